@@ -1,0 +1,2 @@
+//! Benchmarks DMA engines side by side.
+fn main() {}

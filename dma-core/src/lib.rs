@@ -1,0 +1,1 @@
+//! The contract that DMA engines implement.

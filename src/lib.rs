@@ -1,0 +1,1 @@
+//! One API for hardware memory copies.
