@@ -1,0 +1,415 @@
+//! What went wrong, in a form that a program can branch on and a person can act on.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong: the category to branch on.
+///
+/// [`Error`] adds the operation, the backend, the numbers and the hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument makes no sense by itself: a zero depth, an alignment that is no power of two.
+    InvalidArgument,
+    /// A range reaches outside of its region, or a number outside of what the engine allows.
+    OutOfRange,
+    /// Source and destination of a copy differ in length.
+    LengthMismatch,
+    /// Source and destination, or two pieces of the destination, share bytes.
+    Overlap,
+    /// The region does not grant the right that the operation needs.
+    AccessDenied,
+    /// The memory belongs to another engine than the queue.
+    WrongEngine,
+    /// The engine cannot do this at all; its [`Capabilities`](crate::Capabilities) say so beforehand.
+    Unsupported,
+    /// The queue is full: poll it, then submit again. Nothing is lost; the operands come back.
+    QueueFull,
+    /// Something still uses what was to be closed, freed or reconfigured.
+    InUse,
+    /// Memory, host or device, is exhausted.
+    OutOfMemory,
+    /// Queues, channels, tasks or another countable device resource are exhausted.
+    OutOfResources,
+    /// No such engine, device, file or exported region.
+    NotFound,
+    /// The operating system refuses: privileges, memlock limit, device permissions.
+    PermissionDenied,
+    /// The time allowed ran out. The operation may still be in flight.
+    TimedOut,
+    /// The device reported that the operation failed.
+    DeviceFault,
+    /// The device was reset before it reported this operation. Its destination may hold old bytes, new bytes or both;
+    /// submitting it again is safe.
+    Aborted,
+    /// The device is gone and does not come back: open another.
+    DeviceLost,
+    /// The peer that exported the memory took it back, or died.
+    Revoked,
+    /// The queue, channel or export is closed.
+    Closed,
+    /// Bytes that should be an export descriptor or another encoded thing are not.
+    Malformed,
+    /// A version that this library does not speak.
+    VersionMismatch,
+    /// A vendor's library or driver is not installed or not complete.
+    MissingSdk,
+    /// A call to the operating system failed; the source says which and why.
+    Os,
+}
+
+impl ErrorKind {
+    /// Whether doing the same again, unchanged, can succeed.
+    #[must_use]
+    pub const fn retry(self) -> Retry {
+        match self {
+            Self::QueueFull | Self::InUse => Retry::AfterProgress,
+            Self::Aborted => Retry::Now,
+            Self::OutOfMemory | Self::OutOfResources | Self::TimedOut => Retry::Later,
+            _ => Retry::Never,
+        }
+    }
+
+    /// The kind in a few words, as it begins an error message.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid argument",
+            Self::OutOfRange => "out of range",
+            Self::LengthMismatch => "lengths differ",
+            Self::Overlap => "memory overlaps",
+            Self::AccessDenied => "access denied",
+            Self::WrongEngine => "memory of another engine",
+            Self::Unsupported => "not supported",
+            Self::QueueFull => "queue full",
+            Self::InUse => "in use",
+            Self::OutOfMemory => "out of memory",
+            Self::OutOfResources => "out of device resources",
+            Self::NotFound => "not found",
+            Self::PermissionDenied => "permission denied",
+            Self::TimedOut => "timed out",
+            Self::DeviceFault => "device fault",
+            Self::Aborted => "aborted by a device reset",
+            Self::DeviceLost => "device lost",
+            Self::Revoked => "revoked by the peer",
+            Self::Closed => "closed",
+            Self::Malformed => "malformed",
+            Self::VersionMismatch => "version mismatch",
+            Self::MissingSdk => "SDK missing",
+            Self::Os => "operating system error",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether a retry can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Retry {
+    /// Not without a change to the request or to the machine.
+    Never,
+    /// At once.
+    Now,
+    /// Once the queue has been polled, or the user of the resource is done.
+    AfterProgress,
+    /// Perhaps, after a while: somebody else may free what is short.
+    Later,
+}
+
+/// A code of the vendor's library or of the device, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeError {
+    /// The code as the library or device gave it.
+    pub code: i64,
+    /// Its name in the vendor's documents, such as `DOCA_ERROR_IO_FAILED`; empty if it has none.
+    pub name: Cow<'static, str>,
+    /// The vendor's description, if there is one.
+    pub description: Cow<'static, str>,
+}
+
+impl fmt::Display for NativeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            write!(f, "code {}", self.code)?;
+        } else {
+            write!(f, "{} ({})", self.name, self.code)?;
+        }
+        if !self.description.is_empty() {
+            write!(f, ": {}", self.description)?;
+        }
+        Ok(())
+    }
+}
+
+/// An error of this library.
+///
+/// `Display` is one line: what failed, why, the numbers, the hint. [`kind`](Self::kind) is what programs branch on.
+/// An error without detail (a full queue) costs no allocation.
+pub struct Error {
+    kind: ErrorKind,
+    detail: Option<Box<Detail>>,
+}
+
+#[derive(Default)]
+struct Detail {
+    operation: Cow<'static, str>,
+    backend: Cow<'static, str>,
+    message: Cow<'static, str>,
+    asked: Option<u64>,
+    allowed: Option<u64>,
+    native: Option<NativeError>,
+    hint: Cow<'static, str>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind` with nothing more to say. Allocates nothing.
+    #[must_use]
+    pub const fn bare(kind: ErrorKind) -> Self {
+        Self { kind, detail: None }
+    }
+
+    /// An error of `kind` with a message that says what is wrong with which input.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::bare(kind).with_message(message)
+    }
+
+    fn detail_mut(&mut self) -> &mut Detail {
+        self.detail.get_or_insert_default()
+    }
+
+    /// Sets the message.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.detail_mut().message = message.into();
+        self
+    }
+
+    /// Names the operation that failed, such as `copy` or `open queue`.
+    #[must_use]
+    pub fn with_operation(mut self, operation: impl Into<Cow<'static, str>>) -> Self {
+        self.detail_mut().operation = operation.into();
+        self
+    }
+
+    /// Names the backend, such as `doca`.
+    #[must_use]
+    pub fn with_backend(mut self, backend: impl Into<Cow<'static, str>>) -> Self {
+        self.detail_mut().backend = backend.into();
+        self
+    }
+
+    /// Adds what was asked for and what is allowed.
+    #[must_use]
+    pub fn with_numbers(mut self, asked: u64, allowed: u64) -> Self {
+        let detail = self.detail_mut();
+        detail.asked = Some(asked);
+        detail.allowed = Some(allowed);
+        self
+    }
+
+    /// Adds the vendor's code.
+    #[must_use]
+    pub fn with_native(mut self, native: NativeError) -> Self {
+        self.detail_mut().native = Some(native);
+        self
+    }
+
+    /// Says how to fix it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.detail_mut().hint = hint.into();
+        self
+    }
+
+    /// Adds the error that caused this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.detail_mut().source = Some(source.into());
+        self
+    }
+
+    /// The category.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether a retry can help; the same as [`ErrorKind::retry`] of [`kind`](Self::kind).
+    #[must_use]
+    pub const fn retry(&self) -> Retry {
+        self.kind.retry()
+    }
+
+    /// The operation that failed, or an empty string.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        self.detail.as_ref().map_or("", |d| &d.operation)
+    }
+
+    /// The backend it failed on, or an empty string.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        self.detail.as_ref().map_or("", |d| &d.backend)
+    }
+
+    /// The message, or an empty string.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        self.detail.as_ref().map_or("", |d| &d.message)
+    }
+
+    /// The vendor's code and name, if the vendor's library or the device reported the failure.
+    #[must_use]
+    pub fn native(&self) -> Option<&NativeError> {
+        self.detail.as_ref()?.native.as_ref()
+    }
+
+    /// The number that was asked for (bytes, operations, entries: the message says which).
+    #[must_use]
+    pub fn asked(&self) -> Option<u64> {
+        self.detail.as_ref()?.asked
+    }
+
+    /// The number that is allowed, in the unit of [`asked`](Self::asked).
+    #[must_use]
+    pub fn allowed(&self) -> Option<u64> {
+        self.detail.as_ref()?.allowed
+    }
+
+    /// How to fix it, or an empty string.
+    #[must_use]
+    pub fn hint(&self) -> &str {
+        self.detail.as_ref().map_or("", |d| &d.hint)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(detail) = &self.detail else { return self.kind.fmt(f) };
+        if !detail.operation.is_empty() {
+            write!(f, "{}", detail.operation)?;
+            if !detail.backend.is_empty() {
+                write!(f, " on {}", detail.backend)?;
+            }
+            write!(f, ": ")?;
+        } else if !detail.backend.is_empty() {
+            write!(f, "{}: ", detail.backend)?;
+        }
+        self.kind.fmt(f)?;
+        if !detail.message.is_empty() {
+            write!(f, ": {}", detail.message)?;
+        }
+        if let (Some(asked), Some(allowed)) = (detail.asked, detail.allowed) {
+            write!(f, " (asked for {asked}, allowed {allowed})")?;
+        }
+        if let Some(native) = &detail.native {
+            write!(f, " [{native}]")?;
+        }
+        if !detail.hint.is_empty() {
+            write!(f, "; {}", detail.hint)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Error");
+        out.field("kind", &self.kind);
+        if let Some(detail) = &self.detail {
+            let mut text = |name: &str, value: &str| {
+                if !value.is_empty() {
+                    out.field(name, &value);
+                }
+            };
+            text("operation", &detail.operation);
+            text("backend", &detail.backend);
+            text("message", &detail.message);
+            text("hint", &detail.hint);
+            if let (Some(asked), Some(allowed)) = (detail.asked, detail.allowed) {
+                out.field("asked", &asked).field("allowed", &allowed);
+            }
+            if let Some(native) = &detail.native {
+                out.field("native", native);
+            }
+            if let Some(source) = &detail.source {
+                out.field("source", source);
+            }
+        }
+        out.finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let source: &(dyn std::error::Error + Send + Sync + 'static) =
+            self.detail.as_ref()?.source.as_deref()?;
+        Some(source)
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self::bare(kind)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(source: std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            std::io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
+            std::io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+            _ => ErrorKind::Os,
+        };
+        Self::new(kind, source.to_string()).with_source(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_is_one_line_with_everything_that_is_known() {
+        let error = Error::new(ErrorKind::OutOfRange, "copy of 10 bytes at 4 in a region of 8")
+            .with_operation("copy")
+            .with_backend("doca")
+            .with_numbers(10, 4)
+            .with_native(NativeError {
+                code: 6,
+                name: "DOCA_ERROR_INVALID_VALUE".into(),
+                description: "".into(),
+            })
+            .with_hint("shorten the range");
+        assert_eq!(
+            error.to_string(),
+            "copy on doca: out of range: copy of 10 bytes at 4 in a region of 8 (asked for 10, allowed 4) \
+             [DOCA_ERROR_INVALID_VALUE (6)]; shorten the range"
+        );
+        assert_eq!(Error::bare(ErrorKind::QueueFull).to_string(), "queue full");
+    }
+
+    #[test]
+    fn io_errors_keep_their_kind_and_source() {
+        let error = Error::from(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn an_error_fits_two_words() {
+        assert!(size_of::<Error>() <= 2 * size_of::<usize>());
+    }
+}

@@ -1,0 +1,323 @@
+//! [`ExportDescriptor`]: what a peer needs to import memory, as bytes that any channel can carry.
+
+use std::path::Path;
+
+use crate::{Access, Error, ErrorKind, Result};
+
+/// The first bytes of every descriptor.
+const MAGIC: [u8; 4] = *b"DMAX";
+/// The layout described at [`ExportDescriptor`].
+const VERSION: u16 = 1;
+/// Bytes before the backend's name.
+const HEADER: usize = 4 + 2 + 2 + 4 + 8 + 8 + 4;
+/// Bytes of the checksum at the end.
+const TRAILER: usize = 4;
+
+/// A grant of memory to a peer: the backend's own blob, framed, with the address and length that a peer needs besides.
+///
+/// It is a capability: whoever holds its bytes can ask for the memory, so send it over a channel that only the peer reads.
+///
+/// # Encoding
+///
+/// Little-endian: magic `DMAX`; version `u16` (1); length of the backend's name `u16`; rights `u32`; address `u64`; length `u64`; length of the
+/// blob `u32`; the name; the blob; CRC-32 of all before it. At most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExportDescriptor {
+    backend: String,
+    rights: Access,
+    address: u64,
+    len: u64,
+    native: Vec<u8>,
+}
+
+impl std::fmt::Debug for ExportDescriptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The blob may hold a secret: its length says enough.
+        f.debug_struct("ExportDescriptor")
+            .field("backend", &self.backend)
+            .field("rights", &self.rights)
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("len", &self.len)
+            .field("native_len", &self.native.len())
+            .finish()
+    }
+}
+
+impl ExportDescriptor {
+    /// The longest backend name, in bytes.
+    pub const MAX_BACKEND: usize = 32;
+    /// The longest blob of a backend, in bytes.
+    pub const MAX_NATIVE: usize = 64 * 1024;
+    /// The longest encoding, in bytes.
+    pub const MAX_ENCODED: usize = HEADER + Self::MAX_BACKEND + Self::MAX_NATIVE + TRAILER;
+
+    /// A descriptor of `len` bytes of `backend`'s memory.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if the name is empty or longer than [`MAX_BACKEND`](Self::MAX_BACKEND), the blob is longer than
+    /// [`MAX_NATIVE`](Self::MAX_NATIVE), `len` is 0, or `address + len` overflows; `InvalidArgument` for a name that is not
+    /// lower-case letters, digits and `-`, or for empty `rights`.
+    pub fn new(backend: &str, rights: Access, address: u64, len: u64, native: &[u8]) -> Result<Self> {
+        let bad = |kind, message: String| Error::new(kind, message).with_operation("make export descriptor");
+        if backend.is_empty() || backend.len() > Self::MAX_BACKEND {
+            return Err(bad(ErrorKind::OutOfRange, format!("backend name of {} bytes", backend.len()))
+                .with_numbers(backend.len() as u64, Self::MAX_BACKEND as u64));
+        }
+        if !backend.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+            return Err(bad(ErrorKind::InvalidArgument, format!("backend name {backend:?}"))
+                .with_hint("use lower-case letters, digits and -"));
+        }
+        if rights.is_empty() || !Access::all().contains(rights) {
+            return Err(bad(ErrorKind::InvalidArgument, format!("rights {:#x}", rights.bits()))
+                .with_hint("grant READ, WRITE or both"));
+        }
+        if native.len() > Self::MAX_NATIVE {
+            return Err(bad(ErrorKind::OutOfRange, "the backend's blob is too long".to_owned())
+                .with_numbers(native.len() as u64, Self::MAX_NATIVE as u64));
+        }
+        if len == 0 || address.checked_add(len).is_none() {
+            return Err(bad(ErrorKind::OutOfRange, format!("{len} bytes at {address:#x}")));
+        }
+        Ok(Self { backend: backend.to_owned(), rights, address, len, native: native.to_vec() })
+    }
+
+    /// The backend whose engines can import it.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        &self.backend
+    }
+
+    /// What the peer may do.
+    #[must_use]
+    pub const fn rights(&self) -> Access {
+        self.rights
+    }
+
+    /// The address of the first byte, in the exporter's terms.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether no byte is granted; never true.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The backend's own blob.
+    #[must_use]
+    pub fn native(&self) -> &[u8] {
+        &self.native
+    }
+
+    /// Encodes it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + self.backend.len() + self.native.len() + TRAILER);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        // Both lengths were bounded by `new`.
+        out.extend_from_slice(&(self.backend.len() as u16).to_le_bytes());
+        out.extend_from_slice(&self.rights.bits().to_le_bytes());
+        out.extend_from_slice(&self.address.to_le_bytes());
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.extend_from_slice(&(self.native.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.backend.as_bytes());
+        out.extend_from_slice(&self.native);
+        let checksum = crc32fast::hash(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// Decodes what [`to_bytes`](Self::to_bytes) made. Never panics and never allocates more than the input is long.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` for anything else, saying what is wrong; `VersionMismatch` for an encoding of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let bad = |kind, message: String| {
+            Error::new(kind, message)
+                .with_operation("read export descriptor")
+                .with_hint("send the exporter's bytes whole and unchanged")
+        };
+        let malformed = |message: &str| bad(ErrorKind::Malformed, message.to_owned());
+        if bytes.len() > Self::MAX_ENCODED {
+            return Err(malformed("too long").with_numbers(bytes.len() as u64, Self::MAX_ENCODED as u64));
+        }
+        let mut rest = bytes;
+        let magic: [u8; 4] = take(&mut rest).ok_or_else(|| malformed("too short"))?;
+        if magic != MAGIC {
+            return Err(malformed("does not begin with DMAX"));
+        }
+        let version = u16::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
+        if version != VERSION {
+            return Err(bad(
+                ErrorKind::VersionMismatch,
+                format!("version {version}, this library reads {VERSION}"),
+            )
+            .with_hint("use the same release of this library on both sides"));
+        }
+        let name_len = u16::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?) as usize;
+        let rights = u32::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
+        let address = u64::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
+        let len = u64::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
+        let native_len = u32::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?) as usize;
+        let expected = HEADER + name_len + native_len + TRAILER;
+        if bytes.len() != expected {
+            return Err(malformed("cut off or with bytes behind its end")
+                .with_numbers(bytes.len() as u64, expected as u64));
+        }
+        let (body, checksum) = bytes.split_at(bytes.len() - TRAILER);
+        if checksum != crc32fast::hash(body).to_le_bytes() {
+            return Err(malformed("the checksum is wrong"));
+        }
+        let (name, native) = body[HEADER..].split_at(name_len);
+        let name = std::str::from_utf8(name).map_err(|_| malformed("the backend's name is not text"))?;
+        let rights = Access::from_bits(rights).ok_or_else(|| malformed("unknown rights"))?;
+        Self::new(name, rights, address, len, native)
+            .map_err(|e| bad(ErrorKind::Malformed, e.message().to_owned()))
+    }
+
+    /// Writes the encoding to a file that only its owner can read, whole or not at all: a reader never sees a part of it.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers, naming the path.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+
+        let path = path.as_ref();
+        let named = |e: std::io::Error| {
+            Error::from(e).with_operation(format!("save export descriptor to {}", path.display()))
+        };
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        let temporary = std::path::PathBuf::from(temporary);
+        let written = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(&self.to_bytes()))
+            .and_then(|()| std::fs::rename(&temporary, path));
+        if written.is_err() {
+            // Best effort: the first error is the one worth reporting.
+            let _ = std::fs::remove_file(&temporary);
+        }
+        written.map_err(named)
+    }
+
+    /// Reads what [`save`](Self::save) wrote. Reads no more than [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers, or as [`from_bytes`](Self::from_bytes), naming the path.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        use std::io::Read;
+
+        let path = path.as_ref();
+        let operation = || format!("load export descriptor from {}", path.display());
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(Self::MAX_ENCODED as u64 + 1).read_to_end(&mut bytes))
+            .map_err(|e| Error::from(e).with_operation(operation()))?;
+        Self::from_bytes(&bytes).map_err(|e| e.with_operation(operation()))
+    }
+}
+
+/// Takes `N` bytes off the front, or `None` if there are not that many.
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk()?;
+    *rest = tail;
+    Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> ExportDescriptor {
+        ExportDescriptor::new("cpu", Access::READ, 0x1000, 4096, b"native blob").unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            name in "[a-z0-9-]{1,32}", rights in 1_u32..4, address in 0..u64::MAX / 2, len in 1..u64::MAX / 2,
+            native in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let rights = Access::from_bits(rights).unwrap();
+            let descriptor = ExportDescriptor::new(&name, rights, address, len, &native).unwrap();
+            prop_assert_eq!(ExportDescriptor::from_bytes(&descriptor.to_bytes()).unwrap(), descriptor);
+        }
+
+        #[test]
+        fn any_other_bytes_are_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(ExportDescriptor::from_bytes(&bytes).is_err());
+        }
+
+        #[test]
+        fn any_single_change_is_an_error(at in any::<prop::sample::Index>(), xor in 1_u8..) {
+            let mut bytes = sample().to_bytes();
+            let at = at.index(bytes.len());
+            bytes[at] ^= xor;
+            prop_assert!(ExportDescriptor::from_bytes(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_valid_checksum_does_not_excuse_bad_fields(at in 4_usize..32, value in any::<u8>()) {
+            let mut bytes = sample().to_bytes();
+            bytes[at] = value;
+            let body = bytes.len() - 4;
+            let checksum = crc32fast::hash(&bytes[..body]).to_le_bytes();
+            bytes[body..].copy_from_slice(&checksum);
+            // Either an error, or a descriptor that encodes to the same bytes: nothing is silently dropped.
+            if let Ok(descriptor) = ExportDescriptor::from_bytes(&bytes) {
+                prop_assert_eq!(descriptor.to_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn every_prefix_and_every_extension_is_an_error() {
+        let bytes = sample().to_bytes();
+        for len in 0..bytes.len() {
+            assert_eq!(ExportDescriptor::from_bytes(&bytes[..len]).unwrap_err().kind(), ErrorKind::Malformed);
+        }
+        let longer = [bytes, vec![0]].concat();
+        assert_eq!(ExportDescriptor::from_bytes(&longer).unwrap_err().kind(), ErrorKind::Malformed);
+        let huge = vec![0; ExportDescriptor::MAX_ENCODED + 1];
+        assert_eq!(ExportDescriptor::from_bytes(&huge).unwrap_err().kind(), ErrorKind::Malformed);
+    }
+
+    #[test]
+    fn another_version_says_so() {
+        let mut bytes = sample().to_bytes();
+        bytes[4] = 9;
+        assert_eq!(ExportDescriptor::from_bytes(&bytes).unwrap_err().kind(), ErrorKind::VersionMismatch);
+    }
+
+    #[test]
+    fn files_round_trip_and_name_themselves_in_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("export.dma");
+        sample().save(&path).unwrap();
+        assert_eq!(ExportDescriptor::load(&path).unwrap(), sample());
+        let missing = ExportDescriptor::load(dir.path().join("nothing")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(missing.to_string().contains("nothing"), "{missing}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+}
