@@ -1,0 +1,399 @@
+//! Cases: bytes arrive, whatever the size, shape and number of operations.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use super::{SOON, allocate, queue, queue_of, sample};
+use crate::{Batch, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest};
+
+/// Limits are usable and capabilities agree with what the engine does.
+pub fn info_is_consistent(engine: &dyn DmaEngine) {
+    let info = engine.info();
+    let limits = &info.limits;
+    assert!(!info.backend.is_empty() && !info.device.is_empty(), "an engine has a name and a device");
+    assert!(limits.max_transfer >= 64, "a transfer of 64 bytes is possible");
+    assert!(limits.max_segments >= 1);
+    assert!(limits.max_queue_depth >= 1);
+    assert!(
+        (1..=limits.max_queue_depth).contains(&limits.default_queue_depth),
+        "the default depth is allowed"
+    );
+    assert!(limits.register_alignment.is_power_of_two() && limits.preferred_alignment.is_power_of_two());
+    let q = queue(engine);
+    assert_eq!(q.depth(), limits.default_queue_depth, "depth 0 asks for the default");
+    assert_eq!(q.counters().in_flight, 0);
+    let deep = queue_of(engine, limits.max_queue_depth);
+    assert!(deep.depth() >= limits.max_queue_depth, "the greatest depth is granted");
+}
+
+/// Allocated memory is zeroed, aligned as asked, and writable.
+pub fn allocation_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
+    for (len, align) in [(1, 1), (64, 64), (4096, 4096), (70_001, 4096), (100, 16_384)] {
+        let request = MemoryRequest::new(len).with_align(align);
+        let mut buffer = engine.allocate_with(&request).expect("memory is allocated");
+        assert_eq!(buffer.len(), len);
+        assert_eq!(buffer.as_ptr().addr() % align, 0, "{len} bytes aligned to {align}");
+        assert!(buffer.iter().all(|b| *b == 0), "allocated memory is zeroed");
+        buffer.fill(0xff);
+        drop(buffer);
+    }
+}
+
+/// Copies of all sorts of sizes arrive whole.
+pub fn copies_of_every_size_arrive(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let sizes = (1..=130).chain([
+        255,
+        256,
+        257,
+        511,
+        1000,
+        4095,
+        4096,
+        4097,
+        65_535,
+        65_536,
+        65_537,
+        300_000,
+        1 << 20,
+    ]);
+    for len in sizes {
+        let mut src = allocate(engine, len);
+        src.copy_from_slice(&sample(len as u64, len));
+        let dst = allocate(engine, len);
+        let (src, dst) = q.copy(src, dst).expect("a copy is accepted").wait().expect("a copy completes");
+        assert!(src[..] == dst[..], "{len} bytes arrive");
+        assert!(src[..] == sample(len as u64, len)[..], "the source is left alone");
+    }
+}
+
+/// Nothing beside the destination is written, at any alignment.
+pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    for (offset, len) in [(0, 1), (1, 63), (3, 64), (7, 65), (64, 4096), (63, 8191), (4095, 2), (13, 100_000)]
+    {
+        for src_offset in [0, 1, 5, 64] {
+            let whole = offset + len + 100;
+            let mut src = allocate(engine, src_offset + len);
+            src.copy_from_slice(&sample(1, src_offset + len));
+            let src = src.split_off(src_offset);
+            let mut dst = allocate(engine, whole);
+            dst.fill(0x5a);
+            let mut middle = dst.split_off(offset);
+            let after = middle.split_off(len);
+            let (src, middle) = q.copy(src, middle).expect("accepted").wait().expect("completes");
+            assert!(src[..] == middle[..], "{len} bytes at {offset} arrive");
+            assert!(
+                dst.iter().chain(&after[..]).all(|b| *b == 0x5a),
+                "the bytes around {len} at {offset} are untouched"
+            );
+        }
+    }
+}
+
+/// Copies beyond the device's limit are cut up inside, and complete once.
+pub fn long_copies_are_cut(engine: &dyn DmaEngine) {
+    let max = engine.info().limits.max_transfer;
+    let Some(max) = usize::try_from(max).ok().filter(|max| *max <= 32 << 20) else {
+        // Longer than a test should copy.
+        return;
+    };
+    let q = queue(engine);
+    for len in [max - 1, max, max + 1, 2 * max, 3 * max + 7] {
+        let mut src = allocate(engine, len);
+        src.copy_from_slice(&sample(3, len));
+        let before = q.counters();
+        let (src, dst) = q.copy(src, allocate(engine, len)).expect("accepted").wait().expect("completes");
+        assert!(src[..] == dst[..], "{len} bytes arrive over a limit of {max}");
+        let after = q.counters();
+        assert_eq!(after.completed - before.completed, 1, "one completion, however many pieces");
+        assert!(
+            after.descriptors - before.descriptors >= len.div_ceil(max) as u64,
+            "no piece is over the limit"
+        );
+        assert_eq!(after.bytes - before.bytes, len as u64);
+    }
+}
+
+/// A fill writes its pattern from the first byte on, through cuts and scattered pieces.
+pub fn fills_keep_their_pattern(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let patterns = [[0; 8], [0xab; 8], *b"12345678"];
+    let max = usize::try_from(engine.info().limits.max_transfer).unwrap_or(usize::MAX).min(1 << 22);
+    for (i, len) in [1, 7, 8, 9, 64, 1000, 4096, 200_001, max, max + 13].into_iter().enumerate() {
+        let pattern = patterns[i % 3];
+        let mut dst = allocate(engine, len + 16);
+        dst.fill(0xee);
+        let mut middle = dst.split_off(5);
+        let after = middle.split_off(len);
+        let middle = q.fill(middle, pattern).expect("a fill is accepted").wait().expect("a fill completes");
+        assert!(middle.iter().zip(pattern.iter().cycle()).all(|(a, b)| a == b), "{len} bytes of the pattern");
+        assert!(dst.iter().chain(&after[..]).all(|b| *b == 0xee), "nothing beside it");
+    }
+    // Several patterns in flight at once.
+    let fills: Vec<_> = (0..20.min(q.depth()))
+        .map(|i| (i, q.fill(allocate(engine, 5000), patterns[i % 3]).expect("accepted")))
+        .collect();
+    for (i, fill) in fills {
+        let dst = fill.wait().expect("completes");
+        assert!(dst.iter().zip(patterns[i % 3].iter().cycle()).all(|(a, b)| a == b));
+    }
+    let scattered = vec![allocate(engine, 13), allocate(engine, 1), allocate(engine, 50)];
+    let scattered = q.fill(scattered, patterns[2]).expect("accepted").wait().expect("completes");
+    let written: Vec<u8> = scattered.iter().flat_map(|b| b.iter().copied()).collect();
+    assert!(
+        written.iter().zip(patterns[2].iter().cycle()).all(|(a, b)| a == b),
+        "one pattern over all pieces"
+    );
+}
+
+/// Lists on either side, longer than the device takes, with pieces of every size, arrive as if they were one.
+pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let shapes: [(&[usize], &[usize]); 6] = [
+        (&[100], &[40, 60]),
+        (&[40, 60], &[100]),
+        (&[1, 2, 3, 4, 5, 6, 7], &[7, 6, 5, 4, 3, 2, 1]),
+        (&[0, 10, 0, 10], &[20, 0]),
+        (&[5000, 1, 5000], &[1, 9999, 1]),
+        (&[3; 100], &[100, 100, 100]),
+    ];
+    for (from, to) in shapes {
+        let total: usize = from.iter().sum();
+        let expected = sample(7, total);
+        let mut at = 0;
+        let src: Vec<_> = from
+            .iter()
+            .map(|&len| {
+                let mut part = allocate(engine, len + 8).split_off(3).split_to(len);
+                part.copy_from_slice(&expected[at..at + len]);
+                at += len;
+                part
+            })
+            .collect();
+        let dst: Vec<_> = to.iter().map(|&len| allocate(engine, len + 8).split_to(len)).collect();
+        let (_, dst) = q.copy(src, dst).expect("a list is accepted").wait().expect("a list completes");
+        let got: Vec<u8> = dst.iter().flat_map(|part| part.iter().copied()).collect();
+        assert!(got == expected, "{from:?} to {to:?}");
+    }
+    // Views of different kinds in one list.
+    let mut header = allocate(engine, 4);
+    header.copy_from_slice(b"head");
+    let mut payload = allocate(engine, 7);
+    payload.copy_from_slice(b"payload");
+    let (_, dst) = q
+        .copy((header, payload.freeze()), allocate(engine, 11))
+        .expect("a pair is accepted")
+        .wait()
+        .expect("a pair completes");
+    assert_eq!(&dst[..], b"headpayload");
+}
+
+/// Operations of no bytes complete, in all forms, and count.
+pub fn empty_operations_complete(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let empty = || allocate(engine, 1).split_to(0);
+    q.copy(empty(), empty()).expect("accepted").wait().expect("completes");
+    q.fill(empty(), [1; 8]).expect("accepted").wait().expect("completes");
+    q.copy(Vec::<crate::BufferMut>::new(), empty()).expect("accepted").wait().expect("completes");
+    q.submit(Batch::<crate::BufferMut, crate::BufferMut>::new())
+        .expect("accepted")
+        .wait()
+        .expect("completes");
+    let counters = q.counters();
+    assert_eq!((counters.submitted, counters.completed, counters.bytes), (3, 3, 0));
+}
+
+/// A queue's whole depth in flight at once, several times over.
+pub fn many_in_flight(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let depth = q.depth().min(1000);
+    for round in 0..3 {
+        let transfers: Vec<_> = (0..depth)
+            .map(|i| {
+                let len = 1 + (i * 37) % 3000;
+                let mut src = allocate(engine, len);
+                src.copy_from_slice(&sample((round * depth + i) as u64, len));
+                q.copy(src, allocate(engine, len)).expect("there is room for the depth")
+            })
+            .collect();
+        // Taken in another order than submitted.
+        for transfer in transfers.into_iter().rev() {
+            let (src, dst) = transfer.wait().expect("completes");
+            assert!(src[..] == dst[..]);
+        }
+    }
+    let counters = q.counters();
+    assert_eq!((counters.completed, counters.in_flight), (3 * depth as u64, 0));
+}
+
+/// A full queue hands the operands back, and takes them once there is room.
+pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
+    let q = queue_of(engine, 4);
+    let mut transfers = Vec::new();
+    let depth = q.depth();
+    for _ in 0..depth {
+        transfers.push(q.copy(allocate(engine, 64), allocate(engine, 64)).expect("there is room"));
+    }
+    assert_eq!(q.room(), 0);
+    let mut src = allocate(engine, 64);
+    src.fill(9);
+    let refused = q.copy(src, allocate(engine, 64)).expect_err("a full queue refuses");
+    assert_eq!(refused.kind(), ErrorKind::QueueFull);
+    let (src, dst) = refused.into_operands().expect("a refusal gives the operands back");
+    assert_eq!(q.counters().full, 1);
+    transfers.pop().expect("there is one").wait().expect("completes");
+    let (_, dst) = q.copy(src, dst).expect("there is room again").wait().expect("completes");
+    assert!(dst.iter().all(|b| *b == 9));
+}
+
+/// A batch completes as a whole, gives its operands back in order, and can be used again.
+pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let mut batch: Batch<_, _> = (0..50_u8)
+        .map(|i| {
+            let mut src = allocate(engine, 100);
+            src.fill(i);
+            (src, allocate(engine, 100))
+        })
+        .collect();
+    for round in 0..3 {
+        for (src, _) in batch.iter_mut() {
+            src[0] = round;
+        }
+        let before = q.counters();
+        batch = q.submit(batch).expect("a batch is accepted").wait().expect("a batch completes");
+        let after = q.counters();
+        assert_eq!(after.completed - before.completed, 50, "every copy counts");
+        for (i, (src, dst)) in (0_u8..).zip(batch.iter()) {
+            assert!(src[..] == dst[..] && dst[0] == round && dst[99] == i, "copy {i} of round {round}");
+        }
+    }
+    // One bad copy, and none is submitted.
+    batch.push(allocate(engine, 1), allocate(engine, 2));
+    let refused = q.submit(batch).expect_err("lengths differ");
+    assert_eq!(refused.kind(), ErrorKind::LengthMismatch);
+    assert!(refused.to_string().contains("copy 50"), "{refused}");
+    assert_eq!(refused.into_operands().expect("the batch comes back").len(), 51);
+    assert_eq!(q.counters().submitted, 150);
+}
+
+/// What follows a fence sees what came before it.
+pub fn fences_keep_order(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    // A chain of copies, each of which reads what the one before it wrote: one window per link, so that they may overlap in time.
+    let window = |byte: u8| {
+        let mut buffer = allocate(engine, 70_000);
+        buffer.fill(byte);
+        buffer.share()
+    };
+    for _ in 0..5 {
+        let links: Vec<_> = (0..=q.depth().min(7) as u8).map(window).collect();
+        let mut transfers = Vec::new();
+        for pair in links.windows(2) {
+            q.fence();
+            transfers.push(q.copy(pair[0].clone(), pair[1].clone()).expect("accepted"));
+        }
+        q.flush();
+        for transfer in transfers {
+            let (_, dst) = transfer.wait().expect("completes");
+            let mut bytes = vec![1; dst.len()];
+            dst.read_at(0, &mut bytes).expect("local memory can be read");
+            assert!(bytes.iter().all(|b| *b == 0), "a copy behind a fence saw old bytes");
+        }
+    }
+}
+
+/// A wait with a deadline returns by it, and the transfer can be waited for again.
+pub fn waits_have_deadlines(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let mut transfer = q.copy(allocate(engine, 1 << 20), allocate(engine, 1 << 20)).expect("accepted");
+    // It may or may not be over by then; either is right.
+    if let Err(e) = transfer.wait_until(Instant::now()) {
+        assert_eq!(e.kind(), ErrorKind::TimedOut);
+    }
+    transfer.wait_for(SOON).expect("completes soon");
+    assert!(transfer.is_done());
+    transfer.wait().expect("completed");
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(std::sync::atomic::AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Transfers are futures: polled, they complete without any runtime, and a pending one arranges to be polled again.
+pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let count = std::sync::Arc::new(Count::default());
+    let waker = Waker::from(std::sync::Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    let mut transfers: Vec<_> = (0..10.min(q.depth()))
+        .map(|i| {
+            let mut src = allocate(engine, 10_000);
+            src.fill(i as u8 + 1);
+            q.copy(src, allocate(engine, 10_000)).expect("accepted")
+        })
+        .collect();
+    let started = Instant::now();
+    while !transfers.is_empty() {
+        transfers.retain_mut(|transfer| {
+            let woken = count.0.load(std::sync::atomic::Ordering::SeqCst);
+            match Pin::new(transfer).poll(&mut context) {
+                Poll::Ready(result) => {
+                    let (src, dst) = result.expect("completes");
+                    assert!(src[..] == dst[..]);
+                    false
+                }
+                Poll::Pending => {
+                    assert!(
+                        count.0.load(std::sync::atomic::Ordering::SeqCst) > woken,
+                        "without a driver, a pending transfer asks to be polled again"
+                    );
+                    true
+                }
+            }
+        });
+        assert!(started.elapsed() < SOON, "transfers resolve");
+    }
+}
+
+/// With a driver, waiting tasks are woken when the file descriptor says so, and sleeping on it misses nothing.
+pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+
+    let q = queue(engine);
+    if !engine.info().capabilities.contains(Capabilities::EVENT_FD) {
+        assert_eq!(q.driver().expect_err("there is no event fd").kind(), ErrorKind::Unsupported);
+        return;
+    }
+    let driver = q.driver().expect("there is an event fd");
+    let count = std::sync::Arc::new(Count::default());
+    let waker = Waker::from(std::sync::Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    for round in 0..20 {
+        let len = [64, 4096, 1 << 20][round % 3];
+        let mut transfer = q.copy(allocate(engine, len), allocate(engine, len)).expect("accepted");
+        let started = Instant::now();
+        while Pin::new(&mut transfer).poll(&mut context).is_pending() {
+            let woken = count.0.load(std::sync::atomic::Ordering::SeqCst);
+            driver.run().expect("a driver arms the descriptor");
+            if count.0.load(std::sync::atomic::Ordering::SeqCst) == woken {
+                let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+                // Not woken: the device will say so through the descriptor.
+                rustix::event::poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&second))
+                    .expect("poll works");
+            }
+            assert!(started.elapsed() < SOON, "no completion is missed");
+        }
+        std::mem::forget(transfer);
+    }
+    let _ = q.close(Duration::from_secs(5));
+}

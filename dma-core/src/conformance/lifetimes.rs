@@ -1,0 +1,155 @@
+//! Cases: memory outlives what the device does with it, in whatever order things are dropped.
+
+use std::time::Duration;
+
+use super::{SOON, allocate, queue, sample};
+use crate::{Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory};
+
+/// A dropped transfer goes on, and its place and memory come free.
+pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let source = allocate(engine, 10_000).freeze();
+    for _ in 0..3 {
+        for _ in 0..q.depth() {
+            drop(q.copy(source.clone(), allocate(engine, 10_000)).expect("there is room"));
+        }
+        q.flush();
+        let started = std::time::Instant::now();
+        while q.room() < q.depth() {
+            q.poll();
+            assert!(started.elapsed() < SOON, "dropped transfers complete");
+        }
+    }
+    assert_eq!(q.counters().completed, 3 * q.depth() as u64);
+    let region = source.region().clone();
+    drop(source);
+    region.deregister().expect("nothing uses the memory any more");
+}
+
+/// A forgotten transfer leaks its memory and nothing else.
+pub fn forgotten_transfers_are_harmless(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    std::mem::forget(q.copy(allocate(engine, 5000), allocate(engine, 5000)).expect("accepted"));
+    let counters = q.close(SOON);
+    assert_eq!((counters.completed, counters.in_flight, counters.abandoned), (1, 0, 0));
+}
+
+/// Closing drains, and every operation is in exactly one counter.
+pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let held: Vec<_> = (0..8.min(q.depth() / 2 + 1))
+        .map(|i| {
+            let mut src = allocate(engine, 3000);
+            src.copy_from_slice(&sample(i as u64, 3000));
+            q.copy(src, allocate(engine, 3000)).expect("accepted")
+        })
+        .collect();
+    let n = held.len() as u64;
+    let counters = q.close(SOON);
+    assert_eq!(counters.submitted, n);
+    assert_eq!(counters.completed + counters.failed + counters.aborted + counters.abandoned, n);
+    assert_eq!((counters.completed, counters.in_flight), (n, 0), "a healthy device finishes what it has");
+    for transfer in held {
+        let (src, dst) = transfer.wait().expect("it had completed");
+        assert!(src[..] == dst[..]);
+    }
+}
+
+/// Dropping a queue lets its transfers complete.
+pub fn dropping_a_queue_completes_its_transfers(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let mut src = allocate(engine, 3000);
+    src.fill(3);
+    let transfer = q.copy(src, allocate(engine, 3000)).expect("accepted");
+    let unheld = q.copy(allocate(engine, 3000), allocate(engine, 3000));
+    drop(unheld);
+    drop(q);
+    let (_, dst) = transfer.wait().expect("the drop waited for it");
+    assert!(dst.iter().all(|b| *b == 3));
+}
+
+/// Memory and queues outlive the views, regions and handles they came from.
+pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let mut src = allocate(engine, 64);
+    let tail = src.split_off(32);
+    let region = tail.region().clone();
+    drop(src);
+    let dst = allocate(engine, 32);
+    let transfer = q.copy(tail, dst).expect("accepted");
+    drop(region);
+    let (tail, dst) = transfer.wait().expect("completes");
+    drop(q);
+    assert!(tail[..] == dst[..]);
+}
+
+/// A region in use cannot be deregistered; one that is not can.
+pub fn deregistration_refuses_while_in_use(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let src = allocate(engine, 4096);
+    let region = src.region().clone();
+    let transfer = q.copy(src, allocate(engine, 4096)).expect("accepted");
+    let (region, e) = region.deregister().expect_err("a transfer names it");
+    assert_eq!(e.kind(), ErrorKind::InUse);
+    let (src, _) = transfer.wait().expect("completes");
+    let (region, _) = region.deregister().expect_err("a view names it");
+    drop(src);
+    assert!(region.deregister().expect("nothing names it").is_none(), "the engine's own memory is freed");
+}
+
+/// The caller's memory is copied from and to in place, and comes back.
+pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
+    if !engine.info().capabilities.contains(Capabilities::REGISTER) {
+        return;
+    }
+    let q = queue(engine);
+    // Aligned as the engine asks: a run of aligned bytes inside of a vector that is long enough.
+    let align = engine.info().limits.register_alignment.max(1);
+    let len = 4 * align.max(1024);
+    let mut vector = vec![0_u8; len];
+    vector.copy_from_slice(&sample(5, len));
+    if !vector.as_ptr().addr().is_multiple_of(align) {
+        // The engine needs memory that a vector does not give.
+        return;
+    }
+    let src = engine.register(HostMemory::from_owner(vector)).expect("a vector can be registered");
+    let address = src.as_ptr().addr();
+    let (src, dst) = q.copy(src, allocate(engine, len)).expect("accepted").wait().expect("completes");
+    assert!(src[..] == dst[..]);
+    // And as a destination.
+    let (dst, src) = q.copy(dst, src).expect("accepted").wait().expect("completes");
+    drop(dst);
+    let region = src.region().clone();
+    drop(src);
+    let memory = region.deregister().expect("nothing names it").expect("it was the caller's");
+    let vector: Vec<u8> = memory.into_owner().expect("it is the vector");
+    assert_eq!(vector.as_ptr().addr(), address, "it never moved");
+    assert!(vector == sample(5, len));
+}
+
+/// Frozen buffers become `bytes::Bytes` without a copy, and keep the memory alive.
+pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let mut src = allocate(engine, 100);
+    src.fill(8);
+    let (src, dst) = q.copy(src, allocate(engine, 100)).expect("accepted").wait().expect("completes");
+    let address = dst.as_ptr();
+    let dst = dst.freeze();
+    let half = dst.slice(50..);
+    let bytes = bytes::Bytes::from(dst);
+    assert_eq!(bytes.as_ptr(), address, "no copy");
+    let region = half.region().clone();
+    drop((src, half));
+    assert!(region.deregister().is_err(), "the bytes keep it registered");
+    assert!(bytes.iter().all(|b| *b == 8));
+    // Frozen memory becomes writable again once nobody else sees it.
+    let (one, other) = {
+        let buffer = allocate(engine, 10).freeze();
+        (buffer.clone(), buffer)
+    };
+    let one = one.try_into_mut().expect_err("another view exists");
+    drop(other);
+    let mut one = one.try_into_mut().expect("it is the last");
+    one.fill(1);
+    let _ = q.close(Duration::from_secs(5));
+}

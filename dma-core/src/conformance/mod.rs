@@ -1,0 +1,153 @@
+//! The conformance suite: what every engine must do, as plain functions that anyone's backend can run.
+//!
+//! Each case takes an engine and panics with an explanation if it breaks the contract. Cases look at the engine's
+//! [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never at its name; a case whose capability is missing
+//! checks that the engine says so. The set of cases grows with the contract and is not covered by semantic versioning.
+//!
+//! ```
+//! # use dma_core::conformance;
+//! # fn my_engine() -> impl dma_core::DmaEngine { dma_core::conformance::doc_engine() }
+//! conformance::run_all(&my_engine());
+//! ```
+//!
+//! or one test per case, with [`conformance_tests!`](crate::conformance_tests).
+
+#![expect(clippy::missing_panics_doc, reason = "every case panics if the engine breaks the contract")]
+
+mod basics;
+mod lifetimes;
+mod reference;
+mod rejects;
+mod sharing;
+
+use std::time::Duration;
+
+pub use basics::*;
+pub use lifetimes::*;
+pub use reference::{ReferenceEngine, ReferenceOptions};
+pub use rejects::*;
+pub use sharing::*;
+
+use crate::{BufferMut, DmaEngine, DmaEngineExt, Queue, QueueOptions};
+
+/// A case: a name and what to call.
+pub type Case = (&'static str, fn(&dyn DmaEngine));
+
+/// Every case.
+pub const CASES: &[Case] = crate::conformance_tests!(@every @table);
+
+/// Makes one `#[test]` of every case, in a module of the name given, on the engine that the expression opens.
+///
+/// ```
+/// dma_core::conformance_tests!(my_engine, dma_core::conformance::doc_engine());
+/// ```
+#[macro_export]
+macro_rules! conformance_tests {
+    ($name:ident, $engine:expr) => {
+        mod $name {
+            #![allow(unused_imports, reason = "the expression may need nothing from around it")]
+            use super::*;
+            $crate::conformance_tests!(@every @tests $engine);
+        }
+    };
+    (@every $($then:tt)+) => {
+        $crate::conformance_tests! { $($then)+;
+            info_is_consistent
+            allocation_is_zeroed_and_aligned
+            copies_of_every_size_arrive
+            copies_leave_their_neighbours_alone
+            long_copies_are_cut
+            fills_keep_their_pattern
+            lists_are_gathered_and_scattered
+            empty_operations_complete
+            many_in_flight
+            full_queues_hand_back
+            batches_complete_as_a_whole
+            fences_keep_order
+            waits_have_deadlines
+            futures_resolve_anywhere
+            drivers_wake_from_a_file_descriptor
+            lengths_must_match
+            overlap_is_rejected
+            foreign_memory_is_rejected
+            missing_rights_are_rejected
+            bad_requests_are_rejected
+            dropped_transfers_finish
+            forgotten_transfers_are_harmless
+            closing_accounts_for_everything
+            dropping_a_queue_completes_its_transfers
+            engines_may_go_before_their_memory
+            deregistration_refuses_while_in_use
+            registered_memory_comes_back
+            frozen_buffers_become_bytes
+            shared_queues_serve_threads
+            shared_queues_close_cleanly
+            exports_are_imported_and_revoked
+            exports_grant_only_what_they_say
+        }
+    };
+    (@table; $($case:ident)+) => {
+        &[$((stringify!($case), $case)),+]
+    };
+    (@tests $engine:expr; $($case:ident)+) => {$(
+        #[test]
+        fn $case() {
+            $crate::conformance::$case(&$engine);
+        }
+    )+};
+}
+
+/// Runs every case on `engine`.
+///
+/// # Panics
+///
+/// If a case fails, with its name and what went wrong.
+pub fn run_all(engine: &dyn DmaEngine) {
+    for (name, case) in CASES {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(engine)));
+        if let Err(payload) = result {
+            let what = payload
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| payload.downcast_ref::<&str>().copied())
+                .unwrap_or("it panicked");
+            panic!("conformance case {name} failed on {}: {what}", engine.info().backend);
+        }
+    }
+}
+
+/// An engine for this module's examples.
+#[doc(hidden)]
+#[must_use]
+pub fn doc_engine() -> ReferenceEngine {
+    ReferenceEngine::new(ReferenceOptions::default())
+}
+
+/// How long a case waits for what an engine does at once.
+const SOON: Duration = Duration::from_secs(20);
+
+fn queue(engine: &dyn DmaEngine) -> Queue {
+    engine.open_queue(&QueueOptions::new()).expect("an engine opens a queue")
+}
+
+fn queue_of(engine: &dyn DmaEngine, depth: usize) -> Queue {
+    let depth = depth.min(engine.info().limits.max_queue_depth);
+    engine.open_queue(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue")
+}
+
+fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {
+    engine.allocate(len).expect("an engine allocates memory")
+}
+
+/// Bytes that tell positions and seeds apart.
+fn sample(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}

@@ -1,0 +1,333 @@
+//! [`ReferenceEngine`]: the smallest engine that conforms, with limits as tight as one likes.
+#![expect(unsafe_code, reason = "implements the raw traits")]
+
+use std::alloc::Layout;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use crate::{
+    Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
+    ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Op, Outcome, QueueOptions, RawExport,
+    RawQueue, RawRegion, RawStats, RegionKey, Result, Segment,
+};
+
+/// The limits of a [`ReferenceEngine`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ReferenceOptions {
+    /// The longest descriptor in bytes. Default 1 MiB.
+    pub max_transfer: u64,
+    /// The longest list. Default 4.
+    pub max_segments: usize,
+    /// The deepest queue, and the default depth. Default 64.
+    pub depth: usize,
+    /// Whether it fills and fences by itself. Default no, so that the safe API has to.
+    pub native: bool,
+    /// Descriptors done by one poll, at least 1; out of order. Default 3.
+    pub per_poll: usize,
+}
+
+impl Default for ReferenceOptions {
+    fn default() -> Self {
+        Self { max_transfer: 1 << 20, max_segments: 4, depth: 64, native: false, per_poll: 3 }
+    }
+}
+
+/// The smallest engine that conforms: it copies inside of `poll`, a few descriptors at a time and in no particular order.
+///
+/// It is what the conformance suite uses as "another engine", what tests of the safe API run on with limits as tight as they like, and a
+/// first look at what a backend must do. It is not fast.
+#[derive(Debug)]
+pub struct ReferenceEngine {
+    id: EngineId,
+    info: EngineInfo,
+    options: ReferenceOptions,
+}
+
+impl ReferenceEngine {
+    /// An engine with these limits.
+    #[must_use]
+    pub fn new(options: ReferenceOptions) -> Self {
+        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        capabilities.set(Capabilities::FILL | Capabilities::FENCE, options.native);
+        let limits = Limits::default()
+            .with_max_transfer(options.max_transfer)
+            .with_max_segments(options.max_segments)
+            .with_queue_depth(options.depth, options.depth);
+        let info = EngineInfo::new("reference", "memory", env!("CARGO_PKG_VERSION"))
+            .with_capabilities(capabilities)
+            .with_limits(limits);
+        Self { id: EngineId::next(), info, options }
+    }
+}
+
+impl DmaEngine for ReferenceEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        if !request.export.is_empty() {
+            return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
+        }
+        let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("{} bytes", request.len));
+        let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
+        // SAFETY: the length is not 0: the safe API checked.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
+        Ok(Box::new(Memory {
+            engine: self.id,
+            base,
+            len: request.len,
+            access: request.access,
+            owned: Some(layout),
+        }))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        let (base, len) = (memory.as_ptr(), memory.len());
+        Ok(Box::new(Memory { engine: self.id, base, len, access: request.access, owned: None }))
+    }
+
+    fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Err(Error::new(ErrorKind::Unsupported, "this engine imports nothing"))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        Ok(Box::new(ReferenceQueue {
+            engine: self.id,
+            depth: options.depth,
+            options: self.options,
+            accepted: VecDeque::new(),
+            submitted: 0,
+            rung: 0,
+            reported: 0,
+            doorbells: 0,
+            seed: 0x2545_f491_4f6c_dd1d,
+            stopped: false,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Memory {
+    engine: EngineId,
+    base: NonNull<u8>,
+    len: usize,
+    access: Access,
+    owned: Option<Layout>,
+}
+
+// SAFETY: an address and numbers; who may use the memory is the contract's to say.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+// SAFETY: nothing changes, and the memory stays mapped until the drop: it is allocated here, or the registrar promised.
+unsafe impl RawRegion for Memory {
+    fn engine_id(&self) -> EngineId {
+        self.engine
+    }
+    fn key(&self) -> RegionKey {
+        RegionKey(0)
+    }
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn access(&self) -> Access {
+        self.access
+    }
+    fn cpu_visible(&self) -> bool {
+        true
+    }
+    fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+        Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(layout) = self.owned {
+            // SAFETY: it was allocated with this layout.
+            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ReferenceQueue {
+    engine: EngineId,
+    depth: usize,
+    options: ReferenceOptions,
+    accepted: VecDeque<Accepted>,
+    submitted: u64,
+    rung: u64,
+    reported: u64,
+    doorbells: u64,
+    seed: u64,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Accepted {
+    token: u64,
+    number: u64,
+    fence: bool,
+    pattern: Option<[u8; 8]>,
+    src: Vec<Segment>,
+    dst: Vec<Segment>,
+}
+
+impl Accepted {
+    fn run(&self) {
+        let pattern = self.pattern.into_iter().flat_map(|p| p.into_iter().cycle());
+        let from = self.src.iter().flat_map(|s| (0..s.len).map(|i| s.addr.as_ptr().wrapping_add(i)));
+        // SAFETY: `submit`'s caller promised that the sources can be read until the completion.
+        let copied = from.map(|byte| unsafe { byte.read() });
+        let to = self.dst.iter().flat_map(|s| (0..s.len).map(|i| s.addr.as_ptr().wrapping_add(i)));
+        for (byte, to) in copied.chain(pattern).zip(to) {
+            // SAFETY: likewise that the destinations can be written.
+            unsafe { to.write(byte) };
+        }
+    }
+}
+
+// SAFETY: every accepted descriptor is reported once, by the poll that did its work; nothing else touches memory.
+unsafe impl RawQueue for ReferenceQueue {
+    fn engine_id(&self) -> EngineId {
+        self.engine
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
+        let room = self.depth - self.accepted.len();
+        for descriptor in batch.iter().take(room) {
+            let (pattern, src, dst) = match descriptor.op {
+                Op::Copy { src, dst } => (None, src.as_slice().to_vec(), dst),
+                Op::Fill { pattern, dst } => (Some(pattern), Vec::new(), dst),
+            };
+            assert!(
+                self.options.native || (pattern.is_none() && !descriptor.fence),
+                "beyond the capabilities"
+            );
+            assert!(dst.total_len() as u64 <= self.options.max_transfer, "beyond the longest transfer");
+            assert!(
+                src.len().max(dst.as_slice().len()) <= self.options.max_segments,
+                "beyond the longest list"
+            );
+            assert!(dst.as_slice().iter().chain(&src).all(|s| s.len > 0), "an empty segment");
+            let (dst, token, number, fence) =
+                (dst.as_slice().to_vec(), descriptor.token, self.submitted, descriptor.fence);
+            self.accepted.push_back(Accepted { token, number, fence, pattern, src, dst });
+            self.submitted += 1;
+        }
+        Ok(room.min(batch.len()))
+    }
+
+    fn flush(&mut self) {
+        self.rung = self.submitted;
+        self.doorbells += 1;
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = 0;
+        while n < completions.len().min(self.options.per_poll.max(1)) {
+            // What may start: rung for, and no fence before it but at the very front.
+            let fence = self.accepted.iter().position(|a| a.fence && a.number > self.reported_before());
+            let rung = self.accepted.partition_point(|a| a.number < self.rung || self.stopped);
+            let may = fence.map_or(rung, |at| if at == 0 { rung.min(1) } else { rung.min(at) });
+            if may == 0 {
+                break;
+            }
+            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let pick = (self.seed >> 33) as usize % may;
+            let Some(accepted) = self.accepted.remove(pick) else { break };
+            let outcome = if self.stopped {
+                Outcome::Aborted
+            } else {
+                accepted.run();
+                Outcome::Done
+            };
+            completions[n] = Completion { token: accepted.token, native: 0, outcome };
+            self.reported += 1;
+            n += 1;
+        }
+        n
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        NativeError { code: native.into(), name: "".into(), description: "".into() }
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    fn stats(&self) -> RawStats {
+        RawStats::new(self.doorbells, 0)
+    }
+
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        Err(Error::bare(ErrorKind::Unsupported))
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl ReferenceQueue {
+    /// Fences of descriptors before this number are in force no more: nothing older is left.
+    fn reported_before(&self) -> u64 {
+        // A fence at the front of the queue has nothing before it.
+        self.accepted.front().map_or(self.submitted, |first| first.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(change: impl FnOnce(&mut ReferenceOptions)) -> ReferenceEngine {
+        let mut options = ReferenceOptions::default();
+        change(&mut options);
+        ReferenceEngine::new(options)
+    }
+
+    crate::conformance_tests!(usual, engine(|_| ()));
+    crate::conformance_tests!(native, engine(|o| o.native = true));
+    crate::conformance_tests!(
+        tight,
+        engine(|o| {
+            o.max_transfer = 100;
+            o.max_segments = 1;
+            o.depth = 2;
+            o.per_poll = 1;
+        })
+    );
+    crate::conformance_tests!(
+        deep,
+        engine(|o| {
+            o.depth = 5000;
+            o.per_poll = 1000;
+            o.max_segments = 100;
+        })
+    );
+    crate::conformance_tests!(boxed, Box::new(engine(|_| ())) as Box<dyn DmaEngine>);
+    crate::conformance_tests!(shared, std::sync::Arc::new(engine(|_| ())) as std::sync::Arc<dyn DmaEngine>);
+}

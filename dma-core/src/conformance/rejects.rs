@@ -1,0 +1,99 @@
+//! Cases: what is wrong is refused before it reaches the device, says why, and gives the operands back.
+
+use super::{ReferenceEngine, ReferenceOptions, allocate, queue};
+use crate::{
+    Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest, QueueOptions,
+};
+
+/// Source and destination of different lengths are refused.
+pub fn lengths_must_match(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let refused = q.copy(allocate(engine, 10), allocate(engine, 11)).expect_err("lengths differ");
+    assert_eq!(refused.kind(), ErrorKind::LengthMismatch);
+    assert!(refused.to_string().contains("10") && refused.to_string().contains("11"), "{refused}");
+    let (src, dst) = refused.into_operands().expect("the operands come back");
+    assert_eq!((src.len(), dst.len()), (10, 11));
+    let refused = q.copy(vec![src], vec![dst]).expect_err("lengths differ");
+    assert_eq!(refused.kind(), ErrorKind::LengthMismatch);
+    assert_eq!(q.counters().submitted, 0, "nothing was accepted");
+}
+
+/// Windows that overlap within one operation are refused; those that only touch are not.
+pub fn overlap_is_rejected(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let window = allocate(engine, 100).share();
+    let part = |range: std::ops::Range<usize>| window.slice(range);
+    for (src, dst) in [(0..50, 49..99), (49..99, 0..50), (0..50, 0..50), (10..20, 15..25)] {
+        let refused = q.copy(part(src.clone()), part(dst.clone())).expect_err("they overlap");
+        assert_eq!(refused.kind(), ErrorKind::Overlap, "{src:?} and {dst:?}");
+        let refused = q.copy(vec![part(src)], vec![part(dst)]).expect_err("they overlap");
+        assert_eq!(refused.kind(), ErrorKind::Overlap);
+    }
+    let refused = q.copy(allocate(engine, 20), vec![part(0..10), part(5..15)]).expect_err("written twice");
+    assert_eq!(refused.kind(), ErrorKind::Overlap);
+    let refused = q.fill(vec![part(0..10), part(9..12)], [0; 8]).expect_err("written twice");
+    assert_eq!(refused.kind(), ErrorKind::Overlap);
+    assert_eq!(q.counters().submitted, 0, "nothing was accepted");
+    q.copy(part(0..50), part(50..100)).expect("they only touch").wait().expect("completes");
+    q.copy(vec![part(0..10), part(0..10)], part(50..70))
+        .expect("read twice is fine")
+        .wait()
+        .expect("completes");
+}
+
+/// Memory of another engine is refused on either side.
+pub fn foreign_memory_is_rejected(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let other = ReferenceEngine::new(ReferenceOptions::default());
+    let refused = q.copy(allocate(&other, 8), allocate(engine, 8)).expect_err("another engine's source");
+    assert_eq!(refused.kind(), ErrorKind::WrongEngine);
+    let refused = q.copy(allocate(engine, 8), allocate(&other, 8)).expect_err("another engine's destination");
+    assert_eq!(refused.kind(), ErrorKind::WrongEngine);
+    assert_eq!(
+        q.fill(allocate(&other, 8), [0; 8]).expect_err("another engine's").kind(),
+        ErrorKind::WrongEngine
+    );
+    assert_eq!(q.counters().submitted, 0, "nothing was accepted");
+}
+
+/// A region's rights hold: no write without WRITE, no read without READ.
+pub fn missing_rights_are_rejected(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let with = |access| engine.allocate_with(&MemoryRequest::new(64).with_access(access));
+    if let Ok(read_only) = with(Access::READ) {
+        let refused = q.copy(allocate(engine, 64), read_only).expect_err("it cannot be written");
+        assert_eq!(refused.kind(), ErrorKind::AccessDenied);
+        let (src, read_only) = refused.into_operands().expect("the operands come back");
+        q.copy(read_only, src).expect("it can be read").wait().expect("completes");
+    }
+    if let Ok(write_only) = with(Access::WRITE) {
+        let refused = q.copy(write_only, allocate(engine, 64)).expect_err("it cannot be read");
+        assert_eq!(refused.kind(), ErrorKind::AccessDenied);
+    }
+}
+
+/// Requests that make no sense, or go beyond the limits, answer with the right kind and numbers.
+pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
+    let limits = &engine.info().limits;
+    assert_eq!(engine.allocate(0).expect_err("no bytes").kind(), ErrorKind::InvalidArgument);
+    let request = MemoryRequest::new(64).with_align(3);
+    assert_eq!(
+        engine.allocate_with(&request).expect_err("a strange alignment").kind(),
+        ErrorKind::InvalidArgument
+    );
+    assert_eq!(engine.allocate(usize::MAX).expect_err("too much").kind(), ErrorKind::InvalidArgument);
+    let enormous = engine.allocate(1 << 60).expect_err("more memory than there is");
+    assert!(matches!(enormous.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfResources), "{enormous}");
+    if let Some(depth) = limits.max_queue_depth.checked_add(1) {
+        let e = engine.open_queue(&QueueOptions::new().with_depth(depth)).expect_err("too deep");
+        assert_eq!(e.kind(), ErrorKind::OutOfRange);
+        assert_eq!((e.asked(), e.allowed()), (Some(depth as u64), Some(limits.max_queue_depth as u64)));
+        assert!(!e.hint().is_empty(), "it says what to do");
+    }
+    let e = engine.register(HostMemory::from_owner(Vec::new())).expect_err("no bytes");
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    if !engine.info().capabilities.contains(Capabilities::REGISTER) {
+        let e = engine.register(HostMemory::from_owner(vec![0; 4096])).expect_err("it cannot register");
+        assert_eq!(e.kind(), ErrorKind::Unsupported);
+    }
+}

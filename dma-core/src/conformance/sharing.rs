@@ -1,0 +1,185 @@
+//! Cases: several threads, and memory shared with peers.
+
+use std::time::Duration;
+
+use super::{SOON, allocate, queue, sample};
+use crate::{
+    Access, Batch, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor, MemoryRequest,
+    QueueOptions, SharedQueue, SharedQueueOptions,
+};
+
+fn shared(engine: &dyn DmaEngine, depth: usize) -> SharedQueue {
+    let depth = depth.min(engine.info().limits.max_queue_depth);
+    let options = SharedQueueOptions::new().with_queue(QueueOptions::new().with_depth(depth));
+    engine.open_shared_queue(&options).expect("an engine opens a shared queue")
+}
+
+/// Threads that wait, await and drop, all on one shared queue.
+pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
+    let q = shared(engine, 32);
+    const PER_THREAD: u64 = 100;
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let q = q.clone();
+            scope.spawn(move || {
+                for i in 0..PER_THREAD {
+                    let len = 1 + (i as usize * 131) % 9000;
+                    let mut src = allocate(engine, len);
+                    src.copy_from_slice(&sample(thread * 1000 + i, len));
+                    let (mut src, mut dst) = (src, allocate(engine, len));
+                    let transfer = loop {
+                        match q.copy(src, dst) {
+                            Ok(transfer) => break transfer,
+                            Err(e) => {
+                                assert_eq!(e.kind(), ErrorKind::QueueFull, "{e}");
+                                (src, dst) = e.into_operands().expect("a refusal gives the operands back");
+                                std::thread::yield_now();
+                            }
+                        }
+                    };
+                    let (src, dst) = match (thread + i) % 3 {
+                        0 => transfer.wait().expect("completes"),
+                        1 => block_on(transfer).expect("completes"),
+                        _ => {
+                            drop(transfer);
+                            continue;
+                        }
+                    };
+                    assert!(src[..] == dst[..]);
+                }
+            });
+        }
+    });
+    let batch: Batch<_, _> = (0..10).map(|_| (allocate(engine, 64), allocate(engine, 64))).collect();
+    q.submit(batch).expect("accepted").wait().expect("completes");
+    let filled = q.fill(vec![allocate(engine, 5), allocate(engine, 50)], [7; 8]).expect("accepted");
+    assert!(filled.wait().expect("completes").iter().all(|part| part.iter().all(|b| *b == 7)));
+    let counters = q.close(SOON);
+    assert_eq!(counters.completed, 4 * PER_THREAD + 11);
+    assert_eq!(counters.in_flight, 0);
+}
+
+/// Blocks this thread on a future.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match std::pin::Pin::new(&mut future).poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park_timeout(SOON),
+        }
+    }
+}
+
+/// Closing a shared queue drains it, refuses what comes later, and closes for all clones.
+pub fn shared_queues_close_cleanly(engine: &dyn DmaEngine) {
+    let q = shared(engine, 16);
+    let held: Vec<_> =
+        (0..8).filter_map(|_| q.copy(allocate(engine, 20_000), allocate(engine, 20_000)).ok()).collect();
+    let n = held.len() as u64;
+    let clone = q.clone();
+    let counters = clone.close(SOON);
+    assert_eq!((counters.submitted, counters.completed, counters.in_flight), (n, n, 0));
+    let refused = q.copy(allocate(engine, 8), allocate(engine, 8)).expect_err("it is closed");
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    assert!(refused.into_operands().is_some());
+    for transfer in held {
+        transfer.wait().expect("it had completed");
+    }
+    assert_eq!(q.close(SOON).completed, n, "closing again says the same");
+    // Dropped with transfers in flight, it drains too.
+    let q = shared(engine, 16);
+    let transfer = q.copy(allocate(engine, 1000), allocate(engine, 1000)).expect("accepted");
+    drop(q);
+    transfer.wait().expect("the drop waited for it");
+}
+
+/// Exported memory is imported, copied both ways, and revoked.
+pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
+    let capabilities = engine.info().capabilities;
+    let request = MemoryRequest::new(10_000).exportable(Access::READ | Access::WRITE);
+    if !capabilities.contains(Capabilities::EXPORT) {
+        let e = engine
+            .allocate_window(&request)
+            .and_then(|w| w.export(Access::READ))
+            .expect_err("it cannot export");
+        assert_eq!(e.kind(), ErrorKind::Unsupported);
+        return;
+    }
+    let local = engine.allocate_window(&request).expect("exportable memory is allocated");
+    local.write_at(0, &sample(1, 10_000)).expect("local memory can be written");
+    let export = local.export(Access::READ | Access::WRITE).expect("it can be exported");
+    let descriptor =
+        ExportDescriptor::from_bytes(&export.descriptor().to_bytes()).expect("it survives the wire");
+    assert_eq!(descriptor.len(), 10_000);
+    if !capabilities.contains(Capabilities::IMPORT) {
+        assert_eq!(engine.import(&descriptor).expect_err("it cannot import").kind(), ErrorKind::Unsupported);
+        return;
+    }
+    let remote = engine.import(&descriptor).expect("it can be imported");
+    assert_eq!(remote.len(), 10_000);
+    let q = queue(engine);
+    let (_, got) =
+        q.copy(remote.clone(), allocate(engine, 10_000)).expect("accepted").wait().expect("completes");
+    assert!(got[..] == sample(1, 10_000)[..], "the peer's bytes");
+    let mut new = allocate(engine, 100);
+    new.fill(0xcd);
+    q.copy(new, remote.slice(50..150)).expect("accepted").wait().expect("completes");
+    let mut bytes = vec![0; 200];
+    local.read_at(0, &mut bytes).expect("local memory can be read");
+    assert!(bytes[50..150].iter().all(|b| *b == 0xcd), "written by the peer");
+    assert!(bytes[..50] == sample(1, 50)[..] && bytes[150..] == sample(1, 200)[150..], "nothing beside it");
+    assert!(remote.read_at(0, &mut bytes).is_err(), "imported memory is reached by DMA alone");
+    export.revoke(Duration::from_secs(5)).expect("nobody is copying");
+    let late = q.copy(remote, allocate(engine, 10_000)).expect("the queue cannot know").wait();
+    let late = late.expect_err("the memory was taken back");
+    assert_eq!(late.kind(), ErrorKind::Revoked, "{late}");
+    assert!(late.into_operands().is_some());
+    let e = engine.import(&descriptor).expect_err("it is revoked");
+    assert_eq!(e.kind(), ErrorKind::Revoked, "{e}");
+    // The queue goes on.
+    q.copy(allocate(engine, 8), allocate(engine, 8)).expect("accepted").wait().expect("completes");
+}
+
+/// An export grants its range and rights, not those of the memory it is part of.
+pub fn exports_grant_only_what_they_say(engine: &dyn DmaEngine) {
+    let capabilities = engine.info().capabilities;
+    if !capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
+        return;
+    }
+    let request = MemoryRequest::new(8192).exportable(Access::READ);
+    let local = engine.allocate_window(&request).expect("exportable memory is allocated");
+    assert_eq!(
+        local.export(Access::WRITE).expect_err("the memory is not exportable for writing").kind(),
+        ErrorKind::AccessDenied
+    );
+    let export = local.slice(100..200).export(Access::READ).expect("a part can be exported");
+    let remote = engine.import(export.descriptor()).expect("it can be imported");
+    assert_eq!((remote.len(), remote.region().access()), (100, Access::READ));
+    let q = queue(engine);
+    let refused = q.copy(allocate(engine, 100), remote.clone()).expect_err("it cannot be written");
+    assert_eq!(refused.kind(), ErrorKind::AccessDenied);
+    // A descriptor altered to grant more gets an error, or no more than was granted.
+    let d = export.descriptor();
+    let wider = ExportDescriptor::new(d.backend(), Access::all(), d.address(), 8092, d.native())
+        .expect("well formed");
+    if let Ok(window) = engine.import(&wider) {
+        assert!(window.len() <= 100, "an altered length grants nothing");
+        assert_eq!(window.region().access(), Access::READ, "altered rights grant nothing");
+    }
+    let garbage =
+        ExportDescriptor::new(d.backend(), Access::READ, d.address(), 100, b"garbage").expect("well formed");
+    let e = engine.import(&garbage).expect_err("not a native descriptor");
+    assert!(matches!(e.kind(), ErrorKind::Malformed | ErrorKind::NotFound | ErrorKind::Revoked), "{e}");
+    let foreign = ExportDescriptor::new("other-vendor", Access::READ, 0, 100, b"x").expect("well formed");
+    assert_eq!(engine.import(&foreign).expect_err("another backend's").kind(), ErrorKind::Unsupported);
+    let plain = engine.allocate_window(&MemoryRequest::new(64)).expect("memory is allocated");
+    let e = plain.export(Access::READ).expect_err("it was not allocated as exportable");
+    assert!(matches!(e.kind(), ErrorKind::AccessDenied | ErrorKind::Unsupported), "{e}");
+}

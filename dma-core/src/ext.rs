@@ -1,0 +1,163 @@
+//! [`DmaEngineExt`]: what users call on an engine.
+
+use crate::region::Range;
+use crate::region::Region;
+use crate::{
+    BufferMut, Capabilities, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, Queue,
+    QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
+};
+
+/// What users call on a [`DmaEngine`]. Every engine has it, trait objects too, and none can override it.
+pub trait DmaEngineExt: DmaEngine {
+    /// Allocates `len` zeroed bytes that the device can reach. May block while the system maps and pins them.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::allocate_raw`]; `Unsupported` if the CPU cannot reach the engine's memory (see
+    /// [`allocate_window`](Self::allocate_window)).
+    fn allocate(&self, len: usize) -> Result<BufferMut> {
+        self.allocate_with(&MemoryRequest::new(len))
+    }
+
+    /// Allocates memory as `request` says. May block while the system maps and pins it.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate).
+    fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
+        let region = allocate(self, request)?;
+        if !region.is_cpu_visible() {
+            return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this engine's memory")
+                .with_operation("allocate")
+                .with_backend(self.info().backend)
+                .with_hint("use allocate_window and move the bytes by DMA"));
+        }
+        Ok(BufferMut::sole(region))
+    }
+
+    /// Allocates memory that is reached by DMA and by copy only: to be exported, or a device's that the CPU cannot reach.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::allocate_raw`].
+    fn allocate_window(&self, request: &MemoryRequest) -> Result<Window> {
+        Ok(Window::new(Range::whole(allocate(self, request)?)))
+    }
+
+    /// Registers memory of the caller's: a `Vec<u8>`, a `Box<[u8]>`, a mapping. [`Region::deregister`] gives it back. Never copies; may block while the
+    /// system pins it.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::register_raw`]; the memory is dropped.
+    fn register(&self, memory: HostMemory) -> Result<BufferMut> {
+        self.register_with(memory, &MemoryRequest::new(0))
+    }
+
+    /// As [`register`](Self::register), with the rights that `request` says (its length and alignment are ignored).
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::register_raw`]; the memory is dropped.
+    fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
+        let fail = |e: Error| e.with_operation("register").with_backend(self.info().backend);
+        if memory.is_empty() {
+            return Err(fail(Error::new(ErrorKind::InvalidArgument, "no bytes to register")));
+        }
+        #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
+        // SAFETY: `HostMemory` promises mapped, initialized, exclusive bytes while it lives, and the region keeps it until the raw
+        // region has been dropped.
+        let raw = unsafe { self.register_raw(&memory, request) }.map_err(fail)?;
+        let region = Region::new(raw, Some(memory), self.info().backend);
+        if !region.is_cpu_visible() {
+            return Err(fail(Error::new(
+                ErrorKind::Unsupported,
+                "the engine hides registered memory from the CPU",
+            )));
+        }
+        Ok(BufferMut::sole(region))
+    }
+
+    /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a bounded time while the
+    /// peer answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::import_raw`].
+    fn import(&self, descriptor: &ExportDescriptor) -> Result<Window> {
+        let backend = self.info().backend;
+        let raw =
+            self.import_raw(descriptor).map_err(|e| e.with_operation("import").with_backend(backend))?;
+        Ok(Window::new(Range::whole(Region::new(raw, None, backend))))
+    }
+
+    /// Opens a queue for the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::open_queue_raw`].
+    fn open_queue(&self, options: &QueueOptions) -> Result<Queue> {
+        let (raw, fill_block) = open(self, options)?;
+        Ok(Queue::new(raw, self.info(), options, fill_block))
+    }
+
+    /// Opens a queue that any number of threads and tasks can use, on one or more device queues with a thread each.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes; `Os` if a thread cannot be started.
+    fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
+        let mut lanes = Vec::new();
+        for _ in 0..options.lanes {
+            lanes.push(open(self, &options.queue)?);
+        }
+        SharedQueue::new(lanes, self.info(), options)
+    }
+}
+
+impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
+
+fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
+    let info = engine.info();
+    let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
+    if request.len == 0 || isize::try_from(request.len).is_err() {
+        return Err(fail(
+            Error::new(ErrorKind::InvalidArgument, format!("{} bytes", request.len))
+                .with_hint("ask for at least 1 byte"),
+        ));
+    }
+    if !request.align.is_power_of_two() {
+        return Err(fail(
+            Error::new(ErrorKind::InvalidArgument, format!("alignment {}", request.align))
+                .with_hint("an alignment is a power of two"),
+        ));
+    }
+    Ok(Region::new(engine.allocate_raw(request).map_err(fail)?, None, info.backend))
+}
+
+/// A raw queue, and memory to copy fills from if the device has no fill.
+type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);
+
+fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Opened> {
+    /// How much memory fills are copied from: long enough that its descriptors are not many.
+    const FILL_BLOCK: usize = 64 * 1024;
+
+    let info = engine.info();
+    let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
+    if options.depth > info.limits.max_queue_depth {
+        return Err(fail(
+            Error::new(ErrorKind::OutOfRange, format!("a depth of {}", options.depth))
+                .with_numbers(options.depth as u64, info.limits.max_queue_depth as u64)
+                .with_hint("open a queue of at most the allowed depth, or several queues"),
+        ));
+    }
+    let mut options = options.clone();
+    if options.depth == 0 {
+        options.depth = info.limits.default_queue_depth;
+    }
+    let raw = engine.open_queue_raw(&options).map_err(fail)?;
+    let by_copy = !info.capabilities.contains(Capabilities::FILL)
+        && info.capabilities.contains(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE);
+    let fill_block = if by_copy { Some(engine.allocate(FILL_BLOCK)?) } else { None };
+    Ok((raw, fill_block))
+}

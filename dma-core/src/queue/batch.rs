@@ -1,0 +1,86 @@
+//! [`Batch`]: copies that are submitted together.
+
+use std::fmt;
+
+use crate::{Destination, Source};
+
+/// Copies that are submitted together, with one doorbell and one completion. Its memory is reused: filling it again
+/// allocates nothing.
+///
+/// ```
+/// # fn demo(queue: &dma_core::Queue, pairs: Vec<(dma_core::Buffer, dma_core::BufferMut)>) -> dma_core::Result<()> {
+/// let mut batch: dma_core::Batch<_, _> = pairs.into_iter().collect();
+/// batch = queue.submit(batch)?.wait()?;
+/// for (src, dst) in batch.drain() {
+///     assert_eq!(&src[..], &dst[..]);
+/// }
+/// # Ok(()) }
+/// ```
+pub struct Batch<S, D> {
+    pub(crate) pairs: Vec<(S, D)>,
+}
+
+impl<S: Source, D: Destination> Batch<S, D> {
+    /// An empty batch.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { pairs: Vec::new() }
+    }
+
+    /// An empty batch with room for `copies`.
+    #[must_use]
+    pub fn with_capacity(copies: usize) -> Self {
+        Self { pairs: Vec::with_capacity(copies) }
+    }
+
+    /// Adds a copy. Nothing is checked until the batch is submitted.
+    #[inline]
+    pub fn push(&mut self, src: S, dst: D) {
+        self.pairs.push((src, dst));
+    }
+
+    /// How many copies there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The operands, in the order in which they were added.
+    pub fn iter(&self) -> std::slice::Iter<'_, (S, D)> {
+        self.pairs.iter()
+    }
+
+    /// The operands, in the order in which they were added, to change them before the batch is submitted again.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, (S, D)> {
+        self.pairs.iter_mut()
+    }
+
+    /// Takes the operands out, in the order in which they were added. The batch is empty afterwards and keeps its room.
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (S, D)> {
+        self.pairs.drain(..)
+    }
+}
+
+impl<S: Source, D: Destination> Default for Batch<S, D> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Source, D: Destination> FromIterator<(S, D)> for Batch<S, D> {
+    fn from_iter<I: IntoIterator<Item = (S, D)>>(pairs: I) -> Self {
+        Self { pairs: pairs.into_iter().collect() }
+    }
+}
+
+impl<S, D> fmt::Debug for Batch<S, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("len", &self.pairs.len()).finish()
+    }
+}

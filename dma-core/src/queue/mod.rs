@@ -1,0 +1,466 @@
+//! [`Queue`]: one thread's path to a device.
+
+mod batch;
+pub(crate) mod check;
+mod cut;
+mod error;
+pub(crate) mod planner;
+mod transfer;
+pub(crate) mod wait;
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+pub use batch::Batch;
+pub(crate) use error::BATCH;
+pub use error::{OpError, OpFailure};
+use planner::{Plan, Planner};
+pub use transfer::Transfer;
+
+use crate::{
+    BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
+};
+
+/// A transfer, or the operands handed back with the reason.
+pub type SubmitResult<T> = Result<Transfer<T>, OpError<T>>;
+
+/// One thread's submission and completion path to a device.
+///
+/// Operations take their operands by value and give them back when they are done:
+///
+/// ```
+/// # fn demo(queue: &dma_core::Queue, src: dma_core::Buffer, dst: dma_core::BufferMut) -> dma_core::Result<()> {
+/// let (src, dst) = queue.copy(src, dst)?.wait()?;
+/// assert_eq!(&src[..], &dst[..]);
+/// # Ok(()) }
+/// ```
+///
+/// - Submitting never blocks: a full queue hands the operands back ([`ErrorKind::QueueFull`]). An operation counts against the depth until its
+///   [`Transfer`] is taken or dropped.
+/// - Operations gather until [`flush`](Self::flush), a wait, or an await: one doorbell for all of them.
+/// - Order between operations is not promised, except across a [`fence`](Self::fence).
+/// - What is longer, or has more segments, than the device takes is cut up inside.
+/// - A queue belongs to the thread that opened it. For many threads, or futures that move between them, there is
+///   [`SharedQueue`](crate::SharedQueue).
+/// - Dropping it waits for what is in flight, at most [`QueueOptions::drop_timeout`]; [`close`](Self::close) says how that went.
+pub struct Queue {
+    shared: Rc<RefCell<State>>,
+    drop_timeout: Duration,
+}
+
+/// What a queue and its transfers share.
+struct State {
+    planner: Planner,
+    free: Vec<u32>,
+    attendants: Vec<Attendant>,
+    /// Slots whose operations ended and are attended: scratch.
+    ended: Vec<u32>,
+    stall_timeout: Duration,
+    /// Whether an awaiting transfer asks to be polled again by itself, because nobody drives the queue.
+    cooperative: bool,
+}
+
+/// Who waits for an operation, or what a transfer dropped early left behind.
+#[derive(Default)]
+struct Attendant {
+    waker: Option<Waker>,
+    parked: Option<Box<dyn Any>>,
+}
+
+/// What must be done once the state is no longer borrowed: both may run anybody's code.
+#[derive(Default)]
+struct Aftermath {
+    wake: Vec<Waker>,
+    drop: Vec<Box<dyn Any>>,
+}
+
+impl Aftermath {
+    fn run(self) {
+        drop(self.drop);
+        self.wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// Polls the device; what that leads to is for the caller to run.
+    fn poll(&mut self) -> (usize, Option<Aftermath>) {
+        let reported = self.planner.poll(&mut self.ended);
+        (reported, self.attend())
+    }
+
+    fn attend(&mut self) -> Option<Aftermath> {
+        if self.ended.is_empty() {
+            return None;
+        }
+        let mut aftermath = Aftermath::default();
+        for slot in self.ended.drain(..) {
+            let attendant = &mut self.attendants[slot as usize];
+            self.planner.ops[slot as usize].attended = false;
+            aftermath.wake.extend(attendant.waker.take());
+            if let Some(operands) = attendant.parked.take() {
+                aftermath.drop.push(operands);
+                self.planner.take_failures(slot);
+                self.free.push(slot);
+            }
+        }
+        Some(aftermath)
+    }
+
+    fn flush(&mut self) -> Option<Aftermath> {
+        self.planner.flush(&mut self.ended);
+        self.attend()
+    }
+}
+
+/// Polls the device once. Returns how many descriptors were reported.
+fn poll(shared: &RefCell<State>) -> usize {
+    let (reported, aftermath) = shared.borrow_mut().poll();
+    if let Some(aftermath) = aftermath {
+        aftermath.run();
+    }
+    reported
+}
+
+fn flush(shared: &RefCell<State>) {
+    let aftermath = shared.borrow_mut().flush();
+    if let Some(aftermath) = aftermath {
+        aftermath.run();
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(
+        raw: Box<dyn RawQueue>,
+        info: &EngineInfo,
+        options: &QueueOptions,
+        fill_block: Option<BufferMut>,
+    ) -> Self {
+        let depth = raw.depth();
+        let slots = u32::try_from(depth).unwrap_or(u32::MAX);
+        Self {
+            shared: Rc::new(RefCell::new(State {
+                planner: Planner::new(raw, info, depth, fill_block),
+                // Taken from the end: low slots first.
+                free: (0..slots).rev().collect(),
+                attendants: std::iter::repeat_with(Attendant::default).take(depth).collect(),
+                ended: Vec::new(),
+                stall_timeout: options.stall_timeout,
+                cooperative: true,
+            })),
+            drop_timeout: options.drop_timeout,
+        }
+    }
+
+    /// Copies `src` to `dst`, which have the same length and do not overlap.
+    ///
+    /// Does not block, and need not start before [`flush`](Self::flush). A copy of no bytes is done at once.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: `QueueFull`; `LengthMismatch`; `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of
+    /// another engine; `Closed`. Nothing has reached the device then.
+    #[inline]
+    pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
+        let mut state = self.shared.borrow_mut();
+        let state = &mut *state;
+        match check::copy(state.planner.engine, &src, &dst, &mut state.planner.lists) {
+            Ok(plan) => {
+                let Some(slot) = Self::begin(state, 1, plan.len()) else {
+                    return Err(Self::full(state, plan, (src, dst)));
+                };
+                state.planner.push(slot, 0, plan);
+                Ok(self.pushed(state, slot, "copy", (src, dst)))
+            }
+            Err(e) => Err(Self::refuse(state, "copy", e, (src, dst))),
+        }
+    }
+
+    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]` sets every byte to `x`. Where the device has
+    /// no fill, it copies from memory that holds the pattern.
+    ///
+    /// Does not block, and need not start before [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill nor allocate memory to copy from.
+    pub fn fill<D: Destination>(&self, dst: D, pattern: [u8; 8]) -> SubmitResult<D> {
+        let mut state = self.shared.borrow_mut();
+        let state = &mut *state;
+        if !state.planner.can_fill() {
+            let error =
+                Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
+            return Err(Self::refuse(state, "fill", error, dst));
+        }
+        match check::fill(state.planner.engine, &dst, pattern, &mut state.planner.lists) {
+            Ok(plan) => {
+                let Some(slot) = Self::begin(state, 1, plan.len()) else {
+                    return Err(Self::full(state, plan, dst));
+                };
+                state.planner.push(slot, 0, plan);
+                Ok(self.pushed(state, slot, "fill", dst))
+            }
+            Err(e) => Err(Self::refuse(state, "fill", e, dst)),
+        }
+    }
+
+    /// Submits every copy of `batch` and flushes. The batch takes one place of the queue's depth and completes as a whole.
+    ///
+    /// All copies are checked before any is handed to the device. Copies of one batch are in no order, and the destination of one may not
+    /// be named by another: buffers cannot, windows must not (the bytes are undefined if they do).
+    ///
+    /// # Errors
+    ///
+    /// With the batch: as [`copy`](Self::copy), naming the first copy that is refused; none was submitted then.
+    pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
+        let mut guard = self.shared.borrow_mut();
+        let state = &mut *guard;
+        let mut bytes = 0;
+        let engine = state.planner.engine;
+        for (index, (src, dst)) in batch.pairs.iter().enumerate() {
+            match check::copy(engine, src, dst, &mut state.planner.lists) {
+                Ok(plan) => {
+                    bytes += plan.len();
+                    plan.discard(|list| state.planner.lists.keep(list));
+                }
+                Err(e) => {
+                    let message = format!("copy {index} of the batch: {}", e.message());
+                    return Err(Self::refuse(state, BATCH, e.with_message(message), batch));
+                }
+            }
+        }
+        let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        let Some(slot) = Self::begin(state, operations, bytes) else {
+            return Err(Self::full(state, Plan::Empty, batch));
+        };
+        for (index, (src, dst)) in (0_u32..).zip(&batch.pairs) {
+            if S::SINGLE && D::SINGLE {
+                // Checked above.
+                let (src, dst) = (src.single().segment(), dst.single().segment());
+                if dst.len > 0 {
+                    state.planner.push_flat(slot, index, src, dst);
+                }
+            } else if let Ok(plan) = check::copy(engine, src, dst, &mut state.planner.lists) {
+                state.planner.push(slot, index, plan);
+            }
+        }
+        let transfer = self.pushed(state, slot, BATCH, batch);
+        let aftermath = state.flush();
+        drop(guard);
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
+        }
+        Ok(transfer)
+    }
+
+    #[inline]
+    fn begin(state: &mut State, operations: u32, bytes: usize) -> Option<u32> {
+        let slot = state.free.pop()?;
+        state.planner.begin(slot, operations, bytes as u64, false);
+        Some(slot)
+    }
+
+    #[inline]
+    fn pushed<T: 'static>(
+        &self,
+        state: &mut State,
+        slot: u32,
+        operation: &'static str,
+        operands: T,
+    ) -> Transfer<T> {
+        state.planner.pushed(slot, &mut state.ended);
+        Transfer::new(Rc::clone(&self.shared), slot, operation, operands)
+    }
+
+    #[cold]
+    fn full<T>(state: &mut State, plan: Plan, operands: T) -> OpError<T> {
+        plan.discard(|list| state.planner.lists.keep(list));
+        if state.planner.is_closed() {
+            return OpError::new(Error::bare(ErrorKind::Closed), Some(operands));
+        }
+        state.planner.count_full();
+        OpError::full(operands)
+    }
+
+    #[cold]
+    fn refuse<T>(state: &State, operation: &'static str, error: Error, operands: T) -> OpError<T> {
+        OpError::new(error.with_operation(operation).with_backend(state.planner.backend), Some(operands))
+    }
+
+    /// What is submitted from here on starts only when everything submitted before has completed.
+    pub fn fence(&self) {
+        self.shared.borrow_mut().planner.fence();
+    }
+
+    /// Hands everything submitted so far to the device and rings its doorbell, once. Does not block.
+    pub fn flush(&self) {
+        flush(&self.shared);
+    }
+
+    /// Makes progress without blocking and wakes the tasks of transfers that ended. Returns how many descriptors the device reported.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
+    pub fn poll(&self) -> usize {
+        poll(&self.shared)
+    }
+
+    /// What the queue has done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.borrow().planner.counters()
+    }
+
+    /// The most operations in flight.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.shared.borrow().planner.ops.len()
+    }
+
+    /// Operations that can be submitted now without finding the queue full.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.shared.borrow().free.len()
+    }
+
+    /// Takes over waking: from here on, awaiting transfers are woken only by [`poll`](Self::poll), which the caller runs when the
+    /// returned [`Driver`]'s file descriptor is readable. Without it, awaiting transfers poll the device whenever their task runs,
+    /// and ask to be run again at once.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine has no event fd.
+    pub fn driver(&self) -> Result<Driver> {
+        let mut state = self.shared.borrow_mut();
+        let Some(fd) = state.planner.event_fd() else {
+            return Err(Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
+                .with_operation("drive queue")
+                .with_backend(state.planner.backend)
+                .with_hint("await transfers without a driver: they poll the device by themselves"));
+        };
+        let fd = fd.try_clone_to_owned()?;
+        state.cooperative = false;
+        drop(state);
+        Ok(Driver { shared: Rc::clone(&self.shared), fd })
+    }
+
+    /// Flushes, waits up to `timeout` for everything in flight, and closes. What has not completed by then is aborted; what the device does not
+    /// give back even so is abandoned, its memory never reused.
+    ///
+    /// Transfers still held learn their outcome as usual. Returns the final counters.
+    #[must_use = "the counters tell whether every operation completed"]
+    pub fn close(self, timeout: Duration) -> Counters {
+        let counters = self.close_by(timeout);
+        // Its work is done: closing again would find nothing in flight.
+        drop(self);
+        counters
+    }
+
+    fn close_by(&self, timeout: Duration) -> Counters {
+        let deadline = Instant::now() + timeout;
+        flush(&self.shared);
+        let open = || self.shared.borrow().planner.open_operations() > 0;
+        let mut backoff = wait::Backoff::new();
+        while open() && !backoff.idle(poll(&self.shared), || deadline) {}
+        if open() {
+            tracing::warn!(timeout = ?timeout, "queue did not drain in time; stopping the device");
+            let aftermath = {
+                let mut state = self.shared.borrow_mut();
+                let state = &mut *state;
+                state.planner.stop(&mut state.ended);
+                state.attend()
+            };
+            if let Some(aftermath) = aftermath {
+                aftermath.run();
+            }
+            // Stopping takes a device no time to speak of; one that is dead must not hold the caller for long.
+            let grace = Instant::now() + timeout.clamp(Duration::from_millis(10), Duration::from_secs(1));
+            let mut backoff = wait::Backoff::new();
+            while open() && !backoff.idle(poll(&self.shared), || grace) {}
+        }
+        let mut state = self.shared.borrow_mut();
+        if state.planner.abandon() {
+            // The device may write to it for ever.
+            state.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
+        }
+        // No slot to give out: submitting answers that the queue is closed.
+        state.free.clear();
+        let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();
+        let counters = state.planner.counters();
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+        counters
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if !self.shared.borrow().planner.is_closed() {
+            self.close_by(self.drop_timeout);
+        }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("planner", &self.shared.borrow().planner).finish_non_exhaustive()
+    }
+}
+
+/// Wakes a queue's awaiting transfers from a file descriptor, for event loops: wait until it is readable, call
+/// [`run`](Self::run), and again. Made by [`Queue::driver`].
+///
+/// Dropping it gives waking back to the transfers.
+pub struct Driver {
+    shared: Rc<RefCell<State>>,
+    fd: std::os::fd::OwnedFd,
+}
+
+impl Driver {
+    /// Polls the device until nothing is left to report and asks for the descriptor to be readable at the next completion. Call it once before the
+    /// first sleep, and after every wake. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// What arming the event answers, `Os` mostly; `Closed` once the queue is.
+    pub fn run(&self) -> Result<()> {
+        loop {
+            self.shared.borrow_mut().planner.disarm();
+            flush(&self.shared);
+            while poll(&self.shared) > 0 {}
+            if self.shared.borrow_mut().planner.arm()? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl AsFd for Driver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl std::os::fd::AsRawFd for Driver {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let mut state = self.shared.borrow_mut();
+        state.cooperative = true;
+        let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}

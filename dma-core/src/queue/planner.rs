@@ -1,0 +1,625 @@
+//! The planner: between operations, which users count, and descriptors, which devices take.
+//!
+//! It owns the raw queue. It stages what does not go out as one descriptor at once, submits in batches, and turns completions of
+//! descriptors into the end of operations. Who waits for an operation, and where its operands are, is for the layers above: the
+//! single-threaded [`Queue`](crate::Queue) and the lanes of [`SharedQueue`](crate::SharedQueue).
+#![expect(unsafe_code, reason = "hands checked descriptors to the raw queue")]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+use super::check::Lists;
+use super::cut::{Fence, Piece, Staged};
+use crate::{
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ErrorKind,
+    NativeError, Op, Outcome, RawQueue, Result, Segment, Segments,
+};
+
+/// How many descriptors gather before they are handed to the device without being asked for.
+const HAND_OVER: usize = 32;
+/// How many completions are taken from the device at a time, and how many times in one poll at most.
+const REPORTS: usize = 128;
+const ROUNDS: usize = 8;
+
+/// One operation or batch, by slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpState {
+    /// Descriptors handed over, or about to be, that have not been reported.
+    descriptors: u32,
+    /// Operations of it that are not all cut yet.
+    staged: u32,
+    /// Operations in it: more than 1 for a batch.
+    operations: u32,
+    /// Whether it has ended; `outcome` is its result then.
+    pub(crate) ended: bool,
+    /// Whether the layer above wants to be told when it ends.
+    pub(crate) attended: bool,
+    /// The worst outcome of its descriptors so far.
+    pub(crate) outcome: Outcome,
+    bytes: u64,
+}
+
+impl OpState {
+    const IDLE: Self = Self {
+        descriptors: 0,
+        staged: 0,
+        operations: 0,
+        ended: true,
+        attended: false,
+        outcome: Outcome::Done,
+        bytes: 0,
+    };
+}
+
+/// An operation that did not succeed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    slot: u32,
+    /// Its index in the batch; 0 if it is none.
+    pub(crate) index: u32,
+    pub(crate) outcome: Outcome,
+    native: Option<NativeError>,
+}
+
+const fn token(slot: u32, index: u32) -> u64 {
+    (slot as u64) | ((index as u64) << 32)
+}
+
+const fn slot_of(token: u64) -> u32 {
+    (token & 0xffff_ffff) as u32
+}
+
+const fn index_of(token: u64) -> u32 {
+    (token >> 32) as u32
+}
+
+/// An operation's memory, checked.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// No bytes: it completes at once.
+    Empty,
+    /// One segment on each side.
+    Flat(Segment, Segment),
+    /// Lists of segments.
+    Lists(Vec<Segment>, Vec<Segment>),
+    /// A fill.
+    Fill([u8; 8], Vec<Segment>),
+}
+
+impl Plan {
+    /// The bytes that it writes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Flat(_, dst) => dst.len,
+            Self::Lists(_, dst) | Self::Fill(_, dst) => dst.iter().map(|s| s.len).sum(),
+        }
+    }
+
+    /// Gives its lists to `keep`.
+    pub(crate) fn discard(self, mut keep: impl FnMut(Vec<Segment>)) {
+        match self {
+            Self::Empty | Self::Flat(..) => {}
+            Self::Lists(src, dst) => {
+                keep(src);
+                keep(dst);
+            }
+            Self::Fill(_, dst) => keep(dst),
+        }
+    }
+}
+
+/// What fills are copied from where the device has no fill.
+struct FillBlock {
+    buffer: BufferMut,
+    pattern: [u8; 8],
+}
+
+pub(crate) struct Planner {
+    /// `None` once closed.
+    raw: Option<Box<dyn RawQueue>>,
+    pub(crate) engine: EngineId,
+    pub(crate) backend: &'static str,
+    capabilities: Capabilities,
+    max_transfer: usize,
+    max_segments: usize,
+    pub(crate) ops: Box<[OpState]>,
+    failures: Vec<Failure>,
+    /// Descriptors that go out as they are; those before `handed` have gone.
+    pending: Vec<Descriptor<'static>>,
+    handed: usize,
+    /// Operations that go out piece by piece, after all that is pending.
+    staged: VecDeque<Staged>,
+    piece: Piece,
+    pub(crate) lists: Lists,
+    /// Descriptors that the device has.
+    in_flight: usize,
+    /// The next operation carries a fence.
+    fence: bool,
+    /// The device has descriptors that no doorbell was rung for.
+    unrung: bool,
+    /// What is pending or staged goes out, with a doorbell, as soon as there is room.
+    push: bool,
+    fill_block: Option<FillBlock>,
+    counters: Counters,
+    reports: Box<[Completion; REPORTS]>,
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner")
+            .field("backend", &self.backend)
+            .field("raw", &self.raw)
+            .field("counters", &self.counters())
+            .field("pending", &(self.pending.len() - self.handed))
+            .field("staged", &self.staged.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Planner {
+    /// Room for `slots` operations on `raw`. `fill_block` is what fills are copied from if the engine has no fill of its own;
+    /// its length is a multiple of 8.
+    pub(crate) fn new(
+        raw: Box<dyn RawQueue>,
+        info: &EngineInfo,
+        slots: usize,
+        fill_block: Option<BufferMut>,
+    ) -> Self {
+        Self {
+            engine: raw.engine_id(),
+            raw: Some(raw),
+            backend: info.backend,
+            capabilities: info.capabilities,
+            max_transfer: usize::try_from(info.limits.max_transfer).unwrap_or(usize::MAX),
+            max_segments: info.limits.max_segments,
+            ops: vec![OpState::IDLE; slots].into(),
+            failures: Vec::new(),
+            pending: Vec::with_capacity(slots.clamp(HAND_OVER, 1024)),
+            handed: 0,
+            staged: VecDeque::new(),
+            piece: Piece::default(),
+            lists: Lists::default(),
+            in_flight: 0,
+            fence: false,
+            unrung: false,
+            push: false,
+            fill_block: fill_block.map(|mut buffer| {
+                buffer.fill(0);
+                FillBlock { buffer, pattern: [0; 8] }
+            }),
+            counters: Counters::default(),
+            reports: Box::new([Completion::done(0); REPORTS]),
+        }
+    }
+
+    /// Whether a fill can be done, natively or by copies.
+    pub(crate) fn can_fill(&self) -> bool {
+        self.capabilities.contains(Capabilities::FILL) || self.fill_block.is_some()
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        if let Some(raw) = &self.raw {
+            let stats = raw.stats();
+            counters.doorbells = stats.doorbells;
+            counters.resets = stats.resets;
+        }
+        counters
+    }
+
+    /// Counts an operation that was handed back.
+    pub(crate) fn count_full(&mut self) {
+        self.counters.full += 1;
+    }
+
+    /// Operations accepted that have not ended.
+    pub(crate) fn open_operations(&self) -> u64 {
+        self.counters.in_flight
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.raw.is_none()
+    }
+
+    /// What is submitted from here on starts only when all before has completed.
+    pub(crate) fn fence(&mut self) {
+        self.fence = true;
+    }
+
+    /// Begins `operations` operations of `bytes` in all under `slot`, which was idle.
+    #[inline]
+    pub(crate) fn begin(&mut self, slot: u32, operations: u32, bytes: u64, attended: bool) {
+        self.ops[slot as usize] = OpState { operations, bytes, ended: false, attended, ..OpState::IDLE };
+        self.counters.submitted += u64::from(operations);
+        self.counters.in_flight += u64::from(operations);
+    }
+
+    /// Adds the operation `index` of what was begun under `slot`.
+    #[inline]
+    pub(crate) fn push(&mut self, slot: u32, index: u32, plan: Plan) {
+        match plan {
+            Plan::Flat(src, dst) => self.push_flat(slot, index, src, dst),
+            Plan::Empty => {}
+            Plan::Lists(src, dst) => {
+                let fence = self.next_fence();
+                self.stage(Staged::copy(token(slot, index), fence, src, dst));
+            }
+            Plan::Fill(pattern, dst) => {
+                let fence = self.next_fence();
+                let token = token(slot, index);
+                if self.capabilities.contains(Capabilities::FILL) {
+                    self.stage(Staged::fill(token, fence, pattern, dst));
+                } else if let Some(block) = &self.fill_block {
+                    let segment = block.buffer.0.segment();
+                    self.stage(Staged::fill_from(token, fence, pattern, segment, dst));
+                } else {
+                    debug_assert!(false, "`can_fill` was not asked");
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push_flat(&mut self, slot: u32, index: u32, src: Segment, dst: Segment) {
+        if self.staged.is_empty()
+            && dst.len <= self.max_transfer
+            && (!self.fence || self.capabilities.contains(Capabilities::FENCE))
+        {
+            self.pending.push(Descriptor {
+                token: token(slot, index),
+                fence: std::mem::take(&mut self.fence),
+                op: Op::Copy { src: Segments::One(src), dst: Segments::One(dst) },
+            });
+            self.ops[slot as usize].descriptors += 1;
+        } else {
+            let (mut from, mut to) = (self.lists.take(), self.lists.take());
+            from.push(src);
+            to.push(dst);
+            let fence = self.next_fence();
+            self.stage(Staged::copy(token(slot, index), fence, from, to));
+        }
+    }
+
+    /// All of what was begun under `slot` has been pushed.
+    #[inline]
+    pub(crate) fn pushed(&mut self, slot: u32, attended: &mut Vec<u32>) {
+        self.end_if_over(slot, attended);
+        if self.pending.len() - self.handed >= HAND_OVER {
+            self.hand_over(attended);
+        }
+    }
+
+    fn next_fence(&mut self) -> Fence {
+        if !std::mem::take(&mut self.fence) {
+            Fence::Clear
+        } else if self.capabilities.contains(Capabilities::FENCE) {
+            Fence::Device
+        } else {
+            Fence::Drain
+        }
+    }
+
+    fn stage(&mut self, staged: Staged) {
+        self.ops[slot_of(staged.token) as usize].staged += 1;
+        self.staged.push_back(staged);
+    }
+
+    /// Hands over what is pending, as far as the device has room.
+    fn hand_over(&mut self, attended: &mut Vec<u32>) {
+        let Some(raw) = &mut self.raw else { return };
+        while self.handed < self.pending.len() {
+            // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights, and for overlap; its
+            // operands are with a transfer, which keeps them untouched and registered until the completion, or for ever.
+            match unsafe { raw.submit(&self.pending[self.handed..]) } {
+                Ok(0) => {
+                    // The queue may stay full for long: what has gone out must not pile up.
+                    if self.handed >= self.pending.len() / 2 {
+                        self.pending.drain(..self.handed);
+                        self.handed = 0;
+                    }
+                    return;
+                }
+                Ok(n) => {
+                    self.handed += n;
+                    self.in_flight += n;
+                    self.counters.descriptors += n as u64;
+                    self.unrung = true;
+                }
+                Err(error) => {
+                    let Descriptor { token, fence, .. } = self.pending[self.handed];
+                    self.handed += 1;
+                    self.pass_on_fence(fence);
+                    self.ops[slot_of(token) as usize].descriptors -= 1;
+                    self.refused(token, &error);
+                    self.end_if_over(slot_of(token), attended);
+                    return self.hand_over(attended);
+                }
+            }
+        }
+        self.pending.clear();
+        self.handed = 0;
+    }
+
+    /// Hands over what is pending and staged, as far as the device has room and fences allow.
+    fn pump(&mut self, attended: &mut Vec<u32>) {
+        self.hand_over(attended);
+        while self.pending.is_empty() {
+            let Some(front) = self.staged.front_mut() else { break };
+            let Some(raw) = &mut self.raw else { break };
+            if front.fence == Fence::Drain && self.in_flight > 0 {
+                break;
+            }
+            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.fill_block)
+                && block.pattern != pattern
+            {
+                if self.in_flight > 0 {
+                    // A fill with another pattern may still be read from the block.
+                    break;
+                }
+                block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
+                block.pattern = pattern;
+            }
+            front.next_piece(self.max_transfer, self.max_segments, &mut self.piece);
+            let token = front.token;
+            let descriptor = Descriptor { token, fence: front.fence == Fence::Device, op: self.piece.op() };
+            // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the limits; the block that
+            // fills are read from is this planner's, and is written only while nothing is in flight.
+            match unsafe { raw.submit(&[descriptor]) } {
+                Ok(0) => break,
+                Ok(_) => {
+                    self.in_flight += 1;
+                    self.counters.descriptors += 1;
+                    self.unrung = true;
+                    let op = &mut self.ops[slot_of(token) as usize];
+                    op.descriptors += 1;
+                    front.advance(&self.piece);
+                    if front.is_exhausted() {
+                        op.staged -= 1;
+                        self.drop_staged(0);
+                    }
+                }
+                Err(error) => {
+                    self.refused(token, &error);
+                    self.end_if_over(slot_of(token), attended);
+                }
+            }
+        }
+        if self.pending.is_empty() && self.staged.is_empty() {
+            self.push = false;
+        }
+    }
+
+    fn drop_staged(&mut self, at: usize) {
+        if let Some(staged) = self.staged.remove(at) {
+            if staged.fence != Fence::Clear {
+                match self.staged.get_mut(at) {
+                    Some(next) => next.fence = staged.fence,
+                    None => self.fence = true,
+                }
+            }
+            staged.into_lists().into_iter().for_each(|list| self.lists.keep(list));
+        }
+    }
+
+    /// The descriptor just passed over was refused, but its fence holds for what follows.
+    fn pass_on_fence(&mut self, fence: bool) {
+        if !fence {
+        } else if let Some(next) = self.pending.get_mut(self.handed) {
+            next.fence = true;
+        } else if let Some(next) = self.staged.front_mut() {
+            next.fence = Fence::Device;
+        } else {
+            self.fence = true;
+        }
+    }
+
+    fn ring(&mut self) {
+        if self.unrung
+            && let Some(raw) = &mut self.raw
+        {
+            raw.flush();
+            self.unrung = false;
+        }
+    }
+
+    /// Hands over all that was accepted and rings the doorbell; what the device has no room for follows during later polls.
+    #[inline]
+    pub(crate) fn flush(&mut self, attended: &mut Vec<u32>) {
+        if self.pending.len() > self.handed || !self.staged.is_empty() {
+            self.push = true;
+            self.pump(attended);
+        }
+        self.ring();
+    }
+
+    /// Makes progress. Returns how many descriptors were reported; the slots that ended and are attended are added to
+    /// `attended`.
+    pub(crate) fn poll(&mut self, attended: &mut Vec<u32>) -> usize {
+        if self.push {
+            self.pump(attended);
+            self.ring();
+        }
+        let mut total = 0;
+        for _ in 0..ROUNDS {
+            let Some(raw) = &mut self.raw else { break };
+            let n = raw.poll(&mut self.reports[..]);
+            self.counters.polls += 1;
+            self.in_flight -= n;
+            for i in 0..n {
+                let Completion { token, native, outcome } = self.reports[i];
+                let slot = slot_of(token);
+                self.ops[slot as usize].descriptors -= 1;
+                if outcome != Outcome::Done {
+                    let native = (native != 0).then(|| self.explain(native));
+                    self.bad(token, outcome, native);
+                }
+                self.end_if_over(slot, attended);
+            }
+            total += n;
+            if n < REPORTS {
+                break;
+            }
+        }
+        if total > 0 && self.push {
+            self.pump(attended);
+            self.ring();
+        }
+        total
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        match &self.raw {
+            Some(raw) => raw.explain(native),
+            None => NativeError { code: native.into(), name: "".into(), description: "".into() },
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, token: u64, error: &Error) {
+        self.bad(token, Outcome::Failed(error.kind()), error.native().cloned());
+    }
+
+    /// Notes that a piece of an operation failed, and gives up the pieces that have not gone out.
+    #[cold]
+    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+        let slot = slot_of(token);
+        tracing::warn!(backend = self.backend, slot, ?outcome, native = ?native, "operation failed");
+        let op = &mut self.ops[slot as usize];
+        op.outcome = worse(op.outcome, outcome);
+        match self.failures.iter_mut().find(|f| f.slot == slot && f.index == index_of(token)) {
+            Some(known) => {
+                if worse(known.outcome, outcome) != known.outcome {
+                    known.outcome = outcome;
+                    known.native = native;
+                }
+            }
+            None => self.failures.push(Failure { slot, index: index_of(token), outcome, native }),
+        }
+        if let Some(at) = self.staged.iter().position(|s| s.token == token) {
+            op.staged -= 1;
+            self.drop_staged(at);
+        }
+    }
+
+    #[inline]
+    fn end_if_over(&mut self, slot: u32, attended: &mut Vec<u32>) {
+        let op = &mut self.ops[slot as usize];
+        if op.descriptors > 0 || op.staged > 0 || op.ended {
+            return;
+        }
+        op.ended = true;
+        let operations = u64::from(op.operations);
+        self.counters.in_flight -= operations;
+        if op.outcome == Outcome::Done {
+            self.counters.completed += operations;
+            self.counters.bytes += op.bytes;
+        } else {
+            let mut bad = 0;
+            for failure in self.failures.iter().filter(|f| f.slot == slot) {
+                bad += 1;
+                match failure.outcome {
+                    Outcome::Aborted => self.counters.aborted += 1,
+                    _ => self.counters.failed += 1,
+                }
+            }
+            self.counters.completed += operations - bad;
+        }
+        if op.attended {
+            attended.push(slot);
+        }
+    }
+
+    /// The failures of an operation that has ended, in the order of their indices; they are forgotten here.
+    pub(crate) fn take_failures(&mut self, slot: u32) -> Vec<Failure> {
+        let mut failures: Vec<_> = self.failures.extract_if(.., |f| f.slot == slot).collect();
+        failures.sort_by_key(|f| f.index);
+        failures
+    }
+
+    /// Asks the device to give up; nothing that is pending or staged goes out any more.
+    pub(crate) fn stop(&mut self, attended: &mut Vec<u32>) {
+        let Some(raw) = &mut self.raw else { return };
+        raw.stop();
+        for descriptor in self.pending.split_off(self.handed) {
+            self.ops[slot_of(descriptor.token) as usize].descriptors -= 1;
+            self.bad(descriptor.token, Outcome::Aborted, None);
+            self.end_if_over(slot_of(descriptor.token), attended);
+        }
+        self.pending.clear();
+        self.handed = 0;
+        while let Some(token) = self.staged.front().map(|s| s.token) {
+            self.bad(token, Outcome::Aborted, None);
+            self.end_if_over(slot_of(token), attended);
+        }
+    }
+
+    /// Gives up the device. What has not ended never will: whoever holds its operands must leak them. Returns whether there was any.
+    pub(crate) fn abandon(&mut self) -> bool {
+        self.counters = self.counters();
+        let open = self.counters.in_flight;
+        self.counters.abandoned += open;
+        self.counters.in_flight = 0;
+        if let Some(raw) = self.raw.take() {
+            if self.in_flight > 0 {
+                tracing::error!(
+                    backend = self.backend,
+                    descriptors = self.in_flight,
+                    "device did not answer; its queue and the memory it may write are leaked"
+                );
+                std::mem::forget(raw);
+                std::mem::forget(self.fill_block.take());
+            } else {
+                drop(raw);
+            }
+        }
+        open > 0
+    }
+
+    pub(crate) fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.raw.as_ref()?.event_fd()
+    }
+
+    pub(crate) fn arm(&mut self) -> Result<bool> {
+        match &mut self.raw {
+            Some(raw) => raw.arm(),
+            None => Err(Error::bare(ErrorKind::Closed)),
+        }
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        if let Some(raw) = &mut self.raw {
+            raw.disarm();
+        }
+    }
+}
+
+impl Failure {
+    /// The error that says what happened.
+    pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
+        let error = match self.outcome {
+            Outcome::Failed(kind) => Error::new(kind, "the device reported a failure"),
+            _ => Error::new(
+                ErrorKind::Aborted,
+                "the device was reset or stopped before it reported this operation",
+            )
+            .with_hint("submit it again"),
+        };
+        let error = error.with_operation(operation).with_backend(backend);
+        match self.native {
+            Some(native) => error.with_native(native),
+            None => error,
+        }
+    }
+}
+
+/// A failure says more than an abort, which says more than success.
+fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |o| match o {
+        Outcome::Done => 0,
+        Outcome::Aborted => 1,
+        Outcome::Failed(_) => 2,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}

@@ -1,0 +1,270 @@
+//! [`Transfer`]: an operation in flight, with its operands.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::wait::Backoff;
+use super::{Aftermath, OpError, State, flush, poll};
+use crate::{Error, ErrorKind, Outcome, Result};
+
+/// An operation in flight, and the owner of its operands until it is done.
+///
+/// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands are freed when the device is done with
+/// them. Forgetting it leaks them. Nothing a holder does lets memory be touched while the device owns it.
+#[must_use = "dropping a transfer gives up its operands"]
+pub struct Transfer<T: 'static> {
+    shared: Rc<RefCell<State>>,
+    slot: u32,
+    operation: &'static str,
+    /// `None` once given back.
+    operands: Option<T>,
+}
+
+/// No field is ever pinned: the operands' memory is elsewhere.
+impl<T> Unpin for Transfer<T> {}
+
+impl<T: 'static> Transfer<T> {
+    #[inline]
+    pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: &'static str, operands: T) -> Self {
+        Self { shared, slot, operation, operands: Some(operands) }
+    }
+
+    fn has_ended(state: &State, slot: u32) -> bool {
+        state.planner.ops[slot as usize].ended
+    }
+
+    /// Polls the device once, without blocking, and says whether the operation has ended.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let mut state = self.shared.borrow_mut();
+        if Self::has_ended(&state, self.slot) {
+            return true;
+        }
+        let (_, aftermath) = state.poll();
+        let ended = Self::has_ended(&state, self.slot);
+        drop(state);
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
+        }
+        ended
+    }
+
+    /// Waits until the operation has ended and gives its operands back. Flushes first.
+    ///
+    /// Gives up when the device has completed nothing on this queue for [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
+    ///
+    /// # Errors
+    ///
+    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else the device reported, with the operands; `TimedOut` without them:
+    /// the queue keeps them until the device is done.
+    #[inline]
+    #[expect(clippy::missing_panics_doc, reason = "operands are taken by consuming the transfer")]
+    pub fn wait(mut self) -> Result<T, OpError<T>> {
+        {
+            let mut state = self.shared.borrow_mut();
+            let op = &state.planner.ops[self.slot as usize];
+            if op.ended && op.outcome == Outcome::Done {
+                state.release(self.slot);
+                return Ok(self.operands.take().expect("operands are taken once"));
+            }
+        }
+        self.wait_slow()
+    }
+
+    fn wait_slow(mut self) -> Result<T, OpError<T>> {
+        let stall = self.shared.borrow().stall_timeout;
+        if self.block(None, stall) || self.shared.borrow().planner.is_closed() {
+            return self.finish();
+        }
+        let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
+            .with_operation(self.operation)
+            .with_backend(self.shared.borrow().planner.backend)
+            .with_hint(
+                "the operands stay with the queue until the device is done; close the queue to give up on it",
+            );
+        Err(OpError::new(error, None))
+    }
+
+    /// Waits until the operation has ended or `deadline` has passed. Flushes first. After `Ok`, [`wait`](Self::wait) returns at once.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+    pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
+        if self.block(Some(deadline), Duration::MAX) { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
+    }
+
+    /// As [`wait_until`](Self::wait_until), `timeout` from now.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+    pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
+        self.wait_until(Instant::now() + timeout)
+    }
+
+    /// Polls until the operation has ended (true), `deadline` has passed, or nothing has completed for `stall`.
+    fn block(&self, deadline: Option<Instant>, stall: Duration) -> bool {
+        flush(&self.shared);
+        let mut backoff = Backoff::new();
+        let mut last_progress = None;
+        loop {
+            if Self::has_ended(&self.shared.borrow(), self.slot) {
+                return true;
+            }
+            if self.shared.borrow().planner.is_closed() {
+                return false;
+            }
+            let reported = poll(&self.shared);
+            if reported > 0 {
+                last_progress = None;
+            }
+            let over = backoff.idle(reported, || {
+                let since = *last_progress.get_or_insert_with(Instant::now);
+                deadline
+                    .or_else(|| since.checked_add(stall))
+                    .unwrap_or_else(|| Instant::now() + Duration::from_secs(1))
+            });
+            if over {
+                // One last look: the deadline may have passed while this thread was not running.
+                poll(&self.shared);
+                return Self::has_ended(&self.shared.borrow(), self.slot);
+            }
+            if backoff.idle_polls() > SLEEP_AFTER {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Sleeps on the event fd, if there is one, for a short while: whoever waits looks at the clock again soon.
+    fn sleep(&self) {
+        let fd = {
+            let mut state = self.shared.borrow_mut();
+            if state.planner.event_fd().is_none() || !state.planner.arm().unwrap_or(false) {
+                return;
+            }
+            state.planner.event_fd().and_then(|fd| fd.try_clone_to_owned().ok())
+        };
+        if let Some(fd) = fd {
+            let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+            let fd = fd.as_fd();
+            // Interrupted or refused, the caller polls again all the same.
+            let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
+        }
+        self.shared.borrow_mut().planner.disarm();
+    }
+
+    /// Gives the operands of an operation that has ended back.
+    fn finish(&mut self) -> Result<T, OpError<T>> {
+        let mut state = self.shared.borrow_mut();
+        let operands = self.operands.take().expect("operands are taken once");
+        let op = state.planner.ops[self.slot as usize];
+        if !op.ended {
+            // Closed before the device answered: it may write to them for ever.
+            std::mem::forget(operands);
+            let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
+                .with_operation(self.operation)
+                .with_backend(state.planner.backend)
+                .with_hint("the operands' memory is leaked, since the device may still write to it");
+            return Err(OpError::new(error, None));
+        }
+        if op.outcome == Outcome::Done {
+            state.release(self.slot);
+            return Ok(operands);
+        }
+        let failures = state.planner.take_failures(self.slot);
+        state.release(self.slot);
+        let backend = state.planner.backend;
+        drop(state);
+        Err(OpError::from_failures(failures, self.operation, backend, operands))
+    }
+}
+
+impl State {
+    /// Makes a slot ready for another operation.
+    #[inline]
+    fn release(&mut self, slot: u32) {
+        // A closed queue has no slots to give out.
+        if !self.planner.is_closed() {
+            self.free.push(slot);
+        }
+    }
+}
+
+impl<T: 'static> Future for Transfer<T> {
+    type Output = Result<T, OpError<T>>;
+
+    /// As [`wait`](Transfer::wait), without giving up on a stalled device.
+    ///
+    /// # Panics
+    ///
+    /// If polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut state = this.shared.borrow_mut();
+        if !Self::has_ended(&state, this.slot) && !state.planner.is_closed() {
+            let flushed = state.flush();
+            let (_, polled) = state.poll();
+            let pending = !Self::has_ended(&state, this.slot);
+            if pending {
+                state.planner.ops[this.slot as usize].attended = true;
+                match &mut state.attendants[this.slot as usize].waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    none => *none = Some(context.waker().clone()),
+                }
+                if state.cooperative {
+                    context.waker().wake_by_ref();
+                }
+            }
+            drop(state);
+            flushed.into_iter().chain(polled).for_each(Aftermath::run);
+            if pending {
+                return Poll::Pending;
+            }
+        } else {
+            drop(state);
+        }
+        Poll::Ready(this.finish())
+    }
+}
+
+impl<T: 'static> Drop for Transfer<T> {
+    fn drop(&mut self) {
+        let Some(operands) = self.operands.take() else { return };
+        let mut state = self.shared.borrow_mut();
+        if Self::has_ended(&state, self.slot) {
+            state.planner.take_failures(self.slot);
+            state.release(self.slot);
+            drop(state);
+            drop(operands);
+        } else if state.planner.is_closed() {
+            // The device may write to them for ever.
+            std::mem::forget(operands);
+        } else {
+            state.planner.ops[self.slot as usize].attended = true;
+            let attendant = &mut state.attendants[self.slot as usize];
+            attendant.waker = None;
+            attendant.parked = Some(Box::new(operands));
+        }
+    }
+}
+
+impl<T: 'static> fmt::Debug for Transfer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer")
+            .field("operation", &self.operation)
+            .field("slot", &self.slot)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Polls in vain after which a wait may sleep.
+const SLEEP_AFTER: u32 = 2_000;

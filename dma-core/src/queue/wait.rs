@@ -1,0 +1,38 @@
+//! Waiting: spin a little, then let others run, then look at the clock.
+
+use std::time::Instant;
+
+/// How a loop that polls a device passes the time while nothing happens.
+pub(crate) struct Backoff {
+    idle: u32,
+}
+
+impl Backoff {
+    /// Polls in vain before other threads are let in, and between looks at the clock.
+    const SPINS: u32 = 64;
+    const CLOCK: u32 = 16;
+
+    pub(crate) const fn new() -> Self {
+        Self { idle: 0 }
+    }
+
+    /// Polls in vain since the last one that was not.
+    pub(crate) const fn idle_polls(&self) -> u32 {
+        self.idle
+    }
+
+    /// Passes the time after a poll that reported `progress` descriptors. Returns whether the deadline, asked for now and then, has passed.
+    pub(crate) fn idle(&mut self, progress: usize, deadline: impl FnOnce() -> Instant) -> bool {
+        if progress > 0 {
+            self.idle = 0;
+            return false;
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle < Self::SPINS {
+            std::hint::spin_loop();
+            return false;
+        }
+        std::thread::yield_now();
+        self.idle.is_multiple_of(Self::CLOCK) && Instant::now() >= deadline()
+    }
+}

@@ -1,0 +1,341 @@
+//! [`Lane`]: one device queue, the operations on it, and the thread that drives it when nobody else does.
+#![expect(unsafe_code, reason = "keeps the slots' protocol")]
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
+
+use super::slot::{Report, Request, Slot};
+use crate::queue::check::Lists;
+use crate::queue::planner::Planner;
+use crate::{Counters, EngineId, Outcome, QueueOptions};
+
+pub(super) struct Lane {
+    pub(super) engine: EngineId,
+    pub(super) backend: &'static str,
+    pub(super) can_fill: bool,
+    pub(super) stall_timeout: Duration,
+    pub(super) slots: Box<[Slot]>,
+    /// Slots that no operation uses.
+    free: ArrayQueue<u32>,
+    /// Slots with a request for the device, in the order in which they are submitted.
+    submitted: ArrayQueue<u32>,
+    core: CachePadded<Mutex<Core>>,
+    pub(super) lists: Mutex<Lists>,
+    full: AtomicU64,
+    /// How often a thread other than the lane's own made progress.
+    driven: CachePadded<AtomicU64>,
+    thread: OnceLock<Thread>,
+    asleep: AtomicBool,
+    /// Set by whoever closes: until when to drain.
+    closing: Mutex<Option<Instant>>,
+    refuses: AtomicBool,
+}
+
+struct Core {
+    planner: Planner,
+    ended: Vec<u32>,
+}
+
+/// What a look at the device gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Driven {
+    /// Somebody else is at it.
+    Busy,
+    /// This many descriptors were reported, and so many requests taken.
+    Progress(usize),
+}
+
+impl Lane {
+    /// How many requests are taken before the doorbell is rung for them.
+    const TAKE: usize = 256;
+
+    pub(super) fn new(planner: Planner, options: &QueueOptions) -> Self {
+        let depth = planner.ops.len();
+        let free = ArrayQueue::new(depth);
+        for slot in 0..u32::try_from(depth).unwrap_or(u32::MAX) {
+            // There is room for every slot.
+            let _ = free.push(slot);
+        }
+        Self {
+            engine: planner.engine,
+            backend: planner.backend,
+            can_fill: planner.can_fill(),
+            stall_timeout: options.stall_timeout,
+            slots: std::iter::repeat_with(Slot::new).take(depth).collect(),
+            free,
+            submitted: ArrayQueue::new(depth),
+            core: CachePadded::new(Mutex::new(Core { planner, ended: Vec::with_capacity(depth.min(1024)) })),
+            lists: Mutex::new(Lists::default()),
+            full: AtomicU64::new(0),
+            driven: CachePadded::new(AtomicU64::new(0)),
+            thread: OnceLock::new(),
+            asleep: AtomicBool::new(false),
+            closing: Mutex::new(None),
+            refuses: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn refuses(&self) -> bool {
+        self.refuses.load(Ordering::Relaxed)
+    }
+
+    /// Submits a request, or returns `fill` if every slot is taken. Lock-free.
+    pub(super) fn submit<F: FnOnce(&mut Request)>(&self, fill: F) -> Result<u32, F> {
+        let Some(slot) = self.free.pop() else { return Err(fill) };
+        // SAFETY: the slot came off the free list.
+        unsafe { self.slots[slot as usize].submit(fill) };
+        // There is room: a slot is in the ring at most once.
+        let _ = self.submitted.push(slot);
+        // Either the thread sees the request before it sleeps, or this sees it asleep.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+        Ok(slot)
+    }
+
+    pub(super) fn count_full(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes a slot whose operation was taken ready for another.
+    pub(super) fn release(&self, slot: u32) {
+        // There is room: a slot is on the list at most once.
+        let _ = self.free.push(slot);
+    }
+
+    /// Submits what has gathered and polls the device, unless another thread is at it. Does not block.
+    pub(super) fn drive(&self) -> Driven {
+        match self.core.try_lock() {
+            Ok(mut core) => Driven::Progress(self.run(&mut core)),
+            Err(TryLockError::WouldBlock) => Driven::Busy,
+            Err(TryLockError::Poisoned(e)) => Driven::Progress(self.run(&mut e.into_inner())),
+        }
+    }
+
+    /// As [`drive`](Self::drive), by a thread that waits for an operation: while there are such, the lane's own thread stays out of their
+    /// way.
+    pub(super) fn help(&self) -> Driven {
+        let driven = self.drive();
+        if let Driven::Progress(1..) = driven {
+            self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+        driven
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, core: &mut Core) -> usize {
+        let mut progress = self.take(core);
+        if progress > 0 {
+            core.planner.flush(&mut core.ended);
+        }
+        if core.planner.open_operations() > 0 {
+            progress += core.planner.poll(&mut core.ended);
+        }
+        self.complete(core);
+        progress
+    }
+
+    /// Takes requests off the ring.
+    fn take(&self, core: &mut Core) -> usize {
+        let mut taken = 0;
+        while taken < Self::TAKE
+            && let Some(slot) = self.submitted.pop()
+        {
+            taken += 1;
+            let cell = &self.slots[slot as usize];
+            if core.planner.is_closed() {
+                // SAFETY: the slot came off the ring; its request never reached the planner.
+                if unsafe { cell.complete(Report::Closed) } {
+                    self.release(slot);
+                }
+                continue;
+            }
+            // SAFETY: the slot came off the ring.
+            unsafe {
+                cell.request(|request| {
+                    core.planner.begin(slot, request.operations, request.bytes, true);
+                    match request.plan.take() {
+                        Some(plan) => core.planner.push(slot, 0, plan),
+                        None => {
+                            for (index, plan) in (0..).zip(request.batch.drain(..)) {
+                                core.planner.push(slot, index, plan);
+                            }
+                        }
+                    }
+                });
+            }
+            core.planner.pushed(slot, &mut core.ended);
+        }
+        taken
+    }
+
+    /// Reports what has ended.
+    fn complete(&self, core: &mut Core) {
+        for slot in core.ended.drain(..) {
+            let report = match core.planner.ops[slot as usize].outcome {
+                Outcome::Done => Report::Done,
+                _ => Report::Failed(core.planner.take_failures(slot)),
+            };
+            // SAFETY: the planner ends every operation once.
+            if unsafe { self.slots[slot as usize].complete(report) } {
+                self.release(slot);
+            }
+        }
+        if core.planner.lists.has_spare()
+            && let Ok(mut lists) = self.lists.try_lock()
+        {
+            lists.absorb(&mut core.planner.lists);
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let mut counters = self.lock().planner.counters();
+        counters.full += self.full.load(Ordering::Relaxed);
+        counters
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop.
+    pub(super) fn close(&self, deadline: Instant) {
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first word counts.
+        closing.get_or_insert(deadline);
+        self.refuses.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    fn closing(&self) -> Option<Instant> {
+        if !self.refuses.load(Ordering::Relaxed) {
+            return None;
+        }
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lane's thread: drives the device while operations are in flight and nobody waits for them by driving it, and sleeps otherwise.
+    /// Returns once the lane is closed and drained.
+    pub(super) fn serve(&self) -> Counters {
+        /// Looks without progress before other threads are let in, and before naps.
+        const SPINS: u32 = 64;
+        const YIELDS: u32 = 256;
+        /// Naps between looks while there is nothing to do, and how many until sleeping for good.
+        const NAP: Duration = Duration::from_micros(50);
+        const NAPS: u32 = 100;
+
+        self.thread.get_or_init(std::thread::current);
+        let mut idle = 0_u32;
+        let mut naps = 0_u32;
+        let mut driven = 0;
+        loop {
+            if let Some(deadline) = self.closing() {
+                return self.drain(deadline);
+            }
+            let now_driven = self.driven.load(Ordering::Relaxed);
+            if std::mem::replace(&mut driven, now_driven) != now_driven {
+                // Those who wait do the work, and sooner than this thread would.
+                naps = 0;
+                std::thread::park_timeout(NAP);
+                continue;
+            }
+            if let Driven::Progress(1..) = self.drive() {
+                idle = 0;
+                naps = 0;
+                continue;
+            }
+            idle = idle.saturating_add(1);
+            if idle < SPINS {
+                std::hint::spin_loop();
+            } else if idle < YIELDS {
+                std::thread::yield_now();
+            } else if naps < NAPS || self.in_flight() {
+                naps = naps.saturating_add(1);
+                std::thread::park_timeout(NAP);
+            } else {
+                self.asleep.store(true, Ordering::Relaxed);
+                // Either this sees a request that came meanwhile, or its submitter sees this thread asleep.
+                fence(Ordering::SeqCst);
+                if self.submitted.is_empty() && !self.in_flight() && self.closing().is_none() {
+                    std::thread::park();
+                }
+                self.asleep.store(false, Ordering::Relaxed);
+                idle = 0;
+                naps = 0;
+            }
+        }
+    }
+
+    fn in_flight(&self) -> bool {
+        self.lock().planner.open_operations() > 0
+    }
+
+    /// Finishes what is in flight and closes the device queue.
+    fn drain(&self, deadline: Instant) -> Counters {
+        let poll_until = |until: Instant| {
+            loop {
+                let mut core = self.lock();
+                let progress = self.run(&mut core);
+                if core.planner.open_operations() == 0 && self.submitted.is_empty() {
+                    return true;
+                }
+                drop(core);
+                if progress == 0 {
+                    if Instant::now() >= until {
+                        return false;
+                    }
+                    std::thread::yield_now();
+                }
+            }
+        };
+        if !poll_until(deadline) {
+            tracing::warn!(backend = self.backend, "shared queue did not drain in time; stopping the device");
+            {
+                let mut core = self.lock();
+                let core = &mut *core;
+                core.planner.stop(&mut core.ended);
+                self.complete(core);
+            }
+            // Stopping takes a device no time to speak of.
+            poll_until(Instant::now() + Duration::from_millis(500));
+        }
+        let mut core = self.lock();
+        if core.planner.abandon() {
+            for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
+                if !op.ended {
+                    // SAFETY: the planner will not end it any more.
+                    unsafe { slot.abandon() };
+                }
+            }
+        }
+        // What came too late is refused here; what comes later still, by whoever waits for it.
+        self.take(&mut core);
+        let mut counters = core.planner.counters();
+        counters.full += self.full.load(Ordering::Relaxed);
+        counters
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("backend", &self.backend)
+            .field("depth", &self.slots.len())
+            .field("refuses", &self.refuses)
+            .finish_non_exhaustive()
+    }
+}

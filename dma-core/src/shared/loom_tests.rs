@@ -1,0 +1,127 @@
+//! Every interleaving of a lane that completes with a holder that waits, drops or awaits.
+//!
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p dma-core --release --lib loom`.
+#![expect(unsafe_code, reason = "keeps the slots' protocol")]
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::slot::{Report, Seen, Slot};
+
+/// Operands that tell when they are dropped.
+struct Operands(Drops);
+
+/// Not loom's: what is leaked on purpose would count as a leak.
+type Drops = std::sync::Arc<std::sync::atomic::AtomicUsize>;
+
+impl Drop for Operands {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The "device's" write, which must be over before anybody frees or reads the operands.
+struct Shared {
+    slot: Slot,
+    memory: loom::cell::UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks the accesses.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>, thread::JoinHandle<bool>) {
+    let shared = Arc::new(Shared { slot: Slot::new(), memory: loom::cell::UnsafeCell::new(0) });
+    // SAFETY: nobody else has the slot.
+    unsafe { shared.slot.submit(|request| request.operations = 1) };
+    let lane = Arc::clone(&shared);
+    let thread = thread::spawn(move || {
+        // SAFETY: the lane has the slot, since the thread was started after `submit`.
+        let operations = unsafe { lane.slot.request(|request| request.operations) };
+        assert_eq!(operations, 1);
+        // SAFETY: the device owns the memory until it completes.
+        lane.memory.with_mut(|memory| unsafe { *memory = 7 });
+        complete(&lane.slot)
+    });
+    (shared, thread)
+}
+
+fn done(slot: &Slot) -> bool {
+    // SAFETY: the lane completes once.
+    unsafe { slot.complete(Report::Done) }
+}
+
+#[test]
+fn a_holder_that_sees_done_sees_the_bytes() {
+    loom::model(|| {
+        let (shared, lane) = start(done);
+        while shared.slot.look() == Seen::InFlight {
+            thread::yield_now();
+        }
+        // SAFETY: it was seen done.
+        assert!(matches!(unsafe { shared.slot.take_report() }, Report::Done));
+        // SAFETY: the device is done with it.
+        shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
+        assert!(!lane.join().unwrap(), "the holder was there");
+    });
+}
+
+#[test]
+fn a_holder_that_drops_has_its_operands_freed_once_and_not_before() {
+    loom::model(|| {
+        let (shared, lane) = start(done);
+        let drops = Drops::default();
+        let operands = Box::new(Operands(Drops::clone(&drops)));
+        // SAFETY: this thread holds the operation.
+        let parked = unsafe { shared.slot.park(operands) };
+        let came_back = parked.is_err();
+        if let Err(operands) = parked {
+            // SAFETY: as parking failed, it is done.
+            unsafe { shared.slot.take_report() };
+            // SAFETY: the device is done with it.
+            shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
+            drop(operands);
+        }
+        let freed_by_lane = lane.join().unwrap();
+        assert_ne!(came_back, freed_by_lane, "exactly one side frees");
+        assert_eq!(drops.load(std::sync::atomic::Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn abandoned_operands_are_never_freed() {
+    loom::model(|| {
+        let (shared, lane) = start(|slot| {
+            // SAFETY: instead of completing.
+            unsafe { slot.abandon() };
+            false
+        });
+        let drops = Drops::default();
+        // SAFETY: this thread holds the operation.
+        let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
+        if let Err(operands) = parked {
+            assert_eq!(shared.slot.look(), Seen::Abandoned);
+            std::mem::forget(operands);
+        }
+        lane.join().unwrap();
+        assert_eq!(drops.load(std::sync::atomic::Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn an_awaiting_holder_is_woken() {
+    loom::model(|| {
+        let (shared, lane) = start(done);
+        loom::future::block_on(std::future::poll_fn(|context| {
+            if shared.slot.look() == Seen::InFlight {
+                shared.slot.attend(context.waker());
+                if shared.slot.look() == Seen::InFlight {
+                    return std::task::Poll::Pending;
+                }
+            }
+            std::task::Poll::Ready(())
+        }));
+        lane.join().unwrap();
+    });
+}

@@ -1,0 +1,339 @@
+//! [`SharedQueue`]: a device for any number of threads and tasks.
+
+mod lane;
+mod slot;
+mod sync;
+mod transfer;
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use lane::Lane;
+pub use transfer::SharedTransfer;
+
+use crate::operand::sealed::Operand;
+use crate::queue::BATCH;
+use crate::queue::check::{self, Lists};
+use crate::queue::planner::{Plan, Planner};
+use crate::{
+    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
+    Result, Source,
+};
+
+/// A transfer on a shared queue, or the operands handed back with the reason.
+pub type SharedResult<T> = Result<SharedTransfer<T>, OpError<T>>;
+
+/// How a shared queue is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedQueueOptions {
+    /// Device queues, each with a thread; at least 1, the default. More than the device has channels is an error.
+    pub lanes: usize,
+    /// How each of them is to be; the depth is that of one lane.
+    pub queue: QueueOptions,
+}
+
+impl Default for SharedQueueOptions {
+    fn default() -> Self {
+        Self { lanes: 1, queue: QueueOptions::default() }
+    }
+}
+
+impl SharedQueueOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the number of device queues, each with a thread.
+    #[must_use]
+    pub const fn with_lanes(mut self, lanes: usize) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// Sets how each lane is to be.
+    #[must_use]
+    pub fn with_queue(mut self, queue: QueueOptions) -> Self {
+        self.queue = queue;
+        self
+    }
+}
+
+/// A device for any number of threads and tasks: cheap to clone, and its transfers are `Send` futures.
+///
+/// Submitting is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A thread that waits for its
+/// transfer drives the device itself; for tasks, which must not, each lane has a thread.
+///
+/// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
+///
+/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
+#[derive(Clone)]
+pub struct SharedQueue {
+    hub: Arc<Hub>,
+}
+
+struct Hub {
+    lanes: Box<[Arc<Lane>]>,
+    threads: Mutex<Vec<JoinHandle<Counters>>>,
+    /// The sum of the lanes' counters, once closed.
+    last: Mutex<Option<Counters>>,
+    drop_timeout: Duration,
+}
+
+impl SharedQueue {
+    pub(crate) fn new(
+        lanes: Vec<(Box<dyn RawQueue>, Option<BufferMut>)>,
+        info: &EngineInfo,
+        options: &SharedQueueOptions,
+    ) -> Result<Self> {
+        let fail = |e: Error| e.with_operation("open shared queue").with_backend(info.backend);
+        if lanes.is_empty() {
+            return Err(fail(
+                Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
+            ));
+        }
+        let lanes: Box<[_]> = lanes
+            .into_iter()
+            .map(|(raw, fill_block)| {
+                let depth = raw.depth();
+                Arc::new(Lane::new(Planner::new(raw, info, depth, fill_block), &options.queue))
+            })
+            .collect();
+        let hub = Hub {
+            lanes,
+            threads: Mutex::default(),
+            last: Mutex::default(),
+            drop_timeout: options.queue.drop_timeout,
+        };
+        // If one thread cannot be started, dropping the hub stops the others.
+        for (i, lane) in hub.lanes.iter().enumerate() {
+            let lane = Arc::clone(lane);
+            let thread = std::thread::Builder::new()
+                .name(format!("dma-lane-{i}"))
+                .spawn(move || lane.serve())
+                .map_err(|e| fail(Error::from(e)))?;
+            hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(Self { hub: Arc::new(hub) })
+    }
+
+    /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no flush.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`Queue::copy`](crate::Queue::copy).
+    pub fn copy<S, D>(&self, src: S, dst: D) -> SharedResult<(S, D)>
+    where
+        S: Source + Send,
+        D: Destination + Send,
+    {
+        let lane = self.lane();
+        match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, &src, &dst, lists)) {
+            Ok(plan) => self.submit_plan(lane, "copy", plan, (src, dst)),
+            Err(e) => Err(refuse(lane, "copy", e, (src, dst))),
+        }
+    }
+
+    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. Does not block and needs no flush.
+    ///
+    /// # Errors
+    ///
+    /// With the operand: as [`Queue::fill`](crate::Queue::fill).
+    pub fn fill<D: Destination + Send>(&self, dst: D, pattern: [u8; 8]) -> SharedResult<D> {
+        let lane = self.lane();
+        if !lane.can_fill {
+            let error =
+                Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
+            return Err(refuse(lane, "fill", error, dst));
+        }
+        let mut lists = lane.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = check::fill(lane.engine, &dst, pattern, &mut lists);
+        drop(lists);
+        match plan {
+            Ok(plan) => self.submit_plan(lane, "fill", plan, dst),
+            Err(e) => Err(refuse(lane, "fill", e, dst)),
+        }
+    }
+
+    /// Submits every copy of `batch`. It takes one place of the depth and completes as a whole.
+    ///
+    /// # Errors
+    ///
+    /// With the batch: as [`Queue::submit`](crate::Queue::submit).
+    pub fn submit<S, D>(&self, batch: Batch<S, D>) -> SharedResult<Batch<S, D>>
+    where
+        S: Source + Send,
+        D: Destination + Send,
+    {
+        let lane = self.lane();
+        let mut bytes = 0;
+        for (index, (src, dst)) in batch.iter().enumerate() {
+            match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists)) {
+                Ok(plan) => {
+                    bytes += plan.len() as u64;
+                    plan.discard(|list| with_lists::<_, (S, D)>(lane, |lists| lists.keep(list)));
+                }
+                Err(e) => {
+                    let message = format!("copy {index} of the batch: {}", e.message());
+                    return Err(refuse(lane, BATCH, e.with_message(message), batch));
+                }
+            }
+        }
+        let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        self.submit_to(lane, BATCH, batch, |lane, batch, request| {
+            request.operations = operations;
+            request.bytes = bytes;
+            request.plan = None;
+            for (src, dst) in batch.iter() {
+                // Checked above.
+                if let Ok(plan) =
+                    with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists))
+                {
+                    request.batch.push(plan);
+                }
+            }
+        })
+    }
+
+    fn submit_plan<T: Send + 'static>(
+        &self,
+        lane: &Arc<Lane>,
+        operation: &'static str,
+        plan: Plan,
+        operands: T,
+    ) -> SharedResult<T> {
+        // A cell, since the request may be offered to several lanes but is taken by one.
+        let plan = Cell::new(Some(plan));
+        let submitted = self.submit_to(lane, operation, operands, |_, _, request| {
+            let plan = plan.take();
+            request.operations = 1;
+            request.bytes = plan.as_ref().map_or(0, Plan::len) as u64;
+            request.plan = plan;
+        });
+        if let Some(plan) = plan.take() {
+            plan.discard(|list| lane.lists.lock().unwrap_or_else(PoisonError::into_inner).keep(list));
+        }
+        submitted
+    }
+
+    /// Submits to `first`, or to the next lane with room.
+    fn submit_to<T: Send + 'static>(
+        &self,
+        first: &Arc<Lane>,
+        operation: &'static str,
+        operands: T,
+        fill: impl Fn(&Lane, &T, &mut slot::Request),
+    ) -> SharedResult<T> {
+        if first.refuses() {
+            return Err(refuse(first, operation, Error::bare(ErrorKind::Closed), operands));
+        }
+        let others = self.hub.lanes.iter().filter(|lane| !Arc::ptr_eq(lane, first));
+        for lane in std::iter::once(first).chain(others) {
+            if let Ok(slot) = lane.submit(|request| fill(lane, &operands, request)) {
+                return Ok(SharedTransfer::new(Arc::clone(lane), slot, operation, operands));
+            }
+        }
+        first.count_full();
+        Err(OpError::full(operands))
+    }
+
+    /// The lane that the calling thread begins with.
+    fn lane(&self) -> &Arc<Lane> {
+        thread_local! {
+            static NUMBER: usize = {
+                static NEXT: AtomicUsize = AtomicUsize::new(0);
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            };
+        }
+        match &*self.hub.lanes {
+            [only] => only,
+            lanes => &lanes[NUMBER.with(|n| *n) % lanes.len()],
+        }
+    }
+
+    /// What the lanes have done so far, together.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        if let Some(last) = *self.hub.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            return last;
+        }
+        self.hub.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()))
+    }
+
+    /// The most operations in flight, on all lanes together.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.hub.lanes.iter().map(|lane| lane.depth()).sum()
+    }
+
+    /// Refuses new operations from here on, waits up to `timeout` for those in flight, and closes, for all clones. What has not completed
+    /// by then is aborted; what the device does not give back even so is abandoned, its memory never reused. Transfers still held learn
+    /// their outcome as usual. Returns the final counters; closing again returns them too.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
+    pub fn close(&self, timeout: Duration) -> Counters {
+        self.hub.close(timeout)
+    }
+}
+
+impl Hub {
+    fn close(&self, timeout: Duration) -> Counters {
+        let deadline = Instant::now() + timeout;
+        self.lanes.iter().for_each(|lane| lane.close(deadline));
+        // Held until the threads have ended, so that a second closer waits for the first.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut sum = last.unwrap_or_default();
+        for thread in threads {
+            match thread.join() {
+                Ok(counters) => sum = sum.plus(counters),
+                Err(_) => tracing::error!("a lane's thread panicked; its operations never complete"),
+            }
+        }
+        *last = Some(sum);
+        sum
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.close(self.drop_timeout);
+    }
+}
+
+impl fmt::Debug for SharedQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedQueue").field("lanes", &self.hub.lanes).finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn refuse<T>(lane: &Lane, operation: &'static str, error: Error, operands: T) -> OpError<T> {
+    OpError::new(error.with_operation(operation).with_backend(lane.backend), Some(operands))
+}
+
+/// Runs `f` with the lane's lists where an operand of `T` may need them, without the lock where it cannot.
+fn with_lists<R, T: Pair>(lane: &Lane, f: impl FnOnce(&mut Lists) -> R) -> R {
+    if T::SINGLE {
+        f(&mut Lists::default())
+    } else {
+        f(&mut lane.lists.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Source and destination.
+trait Pair {
+    const SINGLE: bool;
+}
+
+impl<S: Operand, D: Operand> Pair for (S, D) {
+    const SINGLE: bool = S::SINGLE && D::SINGLE;
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,176 @@
+//! [`Slot`]: where a thread that submits and the thread that completes meet.
+//!
+//! One operation at a time uses a slot, in this order:
+//!
+//! | state | who may touch the cells | how it ends |
+//! |---|---|---|
+//! | free | nobody | a submitter takes it off the free list |
+//! | filling | the submitter | [`Slot::submit`], then its number goes through the submission ring |
+//! | in flight | the lane takes the request; the holder may park operands | [`Slot::complete`] or [`Slot::park`], whichever comes second sees the other |
+//! | done | the holder takes the report | the slot goes back to the free list |
+//! | parked | the lane, which frees the operands when it completes | the slot goes back to the free list |
+#![expect(unsafe_code, reason = "cells whose owner the slot's state tells")]
+
+use std::any::Any;
+use std::task::Waker;
+
+use super::sync::{AtomicU8, Ordering, UnsafeCell};
+use crate::queue::planner::{Failure, Plan};
+
+const FREE: u8 = 0;
+const IN_FLIGHT: u8 = 1;
+const DONE: u8 = 2;
+const PARKED: u8 = 3;
+const ABANDONED: u8 = 4;
+
+/// What a submitter asks for. The batch's memory stays with the slot.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) operations: u32,
+    pub(super) bytes: u64,
+    /// A single operation; `None` for a batch.
+    pub(super) plan: Option<Plan>,
+    pub(super) batch: Vec<Plan>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// All done.
+    Done,
+    /// These did not succeed.
+    Failed(Vec<Failure>),
+    /// The queue was closed before any of it reached the device.
+    Closed,
+}
+
+/// One operation or batch, between the thread that submitted it and the lane.
+pub(super) struct Slot {
+    state: AtomicU8,
+    request: UnsafeCell<Request>,
+    report: UnsafeCell<Report>,
+    parked: UnsafeCell<Option<Box<dyn Any + Send>>>,
+    waker: super::sync::AtomicWaker,
+}
+
+// SAFETY: the cells are touched only by whom the state names, as the table above says; what is in them is Send.
+unsafe impl Sync for Slot {}
+// SAFETY: segments in the request are names for memory; everything else is Send by itself.
+unsafe impl Send for Slot {}
+
+/// What a holder sees of its operation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    InFlight,
+    Done,
+    /// The device never answered: the operands must be leaked.
+    Abandoned,
+}
+
+impl Slot {
+    pub(super) fn new() -> Self {
+        Self {
+            state: AtomicU8::new(FREE),
+            request: UnsafeCell::new(Request { operations: 0, bytes: 0, plan: None, batch: Vec::new() }),
+            report: UnsafeCell::new(Report::Done),
+            parked: UnsafeCell::new(None),
+            waker: super::sync::AtomicWaker::new(),
+        }
+    }
+
+    /// Fills the request in and marks the slot in flight. The slot's number must reach the lane through a ring that orders memory.
+    ///
+    /// # Safety
+    ///
+    /// The caller took this slot off the free list.
+    pub(super) unsafe fn submit(&self, fill: impl FnOnce(&mut Request)) {
+        // SAFETY: the slot is the caller's alone, since the free list gave it out once.
+        self.request.with_mut(|request| fill(unsafe { &mut *request }));
+        self.state.store(IN_FLIGHT, Ordering::Relaxed);
+    }
+
+    /// The request, for the lane to take.
+    ///
+    /// # Safety
+    ///
+    /// The caller got this slot's number from the submission ring, and has not completed it.
+    pub(super) unsafe fn request<R>(&self, take: impl FnOnce(&mut Request) -> R) -> R {
+        // SAFETY: after `submit` only the lane touches the request, and it got the slot's number once.
+        self.request.with_mut(|request| take(unsafe { &mut *request }))
+    }
+
+    /// Reports the end of the operation. Returns whether the holder has gone, so that the slot is free now.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the lane, and completes every submitted slot once.
+    pub(super) unsafe fn complete(&self, report: Report) -> bool {
+        // SAFETY: the holder reads the report only after `state` says DONE, below.
+        self.report.with_mut(|cell| unsafe { *cell = report });
+        // Release: the report and the copied bytes; acquire: operands that the holder parked.
+        if self.state.swap(DONE, Ordering::AcqRel) == PARKED {
+            // SAFETY: the holder parked them and has gone.
+            drop(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
+            self.state.store(FREE, Ordering::Relaxed);
+            return true;
+        }
+        // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too often.
+        self.waker.wake();
+        false
+    }
+
+    /// Gives up on an operation that the device never answered.
+    ///
+    /// # Safety
+    ///
+    /// As [`complete`](Self::complete), instead of it.
+    pub(super) unsafe fn abandon(&self) {
+        if self.state.swap(ABANDONED, Ordering::AcqRel) == PARKED {
+            // SAFETY: the holder parked them and has gone. The device may write to them for ever.
+            std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
+        }
+        self.waker.wake();
+    }
+
+    /// What has become of the operation.
+    pub(super) fn look(&self) -> Seen {
+        match self.state.load(Ordering::Acquire) {
+            DONE => Seen::Done,
+            ABANDONED => Seen::Abandoned,
+            _ => Seen::InFlight,
+        }
+    }
+
+    /// Has `waker` woken at the end of the operation. Look again afterwards: it may have ended just before.
+    pub(super) fn attend(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    /// The report of an operation seen done; the slot is free afterwards.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the operation, saw it done, and takes the report once.
+    pub(super) unsafe fn take_report(&self) -> Report {
+        // SAFETY: the lane wrote it before it said DONE, and touches it no more.
+        let report = self.report.with_mut(|report| std::mem::replace(unsafe { &mut *report }, Report::Done));
+        self.state.store(FREE, Ordering::Relaxed);
+        report
+    }
+
+    /// Leaves operands to an operation in flight. If it has ended meanwhile they come back, and the operation is the caller's to
+    /// take.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the operation, and no more after `Ok`.
+    pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
+        // SAFETY: the lane looks at it only once `state` says PARKED.
+        self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
+        if self.state.compare_exchange(IN_FLIGHT, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            return Ok(());
+        }
+        // SAFETY: the lane did not see PARKED and never will.
+        Err(self.parked.with_mut(|parked| unsafe { (*parked).take() }).expect("parked above"))
+    }
+}

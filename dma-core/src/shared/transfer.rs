@@ -1,0 +1,208 @@
+//! [`SharedTransfer`]: an operation in flight on a shared queue.
+#![expect(unsafe_code, reason = "keeps the slots' protocol")]
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::lane::{Driven, Lane};
+use super::slot::{Report, Seen};
+use crate::queue::wait::Backoff;
+use crate::{Error, ErrorKind, OpError, Result};
+
+/// An operation in flight on a [`SharedQueue`](crate::SharedQueue), and the owner of its operands until it is done.
+///
+/// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its operands are freed when the device is done with
+/// them. Forgetting it leaks them.
+#[must_use = "dropping a transfer gives up its operands"]
+pub struct SharedTransfer<T: Send + 'static> {
+    lane: Arc<Lane>,
+    slot: u32,
+    operation: &'static str,
+    /// `None` once given back.
+    operands: Option<T>,
+}
+
+/// No field is ever pinned: the operands' memory is elsewhere.
+impl<T: Send> Unpin for SharedTransfer<T> {}
+
+impl<T: Send + 'static> SharedTransfer<T> {
+    pub(super) fn new(lane: Arc<Lane>, slot: u32, operation: &'static str, operands: T) -> Self {
+        Self { lane, slot, operation, operands: Some(operands) }
+    }
+
+    fn look(&self) -> Seen {
+        self.lane.slots[self.slot as usize].look()
+    }
+
+    /// Looks at the device once, without blocking, and says whether the operation has ended.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.look() != Seen::InFlight || {
+            self.lane.help();
+            self.look() != Seen::InFlight
+        }
+    }
+
+    /// Waits until the operation has ended and gives its operands back. Meanwhile the calling thread drives the device.
+    ///
+    /// Gives up when the device has completed nothing on this lane for [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
+    ///
+    /// # Errors
+    ///
+    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked`, `Closed` or what else became of it, with the operands; `TimedOut` without them: the
+    /// queue keeps them until the device is done.
+    pub fn wait(mut self) -> Result<T, OpError<T>> {
+        let stall = self.lane.stall_timeout;
+        if self.look() != Seen::InFlight || self.block(None, stall) {
+            return self.finish();
+        }
+        let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
+            .with_operation(self.operation)
+            .with_backend(self.lane.backend)
+            .with_hint(
+                "the operands stay with the queue until the device is done; close the queue to give up on it",
+            );
+        Err(OpError::new(error, None))
+    }
+
+    /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait) returns at once.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+    pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
+        if self.block(Some(deadline), Duration::MAX) { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
+    }
+
+    /// As [`wait_until`](Self::wait_until), `timeout` from now.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+    pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
+        self.wait_until(Instant::now() + timeout)
+    }
+
+    fn block(&self, deadline: Option<Instant>, stall: Duration) -> bool {
+        let mut backoff = Backoff::new();
+        let mut last_progress = None;
+        loop {
+            if self.look() != Seen::InFlight {
+                return true;
+            }
+            let progress = match self.lane.help() {
+                Driven::Progress(n) => n,
+                // Whoever is at it makes progress for this thread too; but it may have gone to sleep on a stuck device.
+                Driven::Busy => 0,
+            };
+            if progress > 0 {
+                last_progress = None;
+            }
+            let over = backoff.idle(progress, || {
+                let since = *last_progress.get_or_insert_with(Instant::now);
+                deadline
+                    .or_else(|| since.checked_add(stall))
+                    .unwrap_or_else(|| Instant::now() + Duration::from_secs(1))
+            });
+            if over {
+                return self.look() != Seen::InFlight;
+            }
+        }
+    }
+
+    /// Gives the operands of an operation that has ended back.
+    fn finish(&mut self) -> Result<T, OpError<T>> {
+        let operands = self.operands.take().expect("operands are taken once");
+        let (operation, backend) = (self.operation, self.lane.backend);
+        if self.look() == Seen::Abandoned {
+            // The device may write to them for ever.
+            std::mem::forget(operands);
+            let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
+                .with_operation(operation)
+                .with_backend(backend)
+                .with_hint("the operands' memory is leaked, since the device may still write to it");
+            return Err(OpError::new(error, None));
+        }
+        // SAFETY: this transfer holds the operation, saw it ended, and gives up its operands with the report.
+        let report = unsafe { self.lane.slots[self.slot as usize].take_report() };
+        self.lane.release(self.slot);
+        match report {
+            Report::Done => Ok(operands),
+            Report::Failed(failures) => Err(OpError::from_failures(failures, operation, backend, operands)),
+            Report::Closed => {
+                let error = Error::new(
+                    ErrorKind::Closed,
+                    "the queue was closed before the operation reached the device",
+                );
+                Err(OpError::new(error.with_operation(operation).with_backend(backend), Some(operands)))
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Future for SharedTransfer<T> {
+    type Output = Result<T, OpError<T>>;
+
+    /// As [`wait`](SharedTransfer::wait), without giving up on a stalled device.
+    ///
+    /// # Panics
+    ///
+    /// If polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.look() == Seen::InFlight {
+            // A fast device is done by the time it is looked at: no need to sleep for it.
+            self.lane.drive();
+            if self.look() == Seen::InFlight {
+                self.lane.slots[self.slot as usize].attend(context.waker());
+                if self.look() == Seen::InFlight {
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(self.finish())
+    }
+}
+
+impl<T: Send + 'static> Drop for SharedTransfer<T> {
+    fn drop(&mut self) {
+        let Some(operands) = self.operands.take() else { return };
+        let slot = &self.lane.slots[self.slot as usize];
+        match slot.look() {
+            Seen::InFlight => {
+                // SAFETY: this transfer holds the operation, and is going.
+                let parked = unsafe { slot.park(Box::new(operands)) };
+                if let Err(operands) = parked {
+                    self.end(operands);
+                }
+            }
+            _ => self.end(operands),
+        }
+    }
+}
+
+impl<T: Send + 'static> SharedTransfer<T> {
+    /// Drops the operands of an operation that has ended.
+    fn end<O>(&self, operands: O) {
+        if self.look() == Seen::Abandoned {
+            std::mem::forget(operands);
+            return;
+        }
+        // SAFETY: this transfer holds the operation, saw it ended, and is going.
+        let report = unsafe { self.lane.slots[self.slot as usize].take_report() };
+        self.lane.release(self.slot);
+        drop((operands, report));
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for SharedTransfer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedTransfer")
+            .field("operation", &self.operation)
+            .field("slot", &self.slot)
+            .finish_non_exhaustive()
+    }
+}

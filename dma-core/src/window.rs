@@ -1,0 +1,228 @@
+//! [`Window`]: memory that somebody else may read or write at any time; and [`Export`], the grant that lets them.
+#![expect(unsafe_code, reason = "copies in and out of memory that others write")]
+
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::region::{Range, Region};
+use crate::{Access, BufferMut, Error, ErrorKind, ExportDescriptor, RawExport, Result};
+
+/// A range of memory shared with a peer or a device: a peer's that was imported, our own that is exported, or a device's that the
+/// CPU cannot reach.
+///
+/// There are no references to its bytes. They move by DMA (a window is a source and a destination), or by
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) where the CPU can reach them. Windows may overlap each other; an operation whose
+/// own source and destination overlap is rejected as far as addresses show it (a region imported into the process that exported it
+/// has two addresses).
+#[derive(Clone)]
+pub struct Window(pub(crate) Range);
+
+impl Window {
+    pub(crate) fn new(range: Range) -> Self {
+        Self(range)
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// The region that it views.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.0.region
+    }
+
+    /// Where it begins in its region, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.0.offset()
+    }
+
+    /// The bytes that `range` names, as a window of their own.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside of this window.
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        Self(self.0.slice(range))
+    }
+
+    /// Checks that the CPU may reach `len` bytes from `offset` on.
+    fn check(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        let fail = |kind, message: String| {
+            Error::new(kind, message).with_operation(operation).with_backend(self.0.region.0.backend)
+        };
+        if !self.0.region.0.cpu_visible {
+            return Err(fail(ErrorKind::Unsupported, "the CPU cannot reach this memory".to_owned())
+                .with_hint("copy it by DMA to or from local memory"));
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.0.len) {
+            return Err(fail(
+                ErrorKind::OutOfRange,
+                format!("{len} bytes at {offset} of a window of {}", self.0.len),
+            )
+            .with_numbers(len as u64, self.0.len.saturating_sub(offset) as u64));
+        }
+        Ok(self.0.ptr.as_ptr().wrapping_add(offset))
+    }
+
+    /// Copies bytes from `offset` on into `to`. The bytes are those at some moment during the call, not all at the same.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
+    pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<()> {
+        let from = self.check("read shared memory", offset, to.len())?;
+        let (head, body, tail) = words(from, to.len());
+        let (to_head, rest) = to.split_at_mut(head);
+        let (to_body, to_tail) = rest.split_at_mut(body * WORD);
+        for (i, byte) in to_head.iter_mut().enumerate() {
+            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives.
+            *byte = unsafe { AtomicU8::from_ptr(from.wrapping_add(i)) }.load(Ordering::Relaxed);
+        }
+        for (i, word) in to_body.chunks_exact_mut(WORD).enumerate() {
+            // SAFETY: in range by `check`, and aligned since `words` counted up to an aligned address.
+            let value = unsafe { AtomicUsize::from_ptr(from.wrapping_add(head + i * WORD).cast()) }
+                .load(Ordering::Relaxed);
+            word.copy_from_slice(&value.to_ne_bytes());
+        }
+        for (i, byte) in to_tail.iter_mut().enumerate() {
+            // SAFETY: in range by `check`.
+            *byte = unsafe { AtomicU8::from_ptr(from.wrapping_add(head + body * WORD + i)) }
+                .load(Ordering::Relaxed);
+        }
+        debug_assert_eq!(head + body * WORD + tail, to_head.len() + to_body.len() + to_tail.len());
+        Ok(())
+    }
+
+    /// Copies `from` into the bytes from `offset` on. A peer can see it half done.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
+    pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
+        let to = self.check("write shared memory", offset, from.len())?;
+        let (head, body, _) = words(to, from.len());
+        let (from_head, rest) = from.split_at(head);
+        let (from_body, from_tail) = rest.split_at(body * WORD);
+        for (i, byte) in from_head.iter().enumerate() {
+            // SAFETY: in range by `check`; the region is mapped and writable by the CPU while `self` lives.
+            unsafe { AtomicU8::from_ptr(to.wrapping_add(i)) }.store(*byte, Ordering::Relaxed);
+        }
+        for (i, word) in from_body.chunks_exact(WORD).enumerate() {
+            let mut value = [0; WORD];
+            value.copy_from_slice(word);
+            let value = usize::from_ne_bytes(value);
+            // SAFETY: in range by `check`, and aligned since `words` counted up to an aligned address.
+            unsafe { AtomicUsize::from_ptr(to.wrapping_add(head + i * WORD).cast()) }
+                .store(value, Ordering::Relaxed);
+        }
+        for (i, byte) in from_tail.iter().enumerate() {
+            // SAFETY: in range by `check`.
+            unsafe { AtomicU8::from_ptr(to.wrapping_add(head + body * WORD + i)) }
+                .store(*byte, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Grants a peer `rights` to this range, until the [`Export`] is revoked or dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not allocated as
+    /// [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for an empty window or no rights;
+    /// `OutOfResources`.
+    pub fn export(&self, rights: Access) -> Result<Export> {
+        let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
+        if self.is_empty() || rights.is_empty() {
+            return Err(fail(Error::new(
+                ErrorKind::InvalidArgument,
+                "nothing to grant: no bytes or no rights",
+            )));
+        }
+        let raw = self.0.region.as_raw().export(self.offset(), self.len(), rights).map_err(fail)?;
+        let descriptor = ExportDescriptor::new(
+            self.0.region.0.backend,
+            rights,
+            raw.address(),
+            self.len() as u64,
+            raw.native(),
+        )
+        .map_err(fail)?;
+        Ok(Export { raw, descriptor, _region: self.0.region.clone() })
+    }
+
+    /// Makes it a unique buffer again, if it is the last view of local memory and no export of it is left.
+    ///
+    /// # Errors
+    ///
+    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, or the CPU cannot reach it.
+    pub fn try_into_mut(self) -> Result<BufferMut, Self> {
+        if self.0.region.0.cpu_visible && self.0.region.is_sole() { Ok(BufferMut(self.0)) } else { Err(self) }
+    }
+}
+
+/// The size of the unit that shared memory is read and written in where it is aligned.
+const WORD: usize = size_of::<usize>();
+
+/// How many bytes come before the first aligned word of `len` bytes at `at`, how many whole words follow, and how many bytes after.
+fn words(at: *mut u8, len: usize) -> (usize, usize, usize) {
+    let head = at.align_offset(WORD).min(len);
+    let body = (len - head) / WORD;
+    (head, body, len - head - body * WORD)
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Window").field(&self.0).finish()
+    }
+}
+
+/// A grant of memory to a peer. Dropping it revokes the grant.
+pub struct Export {
+    // Dropped first: revoked before the region can go.
+    raw: Box<dyn RawExport>,
+    descriptor: ExportDescriptor,
+    _region: Region,
+}
+
+impl Export {
+    /// What the peer needs to import the memory.
+    #[must_use]
+    pub const fn descriptor(&self) -> &ExportDescriptor {
+        &self.descriptor
+    }
+
+    /// Takes the grant back. When this returns `Ok`, no peer touches the memory any more; its copies fail as `Revoked`. Waits up to `timeout` for
+    /// copies of peers that are under way.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`, with the export, if a peer is still copying.
+    pub fn revoke(mut self, timeout: Duration) -> Result<(), (Self, Error)> {
+        match self.raw.revoke(timeout) {
+            Ok(()) => Ok(()),
+            Err(e) => Err((self, e)),
+        }
+    }
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Export")
+            .field("descriptor", &self.descriptor)
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
+    }
+}
