@@ -84,66 +84,149 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
-/// One side of a descriptor.
+/// One unit of work for a device.
+///
+/// Nearly every descriptor is a copy of one segment to another: that one is laid out flat, in a cache line, so that making and reading it costs next
+/// to nothing. Anything else stands in a [`Listed`] beside it.
 #[derive(Clone, Copy, Debug)]
-pub enum Segments<'a> {
-    /// One contiguous piece: what nearly every copy has, so that it costs no indirection.
-    One(Segment),
-    /// A scatter-gather list, at most [`Limits::max_segments`](crate::Limits::max_segments) long, not empty.
-    List(&'a [Segment]),
+pub struct Descriptor<'a> {
+    token: u64,
+    len: usize,
+    src: NonNull<u8>,
+    src_key: RegionKey,
+    dst: NonNull<u8>,
+    dst_key: RegionKey,
+    listed: Option<&'a Listed<'a>>,
+    fence: bool,
 }
 
-impl Segments<'_> {
-    /// The segments in order.
+// SAFETY: a descriptor names memory; using it is what needs a promise, and `RawQueue::submit` asks for that.
+unsafe impl Send for Descriptor<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor<'_> {}
+
+/// What a descriptor asks for if it is more than a copy of one segment to another. No list is empty, nor any segment in it; none is longer than
+/// [`Limits::max_segments`](crate::Limits::max_segments).
+#[derive(Clone, Copy, Debug)]
+pub enum Listed<'a> {
+    /// Copy `src` to `dst`, of the same total length.
+    Copy {
+        /// What is read, piece after piece.
+        src: &'a [Segment],
+        /// What is written, piece after piece.
+        dst: &'a [Segment],
+    },
+    /// Write the 8 bytes of `pattern` over and over, beginning at the first byte of `dst`, the last repetition cut off. Only with
+    /// [`Capabilities::FILL`](crate::Capabilities::FILL).
+    Fill {
+        /// The bytes to repeat, first byte first.
+        pattern: [u8; 8],
+        /// What is written, piece after piece.
+        dst: &'a [Segment],
+    },
+}
+
+/// What a descriptor asks for, as its reader sees it.
+#[derive(Clone, Copy, Debug)]
+pub enum Work<'a> {
+    /// Copy one segment to another of the same length.
+    Copy {
+        /// What is read.
+        src: Segment,
+        /// What is written.
+        dst: Segment,
+    },
+    /// Anything else.
+    Listed(&'a Listed<'a>),
+}
+
+impl<'a> Descriptor<'a> {
+    /// A copy of `src` to `dst`, which have the same length.
+    #[inline]
     #[must_use]
-    pub const fn as_slice(&self) -> &[Segment] {
-        match self {
-            Self::One(segment) => std::slice::from_ref(segment),
-            Self::List(list) => list,
+    pub const fn copy(token: u64, src: Segment, dst: Segment) -> Self {
+        debug_assert!(src.len == dst.len);
+        Self {
+            token,
+            len: dst.len,
+            src: src.addr,
+            src_key: src.key,
+            dst: dst.addr,
+            dst_key: dst.key,
+            listed: None,
+            fence: false,
         }
     }
 
-    /// The total length in bytes.
+    /// A descriptor for what `listed` asks.
+    #[must_use]
+    pub fn listed(token: u64, listed: &'a Listed<'a>) -> Self {
+        let none = NonNull::dangling();
+        Self {
+            token,
+            len: listed.total_len(),
+            src: none,
+            src_key: RegionKey(0),
+            dst: none,
+            dst_key: RegionKey(0),
+            listed: Some(listed),
+            fence: false,
+        }
+    }
+
+    /// Sets the fence: this descriptor *and all later ones* of the queue start only when all earlier ones have completed. Only with
+    /// [`Capabilities::FENCE`](crate::Capabilities::FENCE).
+    #[inline]
+    #[must_use]
+    pub const fn with_fence(mut self, fence: bool) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    /// Comes back in the completion; the queue does not look at it.
+    #[inline]
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether it carries a fence: see [`with_fence`](Self::with_fence).
+    #[inline]
+    #[must_use]
+    pub const fn fence(&self) -> bool {
+        self.fence
+    }
+
+    /// The bytes that it writes; at least 1 and at most [`Limits::max_transfer`](crate::Limits::max_transfer).
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a descriptor is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What it asks for.
+    #[inline]
+    #[must_use]
+    pub const fn work(&self) -> Work<'a> {
+        match self.listed {
+            None => Work::Copy {
+                src: Segment { key: self.src_key, addr: self.src, len: self.len },
+                dst: Segment { key: self.dst_key, addr: self.dst, len: self.len },
+            },
+            Some(listed) => Work::Listed(listed),
+        }
+    }
+}
+
+impl Listed<'_> {
+    /// The bytes that it writes.
     #[must_use]
     pub fn total_len(&self) -> usize {
         match self {
-            Self::One(segment) => segment.len,
-            Self::List(list) => list.iter().map(|s| s.len).sum(),
+            Self::Copy { dst, .. } | Self::Fill { dst, .. } => dst.iter().map(|s| s.len).sum(),
         }
     }
-}
-
-/// What a descriptor asks for.
-#[derive(Clone, Copy, Debug)]
-pub enum Op<'a> {
-    /// Copy `src` to `dst`; the totals are equal, at least 1 byte and at most
-    /// [`Limits::max_transfer`](crate::Limits::max_transfer).
-    Copy {
-        /// What is read.
-        src: Segments<'a>,
-        /// What is written.
-        dst: Segments<'a>,
-    },
-    /// Write the 8 bytes of `pattern` (native byte order) over and over, beginning at the first byte of `dst`, the last
-    /// repetition cut off. Only with [`Capabilities::FILL`](crate::Capabilities::FILL).
-    Fill {
-        /// The bytes to repeat.
-        pattern: [u8; 8],
-        /// What is written.
-        dst: Segments<'a>,
-    },
-}
-
-/// One unit of work for a device.
-#[derive(Clone, Copy, Debug)]
-pub struct Descriptor<'a> {
-    /// Comes back in the completion; the queue does not look at it.
-    pub token: u64,
-    /// This descriptor *and all later ones* of the queue start only when all earlier ones have completed. Only with
-    /// [`Capabilities::FENCE`](crate::Capabilities::FENCE).
-    pub fence: bool,
-    /// What to do.
-    pub op: Op<'a>,
 }
 
 /// How a descriptor ended.
@@ -350,7 +433,6 @@ mod tests {
     fn the_hot_types_are_small() {
         assert_eq!(size_of::<Completion>(), 16);
         assert_eq!(size_of::<Segment>(), 24);
-        assert_eq!(size_of::<Segments<'_>>(), 24, "one segment and a list share their room");
-        assert!(size_of::<Descriptor<'_>>() <= 72);
+        assert_eq!(size_of::<Descriptor<'_>>(), 64);
     }
 }

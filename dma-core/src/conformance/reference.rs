@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 
 use crate::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Op, Outcome, QueueOptions, RawExport,
-    RawQueue, RawRegion, RawStats, RegionKey, Result, Segment,
+    ExportDescriptor, HostMemory, Limits, Listed, MemoryRequest, NativeError, Outcome, QueueOptions,
+    RawExport, RawQueue, RawRegion, RawStats, RegionKey, Result, Segment, Work,
 };
 
 /// The limits of a [`ReferenceEngine`].
@@ -215,22 +215,19 @@ unsafe impl RawQueue for ReferenceQueue {
         }
         let room = self.depth - self.accepted.len();
         for descriptor in batch.iter().take(room) {
-            let (pattern, src, dst) = match descriptor.op {
-                Op::Copy { src, dst } => (None, src.as_slice().to_vec(), dst),
-                Op::Fill { pattern, dst } => (Some(pattern), Vec::new(), dst),
+            let (pattern, src, dst) = match descriptor.work() {
+                Work::Copy { src, dst } => (None, vec![src], vec![dst]),
+                Work::Listed(Listed::Copy { src, dst }) => (None, src.to_vec(), dst.to_vec()),
+                Work::Listed(Listed::Fill { pattern, dst }) => (Some(*pattern), Vec::new(), dst.to_vec()),
             };
             assert!(
-                self.options.native || (pattern.is_none() && !descriptor.fence),
+                self.options.native || (pattern.is_none() && !descriptor.fence()),
                 "beyond the capabilities"
             );
-            assert!(dst.total_len() as u64 <= self.options.max_transfer, "beyond the longest transfer");
-            assert!(
-                src.len().max(dst.as_slice().len()) <= self.options.max_segments,
-                "beyond the longest list"
-            );
-            assert!(dst.as_slice().iter().chain(&src).all(|s| s.len > 0), "an empty segment");
-            let (dst, token, number, fence) =
-                (dst.as_slice().to_vec(), descriptor.token, self.submitted, descriptor.fence);
+            assert!(descriptor.len() as u64 <= self.options.max_transfer, "beyond the longest transfer");
+            assert!(src.len().max(dst.len()) <= self.options.max_segments, "beyond the longest list");
+            assert!(dst.iter().chain(&src).all(|s| s.len > 0), "an empty segment");
+            let (token, number, fence) = (descriptor.token(), self.submitted, descriptor.fence());
             self.accepted.push_back(Accepted { token, number, fence, pattern, src, dst });
             self.submitted += 1;
         }

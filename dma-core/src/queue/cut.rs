@@ -1,6 +1,6 @@
 //! Cutting operations into descriptors that the device takes.
 
-use crate::{Op, Segment, Segments};
+use crate::{Listed, Segment};
 
 /// An operation that is handed to the device piece by piece: too long, too many segments, or waiting for its turn.
 #[derive(Debug)]
@@ -105,17 +105,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The operation of the descriptor for this piece.
-    pub(crate) fn op(&self) -> Op<'_> {
-        fn side(list: &[Segment]) -> Segments<'_> {
-            match list {
-                &[one] => Segments::One(one),
-                many => Segments::List(many),
-            }
-        }
+    /// What the descriptor for this piece asks.
+    pub(crate) fn listed(&self) -> Listed<'_> {
         match self.pattern {
-            Some(pattern) => Op::Fill { pattern, dst: side(&self.dst) },
-            None => Op::Copy { src: side(&self.src), dst: side(&self.dst) },
+            Some(pattern) => Listed::Fill { pattern, dst: &self.dst },
+            None => Listed::Copy { src: &self.src, dst: &self.dst },
         }
     }
 }
@@ -265,11 +259,11 @@ mod tests {
             let (mut piece, mut moved) = (Piece::default(), Vec::new());
             while !staged.is_exhausted() {
                 staged.next_piece(max_transfer, max_segments, &mut piece);
-                let Op::Copy { src, dst } = piece.op() else { panic!("a copy") };
-                prop_assert_eq!(src.total_len(), dst.total_len());
-                prop_assert!((1..=max_transfer).contains(&src.total_len()));
-                prop_assert!(src.as_slice().len() <= max_segments && dst.as_slice().len() <= max_segments);
-                moved.extend(addresses(src.as_slice()).into_iter().zip(addresses(dst.as_slice())));
+                let Listed::Copy { src, dst } = piece.listed() else { panic!("a copy") };
+                prop_assert_eq!(addresses(src).len(), addresses(dst).len());
+                prop_assert!((1..=max_transfer).contains(&addresses(src).len()));
+                prop_assert!(src.len() <= max_segments && dst.len() <= max_segments);
+                moved.extend(addresses(src).into_iter().zip(addresses(dst)));
                 staged.advance(&piece);
             }
             prop_assert_eq!(moved, expected);
@@ -295,19 +289,19 @@ mod tests {
             let (mut piece, mut written) = (Piece::default(), Vec::new());
             while !staged.is_exhausted() {
                 staged.next_piece(max_transfer, max_segments, &mut piece);
-                match piece.op() {
-                    Op::Fill { pattern, dst } => {
-                        prop_assert!(!by_copy && dst.total_len() <= max_transfer);
-                        written.extend(addresses(dst.as_slice()).into_iter().zip(pattern.into_iter().cycle()));
+                match piece.listed() {
+                    Listed::Fill { pattern, dst } => {
+                        prop_assert!(!by_copy && addresses(dst).len() <= max_transfer);
+                        written.extend(addresses(dst).into_iter().zip(pattern.into_iter().cycle()));
                     }
-                    Op::Copy { src, dst } => {
-                        prop_assert!(by_copy && dst.total_len() <= max_transfer);
+                    Listed::Copy { src, dst } => {
+                        prop_assert!(by_copy && addresses(dst).len() <= max_transfer);
                         let start = block.addr.as_ptr().addr();
-                        let bytes = addresses(src.as_slice()).into_iter().map(|a| {
+                        let bytes = addresses(src).into_iter().map(|a| {
                             assert!((start..start + block.len).contains(&a), "inside of the block");
                             pattern[(a - start) % 8]
                         });
-                        written.extend(addresses(dst.as_slice()).into_iter().zip(bytes));
+                        written.extend(addresses(dst).into_iter().zip(bytes));
                     }
                 }
                 staged.advance(&piece);

@@ -13,7 +13,7 @@ use super::check::Lists;
 use super::cut::{Fence, Piece, Staged};
 use crate::{
     BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ErrorKind,
-    NativeError, Op, Outcome, RawQueue, Result, Segment, Segments,
+    Listed, NativeError, Outcome, RawQueue, Result, Segment,
 };
 
 /// How many descriptors gather before they are handed to the device without being asked for.
@@ -267,11 +267,8 @@ impl Planner {
             && dst.len <= self.max_transfer
             && (!self.fence || self.capabilities.contains(Capabilities::FENCE))
         {
-            self.pending.push(Descriptor {
-                token: token(slot, index),
-                fence: std::mem::take(&mut self.fence),
-                op: Op::Copy { src: Segments::One(src), dst: Segments::One(dst) },
-            });
+            let fence = std::mem::take(&mut self.fence);
+            self.pending.push(Descriptor::copy(token(slot, index), src, dst).with_fence(fence));
             self.ops[slot as usize].descriptors += 1;
         } else {
             let (mut from, mut to) = (self.lists.take(), self.lists.take());
@@ -328,7 +325,8 @@ impl Planner {
                     self.unrung = true;
                 }
                 Err(error) => {
-                    let Descriptor { token, fence, .. } = self.pending[self.handed];
+                    let (token, fence) =
+                        (self.pending[self.handed].token(), self.pending[self.handed].fence());
                     self.handed += 1;
                     self.pass_on_fence(fence);
                     self.ops[slot_of(token) as usize].descriptors -= 1;
@@ -363,7 +361,12 @@ impl Planner {
             }
             front.next_piece(self.max_transfer, self.max_segments, &mut self.piece);
             let token = front.token;
-            let descriptor = Descriptor { token, fence: front.fence == Fence::Device, op: self.piece.op() };
+            let listed = self.piece.listed();
+            let descriptor = match listed {
+                Listed::Copy { src: &[src], dst: &[dst] } => Descriptor::copy(token, src, dst),
+                _ => Descriptor::listed(token, &listed),
+            };
+            let descriptor = descriptor.with_fence(front.fence == Fence::Device);
             // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the limits; the block that
             // fills are read from is this planner's, and is written only while nothing is in flight.
             match unsafe { raw.submit(&[descriptor]) } {
@@ -407,7 +410,7 @@ impl Planner {
     fn pass_on_fence(&mut self, fence: bool) {
         if !fence {
         } else if let Some(next) = self.pending.get_mut(self.handed) {
-            next.fence = true;
+            *next = next.with_fence(true);
         } else if let Some(next) = self.staged.front_mut() {
             next.fence = Fence::Device;
         } else {
@@ -543,9 +546,9 @@ impl Planner {
         let Some(raw) = &mut self.raw else { return };
         raw.stop();
         for descriptor in self.pending.split_off(self.handed) {
-            self.ops[slot_of(descriptor.token) as usize].descriptors -= 1;
-            self.bad(descriptor.token, Outcome::Aborted, None);
-            self.end_if_over(slot_of(descriptor.token), attended);
+            self.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
+            self.bad(descriptor.token(), Outcome::Aborted, None);
+            self.end_if_over(slot_of(descriptor.token()), attended);
         }
         self.pending.clear();
         self.handed = 0;
