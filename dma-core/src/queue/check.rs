@@ -5,8 +5,24 @@ use crate::operand::sealed::Operand;
 use crate::region::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 
-/// Checks a copy.
+/// Checks a copy of one range to another; returns its length.
 #[inline]
+pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Result<usize> {
+    check_range(engine, src, Access::READ)?;
+    check_range(engine, dst, Access::WRITE)?;
+    if src.len != dst.len {
+        return Err(lengths_differ(src.len, dst.len));
+    }
+    if !D::UNIQUE {
+        let (s, d) = (src.ptr.as_ptr().addr(), dst.ptr.as_ptr().addr());
+        if s < d + dst.len && d < s + src.len {
+            return Err(overlap(s.max(d), (s + src.len).min(d + dst.len)));
+        }
+    }
+    Ok(dst.len)
+}
+
+/// Checks a copy of any shape.
 pub(crate) fn copy<S: Operand, D: Operand>(
     engine: EngineId,
     src: &S,
@@ -17,21 +33,10 @@ pub(crate) fn copy<S: Operand, D: Operand>(
         return copy_lists(engine, src, dst, lists);
     }
     let (src, dst) = (src.single(), dst.single());
-    check_range(engine, src, Access::READ)?;
-    check_range(engine, dst, Access::WRITE)?;
-    if src.len != dst.len {
-        return Err(lengths_differ(src.len, dst.len));
-    }
-    if dst.len == 0 {
-        return Ok(Plan::Empty);
-    }
-    if !D::UNIQUE {
-        let (s, d) = (src.ptr.as_ptr().addr(), dst.ptr.as_ptr().addr());
-        if s < d + dst.len && d < s + src.len {
-            return Err(overlap(s.max(d), (s + src.len).min(d + dst.len)));
-        }
-    }
-    Ok(Plan::Flat(src.segment(), dst.segment()))
+    Ok(match flat::<D>(engine, src, dst)? {
+        0 => Plan::Empty,
+        _ => Plan::Flat(src.segment(), dst.segment()),
+    })
 }
 
 fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists: &mut Lists) -> Result<Plan> {

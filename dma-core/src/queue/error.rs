@@ -5,8 +5,23 @@ use std::fmt;
 use super::planner::Failure;
 use crate::{Error, ErrorKind};
 
-/// The name of the operation whose failures are kept one by one.
-pub(crate) const BATCH: &str = "batch";
+/// What a transfer does, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Copy,
+    Fill,
+    Batch,
+}
+
+impl Operation {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Fill => "fill",
+            Self::Batch => "batch",
+        }
+    }
+}
 
 /// An operation that was refused, or that did not succeed. The operands come back with it.
 ///
@@ -35,17 +50,17 @@ impl<T> OpError<T> {
     /// What became of an operation or batch, some or all of which did not succeed.
     pub(crate) fn from_failures(
         failures: Vec<Failure>,
-        operation: &'static str,
+        operation: Operation,
         backend: &'static str,
         operands: T,
     ) -> Self {
-        if operation != BATCH {
-            let error = failures.into_iter().next().map(|f| f.into_error(operation, backend));
+        if operation != Operation::Batch {
+            let error = failures.into_iter().next().map(|f| f.into_error(operation.name(), backend));
             return Self::new(error.unwrap_or_else(|| Error::bare(ErrorKind::DeviceFault)), Some(operands));
         }
         let failures: Vec<_> = failures
             .into_iter()
-            .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation, backend) })
+            .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation.name(), backend) })
             .collect();
         // A failure says more than an abort, which only came with it.
         let worst = failures.iter().find(|f| f.error.kind() != ErrorKind::Aborted).or(failures.first());
@@ -55,8 +70,9 @@ impl<T> OpError<T> {
                 failures.len(),
                 worst.index
             );
-            let error =
-                Error::new(worst.error.kind(), message).with_operation(operation).with_backend(backend);
+            let error = Error::new(worst.error.kind(), message)
+                .with_operation(operation.name())
+                .with_backend(backend);
             match worst.error.native() {
                 Some(native) => error.with_native(native.clone()),
                 None => error,

@@ -17,7 +17,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 pub use batch::Batch;
-pub(crate) use error::BATCH;
+pub(crate) use error::Operation;
 pub use error::{OpError, OpFailure};
 use planner::{Plan, Planner};
 pub use transfer::Transfer;
@@ -168,15 +168,30 @@ impl Queue {
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
         let mut state = self.shared.borrow_mut();
         let state = &mut *state;
+        if S::SINGLE && D::SINGLE {
+            let (from, to) = (src.single(), dst.single());
+            return match check::flat::<D>(state.planner.engine, from, to) {
+                Ok(len) => {
+                    let Some(slot) = Self::begin(state, 1, len) else {
+                        return Err(Self::full(state, Plan::Empty, (src, dst)));
+                    };
+                    if len > 0 {
+                        state.planner.push_flat(slot, 0, from.segment(), to.segment());
+                    }
+                    Ok(self.pushed(state, slot, Operation::Copy, (src, dst)))
+                }
+                Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
+            };
+        }
         match check::copy(state.planner.engine, &src, &dst, &mut state.planner.lists) {
             Ok(plan) => {
                 let Some(slot) = Self::begin(state, 1, plan.len()) else {
                     return Err(Self::full(state, plan, (src, dst)));
                 };
                 state.planner.push(slot, 0, plan);
-                Ok(self.pushed(state, slot, "copy", (src, dst)))
+                Ok(self.pushed(state, slot, Operation::Copy, (src, dst)))
             }
-            Err(e) => Err(Self::refuse(state, "copy", e, (src, dst))),
+            Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
         }
     }
 
@@ -194,7 +209,7 @@ impl Queue {
         if !state.planner.can_fill() {
             let error =
                 Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
-            return Err(Self::refuse(state, "fill", error, dst));
+            return Err(Self::refuse(state, Operation::Fill, error, dst));
         }
         match check::fill(state.planner.engine, &dst, pattern, &mut state.planner.lists) {
             Ok(plan) => {
@@ -202,9 +217,9 @@ impl Queue {
                     return Err(Self::full(state, plan, dst));
                 };
                 state.planner.push(slot, 0, plan);
-                Ok(self.pushed(state, slot, "fill", dst))
+                Ok(self.pushed(state, slot, Operation::Fill, dst))
             }
-            Err(e) => Err(Self::refuse(state, "fill", e, dst)),
+            Err(e) => Err(Self::refuse(state, Operation::Fill, e, dst)),
         }
     }
 
@@ -219,42 +234,66 @@ impl Queue {
     pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
-        let mut bytes = 0;
         let engine = state.planner.engine;
-        for (index, (src, dst)) in batch.pairs.iter().enumerate() {
-            match check::copy(engine, src, dst, &mut state.planner.lists) {
-                Ok(plan) => {
-                    bytes += plan.len();
-                    plan.discard(|list| state.planner.lists.keep(list));
-                }
-                Err(e) => {
-                    let message = format!("copy {index} of the batch: {}", e.message());
-                    return Err(Self::refuse(state, BATCH, e.with_message(message), batch));
-                }
-            }
-        }
         let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        // The usual batch is checked and handed to the planner in one go.
+        let mut flat = None;
+        if S::SINGLE
+            && D::SINGLE
+            && let Some(&slot) = state.free.last()
+        {
+            let copies = batch.pairs.iter().map(|(src, dst)| {
+                let (src, dst) = (src.single(), dst.single());
+                check::flat::<D>(engine, src, dst)?;
+                Ok((src.segment(), dst.segment()))
+            });
+            flat = match state.planner.push_all_flat(slot, copies) {
+                Ok(bytes) => bytes,
+                Err((index, e)) => return Err(Self::refuse_in_batch(state, index, e, batch)),
+            };
+        }
+        let bytes = match flat {
+            Some(bytes) => bytes,
+            None => {
+                let mut bytes = 0;
+                for (index, (src, dst)) in batch.pairs.iter().enumerate() {
+                    match check::copy(engine, src, dst, &mut state.planner.lists) {
+                        Ok(plan) => {
+                            bytes += plan.len();
+                            plan.discard(|list| state.planner.lists.keep(list));
+                        }
+                        Err(e) => return Err(Self::refuse_in_batch(state, index, e, batch)),
+                    }
+                }
+                bytes
+            }
+        };
         let Some(slot) = Self::begin(state, operations, bytes) else {
             return Err(Self::full(state, Plan::Empty, batch));
         };
-        for (index, (src, dst)) in (0_u32..).zip(&batch.pairs) {
-            if S::SINGLE && D::SINGLE {
+        if flat.is_some() {
+            state.planner.pushed_all(slot, operations);
+        } else {
+            for (index, (src, dst)) in (0_u32..).zip(&batch.pairs) {
                 // Checked above.
-                let (src, dst) = (src.single().segment(), dst.single().segment());
-                if dst.len > 0 {
-                    state.planner.push_flat(slot, index, src, dst);
+                if let Ok(plan) = check::copy(engine, src, dst, &mut state.planner.lists) {
+                    state.planner.push(slot, index, plan);
                 }
-            } else if let Ok(plan) = check::copy(engine, src, dst, &mut state.planner.lists) {
-                state.planner.push(slot, index, plan);
             }
         }
-        let transfer = self.pushed(state, slot, BATCH, batch);
+        let transfer = self.pushed(state, slot, Operation::Batch, batch);
         let aftermath = state.flush();
         drop(guard);
         if let Some(aftermath) = aftermath {
             aftermath.run();
         }
         Ok(transfer)
+    }
+
+    #[cold]
+    fn refuse_in_batch<T>(state: &State, index: usize, error: Error, batch: T) -> OpError<T> {
+        let message = format!("copy {index} of the batch: {}", error.message());
+        Self::refuse(state, Operation::Batch, error.with_message(message), batch)
     }
 
     #[inline]
@@ -269,7 +308,7 @@ impl Queue {
         &self,
         state: &mut State,
         slot: u32,
-        operation: &'static str,
+        operation: Operation,
         operands: T,
     ) -> Transfer<T> {
         state.planner.pushed(slot, &mut state.ended);
@@ -287,8 +326,11 @@ impl Queue {
     }
 
     #[cold]
-    fn refuse<T>(state: &State, operation: &'static str, error: Error, operands: T) -> OpError<T> {
-        OpError::new(error.with_operation(operation).with_backend(state.planner.backend), Some(operands))
+    fn refuse<T>(state: &State, operation: Operation, error: Error, operands: T) -> OpError<T> {
+        OpError::new(
+            error.with_operation(operation.name()).with_backend(state.planner.backend),
+            Some(operands),
+        )
     }
 
     /// What is submitted from here on starts only when everything submitted before has completed.

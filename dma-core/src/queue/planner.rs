@@ -201,6 +201,7 @@ impl Planner {
 
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = self.counters;
+        counters.in_flight = self.open_operations();
         if let Some(raw) = &self.raw {
             let stats = raw.stats();
             counters.doorbells = stats.doorbells;
@@ -216,7 +217,8 @@ impl Planner {
 
     /// Operations accepted that have not ended.
     pub(crate) fn open_operations(&self) -> u64 {
-        self.counters.in_flight
+        let Counters { submitted, completed, failed, aborted, abandoned, .. } = self.counters;
+        submitted - completed - failed - aborted - abandoned
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -233,7 +235,6 @@ impl Planner {
     pub(crate) fn begin(&mut self, slot: u32, operations: u32, bytes: u64, attended: bool) {
         self.ops[slot as usize] = OpState { operations, bytes, ended: false, attended, ..OpState::IDLE };
         self.counters.submitted += u64::from(operations);
-        self.counters.in_flight += u64::from(operations);
     }
 
     /// Adds the operation `index` of what was begun under `slot`.
@@ -277,6 +278,47 @@ impl Planner {
             let fence = self.next_fence();
             self.stage(Staged::copy(token(slot, index), fence, from, to));
         }
+    }
+
+    /// Adds copies, from index 0 on, each of one range to another and checked as it is pulled. Returns the bytes in all, or `None` if some of
+    /// them have to be staged. Unless it returns the bytes, nothing was added.
+    ///
+    /// # Errors
+    ///
+    /// That of the first copy that is refused, with its index.
+    #[inline]
+    pub(crate) fn push_all_flat(
+        &mut self,
+        slot: u32,
+        copies: impl ExactSizeIterator<Item = Result<(Segment, Segment)>>,
+    ) -> Result<Option<usize>, (usize, Error)> {
+        if self.fence || !self.staged.is_empty() {
+            return Ok(None);
+        }
+        let before = self.pending.len();
+        self.pending.reserve(copies.len());
+        let mut bytes = 0;
+        for (index, copy) in copies.enumerate() {
+            let (src, dst) = match copy {
+                Ok(copy) => copy,
+                Err(e) => {
+                    self.pending.truncate(before);
+                    return Err((index, e));
+                }
+            };
+            if dst.len == 0 || dst.len > self.max_transfer {
+                self.pending.truncate(before);
+                return Ok(None);
+            }
+            bytes += dst.len;
+            self.pending.push(Descriptor::copy(token(slot, index as u32), src, dst));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Notes that all of a batch is pending.
+    pub(crate) fn pushed_all(&mut self, slot: u32, operations: u32) {
+        self.ops[slot as usize].descriptors = operations;
     }
 
     /// All of what was begun under `slot` has been pushed.
@@ -450,15 +492,30 @@ impl Planner {
             let n = raw.poll(&mut self.reports[..]);
             self.counters.polls += 1;
             self.in_flight -= n;
-            for i in 0..n {
-                let Completion { token, native, outcome } = self.reports[i];
+            let mut at = 0;
+            while at < n {
+                let Completion { token, native, outcome } = self.reports[at];
                 let slot = slot_of(token);
-                self.ops[slot as usize].descriptors -= 1;
-                if outcome != Outcome::Done {
+                at += 1;
+                let mut run = 1;
+                if outcome == Outcome::Done {
+                    // A batch's completions come one behind the other: count them before touching its state.
+                    while at < n
+                        && slot_of(self.reports[at].token) == slot
+                        && self.reports[at].outcome == Outcome::Done
+                    {
+                        at += 1;
+                        run += 1;
+                    }
+                } else {
                     let native = (native != 0).then(|| self.explain(native));
                     self.bad(token, outcome, native);
                 }
-                self.end_if_over(slot, attended);
+                let op = &mut self.ops[slot as usize];
+                op.descriptors -= run;
+                if op.descriptors == 0 {
+                    self.end_if_over(slot, attended);
+                }
             }
             total += n;
             if n < REPORTS {
@@ -514,7 +571,6 @@ impl Planner {
         }
         op.ended = true;
         let operations = u64::from(op.operations);
-        self.counters.in_flight -= operations;
         if op.outcome == Outcome::Done {
             self.counters.completed += operations;
             self.counters.bytes += op.bytes;
@@ -561,9 +617,8 @@ impl Planner {
     /// Gives up the device. What has not ended never will: whoever holds its operands must leak them. Returns whether there was any.
     pub(crate) fn abandon(&mut self) -> bool {
         self.counters = self.counters();
-        let open = self.counters.in_flight;
+        let open = self.open_operations();
         self.counters.abandoned += open;
-        self.counters.in_flight = 0;
         if let Some(raw) = self.raw.take() {
             if self.in_flight > 0 {
                 tracing::error!(

@@ -1,8 +1,10 @@
 //! [`Transfer`]: an operation in flight, with its operands.
+#![expect(unsafe_code, reason = "takes operands out of a value that has a destructor")]
 
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::wait::Backoff;
-use super::{Aftermath, OpError, State, flush, poll};
+use super::{Aftermath, OpError, Operation, State, flush, poll};
 use crate::{Error, ErrorKind, Outcome, Result};
 
 /// An operation in flight, and the owner of its operands until it is done.
@@ -23,9 +25,8 @@ use crate::{Error, ErrorKind, Outcome, Result};
 pub struct Transfer<T: 'static> {
     shared: Rc<RefCell<State>>,
     slot: u32,
-    operation: &'static str,
-    /// `None` once given back.
-    operands: Option<T>,
+    operation: Operation,
+    operands: ManuallyDrop<T>,
 }
 
 /// No field is ever pinned: the operands' memory is elsewhere.
@@ -33,8 +34,8 @@ impl<T> Unpin for Transfer<T> {}
 
 impl<T: 'static> Transfer<T> {
     #[inline]
-    pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: &'static str, operands: T) -> Self {
-        Self { shared, slot, operation, operands: Some(operands) }
+    pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: Operation, operands: T) -> Self {
+        Self { shared, slot, operation, operands: ManuallyDrop::new(operands) }
     }
 
     fn has_ended(state: &State, slot: u32) -> bool {
@@ -66,17 +67,25 @@ impl<T: 'static> Transfer<T> {
     /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else the device reported, with the operands; `TimedOut` without them:
     /// the queue keeps them until the device is done.
     #[inline]
-    #[expect(clippy::missing_panics_doc, reason = "operands are taken by consuming the transfer")]
     pub fn wait(mut self) -> Result<T, OpError<T>> {
-        {
-            let mut state = self.shared.borrow_mut();
-            let op = &state.planner.ops[self.slot as usize];
-            if op.ended && op.outcome == Outcome::Done {
-                state.release(self.slot);
-                return Ok(self.operands.take().expect("operands are taken once"));
-            }
+        let mut state = self.shared.borrow_mut();
+        let op = &state.planner.ops[self.slot as usize];
+        if op.ended && op.outcome == Outcome::Done {
+            state.release(self.slot);
+            drop(state);
+            return Ok(self.take());
         }
+        drop(state);
         self.wait_slow()
+    }
+
+    /// Takes the operands out: the transfer is spent afterwards, and its destructor leaves them alone.
+    #[inline]
+    fn take(&mut self) -> T {
+        assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
+        self.slot = SPENT;
+        // SAFETY: they were not taken before, since the transfer was not spent.
+        unsafe { ManuallyDrop::take(&mut self.operands) }
     }
 
     fn wait_slow(mut self) -> Result<T, OpError<T>> {
@@ -85,7 +94,7 @@ impl<T: 'static> Transfer<T> {
             return self.finish();
         }
         let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
-            .with_operation(self.operation)
+            .with_operation(self.operation.name())
             .with_backend(self.shared.borrow().planner.backend)
             .with_hint(
                 "the operands stay with the queue until the device is done; close the queue to give up on it",
@@ -164,24 +173,25 @@ impl<T: 'static> Transfer<T> {
 
     /// Gives the operands of an operation that has ended back.
     fn finish(&mut self) -> Result<T, OpError<T>> {
+        let slot = self.slot;
+        let operands = self.take();
         let mut state = self.shared.borrow_mut();
-        let operands = self.operands.take().expect("operands are taken once");
-        let op = state.planner.ops[self.slot as usize];
+        let op = state.planner.ops[slot as usize];
         if !op.ended {
             // Closed before the device answered: it may write to them for ever.
             std::mem::forget(operands);
             let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
-                .with_operation(self.operation)
+                .with_operation(self.operation.name())
                 .with_backend(state.planner.backend)
                 .with_hint("the operands' memory is leaked, since the device may still write to it");
             return Err(OpError::new(error, None));
         }
         if op.outcome == Outcome::Done {
-            state.release(self.slot);
+            state.release(slot);
             return Ok(operands);
         }
-        let failures = state.planner.take_failures(self.slot);
-        state.release(self.slot);
+        let failures = state.planner.take_failures(slot);
+        state.release(slot);
         let backend = state.planner.backend;
         drop(state);
         Err(OpError::from_failures(failures, self.operation, backend, operands))
@@ -209,6 +219,7 @@ impl<T: 'static> Future for Transfer<T> {
     /// If polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
         if !Self::has_ended(&state, this.slot) && !state.planner.is_closed() {
             let flushed = state.flush();
@@ -237,20 +248,31 @@ impl<T: 'static> Future for Transfer<T> {
 }
 
 impl<T: 'static> Drop for Transfer<T> {
+    #[inline]
     fn drop(&mut self) {
-        let Some(operands) = self.operands.take() else { return };
+        if self.slot != SPENT {
+            self.drop_held();
+        }
+    }
+}
+
+impl<T: 'static> Transfer<T> {
+    /// Drops a transfer that still has its operands.
+    fn drop_held(&mut self) {
+        let slot = self.slot;
+        let operands = self.take();
         let mut state = self.shared.borrow_mut();
-        if Self::has_ended(&state, self.slot) {
-            state.planner.take_failures(self.slot);
-            state.release(self.slot);
+        if Self::has_ended(&state, slot) {
+            state.planner.take_failures(slot);
+            state.release(slot);
             drop(state);
             drop(operands);
         } else if state.planner.is_closed() {
             // The device may write to them for ever.
             std::mem::forget(operands);
         } else {
-            state.planner.ops[self.slot as usize].attended = true;
-            let attendant = &mut state.attendants[self.slot as usize];
+            state.planner.ops[slot as usize].attended = true;
+            let attendant = &mut state.attendants[slot as usize];
             attendant.waker = None;
             attendant.parked = Some(Box::new(operands));
         }
@@ -265,6 +287,9 @@ impl<T: 'static> fmt::Debug for Transfer<T> {
             .finish_non_exhaustive()
     }
 }
+
+/// The slot of a transfer whose operands were given back. No queue is that deep.
+const SPENT: u32 = u32::MAX;
 
 /// Polls in vain after which a wait may sleep.
 const SLEEP_AFTER: u32 = 2_000;

@@ -16,7 +16,7 @@ use lane::Lane;
 pub use transfer::SharedTransfer;
 
 use crate::operand::sealed::Operand;
-use crate::queue::BATCH;
+use crate::queue::Operation;
 use crate::queue::check::{self, Lists};
 use crate::queue::planner::{Plan, Planner};
 use crate::{
@@ -135,8 +135,8 @@ impl SharedQueue {
     {
         let lane = self.lane();
         match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, &src, &dst, lists)) {
-            Ok(plan) => self.submit_plan(lane, "copy", plan, (src, dst)),
-            Err(e) => Err(refuse(lane, "copy", e, (src, dst))),
+            Ok(plan) => self.submit_plan(lane, Operation::Copy, plan, (src, dst)),
+            Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
         }
     }
 
@@ -150,14 +150,14 @@ impl SharedQueue {
         if !lane.can_fill {
             let error =
                 Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
-            return Err(refuse(lane, "fill", error, dst));
+            return Err(refuse(lane, Operation::Fill, error, dst));
         }
         let mut lists = lane.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = check::fill(lane.engine, &dst, pattern, &mut lists);
         drop(lists);
         match plan {
-            Ok(plan) => self.submit_plan(lane, "fill", plan, dst),
-            Err(e) => Err(refuse(lane, "fill", e, dst)),
+            Ok(plan) => self.submit_plan(lane, Operation::Fill, plan, dst),
+            Err(e) => Err(refuse(lane, Operation::Fill, e, dst)),
         }
     }
 
@@ -181,12 +181,12 @@ impl SharedQueue {
                 }
                 Err(e) => {
                     let message = format!("copy {index} of the batch: {}", e.message());
-                    return Err(refuse(lane, BATCH, e.with_message(message), batch));
+                    return Err(refuse(lane, Operation::Batch, e.with_message(message), batch));
                 }
             }
         }
         let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
-        self.submit_to(lane, BATCH, batch, |lane, batch, request| {
+        self.submit_to(lane, Operation::Batch, batch, |lane, batch, request| {
             request.operations = operations;
             request.bytes = bytes;
             request.plan = None;
@@ -204,7 +204,7 @@ impl SharedQueue {
     fn submit_plan<T: Send + 'static>(
         &self,
         lane: &Arc<Lane>,
-        operation: &'static str,
+        operation: Operation,
         plan: Plan,
         operands: T,
     ) -> SharedResult<T> {
@@ -226,7 +226,7 @@ impl SharedQueue {
     fn submit_to<T: Send + 'static>(
         &self,
         first: &Arc<Lane>,
-        operation: &'static str,
+        operation: Operation,
         operands: T,
         fill: impl Fn(&Lane, &T, &mut slot::Request),
     ) -> SharedResult<T> {
@@ -313,8 +313,8 @@ impl fmt::Debug for SharedQueue {
 }
 
 #[cold]
-fn refuse<T>(lane: &Lane, operation: &'static str, error: Error, operands: T) -> OpError<T> {
-    OpError::new(error.with_operation(operation).with_backend(lane.backend), Some(operands))
+fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> OpError<T> {
+    OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 
 /// Runs `f` with the lane's lists where an operand of `T` may need them, without the lock where it cannot.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::lane::{Driven, Lane};
 use super::slot::{Report, Seen};
+use crate::queue::Operation;
 use crate::queue::wait::Backoff;
 use crate::{Error, ErrorKind, OpError, Result};
 
@@ -21,7 +22,7 @@ use crate::{Error, ErrorKind, OpError, Result};
 pub struct SharedTransfer<T: Send + 'static> {
     lane: Arc<Lane>,
     slot: u32,
-    operation: &'static str,
+    operation: Operation,
     /// `None` once given back.
     operands: Option<T>,
 }
@@ -30,7 +31,7 @@ pub struct SharedTransfer<T: Send + 'static> {
 impl<T: Send> Unpin for SharedTransfer<T> {}
 
 impl<T: Send + 'static> SharedTransfer<T> {
-    pub(super) fn new(lane: Arc<Lane>, slot: u32, operation: &'static str, operands: T) -> Self {
+    pub(super) fn new(lane: Arc<Lane>, slot: u32, operation: Operation, operands: T) -> Self {
         Self { lane, slot, operation, operands: Some(operands) }
     }
 
@@ -61,7 +62,7 @@ impl<T: Send + 'static> SharedTransfer<T> {
             return self.finish();
         }
         let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
-            .with_operation(self.operation)
+            .with_operation(self.operation.name())
             .with_backend(self.lane.backend)
             .with_hint(
                 "the operands stay with the queue until the device is done; close the queue to give up on it",
@@ -122,7 +123,7 @@ impl<T: Send + 'static> SharedTransfer<T> {
             // The device may write to them for ever.
             std::mem::forget(operands);
             let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
-                .with_operation(operation)
+                .with_operation(operation.name())
                 .with_backend(backend)
                 .with_hint("the operands' memory is leaked, since the device may still write to it");
             return Err(OpError::new(error, None));
@@ -138,7 +139,10 @@ impl<T: Send + 'static> SharedTransfer<T> {
                     ErrorKind::Closed,
                     "the queue was closed before the operation reached the device",
                 );
-                Err(OpError::new(error.with_operation(operation).with_backend(backend), Some(operands)))
+                Err(OpError::new(
+                    error.with_operation(operation.name()).with_backend(backend),
+                    Some(operands),
+                ))
             }
         }
     }
