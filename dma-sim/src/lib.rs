@@ -1,1 +1,3 @@
 //! A software DMA device.
+
+pub mod remote;

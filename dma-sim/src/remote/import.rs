@@ -1,0 +1,507 @@
+//! The importing side.
+
+use std::fmt;
+use std::fs;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dma_core::Access;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketFlags, connect,
+    recvmsg, send,
+};
+
+use super::blob::Blob;
+use super::lease::{self, Closed};
+use super::mapping::Mapping;
+use super::memory::cannot_shrink;
+use super::peercred::peer;
+use super::service::{Service, address, may_share, new_socket, wake};
+use super::wire::{Granted, REPLY_LEN, Reply, encode_hello};
+use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
+
+/// How long [`Import::open`] waits for the exporter.
+const OPEN_WAITS: Duration = Duration::from_secs(5);
+
+/// A range of another process's memory (or of this one's), mapped into this process.
+///
+/// The bytes may change at any time, so they are reached by copy, and only under a [lease](Self::lease): the
+/// exporter gets its memory back only when no lease is left, and from then on none can be had.
+///
+/// When the exporter revokes, or its process ends, leases are refused from then on. What is mapped stays mapped
+/// until the import is dropped, so a copy that has its lease never faults, and never meets bytes of anybody else.
+pub struct Import {
+    control: Arc<Mapping>,
+    data: Mapping,
+    /// Where in `data` the grant begins; what is before and after it is there only to fill the pages.
+    skip: usize,
+    grant: Grant,
+    pid: u32,
+    // After `data`: the exporter sees the importer leave only when it has unmapped the bytes.
+    _watch: Watch,
+}
+
+/// Notices the end of the exporter; the connection ends with it.
+struct Watch {
+    service: Arc<Service>,
+    key: u64,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // In a forked child the connection is the parent's.
+        if self.service.is_ours() {
+            self.service.unwatch(self.key);
+        }
+    }
+}
+
+impl Import {
+    /// Imports what `blob`, the bytes of [`Export::blob`](super::Export::blob), stands for. Blocks until the
+    /// exporter answered, 5 seconds at most, and then while the range is mapped, in proportion to its length.
+    ///
+    /// Which range and rights are granted is the exporter's word, not the descriptor's: see [`grant`](Self::grant).
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::MalformedBlob`]; [`RemoteError::UnknownExport`] if it was revoked, [`RemoteError::PeerGone`]
+    /// if the process ended; [`RemoteError::ForeignUser`], [`RemoteError::TooManyImports`],
+    /// [`RemoteError::Timeout`], [`RemoteError::Protocol`]; [`RemoteError::Os`] when this process or the exporter has
+    /// no descriptors or memory left.
+    pub fn open(blob: &[u8]) -> Result<Self, RemoteError> {
+        Self::open_within(blob, OPEN_WAITS)
+    }
+
+    /// As [`open`](Self::open), but waits for the exporter no longer than `within`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_within(blob: &[u8], within: Duration) -> Result<Self, RemoteError> {
+        let blob = Blob::parse(blob)?;
+        let exporter = Exporter::connect(&blob, within)?;
+        let (granted, files) = exporter.ask()?;
+        let Exporter { socket, pid, .. } = exporter;
+        let broke = |what| RemoteError::Protocol { pid, what };
+        let [data, control] = files.ok_or(broke("it granted the import but did not send the memory"))?;
+
+        let Granted { grant, offset, page_size } = granted;
+        // Parsing made sure that these numbers can be added and rounded.
+        let begin = offset & !(page_size - 1);
+        let end = (offset + grant.len).next_multiple_of(page_size);
+        let word_page = rustix::param::page_size();
+        if !cannot_shrink(data.as_fd(), end) || !cannot_shrink(control.as_fd(), word_page as u64) {
+            return Err(broke("the memory it sent could vanish while it is in use"));
+        }
+        let too_long = broke("it granted more than this process can map");
+        let Ok(len) = usize::try_from(end - begin) else { return Err(too_long) };
+        let failed = |errno| RemoteError::os("mapping imported memory", errno);
+        let writable = grant.rights.contains(Access::WRITE);
+        let control = Mapping::new(control.as_fd(), 0, word_page, true, 1).map_err(failed)?;
+        let data = Mapping::new(data.as_fd(), begin, len, writable, 1).map_err(failed)?;
+
+        let control = Arc::new(control);
+        let service = Service::get()?;
+        let key = service.watch(socket, Arc::clone(&control))?;
+        let _watch = Watch { service, key };
+        Ok(Self { control, data, skip: (offset - begin) as usize, grant, pid, _watch })
+    }
+
+    /// What the exporter granted.
+    #[must_use]
+    pub fn grant(&self) -> Grant {
+        self.grant
+    }
+
+    /// The exporting process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The first granted byte, where this process has it mapped; valid until the import is dropped.
+    ///
+    /// Touch it and the [`len`](Self::len) bytes from it only under a [lease](Self::lease), only as the rights of
+    /// the grant allow (writing without the right ends in a signal), and make no references to it.
+    #[must_use]
+    pub fn ptr(&self) -> NonNull<u8> {
+        self.data.at(self.skip)
+    }
+
+    /// Number of bytes granted; never 0.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        // As mapped, it fits.
+        self.grant.len as usize
+    }
+
+    /// The byte at `offset` of the grant, if `len` bytes from there are granted with the rights `needs`.
+    ///
+    /// The pointer is as that of [`ptr`](Self::ptr).
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::Permission`], [`RemoteError::OutOfRange`].
+    pub fn span(&self, offset: u64, len: u64, needs: Access) -> Result<NonNull<u8>, RemoteError> {
+        let Grant { rights, len: available, .. } = self.grant;
+        if !rights.contains(needs) {
+            return Err(RemoteError::Permission { asked: needs, granted: rights });
+        }
+        match offset.checked_add(len) {
+            Some(end) if end <= available => Ok(self.data.at(self.skip + offset as usize)),
+            _ => Err(RemoteError::OutOfRange { offset, len, available }),
+        }
+    }
+
+    /// Takes the right to touch the bytes, until the lease is dropped. Never blocks. Revoking waits while it
+    /// lasts, so take one for each copy, not one for good. Taking and dropping it are one atomic addition each,
+    /// some 20 ns together; for a run of small copies, take one for the run.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::Revoked`], [`RemoteError::PeerGone`]: for good. [`RemoteError::TooManyLeases`].
+    #[inline]
+    pub fn lease(&self) -> Result<Lease<'_>, RemoteError> {
+        match lease::acquire(self.control.word()) {
+            Ok(()) => Ok(Lease { import: self }),
+            Err(closed) => Err(self.refused(closed)),
+        }
+    }
+
+    /// As [`lease`](Self::lease), for a lease that keeps the import alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`lease`](Self::lease).
+    #[inline]
+    pub fn lease_owned(self: &Arc<Self>) -> Result<OwnedLease, RemoteError> {
+        match lease::acquire(self.control.word()) {
+            Ok(()) => Ok(OwnedLease { import: Arc::clone(self) }),
+            Err(closed) => Err(self.refused(closed)),
+        }
+    }
+
+    /// Whether leases are still to be had: does not take one, and so may be outdated when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::Revoked`], [`RemoteError::PeerGone`].
+    pub fn check(&self) -> Result<(), RemoteError> {
+        lease::closed(self.control.word()).map_or(Ok(()), |closed| Err(self.refused(closed)))
+    }
+
+    /// Copies the bytes from `offset` of the grant to `to`, under a lease of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`span`](Self::span) and [`lease`](Self::lease); then `to` is unchanged.
+    pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), RemoteError> {
+        self.span(offset, to.len() as u64, Access::READ)?;
+        let _lease = self.lease()?;
+        if self.data.read(self.skip + offset as usize, to) {
+            Ok(())
+        } else {
+            Err(self.out_of_range(offset, to))
+        }
+    }
+
+    /// Copies `from` to the bytes from `offset` of the grant, under a lease of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`span`](Self::span) and [`lease`](Self::lease); then the bytes are unchanged.
+    pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), RemoteError> {
+        self.span(offset, from.len() as u64, Access::WRITE)?;
+        let _lease = self.lease()?;
+        if self.data.write(self.skip + offset as usize, from) {
+            Ok(())
+        } else {
+            Err(self.out_of_range(offset, from))
+        }
+    }
+
+    fn out_of_range(&self, offset: u64, bytes: &[u8]) -> RemoteError {
+        RemoteError::OutOfRange { offset, len: bytes.len() as u64, available: self.grant.len }
+    }
+
+    #[cold]
+    fn refused(&self, closed: Closed) -> RemoteError {
+        match closed {
+            Closed::Revoked => RemoteError::Revoked { pid: self.pid },
+            Closed::Gone => RemoteError::PeerGone { pid: self.pid },
+            Closed::Full => RemoteError::TooManyLeases { max: MAX_LEASES },
+        }
+    }
+
+    #[inline]
+    fn release(&self) {
+        if lease::release(self.control.word()) {
+            self.wake_revoker();
+        }
+    }
+
+    #[cold]
+    fn wake_revoker(&self) {
+        wake(self.control.word());
+    }
+}
+
+impl fmt::Debug for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { grant, pid, .. } = self;
+        f.debug_struct("Import").field("grant", grant).field("pid", pid).finish_non_exhaustive()
+    }
+}
+
+/// The right to touch the bytes of an [`Import`]. The exporter cannot take its memory back while it lasts.
+///
+/// Forgetting one (`mem::forget`) keeps the exporter from getting its memory back until the import is dropped.
+#[derive(Debug)]
+#[must_use = "the right ends when the lease is dropped"]
+pub struct Lease<'a> {
+    import: &'a Import,
+}
+
+impl Drop for Lease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.import.release();
+    }
+}
+
+/// A [`Lease`] that keeps its [`Import`] alive, for copies that outlast the call that starts them.
+#[derive(Debug)]
+#[must_use = "the right ends when the lease is dropped"]
+pub struct OwnedLease {
+    import: Arc<Import>,
+}
+
+impl OwnedLease {
+    /// The import that it is a lease of.
+    #[must_use]
+    pub fn import(&self) -> &Arc<Import> {
+        &self.import
+    }
+}
+
+impl Drop for OwnedLease {
+    #[inline]
+    fn drop(&mut self) {
+        self.import.release();
+    }
+}
+
+/// A connection on which the exporter was not asked yet.
+struct Exporter<'a> {
+    blob: &'a Blob,
+    socket: OwnedFd,
+    pid: u32,
+    deadline: Instant,
+    within: Duration,
+}
+
+impl<'a> Exporter<'a> {
+    fn connect(blob: &'a Blob, within: Duration) -> Result<Self, RemoteError> {
+        let failed = |errno| RemoteError::os("connecting to the exporting process", errno);
+        // More than a day is as good as for ever, and less than the kernel's clock tick as good as nothing.
+        let within = within.clamp(Duration::from_millis(1), Duration::from_secs(86_400));
+        let socket = new_socket(SocketFlags::empty()).map_err(failed)?;
+        let mut exporter =
+            Exporter { blob, socket, pid: blob.pid, deadline: Instant::now() + within, within };
+        exporter.limit(Timeout::Send)?;
+        let address = address(&blob.socket).map_err(failed)?;
+        retry_on_intr(|| connect(&exporter.socket, &address)).map_err(|errno| exporter.error(errno))?;
+
+        let peer = peer(exporter.socket.as_fd()).map_err(failed)?;
+        if peer.pid != 0 {
+            exporter.pid = peer.pid;
+        }
+        let own = rustix::process::geteuid().as_raw();
+        // The name is free for any user to take when the exporter has ended.
+        if !may_share(peer.uid, own) && peer.uid != blob.uid {
+            return Err(RemoteError::ForeignUser { pid: exporter.pid, uid: peer.uid, own });
+        }
+        Ok(exporter)
+    }
+
+    /// Asks for the export, and gets what is granted, with the memory and the page that has the lease word.
+    fn ask(&self) -> Result<(Granted, Option<[OwnedFd; 2]>), RemoteError> {
+        self.limit(Timeout::Send)?;
+        let hello = encode_hello(self.blob.token);
+        retry_on_intr(|| send(&self.socket, &hello, SendFlags::NOSIGNAL))
+            .map_err(|errno| self.error(errno))?;
+
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut reply = [0; REPLY_LEN + 1];
+        let received = loop {
+            self.limit(Timeout::Recv)?;
+            let buffer = &mut [IoSliceMut::new(&mut reply)];
+            match recvmsg(&self.socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                other => break other.map_err(|errno| self.error(errno))?,
+            }
+        };
+        let mut files = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                files.extend(received);
+            }
+        }
+        let broke = |what| RemoteError::Protocol { pid: self.pid, what };
+        if received.bytes == 0 {
+            return Err(self.absent());
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            // Either it sent more than two, or this process has no descriptor left for them.
+            return Err(RemoteError::os("receiving the descriptors of imported memory", Errno::MFILE));
+        }
+        let own = rustix::process::geteuid().as_raw();
+        match Reply::parse(&reply[..received.bytes.min(reply.len())]) {
+            Some(Reply::Granted(granted)) => Ok((granted, files.try_into().ok())),
+            Some(Reply::Unknown) => Err(RemoteError::UnknownExport { pid: self.pid }),
+            Some(Reply::Full) => Err(RemoteError::TooManyImports { pid: self.pid, max: MAX_IMPORTS }),
+            Some(Reply::ForeignUser) => {
+                Err(RemoteError::ForeignUser { pid: self.pid, uid: self.blob.uid, own })
+            }
+            Some(Reply::BadHello) => Err(broke("it did not understand this process")),
+            Some(Reply::Os(errno)) => Err(RemoteError::Os {
+                operation: "granting an import, in the exporting process",
+                source: std::io::Error::from_raw_os_error(errno),
+            }),
+            None => Err(broke("its answer makes no sense")),
+        }
+    }
+
+    /// Bounds the next wait by the time that is left.
+    fn limit(&self, side: Timeout) -> Result<(), RemoteError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.error(Errno::AGAIN));
+        }
+        set_socket_timeout(&self.socket, side, Some(left.max(Duration::from_millis(1))))
+            .map_err(|errno| RemoteError::os("bounding the wait for the exporting process", errno))
+    }
+
+    fn error(&self, errno: Errno) -> RemoteError {
+        let Self { pid, within: waited, .. } = *self;
+        match errno {
+            Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE => self.absent(),
+            Errno::AGAIN => RemoteError::Timeout { operation: "importing memory", pid, waited },
+            errno => RemoteError::os("importing memory", errno),
+        }
+    }
+
+    /// Nobody answers: the process ended, or lives and exports no more.
+    fn absent(&self) -> RemoteError {
+        let alive = self.blob.started != 0 && started(self.blob.pid) == Some(self.blob.started);
+        if alive {
+            RemoteError::UnknownExport { pid: self.pid }
+        } else {
+            RemoteError::PeerGone { pid: self.pid }
+        }
+    }
+}
+
+/// When the process started, in clock ticks since boot; None if there is none, or it has ended.
+///
+/// Fields 3 and 22 of `/proc/PID/stat`, see proc_pid_stat(5).
+pub(super) fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, field 2, may hold anything; what follows its last parenthesis does not.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::net::{accept, recv};
+
+    use super::super::blob::Token;
+    use super::super::memory::control_page;
+    use super::super::service::{self, listen_on, random};
+    use super::*;
+
+    #[test]
+    fn processes_have_a_start() {
+        let own = started(std::process::id()).unwrap();
+        assert!(own > 0);
+        assert_eq!(started(std::process::id()), Some(own));
+        assert_eq!(started(u32::MAX), None);
+    }
+
+    /// Imports from an exporter that answers with `reply` and `files`, right or wrong.
+    fn import_from(reply: Reply, files: &[&OwnedFd]) -> Result<Import, RemoteError> {
+        let pid = std::process::id();
+        let blob = Blob { pid, uid: 0, started: 0, socket: random().unwrap(), token: Token([0; 16]) };
+        let listener = listen_on(&blob.socket).unwrap();
+        rustix::io::ioctl_fionbio(&listener, false).unwrap();
+        thread::scope(|scope| {
+            let importer = scope.spawn(|| Import::open(&blob.encode()));
+            let socket = accept(&listener).unwrap();
+            recv(&socket, &mut [0; 100], RecvFlags::empty()).unwrap();
+            let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+            service::send(&socket, reply, &files).unwrap();
+            importer.join().unwrap()
+        })
+    }
+
+    fn granted(len: u64, rights: Access) -> Reply {
+        let page_size = rustix::param::page_size() as u64;
+        Reply::Granted(Granted { grant: Grant { address: 0, len, rights }, offset: 0, page_size })
+    }
+
+    fn sealed() -> OwnedFd {
+        control_page().unwrap().0
+    }
+
+    fn unsealed() -> OwnedFd {
+        let file = memfd_create("unsealed", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, rustix::param::page_size() as u64).unwrap();
+        file
+    }
+
+    #[test]
+    fn memory_that_could_fault_is_refused() {
+        let page = rustix::param::page_size() as u64;
+        let good = granted(page, Access::READ);
+        // The exporter hung up, but until that is noticed all is well.
+        assert_eq!(import_from(good, &[&sealed(), &sealed()]).unwrap().len() as u64, page);
+        let refused = |reply, files: &[&OwnedFd]| {
+            let error = import_from(reply, files).unwrap_err();
+            assert!(matches!(error, RemoteError::Protocol { .. }), "{error}");
+        };
+        refused(good, &[&unsealed(), &sealed()]);
+        refused(good, &[&sealed(), &unsealed()]);
+        refused(granted(page + 1, Access::READ), &[&sealed(), &sealed()]);
+        refused(good, &[]);
+        refused(good, &[&sealed()]);
+        let nothing = granted(0, Access::READ);
+        refused(nothing, &[&sealed(), &sealed()]);
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        let refused = |reply| import_from(reply, &[]).unwrap_err();
+        assert!(matches!(refused(Reply::Unknown), RemoteError::UnknownExport { .. }));
+        assert!(matches!(refused(Reply::Full), RemoteError::TooManyImports { .. }));
+        assert!(matches!(refused(Reply::ForeignUser), RemoteError::ForeignUser { .. }));
+        assert!(matches!(refused(Reply::BadHello), RemoteError::Protocol { .. }));
+        let full = refused(Reply::Os(Errno::MFILE.raw_os_error()));
+        assert!(full.to_string().contains("in the exporting process"), "{full}");
+    }
+}

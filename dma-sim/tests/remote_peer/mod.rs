@@ -1,0 +1,210 @@
+//! A second process for the tests: this test binary again, doing what it is told over its standard input.
+
+use std::env;
+use std::fmt::Display;
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
+use std::time::Duration;
+
+use dma_core::Access;
+use dma_sim::remote::{Export, Import, Pages, RemoteError, SharedMemory};
+
+/// Long enough for any machine; reached only when something is broken.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+const ROLE: &str = "DMA_REMOTE_TEST_PEER";
+
+/// The other process. Killed when dropped.
+pub(crate) struct Peer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts it; the test binary must have a test called `peer` that calls [`obey`].
+    pub(crate) fn start() -> Self {
+        Self::run(&mut Command::new(env::current_exe().unwrap()))
+    }
+
+    /// Starts it as another user, which takes root.
+    pub(crate) fn start_as(user: u32) -> Self {
+        Self::run(Command::new(env::current_exe().unwrap()).uid(user))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command
+            .args(["--exact", "peer", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says something without waiting for the answer.
+    pub(crate) fn tell(&mut self, command: impl Display) {
+        writeln!(self.input, "{command}").unwrap();
+    }
+
+    /// The next answer.
+    pub(crate) fn answer(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the peer ended");
+            if let Some(answer) = line.strip_prefix('@') {
+                return answer.trim_end().to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn ask(&mut self, command: impl Display) -> String {
+        self.tell(command);
+        self.answer()
+    }
+
+    /// SIGKILL; returns when it is dead and reaped.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGKILL; returns at once.
+    pub(crate) fn kill_now(&mut self) {
+        self.child.kill().unwrap();
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What this process holds for the one that tells it what to do.
+#[derive(Default)]
+struct Holdings {
+    memory: Option<SharedMemory>,
+    export: Option<Export>,
+    import: Option<Import>,
+}
+
+/// The other process's main loop. Does nothing when a person runs it.
+pub(crate) fn obey() {
+    if env::var_os(ROLE).is_none() {
+        return;
+    }
+    let mut holdings = Holdings::default();
+    say("ready");
+    for line in stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<_> = line.split(' ').collect();
+        match holdings.command(&words) {
+            Ok(answer) => say(answer),
+            Err(error) => say(name(&error)),
+        }
+    }
+}
+
+fn say(answer: impl Display) {
+    // The test harness leaves the cursor in the middle of a line.
+    println!("\n@{answer}");
+    stdout().flush().unwrap();
+}
+
+/// What the tests compare: the variant, and the process that it names.
+fn name(error: &RemoteError) -> String {
+    match error {
+        RemoteError::Revoked { pid } => format!("Revoked {pid}"),
+        RemoteError::PeerGone { pid } => format!("PeerGone {pid}"),
+        RemoteError::ForeignUser { uid, own, .. } => format!("ForeignUser {uid} {own}"),
+        RemoteError::StillInUse { pids, .. } => format!("StillInUse {pids:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Holdings {
+    fn command(&mut self, words: &[&str]) -> Result<String, RemoteError> {
+        let number = |at: usize| words[at].parse::<usize>().unwrap();
+        Ok(match words[0] {
+            // allocate LEN BYTE: memory full of BYTE
+            "allocate" => {
+                let memory = SharedMemory::allocate(number(1), Pages::Normal)?;
+                memory.write_at(0, &vec![number(2) as u8; number(1)])?;
+                self.memory = Some(memory);
+                "done".into()
+            }
+            // export BEGIN END RIGHTS FILE
+            "export" => {
+                let rights = Access::from_bits(number(3) as u32).unwrap();
+                let export = Export::new(self.memory.as_ref().unwrap(), number(1)..number(2), rights)?;
+                publish(Path::new(words[4]), export.blob());
+                self.export = Some(export);
+                "done".into()
+            }
+            // peek OFFSET: a byte of the own memory
+            "peek" => {
+                let mut byte = [0];
+                self.memory.as_ref().unwrap().read_at(number(1), &mut byte)?;
+                byte[0].to_string()
+            }
+            "revoke" => {
+                self.export.as_ref().unwrap().revoke(LONG)?;
+                "done".into()
+            }
+            // import FILE
+            "import" => {
+                self.import = Some(Import::open(&fs::read(words[1]).unwrap())?);
+                "done".into()
+            }
+            // write OFFSET BYTE
+            "write" => {
+                self.import().write_at(number(1) as u64, &[number(2) as u8])?;
+                "done".into()
+            }
+            // hold: takes a lease that only the end of the import or of the process ends
+            "hold" => {
+                std::mem::forget(self.import().lease()?);
+                "holding".into()
+            }
+            // copy BYTE: writes BYTE all over the import, until that fails
+            "copy" => {
+                let bytes = vec![number(1) as u8; self.import().len()];
+                self.import().write_at(0, &bytes)?;
+                say("copying");
+                loop {
+                    self.import().write_at(0, &bytes)?;
+                }
+            }
+            "drop-import" => {
+                self.import = None;
+                "done".into()
+            }
+            "pid" => id().to_string(),
+            other => panic!("{other}?"),
+        })
+    }
+
+    fn import(&self) -> &Import {
+        self.import.as_ref().unwrap()
+    }
+}
+
+/// Writes a file that appears only when complete.
+pub(crate) fn publish(path: &Path, bytes: &[u8]) {
+    let part = path.with_extension("part");
+    fs::write(&part, bytes).unwrap();
+    fs::rename(part, path).unwrap();
+}
