@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
-use super::slot::{Report, Request, Slot};
+use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
 use crate::queue::planner::Planner;
 use crate::{Counters, EngineId, Outcome, QueueOptions};
@@ -166,13 +166,19 @@ impl Lane {
             unsafe {
                 cell.request(|request| {
                     core.planner.begin(slot, request.operations, request.bytes, true);
-                    match request.plan.take() {
-                        Some(plan) => core.planner.push(slot, 0, plan),
-                        None => {
+                    match std::mem::replace(&mut request.work, Work::None) {
+                        Work::Flat => {
+                            if let Some((src, dst)) = request.flat {
+                                core.planner.push_flat(slot, 0, src, dst);
+                            }
+                        }
+                        Work::Plan(plan) => core.planner.push(slot, 0, plan),
+                        Work::Batch => {
                             for (index, plan) in (0..).zip(request.batch.drain(..)) {
                                 core.planner.push(slot, index, plan);
                             }
                         }
+                        Work::None => {}
                     }
                 });
             }

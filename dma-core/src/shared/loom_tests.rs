@@ -114,14 +114,32 @@ fn an_awaiting_holder_is_woken() {
     loom::model(|| {
         let (shared, lane) = start(done);
         loom::future::block_on(std::future::poll_fn(|context| {
-            if shared.slot.look() == Seen::InFlight {
-                shared.slot.attend(context.waker());
-                if shared.slot.look() == Seen::InFlight {
-                    return std::task::Poll::Pending;
-                }
+            if shared.slot.look() == Seen::InFlight && shared.slot.attend(context.waker()) {
+                return std::task::Poll::Pending;
             }
+            assert_eq!(shared.slot.look(), Seen::Done);
             std::task::Poll::Ready(())
         }));
         lane.join().unwrap();
+    });
+}
+
+#[test]
+fn an_awaiting_holder_may_drop() {
+    loom::model(|| {
+        let (shared, lane) = start(done);
+        let drops = Drops::default();
+        let attending = shared.slot.attend(std::task::Waker::noop());
+        // SAFETY: this thread holds the operation.
+        let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
+        if let Err(operands) = parked {
+            // SAFETY: as parking failed, it is done.
+            unsafe { shared.slot.take_report() };
+            drop(operands);
+        } else {
+            assert!(attending);
+        }
+        lane.join().unwrap();
+        assert_eq!(drops.load(std::sync::atomic::Ordering::SeqCst), 1);
     });
 }

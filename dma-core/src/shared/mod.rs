@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lane::Lane;
+use slot::Work;
 pub use transfer::SharedTransfer;
 
 use crate::operand::sealed::Operand;
@@ -134,6 +135,21 @@ impl SharedQueue {
         D: Destination + Send,
     {
         let lane = self.lane();
+        if S::SINGLE && D::SINGLE {
+            let (from, to) = (src.single(), dst.single());
+            return match check::flat::<D>(lane.engine, from, to) {
+                Ok(len) => {
+                    let flat = (from.segment(), to.segment());
+                    self.submit_to(lane, Operation::Copy, (src, dst), |_, _, request| {
+                        request.operations = 1;
+                        request.bytes = len as u64;
+                        request.flat = Some(flat);
+                        request.work = if len == 0 { Work::None } else { Work::Flat };
+                    })
+                }
+                Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
+            };
+        }
         match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, &src, &dst, lists)) {
             Ok(plan) => self.submit_plan(lane, Operation::Copy, plan, (src, dst)),
             Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
@@ -189,7 +205,7 @@ impl SharedQueue {
         self.submit_to(lane, Operation::Batch, batch, |lane, batch, request| {
             request.operations = operations;
             request.bytes = bytes;
-            request.plan = None;
+            request.work = Work::Batch;
             for (src, dst) in batch.iter() {
                 // Checked above.
                 if let Ok(plan) =
@@ -214,7 +230,7 @@ impl SharedQueue {
             let plan = plan.take();
             request.operations = 1;
             request.bytes = plan.as_ref().map_or(0, Plan::len) as u64;
-            request.plan = plan;
+            request.work = plan.map_or(Work::None, Work::Plan);
         });
         if let Some(plan) = plan.take() {
             plan.discard(|list| lane.lists.lock().unwrap_or_else(PoisonError::into_inner).keep(list));

@@ -15,6 +15,7 @@ use std::any::Any;
 use std::task::Waker;
 
 use super::sync::{AtomicU8, Ordering, UnsafeCell};
+use crate::Segment;
 use crate::queue::planner::{Failure, Plan};
 
 const FREE: u8 = 0;
@@ -22,15 +23,32 @@ const IN_FLIGHT: u8 = 1;
 const DONE: u8 = 2;
 const PARKED: u8 = 3;
 const ABANDONED: u8 = 4;
+/// In flight, and a task waits.
+const ATTENDED: u8 = 5;
 
 /// What a submitter asks for. The batch's memory stays with the slot.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) operations: u32,
     pub(super) bytes: u64,
-    /// A single operation; `None` for a batch.
-    pub(super) plan: Option<Plan>,
+    /// For [`Work::Flat`].
+    pub(super) flat: Option<(Segment, Segment)>,
+    pub(super) work: Work,
+    /// The copies of a batch.
     pub(super) batch: Vec<Plan>,
+}
+
+/// What a request is for.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Nothing, or taken.
+    None,
+    /// What nearly every request is: one range of at least 1 byte to another.
+    Flat,
+    /// A single operation of another shape.
+    Plan(Plan),
+    /// What stands in `batch`.
+    Batch,
 }
 
 /// How it ended.
@@ -71,7 +89,13 @@ impl Slot {
     pub(super) fn new() -> Self {
         Self {
             state: AtomicU8::new(FREE),
-            request: UnsafeCell::new(Request { operations: 0, bytes: 0, plan: None, batch: Vec::new() }),
+            request: UnsafeCell::new(Request {
+                operations: 0,
+                bytes: 0,
+                flat: None,
+                work: Work::None,
+                batch: Vec::new(),
+            }),
             report: UnsafeCell::new(Report::Done),
             parked: UnsafeCell::new(None),
             waker: super::sync::AtomicWaker::new(),
@@ -108,15 +132,21 @@ impl Slot {
         // SAFETY: the holder reads the report only after `state` says DONE, below.
         self.report.with_mut(|cell| unsafe { *cell = report });
         // Release: the report and the copied bytes; acquire: operands that the holder parked.
-        if self.state.swap(DONE, Ordering::AcqRel) == PARKED {
-            // SAFETY: the holder parked them and has gone.
-            drop(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
-            self.state.store(FREE, Ordering::Relaxed);
-            return true;
+        match self.state.swap(DONE, Ordering::AcqRel) {
+            PARKED => {
+                // SAFETY: the holder parked them and has gone.
+                drop(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
+                self.state.store(FREE, Ordering::Relaxed);
+                true
+            }
+            ATTENDED => {
+                // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too
+                // often.
+                self.waker.wake();
+                false
+            }
+            _ => false,
         }
-        // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too often.
-        self.waker.wake();
-        false
     }
 
     /// Gives up on an operation that the device never answered.
@@ -141,9 +171,14 @@ impl Slot {
         }
     }
 
-    /// Has `waker` woken at the end of the operation. Look again afterwards: it may have ended just before.
-    pub(super) fn attend(&self, waker: &Waker) {
+    /// Has `waker` woken at the end of the operation. Returns false if it has ended already.
+    pub(super) fn attend(&self, waker: &Waker) -> bool {
         self.waker.register(waker);
+        // Release: the lane, which sees ATTENDED, sees the waker.
+        match self.state.compare_exchange(IN_FLIGHT, ATTENDED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(state) => state == ATTENDED,
+        }
     }
 
     /// The report of an operation seen done; the slot is free afterwards.
@@ -167,8 +202,10 @@ impl Slot {
     pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
         // SAFETY: the lane looks at it only once `state` says PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
-        if self.state.compare_exchange(IN_FLIGHT, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            return Ok(());
+        for from in [IN_FLIGHT, ATTENDED] {
+            if self.state.compare_exchange(from, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Ok(());
+            }
         }
         // SAFETY: the lane did not see PARKED and never will.
         Err(self.parked.with_mut(|parked| unsafe { (*parked).take() }).expect("parked above"))

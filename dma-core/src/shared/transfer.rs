@@ -160,11 +160,8 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
         if self.look() == Seen::InFlight {
             // A fast device is done by the time it is looked at: no need to sleep for it.
             self.lane.drive();
-            if self.look() == Seen::InFlight {
-                self.lane.slots[self.slot as usize].attend(context.waker());
-                if self.look() == Seen::InFlight {
-                    return Poll::Pending;
-                }
+            if self.look() == Seen::InFlight && self.lane.slots[self.slot as usize].attend(context.waker()) {
+                return Poll::Pending;
             }
         }
         Poll::Ready(self.finish())
