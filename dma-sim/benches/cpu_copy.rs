@@ -15,7 +15,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use dma_sim::cpu::{Chooser, Hint, Kernel};
+use dma_core::CacheHint;
+use dma_sim::cpu::{Chooser, Kernel};
 use support::{Memory, Pairs, compare, size_name};
 
 /// Cold copies cycle over this much, on either side.
@@ -99,7 +100,7 @@ fn criterion(src: Memory, dst: Memory) {
                 bencher.iter(|| {
                     let (dst, src) = pairs.next();
                     // SAFETY: as above.
-                    unsafe { chooser.copy(dst, src, black_box(len), Hint::Unknown) }
+                    unsafe { chooser.copy(dst, src, black_box(len), CacheHint::Auto) }
                 });
             });
         }
@@ -128,7 +129,7 @@ fn cold_table(src: Memory, dst: Memory) {
             let count = ((96 << 20) / len).max(2);
             let mut choose = |pairs: &mut Pairs| {
                 // SAFETY: pairs of ranges of `len` bytes in two mappings.
-                pairs.time(count, |dst, src, len| unsafe { chooser.copy(dst, src, len, Hint::Unknown) })
+                pairs.time(count, |dst, src, len| unsafe { chooser.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..1.max(16 / count) {
                 choose(&mut pairs);
@@ -161,7 +162,7 @@ fn hot_table(src: Memory, dst: Memory) {
             let warm = pairs.slots().max(if len < 1 << 20 { 64 } else { 4 });
             let mut choose = |pairs: &mut Pairs, count| {
                 // SAFETY: pairs of ranges of `len` bytes in two mappings.
-                pairs.time(count, |dst, src, len| unsafe { chooser.copy(dst, src, len, Hint::Unknown) })
+                pairs.time(count, |dst, src, len| unsafe { chooser.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..4 {
                 choose(&mut pairs, count);

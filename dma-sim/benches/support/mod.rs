@@ -70,16 +70,23 @@ impl Pairs {
         (self.dst.base.wrapping_add(offset), self.src.base.wrapping_add(offset))
     }
 
-    /// Runs `copy` on the next `count` pairs; nanoseconds of this thread's CPU time for all of them, so that
-    /// another process on the same core does not count.
+    /// Runs `copy` on the next `count` pairs; nanoseconds as [`cpu_time`](Self::cpu_time).
     #[inline]
     pub(crate) fn time(&mut self, count: usize, mut copy: impl FnMut(*mut u8, *const u8, usize)) -> f64 {
-        let len = std::hint::black_box(self.len);
+        self.cpu_time(|pairs| {
+            let len = std::hint::black_box(pairs.len);
+            for _ in 0..count {
+                let (dst, src) = pairs.next();
+                copy(dst, src, len);
+            }
+        })
+    }
+
+    /// Nanoseconds of this thread's CPU time that `work` takes, so that another process on the same core does not count.
+    #[inline]
+    pub(crate) fn cpu_time(&mut self, work: impl FnOnce(&mut Self)) -> f64 {
         let start = cpu_time();
-        for _ in 0..count {
-            let (dst, src) = self.next();
-            copy(dst, src, len);
-        }
+        work(self);
         cpu_time() - start
     }
 }

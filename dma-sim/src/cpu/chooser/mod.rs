@@ -5,22 +5,13 @@
 #[cfg(test)]
 mod tests;
 
+use dma_core::CacheHint;
+
 use super::Kernel;
 
-/// What the caller knows about where the data of a copy is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Hint {
-    /// Nothing: learn from timings what is faster.
-    #[default]
-    Unknown,
-    /// In the cache, or read by this CPU soon after: go through the cache.
-    Hot,
-    /// Neither in the cache nor read by this CPU soon after: write past the cache, from 4 KiB on.
-    Cold,
-}
-
-/// From this length on, a caller that says [`Hint::Cold`] gets the streaming kernel: below it, `memcpy` is as fast.
-const COLD_MIN: usize = 4 << 10;
+/// From this length on, a caller that says [`CacheHint::Cold`] gets the streaming kernel: below it, `memcpy` is as fast
+/// whatever the caller knows.
+pub(super) const STREAM_MIN: usize = 4 << 10;
 /// From this length on, timings are taken. Shorter copies pay for nothing but the comparison with it.
 const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
 const LEARN_MIN_LOG2: u32 = 14;
@@ -68,8 +59,8 @@ impl Chooser {
     ///
     /// As for [`Kernel::copy`].
     #[inline]
-    pub unsafe fn copy(&mut self, dst: *mut u8, src: *const u8, len: usize, hint: Hint) {
-        if len < COLD_MIN {
+    pub unsafe fn copy(&mut self, dst: *mut u8, src: *const u8, len: usize, hint: CacheHint) {
+        if len < STREAM_MIN {
             // SAFETY: the caller's promise.
             return unsafe { Kernel::memcpy().copy(dst, src, len) };
         }
@@ -85,33 +76,35 @@ impl Chooser {
     ///
     /// As for [`Kernel::fill`].
     #[inline]
-    pub unsafe fn fill(&mut self, dst: *mut u8, pattern: [u8; 8], len: usize, hint: Hint) {
+    pub unsafe fn fill(&mut self, dst: *mut u8, pattern: [u8; 8], len: usize, hint: CacheHint) {
         // SAFETY: the caller's promise.
         self.run(len, hint, |kernel| unsafe { kernel.fill(dst, pattern, len) });
     }
 
-    fn run(&mut self, len: usize, hint: Hint, work: impl FnOnce(Kernel)) {
+    /// Has `work` move `len` bytes with the kernel that `hint` or experience suggests.
+    #[inline]
+    pub(super) fn run<R>(&mut self, len: usize, hint: CacheHint, work: impl FnOnce(Kernel) -> R) -> R {
         let pick = self.pick(len, hint);
         let kernel = self.kernel(pick);
-        if pick.is_timed() {
-            let start = ticks();
-            work(kernel);
-            self.record(pick, ticks().wrapping_sub(start), len);
-        } else {
-            work(kernel);
+        if !pick.is_timed() {
+            return work(kernel);
         }
+        let start = ticks();
+        let result = work(kernel);
+        self.record(pick, ticks().wrapping_sub(start), len);
+        result
     }
 
     /// What to use for a copy of `len` bytes. Where [`Pick::is_timed`], tell [`Self::record`] how long it took.
     #[inline]
-    pub(crate) fn pick(&mut self, len: usize, hint: Hint) -> Pick {
+    pub(crate) fn pick(&mut self, len: usize, hint: CacheHint) -> Pick {
         let untimed = |streaming| Pick { streaming, role: Role::Untimed, class: 0 };
         match hint {
-            _ if self.streaming.is_none() || len < COLD_MIN => untimed(false),
-            Hint::Hot => untimed(false),
-            Hint::Cold => untimed(true),
-            Hint::Unknown if len < LEARN_MIN => untimed(false),
-            Hint::Unknown => {
+            _ if self.streaming.is_none() || len < STREAM_MIN => untimed(false),
+            CacheHint::Hot => untimed(false),
+            CacheHint::Cold => untimed(true),
+            CacheHint::Auto if len < LEARN_MIN => untimed(false),
+            CacheHint::Auto => {
                 let index = class_of(len);
                 self.classes[index].pick(index)
             }
@@ -139,8 +132,8 @@ impl Chooser {
     }
 }
 
-/// One choice made.
-#[derive(Clone, Copy, Debug)]
+/// One choice made; by default, of `memcpy` without a hint or a thought.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pick {
     pub(crate) streaming: bool,
     role: Role,
@@ -155,8 +148,9 @@ impl Pick {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Role {
+    #[default]
     Untimed,
     /// A sample of the kernel in use.
     Sample,

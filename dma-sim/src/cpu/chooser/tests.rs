@@ -54,7 +54,7 @@ impl Model {
     fn run(&mut self, chooser: &mut Chooser, count: usize) -> f64 {
         let mut total = 0.0;
         for _ in 0..count {
-            let pick = chooser.pick(self.len, Hint::Unknown);
+            let pick = chooser.pick(self.len, CacheHint::Auto);
             let ticks = self.copy(pick.streaming);
             total += ticks;
             chooser.record(pick, (ticks * self.disturbance()) as u64, self.len);
@@ -163,7 +163,7 @@ fn lost_records_do_not_stop_learning() {
     for lost in [3, 6, 8, 20, 300] {
         let (mut chooser, mut model) = (chooser(), Model::new(64 << 10, 1000, false));
         for _ in 0..lost {
-            let _ = chooser.pick(model.len, Hint::Unknown);
+            let _ = chooser.pick(model.len, CacheHint::Auto);
         }
         model.run(&mut chooser, 200);
         let cost = model.run(&mut chooser, 1_000) / model.best(1_000);
@@ -176,13 +176,13 @@ fn hints_and_short_copies_are_never_timed() {
     let mut chooser = chooser();
     for _ in 0..1_000 {
         for (len, hint, streaming) in [
-            (0, Hint::Unknown, false),
-            (1, Hint::Cold, false),
-            (4095, Hint::Cold, false),
-            (4096, Hint::Cold, true),
-            (1 << 30, Hint::Cold, true),
-            (1 << 30, Hint::Hot, false),
-            (16383, Hint::Unknown, false),
+            (0, CacheHint::Auto, false),
+            (1, CacheHint::Cold, false),
+            (4095, CacheHint::Cold, false),
+            (4096, CacheHint::Cold, true),
+            (1 << 30, CacheHint::Cold, true),
+            (1 << 30, CacheHint::Hot, false),
+            (16383, CacheHint::Auto, false),
         ] {
             let pick = chooser.pick(len, hint);
             assert!(!pick.is_timed() && pick.streaming == streaming, "{len} {hint:?}: {pick:?}");
@@ -193,7 +193,7 @@ fn hints_and_short_copies_are_never_timed() {
 #[test]
 fn without_a_streaming_kernel_everything_is_memcpy() {
     let mut chooser = Chooser::with_streaming(None);
-    for hint in [Hint::Unknown, Hint::Hot, Hint::Cold] {
+    for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
         for _ in 0..100 {
             let pick = chooser.pick(1 << 20, hint);
             assert!(!pick.is_timed());
@@ -214,10 +214,10 @@ proptest! {
             match action {
                 0 if !open.is_empty() => chooser.record(open.swap_remove(value as usize % open.len()), value, len),
                 1 => open.clear(),
-                _ => open.push(chooser.pick(len, Hint::Unknown)),
+                _ => open.push(chooser.pick(len, CacheHint::Auto)),
             }
         }
-        let probes = (0..10_000).filter(|_| chooser.pick(1 << 20, Hint::Unknown).role == Role::Probe).count();
+        let probes = (0..10_000).filter(|_| chooser.pick(1 << 20, CacheHint::Auto).role == Role::Probe).count();
         prop_assert!(probes < 2_000, "{probes} probes in 10000 picks that nobody recorded");
     }
 
@@ -225,7 +225,7 @@ proptest! {
     fn copies_and_fills_arrive(len in 0..200_000_usize, pattern: [u8; 8], times in 1..12_usize) {
         let mut chooser = Chooser::new();
         let src: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256) as u8).collect();
-        for hint in [Hint::Unknown, Hint::Hot, Hint::Cold] {
+        for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
             for _ in 0..times {
                 let mut dst = vec![0_u8; len];
                 // SAFETY: two vectors of `len` bytes each.
