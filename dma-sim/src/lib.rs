@@ -1,3 +1,4 @@
 //! A software DMA device.
 
+pub mod cpu;
 pub mod remote;
