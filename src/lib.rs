@@ -57,26 +57,17 @@ pub mod prelude {
 /// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, saying what would have been right; `Unsupported` for
 /// a backend that this build does not have; what opening the engine answers.
 pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
-    let named = |e: Error| match e.operation() {
-        "" => e.with_operation(format!("open engine `{name}`")),
-        _ => e,
-    };
+    let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
     match name.parse().map_err(named)? {
-        EngineName::Auto => Ok(Arc::new(sim::CpuEngine::open(sim::CpuOptions::default())?)),
+        EngineName::Auto => Ok(Arc::new(sim::CpuEngine::open(&sim::CpuOptions::default()).map_err(named)?)),
         EngineName::Cpu(pairs) => {
             let mut options = sim::CpuOptions::default();
             for (key, value) in pairs {
                 options.set(&key, &value).map_err(named)?;
             }
-            Ok(Arc::new(sim::CpuEngine::open(options).map_err(named)?))
+            Ok(Arc::new(sim::CpuEngine::open(&options).map_err(named)?))
         }
-        EngineName::Sim(pairs) => {
-            let mut options = sim::SimOptions::default();
-            for (key, value) in pairs {
-                options.set(&key, &value).map_err(named)?;
-            }
-            Ok(Arc::new(sim::SimEngine::open(options).map_err(named)?))
-        }
+        EngineName::Sim(_) => Err(discover::not_built("sim")),
         EngineName::Doca(_) => Err(discover::not_built("doca")),
         EngineName::Ioat(_) => Err(discover::not_built("ioat")),
     }

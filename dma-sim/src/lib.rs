@@ -2,3 +2,5 @@
 
 pub mod cpu;
 pub mod remote;
+
+pub use cpu::{CpuEngine, CpuOptions};

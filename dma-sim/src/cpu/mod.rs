@@ -11,6 +11,7 @@ mod pool;
 mod queue;
 mod region;
 mod ring;
+mod set;
 mod sync;
 mod tokens;
 mod transfer;
