@@ -1,6 +1,6 @@
 //! A software DMA device.
 
 pub mod cpu;
+pub mod model;
 pub mod remote;
-
-pub use cpu::{CpuEngine, CpuOptions};
+pub mod sim;
