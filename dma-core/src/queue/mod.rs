@@ -242,15 +242,7 @@ impl Queue {
             && D::SINGLE
             && let Some(&slot) = state.free.last()
         {
-            let copies = batch.pairs.iter().map(|(src, dst)| {
-                let (src, dst) = (src.single(), dst.single());
-                check::flat::<D>(engine, src, dst)?;
-                Ok((src.segment(), dst.segment()))
-            });
-            flat = match state.planner.push_all_flat(slot, copies) {
-                Ok(bytes) => bytes,
-                Err((index, e)) => return Err(Self::refuse_in_batch(state, index, e, batch)),
-            };
+            flat = state.planner.push_all_flat(slot, batch.pairs.iter());
         }
         let bytes = match flat {
             Some(bytes) => bytes,
