@@ -1,1 +1,119 @@
 //! One API for hardware memory copies.
+//!
+//! Write a copy once, against [`DmaEngine`], and run it on any engine: chosen by name, by [`open`].
+//!
+//! ```
+//! use dma::prelude::*;
+//!
+//! let engine = dma::open("auto")?;
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//!
+//! let mut src = engine.allocate(1 << 20)?;
+//! src.fill(7);
+//! let dst = engine.allocate(1 << 20)?;
+//!
+//! // The buffers move into the operation and come back when the device is done with them.
+//! let (src, dst) = queue.copy(src, dst)?.wait()?;
+//! assert_eq!(src[..], dst[..]);
+//! # Ok::<(), dma::Error>(())
+//! ```
+//!
+//! | name | engine |
+//! |---|---|
+//! | `auto` | the best that this machine has: today `cpu` |
+//! | `cpu` | [`sim::CpuEngine`]: copies with the CPU's fastest instructions, on as many threads as it has; real, and the default |
+//! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, as slow, reordered and broken as real ones can be |
+//!
+//! [`discover`] lists what there is on this machine. `docs.rs` pages of `dma-core` describe the contract and the safe API, all of which is
+//! re-exported here; those of `dma-sim` the engines.
+
+mod discover;
+mod name;
+
+use std::sync::Arc;
+
+pub use discover::{Discovered, discover};
+#[doc(inline)]
+pub use dma_core::*;
+pub use dma_sim as sim;
+pub use name::{EngineName, PciAddress};
+
+/// What most programs need: the traits, and the types that go into calls.
+pub mod prelude {
+    pub use dma_core::{
+        Access, Batch, Buffer, BufferMut, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, HostMemory,
+        MemoryRequest, QueueOptions, SharedQueueOptions, Window,
+    };
+}
+
+/// Opens an engine by name.
+///
+/// `auto` is the best engine of this machine: today always `cpu`. `cpu` takes the options of [`sim::CpuOptions::set`], `sim` those of
+/// [`sim::SimOptions::set`](dma_sim::sim::SimOptions::set), as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca` and `ioat` are names of hardware
+/// backends that this release does not have; they say so.
+///
+/// # Errors
+///
+/// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, saying what would have been right; `Unsupported` for
+/// a backend that this build does not have; what opening the engine answers.
+pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
+    let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
+    match name.parse().map_err(named)? {
+        EngineName::Auto => Ok(Arc::new(sim::CpuEngine::open(&sim::CpuOptions::default()).map_err(named)?)),
+        EngineName::Cpu(pairs) => {
+            let mut options = sim::CpuOptions::default();
+            for (key, value) in pairs {
+                options.set(&key, &value).map_err(named)?;
+            }
+            Ok(Arc::new(sim::CpuEngine::open(&options).map_err(named)?))
+        }
+        EngineName::Sim(pairs) => {
+            let mut options = sim::SimOptions::default();
+            for (key, value) in pairs {
+                options.set(&key, &value).map_err(Error::from).map_err(named)?;
+            }
+            Ok(Arc::new(sim::SimEngine::open(&options).map_err(named)?))
+        }
+        EngineName::Doca(_) => Err(discover::not_built("doca")),
+        EngineName::Ioat(_) => Err(discover::not_built("ioat")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_that_is_discovered_opens_by_its_name() {
+        let found = discover();
+        assert!(found.iter().any(|d| d.name == "cpu" && d.info.is_ok()), "the CPU is always there");
+        for Discovered { name, info } in found {
+            match (open(&name), info) {
+                (Ok(engine), Ok(info)) => assert_eq!(engine.info().backend, info.backend),
+                (Err(e), Err(why)) => {
+                    assert_eq!(e.kind(), why.kind());
+                    assert!(!e.hint().is_empty(), "it says what to do: {e}");
+                }
+                (opened, info) => panic!("{name}: discovered {info:?}, opened {opened:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn bad_options_say_what_would_have_been_right() {
+        for (name, kinds, says) in [
+            ("cpu:thread=2", &[ErrorKind::InvalidArgument][..], "threads"),
+            ("cpu:threads=many", &[ErrorKind::InvalidArgument], "number"),
+            ("cpu:threads=100000", &[ErrorKind::OutOfRange], "100000"),
+            ("sim:profile=bluefield9", &[ErrorKind::InvalidArgument], "bluefield3"),
+            ("sim:seed=x", &[ErrorKind::InvalidArgument], "seed"),
+            ("sim:faults=fial@5", &[ErrorKind::InvalidArgument], "fial"),
+            ("sim:color=red", &[ErrorKind::InvalidArgument], "profile"),
+        ] {
+            let e = open(name).expect_err(name);
+            assert!(kinds.contains(&e.kind()), "{name}: {e}");
+            assert!(e.to_string().contains(says), "{name} should mention {says}: {e}");
+            assert!(e.to_string().contains(name), "{name} should be named: {e}");
+        }
+    }
+}

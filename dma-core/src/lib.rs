@@ -20,6 +20,105 @@
 //! - **Nothing is allocated per copy** once a queue is warm, except to keep the operands of a transfer that is dropped early.
 //!
 //! The engine crates (`dma-sim` and the hardware backends) implement the contract; the `dma` crate opens them by name.
+//!
+//! # What the compiler refuses
+//!
+//! This compiles: shared memory is read while a device reads it too, and what was in flight is the caller's again after the wait.
+//!
+//! ```
+//! use dma_core::{Buffer, BufferMut, Queue, Result, SharedQueue, Window};
+//!
+//! fn copy(queue: &Queue, src: Buffer, dst: BufferMut, window: Window) -> Result<()> {
+//!     let keep = src.clone();
+//!     let transfer = queue.copy(src, dst)?;
+//!     let first = keep[0];
+//!     let (_, mut dst) = transfer.wait()?;
+//!     dst[0] = first;
+//!     let (_, window) = queue.copy(dst, window)?.wait()?;
+//!     window.write_at(0, b"by copy")
+//! }
+//!
+//! fn elsewhere(queue: SharedQueue, src: Buffer, dst: BufferMut) {
+//!     std::thread::spawn(move || queue.copy(src, dst).map(|transfer| transfer.wait().is_ok()).is_ok());
+//! }
+//! ```
+//!
+//! Reading what the device may be writing, and writing what it may be reading, do not:
+//!
+//! ```compile_fail,E0382
+//! # use dma_core::{Buffer, BufferMut, Queue, Result};
+//! fn copy(queue: &Queue, src: Buffer, dst: BufferMut) -> Result<u8> {
+//!     let transfer = queue.copy(src, dst)?;
+//!     let first = dst[0];
+//!     transfer.wait()?;
+//!     Ok(first)
+//! }
+//! ```
+//! ```compile_fail,E0382
+//! # use dma_core::{BufferMut, Queue, Result};
+//! fn copy(queue: &Queue, mut src: BufferMut, dst: BufferMut) -> Result<()> {
+//!     let transfer = queue.copy(src, dst)?;
+//!     src.fill(0);
+//!     transfer.wait()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! nor keeping a slice of it from before:
+//!
+//! ```compile_fail,E0505
+//! # use dma_core::{Buffer, BufferMut, Queue, Result};
+//! fn copy(queue: &Queue, src: Buffer, mut dst: BufferMut) -> Result<()> {
+//!     let bytes: &mut [u8] = &mut dst;
+//!     let transfer = queue.copy(src, dst)?;
+//!     bytes[0] = 1;
+//!     transfer.wait()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! nor lending an operand instead of giving it:
+//!
+//! ```compile_fail,E0277
+//! # use dma_core::{Buffer, BufferMut, Queue};
+//! fn copy(queue: &Queue, src: &Buffer, dst: &mut BufferMut) {
+//!     let _ = queue.copy(src, dst);
+//! }
+//! ```
+//!
+//! nor writing memory that is shared, by the CPU or by a device:
+//!
+//! ```compile_fail,E0594
+//! # use dma_core::BufferMut;
+//! fn freeze(buffer: BufferMut) {
+//!     let frozen = buffer.freeze();
+//!     frozen[0] = 1;
+//! }
+//! ```
+//! ```compile_fail,E0277
+//! # use dma_core::{Buffer, Queue};
+//! fn copy(queue: &Queue, src: Buffer, dst: Buffer) {
+//!     let _ = queue.copy(src, dst);
+//! }
+//! ```
+//!
+//! nor a reference to memory that a peer may write:
+//!
+//! ```compile_fail,E0608
+//! # use dma_core::Window;
+//! fn peek(window: &Window) -> &[u8] {
+//!     &window[..]
+//! }
+//! ```
+//!
+//! nor using one thread's queue on another:
+//!
+//! ```compile_fail,E0277
+//! # use dma_core::Queue;
+//! fn elsewhere(queue: Queue) {
+//!     std::thread::spawn(move || queue.poll());
+//! }
+//! ```
 
 mod buffer;
 #[cfg(any(feature = "conformance", test))]

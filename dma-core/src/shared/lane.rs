@@ -2,14 +2,14 @@
 #![expect(unsafe_code, reason = "keeps the slots' protocol")]
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
+use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
 use crate::queue::planner::Planner;
@@ -22,9 +22,10 @@ pub(super) struct Lane {
     pub(super) stall_timeout: Duration,
     pub(super) slots: Box<[Slot]>,
     /// Slots that no operation uses.
-    free: ArrayQueue<u32>,
-    /// Slots with a request for the device, in the order in which they are submitted.
-    submitted: ArrayQueue<u32>,
+    free: FreeSlots,
+    /// Slots with a request for the device. Several, so that threads which submit and wait at the same time mostly meet their own.
+    submitted: [CachePadded<Inbox>; Self::INBOXES],
+    links: Links,
     core: CachePadded<Mutex<Core>>,
     pub(super) lists: Mutex<Lists>,
     full: AtomicU64,
@@ -39,6 +40,8 @@ pub(super) struct Lane {
 
 struct Core {
     planner: Planner,
+    /// Scratch: slots taken, and slots that ended.
+    taken: Vec<u32>,
     ended: Vec<u32>,
 }
 
@@ -52,25 +55,24 @@ pub(super) enum Driven {
 }
 
 impl Lane {
-    /// How many requests are taken before the doorbell is rung for them.
-    const TAKE: usize = 256;
+    const INBOXES: usize = 4;
 
     pub(super) fn new(planner: Planner, options: &QueueOptions) -> Self {
         let depth = planner.ops.len();
-        let free = ArrayQueue::new(depth);
-        for slot in 0..u32::try_from(depth).unwrap_or(u32::MAX) {
-            // There is room for every slot.
-            let _ = free.push(slot);
-        }
         Self {
             engine: planner.engine,
             backend: planner.backend,
             can_fill: planner.can_fill(),
             stall_timeout: options.stall_timeout,
             slots: std::iter::repeat_with(Slot::new).take(depth).collect(),
-            free,
-            submitted: ArrayQueue::new(depth),
-            core: CachePadded::new(Mutex::new(Core { planner, ended: Vec::with_capacity(depth.min(1024)) })),
+            free: FreeSlots::new(depth),
+            submitted: std::array::from_fn(|_| CachePadded::new(Inbox::new())),
+            links: Links::new(depth),
+            core: CachePadded::new(Mutex::new(Core {
+                planner,
+                taken: Vec::with_capacity(depth),
+                ended: Vec::with_capacity(depth),
+            })),
             lists: Mutex::new(Lists::default()),
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
@@ -85,21 +87,20 @@ impl Lane {
         self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Submits a request, or returns `fill` if every slot is taken. Lock-free.
-    pub(super) fn submit<F: FnOnce(&mut Request)>(&self, fill: F) -> Result<u32, F> {
-        let Some(slot) = self.free.pop() else { return Err(fill) };
-        // SAFETY: the slot came off the free list.
+    /// Submits a request, or returns `None` if every slot is taken. Lock-free. `home` is the caller's number: callers with different
+    /// numbers mostly keep out of each other's way.
+    pub(super) fn submit(&self, home: usize, fill: impl FnOnce(&mut Request)) -> Option<u32> {
+        let slot = self.free.take(home)?;
+        // SAFETY: the slot was free.
         unsafe { self.slots[slot as usize].submit(fill) };
-        // There is room: a slot is in the ring at most once.
-        let _ = self.submitted.push(slot);
-        // Either the thread sees the request before it sleeps, or this sees it asleep.
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed)
+        self.submitted[home % Self::INBOXES].push(&self.links, slot);
+        // Either the thread sees the request before it sleeps, or this sees it asleep: all four accesses are sequentially consistent.
+        if self.asleep.load(Ordering::SeqCst)
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
         }
-        Ok(slot)
+        Some(slot)
     }
 
     pub(super) fn count_full(&self) {
@@ -108,23 +109,23 @@ impl Lane {
 
     /// Makes a slot whose operation was taken ready for another.
     pub(super) fn release(&self, slot: u32) {
-        // There is room: a slot is on the list at most once.
-        let _ = self.free.push(slot);
+        self.free.give(slot);
     }
 
-    /// Submits what has gathered and polls the device, unless another thread is at it. Does not block.
-    pub(super) fn drive(&self) -> Driven {
+    /// Submits what has gathered and polls the device, unless another thread is at it. Does not block. A caller with a `home` number leaves other
+    /// callers' requests to them while it has some of its own.
+    pub(super) fn drive(&self, home: Option<usize>) -> Driven {
         match self.core.try_lock() {
-            Ok(mut core) => Driven::Progress(self.run(&mut core)),
+            Ok(mut core) => Driven::Progress(self.run(&mut core, home)),
             Err(TryLockError::WouldBlock) => Driven::Busy,
-            Err(TryLockError::Poisoned(e)) => Driven::Progress(self.run(&mut e.into_inner())),
+            Err(TryLockError::Poisoned(e)) => Driven::Progress(self.run(&mut e.into_inner(), home)),
         }
     }
 
     /// As [`drive`](Self::drive), by a thread that waits for an operation: while there are such, the lane's own thread stays out of their
     /// way.
-    pub(super) fn help(&self) -> Driven {
-        let driven = self.drive();
+    pub(super) fn help(&self, home: usize) -> Driven {
+        let driven = self.drive(Some(home));
         if let Driven::Progress(1..) = driven {
             self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
@@ -135,9 +136,16 @@ impl Lane {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, core: &mut Core) -> usize {
-        let mut progress = self.take(core);
+    fn run(&self, core: &mut Core, home: Option<usize>) -> usize {
+        if let Some(home) = home {
+            self.submitted[home % Self::INBOXES].take(&self.links, &mut core.taken);
+        }
+        if core.taken.is_empty() {
+            self.submitted.iter().for_each(|inbox| inbox.take(&self.links, &mut core.taken));
+        }
+        let mut progress = core.taken.len();
         if progress > 0 {
+            self.accept(core);
             core.planner.flush(&mut core.ended);
         }
         if core.planner.open_operations() > 0 {
@@ -147,22 +155,18 @@ impl Lane {
         progress
     }
 
-    /// Takes requests off the ring.
-    fn take(&self, core: &mut Core) -> usize {
-        let mut taken = 0;
-        while taken < Self::TAKE
-            && let Some(slot) = self.submitted.pop()
-        {
-            taken += 1;
+    /// Hands the requests taken to the planner.
+    fn accept(&self, core: &mut Core) {
+        for slot in core.taken.drain(..) {
             let cell = &self.slots[slot as usize];
             if core.planner.is_closed() {
-                // SAFETY: the slot came off the ring; its request never reached the planner.
-                if unsafe { cell.complete(Report::Closed) } {
+                // SAFETY: the slot came out of an inbox; its request never reached the planner.
+                if unsafe { cell.complete(Some(Report::Closed)) } {
                     self.release(slot);
                 }
                 continue;
             }
-            // SAFETY: the slot came off the ring.
+            // SAFETY: the slot came out of an inbox.
             unsafe {
                 cell.request(|request| {
                     core.planner.begin(slot, request.operations, request.bytes, true);
@@ -184,25 +188,23 @@ impl Lane {
             }
             core.planner.pushed(slot, &mut core.ended);
         }
-        taken
     }
 
     /// Reports what has ended.
     fn complete(&self, core: &mut Core) {
+        // First, so that whoever sees its operation ended finds the lists for the next one.
+        if core.planner.lists.has_spare() {
+            self.lists.lock().unwrap_or_else(PoisonError::into_inner).absorb(&mut core.planner.lists);
+        }
         for slot in core.ended.drain(..) {
             let report = match core.planner.ops[slot as usize].outcome {
-                Outcome::Done => Report::Done,
-                _ => Report::Failed(core.planner.take_failures(slot)),
+                Outcome::Done => None,
+                _ => Some(Report::Failed(core.planner.take_failures(slot))),
             };
             // SAFETY: the planner ends every operation once.
             if unsafe { self.slots[slot as usize].complete(report) } {
                 self.release(slot);
             }
-        }
-        if core.planner.lists.has_spare()
-            && let Ok(mut lists) = self.lists.try_lock()
-        {
-            lists.absorb(&mut core.planner.lists);
         }
     }
 
@@ -259,7 +261,7 @@ impl Lane {
                 std::thread::park_timeout(NAP);
                 continue;
             }
-            if let Driven::Progress(1..) = self.drive() {
+            if let Driven::Progress(1..) = self.drive(None) {
                 idle = 0;
                 naps = 0;
                 continue;
@@ -273,10 +275,9 @@ impl Lane {
                 naps = naps.saturating_add(1);
                 std::thread::park_timeout(NAP);
             } else {
-                self.asleep.store(true, Ordering::Relaxed);
                 // Either this sees a request that came meanwhile, or its submitter sees this thread asleep.
-                fence(Ordering::SeqCst);
-                if self.submitted.is_empty() && !self.in_flight() && self.closing().is_none() {
+                self.asleep.store(true, Ordering::SeqCst);
+                if self.is_empty() && !self.in_flight() && self.closing().is_none() {
                     std::thread::park();
                 }
                 self.asleep.store(false, Ordering::Relaxed);
@@ -284,6 +285,11 @@ impl Lane {
                 naps = 0;
             }
         }
+    }
+
+    /// Whether no request waits to be taken.
+    fn is_empty(&self) -> bool {
+        self.submitted.iter().all(|inbox| inbox.is_empty())
     }
 
     fn in_flight(&self) -> bool {
@@ -295,8 +301,8 @@ impl Lane {
         let poll_until = |until: Instant| {
             loop {
                 let mut core = self.lock();
-                let progress = self.run(&mut core);
-                if core.planner.open_operations() == 0 && self.submitted.is_empty() {
+                let progress = self.run(&mut core, None);
+                if core.planner.open_operations() == 0 && self.is_empty() {
                     return true;
                 }
                 drop(core);
@@ -329,7 +335,7 @@ impl Lane {
             }
         }
         // What came too late is refused here; what comes later still, by whoever waits for it.
-        self.take(&mut core);
+        self.run(&mut core, None);
         let mut counters = core.planner.counters();
         counters.full += self.full.load(Ordering::Relaxed);
         counters

@@ -6,6 +6,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Seen, Slot};
 
 /// Operands that tell when they are dropped.
@@ -49,7 +50,7 @@ fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>,
 
 fn done(slot: &Slot) -> bool {
     // SAFETY: the lane completes once.
-    unsafe { slot.complete(Report::Done) }
+    unsafe { slot.complete(None) }
 }
 
 #[test]
@@ -59,11 +60,27 @@ fn a_holder_that_sees_done_sees_the_bytes() {
         while shared.slot.look() == Seen::InFlight {
             thread::yield_now();
         }
-        // SAFETY: it was seen done.
-        assert!(matches!(unsafe { shared.slot.take_report() }, Report::Done));
+        assert_eq!(shared.slot.look(), Seen::Done);
         // SAFETY: the device is done with it.
         shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
         assert!(!lane.join().unwrap(), "the holder was there");
+    });
+}
+
+#[test]
+fn a_report_arrives_whole() {
+    loom::model(|| {
+        let (shared, lane) = start(|slot| {
+            // SAFETY: the lane completes once.
+            unsafe { slot.complete(Some(Report::Closed)) }
+        });
+        while shared.slot.look() == Seen::InFlight {
+            thread::yield_now();
+        }
+        assert_eq!(shared.slot.look(), Seen::Reported);
+        // SAFETY: it was seen reported.
+        assert!(matches!(unsafe { shared.slot.take_report() }, Some(Report::Closed)));
+        lane.join().unwrap();
     });
 }
 
@@ -77,8 +94,7 @@ fn a_holder_that_drops_has_its_operands_freed_once_and_not_before() {
         let parked = unsafe { shared.slot.park(operands) };
         let came_back = parked.is_err();
         if let Err(operands) = parked {
-            // SAFETY: as parking failed, it is done.
-            unsafe { shared.slot.take_report() };
+            assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so it is done");
             // SAFETY: the device is done with it.
             shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
             drop(operands);
@@ -133,13 +149,65 @@ fn an_awaiting_holder_may_drop() {
         // SAFETY: this thread holds the operation.
         let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
         if let Err(operands) = parked {
-            // SAFETY: as parking failed, it is done.
-            unsafe { shared.slot.take_report() };
+            assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so it is done");
             drop(operands);
         } else {
             assert!(attending);
         }
         lane.join().unwrap();
         assert_eq!(drops.load(std::sync::atomic::Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn pushed_slots_are_taken_once_with_what_was_written() {
+    loom::model(|| {
+        let inbox = Arc::new((
+            Inbox::new(),
+            Links::new(2),
+            [loom::cell::UnsafeCell::new(0), loom::cell::UnsafeCell::new(0)],
+        ));
+        let pushers: Vec<_> = (0..2_u32)
+            .map(|slot| {
+                let inbox = Arc::clone(&inbox);
+                thread::spawn(move || {
+                    // SAFETY: each slot's cell is its pusher's until it is taken.
+                    inbox.2[slot as usize].with_mut(|cell| unsafe { *cell = slot + 10 });
+                    inbox.0.push(&inbox.1, slot);
+                })
+            })
+            .collect();
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            let before = taken.len();
+            inbox.0.take(&inbox.1, &mut taken);
+            for slot in &taken[before..] {
+                // SAFETY: it was taken.
+                inbox.2[*slot as usize].with(|cell| assert_eq!(unsafe { *cell }, slot + 10));
+            }
+            thread::yield_now();
+        }
+        pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1]);
+    });
+}
+
+#[test]
+fn a_free_slot_has_one_owner() {
+    loom::model(|| {
+        let free = Arc::new((FreeSlots::new(1), loom::cell::UnsafeCell::new(0)));
+        let other = Arc::clone(&free);
+        let use_once = |free: &(FreeSlots, loom::cell::UnsafeCell<u32>)| {
+            if let Some(slot) = free.0.take(0) {
+                // SAFETY: the slot is this thread's.
+                free.1.with_mut(|cell| unsafe { *cell += 1 });
+                free.0.give(slot);
+            }
+        };
+        let thread = thread::spawn(move || use_once(&other));
+        use_once(&free);
+        thread.join().unwrap();
+        assert_eq!(free.0.take(0), Some(0));
     });
 }

@@ -1,5 +1,6 @@
 //! [`SharedQueue`]: a device for any number of threads and tasks.
 
+mod inbox;
 mod lane;
 mod slot;
 mod sync;
@@ -74,13 +75,33 @@ impl SharedQueueOptions {
 /// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
 ///
 /// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
-#[derive(Clone)]
 pub struct SharedQueue {
+    handle: Arc<Handle>,
+}
+
+/// One clone, which its transfers keep: a count of its own, so that threads with clones of their own do not meet in it.
+struct Handle {
     hub: Arc<Hub>,
+    /// Which lane and which corner of it this clone uses first.
+    number: usize,
+}
+
+impl Handle {
+    fn lane(&self, at: usize) -> &Lane {
+        &self.hub.lanes[at]
+    }
+}
+
+impl Clone for SharedQueue {
+    fn clone(&self) -> Self {
+        Self::of(Arc::clone(&self.handle.hub))
+    }
 }
 
 struct Hub {
     lanes: Box<[Arc<Lane>]>,
+    /// Clones made so far.
+    clones: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<Counters>>>,
     /// The sum of the lanes' counters, once closed.
     last: Mutex<Option<Counters>>,
@@ -108,6 +129,7 @@ impl SharedQueue {
             .collect();
         let hub = Hub {
             lanes,
+            clones: AtomicUsize::new(0),
             threads: Mutex::default(),
             last: Mutex::default(),
             drop_timeout: options.queue.drop_timeout,
@@ -121,7 +143,12 @@ impl SharedQueue {
                 .map_err(|e| fail(Error::from(e)))?;
             hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
-        Ok(Self { hub: Arc::new(hub) })
+        Ok(Self::of(Arc::new(hub)))
+    }
+
+    fn of(hub: Arc<Hub>) -> Self {
+        let number = hub.clones.fetch_add(1, Ordering::Relaxed);
+        Self { handle: Arc::new(Handle { hub, number }) }
     }
 
     /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no flush.
@@ -134,13 +161,13 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
-        let lane = self.lane();
+        let lane = self.handle.lane(self.home());
         if S::SINGLE && D::SINGLE {
             let (from, to) = (src.single(), dst.single());
             return match check::flat::<D>(lane.engine, from, to) {
                 Ok(len) => {
                     let flat = (from.segment(), to.segment());
-                    self.submit_to(lane, Operation::Copy, (src, dst), |_, _, request| {
+                    self.submit_to(Operation::Copy, (src, dst), |_, _, request| {
                         request.operations = 1;
                         request.bytes = len as u64;
                         request.flat = Some(flat);
@@ -151,7 +178,7 @@ impl SharedQueue {
             };
         }
         match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, &src, &dst, lists)) {
-            Ok(plan) => self.submit_plan(lane, Operation::Copy, plan, (src, dst)),
+            Ok(plan) => self.submit_plan(Operation::Copy, plan, (src, dst)),
             Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
         }
     }
@@ -162,7 +189,7 @@ impl SharedQueue {
     ///
     /// With the operand: as [`Queue::fill`](crate::Queue::fill).
     pub fn fill<D: Destination + Send>(&self, dst: D, pattern: [u8; 8]) -> SharedResult<D> {
-        let lane = self.lane();
+        let lane = self.handle.lane(self.home());
         if !lane.can_fill {
             let error =
                 Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
@@ -172,7 +199,7 @@ impl SharedQueue {
         let plan = check::fill(lane.engine, &dst, pattern, &mut lists);
         drop(lists);
         match plan {
-            Ok(plan) => self.submit_plan(lane, Operation::Fill, plan, dst),
+            Ok(plan) => self.submit_plan(Operation::Fill, plan, dst),
             Err(e) => Err(refuse(lane, Operation::Fill, e, dst)),
         }
     }
@@ -187,7 +214,7 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
-        let lane = self.lane();
+        let lane = self.handle.lane(self.home());
         let mut bytes = 0;
         for (index, (src, dst)) in batch.iter().enumerate() {
             match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists)) {
@@ -202,7 +229,7 @@ impl SharedQueue {
             }
         }
         let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
-        self.submit_to(lane, Operation::Batch, batch, |lane, batch, request| {
+        self.submit_to(Operation::Batch, batch, |lane, batch, request| {
             request.operations = operations;
             request.bytes = bytes;
             request.work = Work::Batch;
@@ -219,73 +246,68 @@ impl SharedQueue {
 
     fn submit_plan<T: Send + 'static>(
         &self,
-        lane: &Arc<Lane>,
         operation: Operation,
         plan: Plan,
         operands: T,
-    ) -> SharedResult<T> {
+    ) -> Result<SharedTransfer<T>, OpError<T>> {
         // A cell, since the request may be offered to several lanes but is taken by one.
         let plan = Cell::new(Some(plan));
-        let submitted = self.submit_to(lane, operation, operands, |_, _, request| {
+        let submitted = self.submit_to(operation, operands, |_, _, request| {
             let plan = plan.take();
             request.operations = 1;
             request.bytes = plan.as_ref().map_or(0, Plan::len) as u64;
             request.work = plan.map_or(Work::None, Work::Plan);
         });
         if let Some(plan) = plan.take() {
+            let lane = self.handle.lane(self.home());
             plan.discard(|list| lane.lists.lock().unwrap_or_else(PoisonError::into_inner).keep(list));
         }
         submitted
     }
 
-    /// Submits to `first`, or to the next lane with room.
+    /// Submits to the clone's own lane, or to the next one with room.
+    #[inline]
     fn submit_to<T: Send + 'static>(
         &self,
-        first: &Arc<Lane>,
         operation: Operation,
         operands: T,
         fill: impl Fn(&Lane, &T, &mut slot::Request),
-    ) -> SharedResult<T> {
+    ) -> Result<SharedTransfer<T>, OpError<T>> {
+        let home = self.home();
+        let first = self.handle.lane(home);
         if first.refuses() {
             return Err(refuse(first, operation, Error::bare(ErrorKind::Closed), operands));
         }
-        let others = self.hub.lanes.iter().filter(|lane| !Arc::ptr_eq(lane, first));
-        for lane in std::iter::once(first).chain(others) {
-            if let Ok(slot) = lane.submit(|request| fill(lane, &operands, request)) {
-                return Ok(SharedTransfer::new(Arc::clone(lane), slot, operation, operands));
+        let lanes = self.handle.hub.lanes.len();
+        for i in 0..lanes {
+            let at = if home + i < lanes { home + i } else { home + i - lanes };
+            let lane = self.handle.lane(at);
+            if let Some(slot) = lane.submit(self.handle.number, |request| fill(lane, &operands, request)) {
+                return Ok(SharedTransfer::new(Arc::clone(&self.handle), at, slot, operation, operands));
             }
         }
         first.count_full();
         Err(OpError::full(operands))
     }
 
-    /// The lane that the calling thread begins with.
-    fn lane(&self) -> &Arc<Lane> {
-        thread_local! {
-            static NUMBER: usize = {
-                static NEXT: AtomicUsize = AtomicUsize::new(0);
-                NEXT.fetch_add(1, Ordering::Relaxed)
-            };
-        }
-        match &*self.hub.lanes {
-            [only] => only,
-            lanes => &lanes[NUMBER.with(|n| *n) % lanes.len()],
-        }
+    /// The lane that this clone begins with.
+    fn home(&self) -> usize {
+        self.handle.number % self.handle.hub.lanes.len()
     }
 
     /// What the lanes have done so far, together.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        if let Some(last) = *self.hub.last.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(last) = *self.handle.hub.last.lock().unwrap_or_else(PoisonError::into_inner) {
             return last;
         }
-        self.hub.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()))
+        self.handle.hub.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()))
     }
 
     /// The most operations in flight, on all lanes together.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.hub.lanes.iter().map(|lane| lane.depth()).sum()
+        self.handle.hub.lanes.iter().map(|lane| lane.depth()).sum()
     }
 
     /// Refuses new operations from here on, waits up to `timeout` for those in flight, and closes, for all clones. What has not completed
@@ -293,7 +315,7 @@ impl SharedQueue {
     /// their outcome as usual. Returns the final counters; closing again returns them too.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn close(&self, timeout: Duration) -> Counters {
-        self.hub.close(timeout)
+        self.handle.hub.close(timeout)
     }
 }
 
@@ -324,7 +346,7 @@ impl Drop for Hub {
 
 impl fmt::Debug for SharedQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedQueue").field("lanes", &self.hub.lanes).finish_non_exhaustive()
+        f.debug_struct("SharedQueue").field("lanes", &self.handle.hub.lanes).finish_non_exhaustive()
     }
 }
 

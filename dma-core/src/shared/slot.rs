@@ -7,7 +7,7 @@
 //! | free | nobody | a submitter takes it off the free list |
 //! | filling | the submitter | [`Slot::submit`], then its number goes through the submission ring |
 //! | in flight | the lane takes the request; the holder may park operands | [`Slot::complete`] or [`Slot::park`], whichever comes second sees the other |
-//! | done | the holder takes the report | the slot goes back to the free list |
+//! | done | the holder, who takes the report if there is one | the slot goes back to the free list |
 //! | parked | the lane, which frees the operands when it completes | the slot goes back to the free list |
 #![expect(unsafe_code, reason = "cells whose owner the slot's state tells")]
 
@@ -25,6 +25,8 @@ const PARKED: u8 = 3;
 const ABANDONED: u8 = 4;
 /// In flight, and a task waits.
 const ATTENDED: u8 = 5;
+/// Done, but not well: there is a report.
+const REPORTED: u8 = 6;
 
 /// What a submitter asks for. The batch's memory stays with the slot.
 #[derive(Debug)]
@@ -51,11 +53,9 @@ pub(super) enum Work {
     Batch,
 }
 
-/// How it ended.
+/// How it ended, if not well.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// All done.
-    Done,
     /// These did not succeed.
     Failed(Vec<Failure>),
     /// The queue was closed before any of it reached the device.
@@ -66,7 +66,7 @@ pub(super) enum Report {
 pub(super) struct Slot {
     state: AtomicU8,
     request: UnsafeCell<Request>,
-    report: UnsafeCell<Report>,
+    report: UnsafeCell<Option<Report>>,
     parked: UnsafeCell<Option<Box<dyn Any + Send>>>,
     waker: super::sync::AtomicWaker,
 }
@@ -80,7 +80,10 @@ unsafe impl Send for Slot {}
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     InFlight,
+    /// It is done, and all is well.
     Done,
+    /// It is done, and there is a report.
+    Reported,
     /// The device never answered: the operands must be leaked.
     Abandoned,
 }
@@ -96,7 +99,7 @@ impl Slot {
                 work: Work::None,
                 batch: Vec::new(),
             }),
-            report: UnsafeCell::new(Report::Done),
+            report: UnsafeCell::new(None),
             parked: UnsafeCell::new(None),
             waker: super::sync::AtomicWaker::new(),
         }
@@ -123,19 +126,26 @@ impl Slot {
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
-    /// Reports the end of the operation. Returns whether the holder has gone, so that the slot is free now.
+    /// Ends the operation, with a report if not all is well. Returns whether the holder has gone, so that the slot is free now.
     ///
     /// # Safety
     ///
     /// The caller is the lane, and completes every submitted slot once.
-    pub(super) unsafe fn complete(&self, report: Report) -> bool {
-        // SAFETY: the holder reads the report only after `state` says DONE, below.
-        self.report.with_mut(|cell| unsafe { *cell = report });
+    #[inline]
+    pub(super) unsafe fn complete(&self, report: Option<Report>) -> bool {
+        let mut end = DONE;
+        if report.is_some() {
+            end = REPORTED;
+            // SAFETY: the holder reads the report only after `state` says REPORTED, below.
+            self.report.with_mut(|cell| unsafe { *cell = report });
+        }
         // Release: the report and the copied bytes; acquire: operands that the holder parked.
-        match self.state.swap(DONE, Ordering::AcqRel) {
+        match self.state.swap(end, Ordering::AcqRel) {
             PARKED => {
                 // SAFETY: the holder parked them and has gone.
                 drop(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
+                // SAFETY: likewise, so that the report is nobody's.
+                drop(self.report.with_mut(|report| unsafe { (*report).take() }));
                 self.state.store(FREE, Ordering::Relaxed);
                 true
             }
@@ -163,9 +173,11 @@ impl Slot {
     }
 
     /// What has become of the operation.
+    #[inline]
     pub(super) fn look(&self) -> Seen {
         match self.state.load(Ordering::Acquire) {
             DONE => Seen::Done,
+            REPORTED => Seen::Reported,
             ABANDONED => Seen::Abandoned,
             _ => Seen::InFlight,
         }
@@ -181,16 +193,14 @@ impl Slot {
         }
     }
 
-    /// The report of an operation seen done; the slot is free afterwards.
+    /// The report of an operation, to be taken once it was seen as [`Seen::Reported`].
     ///
     /// # Safety
     ///
-    /// The caller holds the operation, saw it done, and takes the report once.
-    pub(super) unsafe fn take_report(&self) -> Report {
-        // SAFETY: the lane wrote it before it said DONE, and touches it no more.
-        let report = self.report.with_mut(|report| std::mem::replace(unsafe { &mut *report }, Report::Done));
-        self.state.store(FREE, Ordering::Relaxed);
-        report
+    /// The caller holds the operation, and saw it reported.
+    pub(super) unsafe fn take_report(&self) -> Option<Report> {
+        // SAFETY: the lane wrote it before it said REPORTED, and touches it no more.
+        self.report.with_mut(|report| unsafe { (*report).take() })
     }
 
     /// Leaves operands to an operation in flight. If it has ended meanwhile they come back, and the operation is the caller's to

@@ -1,7 +1,7 @@
 //! The primitives that threads share, from the standard library or, to check all interleavings, from `loom`.
 
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU8, Ordering};
+pub(super) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(not(loom))]
 pub(super) use atomic_waker::AtomicWaker;
@@ -9,7 +9,7 @@ pub(super) use atomic_waker::AtomicWaker;
 pub(super) use loom::{
     cell::UnsafeCell,
     future::AtomicWaker as LoomWaker,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 
 /// `UnsafeCell` with loom's interface.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use super::Handle;
 use super::lane::{Driven, Lane};
 use super::slot::{Report, Seen};
 use crate::queue::Operation;
@@ -20,7 +21,8 @@ use crate::{Error, ErrorKind, OpError, Result};
 /// them. Forgetting it leaks them.
 #[must_use = "dropping a transfer gives up its operands"]
 pub struct SharedTransfer<T: Send + 'static> {
-    lane: Arc<Lane>,
+    handle: Arc<Handle>,
+    lane: u32,
     slot: u32,
     operation: Operation,
     /// `None` once given back.
@@ -31,19 +33,30 @@ pub struct SharedTransfer<T: Send + 'static> {
 impl<T: Send> Unpin for SharedTransfer<T> {}
 
 impl<T: Send + 'static> SharedTransfer<T> {
-    pub(super) fn new(lane: Arc<Lane>, slot: u32, operation: Operation, operands: T) -> Self {
-        Self { lane, slot, operation, operands: Some(operands) }
+    #[inline]
+    pub(super) fn new(
+        handle: Arc<Handle>,
+        lane: usize,
+        slot: u32,
+        operation: Operation,
+        operands: T,
+    ) -> Self {
+        Self { handle, lane: lane as u32, slot, operation, operands: Some(operands) }
+    }
+
+    fn lane(&self) -> &Lane {
+        self.handle.lane(self.lane as usize)
     }
 
     fn look(&self) -> Seen {
-        self.lane.slots[self.slot as usize].look()
+        self.lane().slots[self.slot as usize].look()
     }
 
     /// Looks at the device once, without blocking, and says whether the operation has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.look() != Seen::InFlight || {
-            self.lane.help();
+            self.lane().help(self.handle.number);
             self.look() != Seen::InFlight
         }
     }
@@ -56,14 +69,22 @@ impl<T: Send + 'static> SharedTransfer<T> {
     ///
     /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked`, `Closed` or what else became of it, with the operands; `TimedOut` without them: the
     /// queue keeps them until the device is done.
+    #[inline]
     pub fn wait(mut self) -> Result<T, OpError<T>> {
-        let stall = self.lane.stall_timeout;
-        if self.look() != Seen::InFlight || self.block(None, stall) {
+        if self.look() != Seen::InFlight {
+            return self.finish();
+        }
+        self.wait_slow()
+    }
+
+    fn wait_slow(mut self) -> Result<T, OpError<T>> {
+        let stall = self.lane().stall_timeout;
+        if self.block(None, stall) {
             return self.finish();
         }
         let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
             .with_operation(self.operation.name())
-            .with_backend(self.lane.backend)
+            .with_backend(self.lane().backend)
             .with_hint(
                 "the operands stay with the queue until the device is done; close the queue to give up on it",
             );
@@ -95,7 +116,7 @@ impl<T: Send + 'static> SharedTransfer<T> {
             if self.look() != Seen::InFlight {
                 return true;
             }
-            let progress = match self.lane.help() {
+            let progress = match self.lane().help(self.handle.number) {
                 Driven::Progress(n) => n,
                 // Whoever is at it makes progress for this thread too; but it may have gone to sleep on a stuck device.
                 Driven::Busy => 0,
@@ -116,33 +137,41 @@ impl<T: Send + 'static> SharedTransfer<T> {
     }
 
     /// Gives the operands of an operation that has ended back.
+    #[inline]
     fn finish(&mut self) -> Result<T, OpError<T>> {
-        let operands = self.operands.take().expect("operands are taken once");
-        let (operation, backend) = (self.operation, self.lane.backend);
-        if self.look() == Seen::Abandoned {
+        let seen = self.look();
+        let operands = self.operands.take().expect("a transfer is not polled again once it was ready");
+        if seen == Seen::Done {
+            self.lane().release(self.slot);
+            return Ok(operands);
+        }
+        Err(self.explain(&seen, operands))
+    }
+
+    /// What became of an operation that has ended, but not well.
+    #[cold]
+    fn explain(&self, seen: &Seen, operands: T) -> OpError<T> {
+        let (operation, backend) = (self.operation, self.lane().backend);
+        if *seen == Seen::Abandoned {
             // The device may write to them for ever.
             std::mem::forget(operands);
             let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
                 .with_operation(operation.name())
                 .with_backend(backend)
                 .with_hint("the operands' memory is leaked, since the device may still write to it");
-            return Err(OpError::new(error, None));
+            return OpError::new(error, None);
         }
-        // SAFETY: this transfer holds the operation, saw it ended, and gives up its operands with the report.
-        let report = unsafe { self.lane.slots[self.slot as usize].take_report() };
-        self.lane.release(self.slot);
+        // SAFETY: this transfer holds the operation, and saw it reported.
+        let report = unsafe { self.lane().slots[self.slot as usize].take_report() };
+        self.lane().release(self.slot);
         match report {
-            Report::Done => Ok(operands),
-            Report::Failed(failures) => Err(OpError::from_failures(failures, operation, backend, operands)),
-            Report::Closed => {
+            Some(Report::Failed(failures)) => OpError::from_failures(failures, operation, backend, operands),
+            Some(Report::Closed) | None => {
                 let error = Error::new(
                     ErrorKind::Closed,
                     "the queue was closed before the operation reached the device",
                 );
-                Err(OpError::new(
-                    error.with_operation(operation.name()).with_backend(backend),
-                    Some(operands),
-                ))
+                OpError::new(error.with_operation(operation.name()).with_backend(backend), Some(operands))
             }
         }
     }
@@ -159,8 +188,9 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.look() == Seen::InFlight {
             // A fast device is done by the time it is looked at: no need to sleep for it.
-            self.lane.drive();
-            if self.look() == Seen::InFlight && self.lane.slots[self.slot as usize].attend(context.waker()) {
+            self.lane().drive(Some(self.handle.number));
+            if self.look() == Seen::InFlight && self.lane().slots[self.slot as usize].attend(context.waker())
+            {
                 return Poll::Pending;
             }
         }
@@ -169,9 +199,19 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
 }
 
 impl<T: Send + 'static> Drop for SharedTransfer<T> {
+    #[inline]
     fn drop(&mut self) {
+        if self.operands.is_some() {
+            self.drop_held();
+        }
+    }
+}
+
+impl<T: Send + 'static> SharedTransfer<T> {
+    /// Drops a transfer that still has its operands.
+    fn drop_held(&mut self) {
         let Some(operands) = self.operands.take() else { return };
-        let slot = &self.lane.slots[self.slot as usize];
+        let slot = &self.lane().slots[self.slot as usize];
         match slot.look() {
             Seen::InFlight => {
                 // SAFETY: this transfer holds the operation, and is going.
@@ -183,19 +223,21 @@ impl<T: Send + 'static> Drop for SharedTransfer<T> {
             _ => self.end(operands),
         }
     }
-}
 
-impl<T: Send + 'static> SharedTransfer<T> {
     /// Drops the operands of an operation that has ended.
     fn end<O>(&self, operands: O) {
-        if self.look() == Seen::Abandoned {
-            std::mem::forget(operands);
-            return;
+        match self.look() {
+            // The device may write to them for ever.
+            Seen::Abandoned => std::mem::forget(operands),
+            seen => {
+                if seen == Seen::Reported {
+                    // SAFETY: this transfer holds the operation, and saw it reported.
+                    drop(unsafe { self.lane().slots[self.slot as usize].take_report() });
+                }
+                self.lane().release(self.slot);
+                drop(operands);
+            }
         }
-        // SAFETY: this transfer holds the operation, saw it ended, and is going.
-        let report = unsafe { self.lane.slots[self.slot as usize].take_report() };
-        self.lane.release(self.slot);
-        drop((operands, report));
     }
 }
 

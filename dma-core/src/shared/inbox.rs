@@ -1,0 +1,136 @@
+//! [`Inbox`] and [`FreeSlots`]: how slots travel between threads without a lock.
+
+use super::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// Slots on their way to the lane: anybody pushes one, with one atomic operation; the lane takes all at once, with one.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    newest: AtomicU32,
+}
+
+/// Which slot was pushed before each one.
+#[derive(Debug)]
+pub(super) struct Links(Box<[AtomicU32]>);
+
+impl Links {
+    pub(super) fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| AtomicU32::new(NONE)).collect())
+    }
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Self { newest: AtomicU32::new(NONE) }
+    }
+
+    /// Adds a slot that is in no inbox. All that the caller wrote before is seen by who takes it. Sequentially consistent with
+    /// [`is_empty`](Self::is_empty).
+    pub(super) fn push(&self, links: &Links, slot: u32) {
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            links.0[slot as usize].store(newest, Ordering::Relaxed);
+            match self.newest.compare_exchange_weak(newest, slot, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Appends all slots to `out`, those of one thread in the order in which it pushed them.
+    pub(super) fn take(&self, links: &Links, out: &mut Vec<u32>) {
+        if self.newest.load(Ordering::Relaxed) == NONE {
+            return;
+        }
+        let first = out.len();
+        let mut slot = self.newest.swap(NONE, Ordering::Acquire);
+        while slot != NONE {
+            out.push(slot);
+            // Nobody pushes it again before the lane has completed it.
+            slot = links.0[slot as usize].load(Ordering::Relaxed);
+        }
+        out[first..].reverse();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::SeqCst) == NONE
+    }
+}
+
+/// Slots that no operation uses: a bit each, in words on cache lines of their own, so that threads which begin at different words do not
+/// meet.
+#[derive(Debug)]
+pub(super) struct FreeSlots(Box<[Word]>);
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Word(AtomicU64);
+
+impl FreeSlots {
+    /// All of them free.
+    pub(super) fn new(slots: usize) -> Self {
+        let word = |i: usize| {
+            let bits = slots.saturating_sub(i * 64).min(64);
+            Word(AtomicU64::new(u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0)))
+        };
+        Self((0..slots.div_ceil(64)).map(word).collect())
+    }
+
+    /// Takes a free slot, looking from the word `home` on, or `None` if there is none.
+    pub(super) fn take(&self, home: usize) -> Option<u32> {
+        let words = self.0.len();
+        for i in 0..words {
+            let at = (home + i) % words;
+            let word = &self.0[at].0;
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                let lowest = bits & bits.wrapping_neg();
+                // Acquire: what the slot's last user did to it.
+                bits = word.fetch_and(!lowest, Ordering::Acquire);
+                if bits & lowest != 0 {
+                    return Some(at as u32 * 64 + lowest.trailing_zeros());
+                }
+                bits &= !lowest;
+            }
+        }
+        None
+    }
+
+    /// Gives a slot back.
+    pub(super) fn give(&self, slot: u32) {
+        self.0[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_slot_is_given_out_once() {
+        for slots in [1, 2, 63, 64, 65, 130] {
+            let free = FreeSlots::new(slots);
+            let taken: HashSet<_> = std::iter::from_fn(|| free.take(1)).collect();
+            assert_eq!(taken, (0..slots as u32).collect());
+            free.give(0);
+            assert_eq!(free.take(7), Some(0));
+            assert_eq!(free.take(0), None);
+        }
+    }
+
+    #[test]
+    fn an_inbox_keeps_the_order() {
+        let (inbox, links) = (Inbox::new(), Links::new(10));
+        let mut out = vec![9];
+        inbox.take(&links, &mut out);
+        assert!(inbox.is_empty());
+        (0..5).for_each(|slot| inbox.push(&links, slot));
+        assert!(!inbox.is_empty());
+        inbox.take(&links, &mut out);
+        assert_eq!(out, [9, 0, 1, 2, 3, 4]);
+    }
+}

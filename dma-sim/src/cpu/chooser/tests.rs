@@ -1,0 +1,291 @@
+//! The chooser against a model of a cache: no clock, so no test depends on timing.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Pairs of buffers copied in turn, and what each kernel costs on them, as measured on a Sapphire Rapids class Xeon.
+struct Model {
+    len: usize,
+    /// Whether each destination is in the cache, for a working set that fits.
+    cached: Vec<bool>,
+    /// Whether the working set fits the cache.
+    hot: bool,
+    next: usize,
+    /// Whether other cores help with what is not to be done alone.
+    helped: bool,
+    noise: u64,
+    noisy: bool,
+}
+
+impl Model {
+    fn new(len: usize, pairs: usize, hot: bool) -> Self {
+        Self {
+            len,
+            cached: vec![false; pairs],
+            hot,
+            next: 0,
+            helped: false,
+            noise: 0x9e37_79b9_7f4a_7c15,
+            noisy: false,
+        }
+    }
+
+    /// Ticks for the next copy, noise apart: the kernel decides what the destination is afterwards.
+    fn copy(&mut self, streaming: bool, alone: bool) -> f64 {
+        let away = self.helped && !alone;
+        let cached = std::mem::replace(&mut self.cached[self.next], !streaming && !away);
+        self.next = (self.next + 1) % self.cached.len();
+        if away && self.hot && !streaming {
+            return 0.14 * self.len as f64; // another core fetches what this one has
+        }
+        let per_byte = match (self.hot, streaming, cached) {
+            (true, false, true) => 0.05,
+            (true, false, false) => 0.14,
+            (true, true, true) => 0.32, // dirty lines go to memory first
+            (true, true, false) => 0.12,
+            (false, false, _) => 0.28,
+            (false, true, _) => 0.16,
+        };
+        per_byte * self.len as f64
+    }
+
+    /// What a measurement is off by: ten per cent either way, and now and then another process in between.
+    fn disturbance(&mut self) -> f64 {
+        if !self.noisy {
+            return 1.0;
+        }
+        self.noise ^= self.noise << 13;
+        self.noise ^= self.noise >> 7;
+        self.noise ^= self.noise << 17;
+        match self.noise % 1000 {
+            0..10 => 40.0,
+            other => 0.9 + other as f64 / 5000.0,
+        }
+    }
+
+    /// Copies `count` times as the chooser says; ticks, as they would be without noise.
+    fn run(&mut self, chooser: &mut Chooser, count: usize) -> f64 {
+        let mut total = 0.0;
+        for _ in 0..count {
+            let pick = chooser.pick(self.len, CacheHint::Auto);
+            let ticks = self.copy(pick.streaming, pick.alone);
+            total += ticks;
+            chooser.record(pick, (ticks * self.disturbance()) as u64, self.len);
+        }
+        total
+    }
+
+    /// What `count` copies cost when the better kernel is known beforehand.
+    fn best(&self, count: usize) -> f64 {
+        (if self.hot { 0.05 } else { 0.16 }) * (self.len * count) as f64
+    }
+}
+
+fn chooser() -> Chooser {
+    // Any kernel does: the model decides what it costs.
+    Chooser { hot_cost: 0.05, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
+}
+
+const LENGTHS: [usize; 6] = [16 << 10, 64 << 10, 100_000, 256 << 10, 1 << 20, 64 << 20];
+
+#[test]
+fn hot_settles_for_memcpy() {
+    for (len, pairs) in
+        [(16 << 10, 1), (16 << 10, 30), (64 << 10, 1), (64 << 10, 8), (256 << 10, 2), (512 << 10, 1)]
+    {
+        for noisy in [false, true] {
+            let (mut chooser, mut model) = (chooser(), Model { noisy, ..Model::new(len, pairs, true) });
+            model.run(&mut chooser, 2_000);
+            let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
+            assert!(cost < 1.05, "{len} x {pairs}, noisy {noisy}: {cost:.3} times the best");
+        }
+    }
+}
+
+/// Where other cores help with long copies, hot ones are still left to the core that has the data.
+#[test]
+fn hot_settles_for_being_left_alone() {
+    for (len, pairs) in [(64 << 10, 1), (64 << 10, 8), (200_000, 2), (256 << 10, 1)] {
+        for first_cold in [0, 100, 5_000] {
+            let (mut chooser, mut model) =
+                (chooser(), Model { helped: true, ..Model::new(len, pairs, false) });
+            model.run(&mut chooser, first_cold);
+            model.hot = true;
+            model.run(&mut chooser, 3_000);
+            let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
+            assert!(cost < 1.06, "{len} x {pairs} after {first_cold} cold: {cost:.3} times the best");
+            assert!(!chooser.pick(2 * ALONE_MAX, CacheHint::Auto).alone, "longer ones are for all cores");
+        }
+    }
+}
+
+/// What is cold goes to all cores: it is done alone only to learn.
+#[test]
+fn cold_is_rarely_left_alone() {
+    for len in [64 << 10, 256 << 10] {
+        let (mut chooser, mut model) = (chooser(), Model { helped: true, ..Model::new(len, 1000, false) });
+        model.run(&mut chooser, 5_000);
+        let alone = (0..10_000)
+            .filter(|_| {
+                let pick = chooser.pick(len, CacheHint::Auto);
+                let ticks = model.copy(pick.streaming, pick.alone);
+                chooser.record(pick, ticks as u64, len);
+                pick.alone
+            })
+            .count();
+        assert!(alone < 300, "{len}: {alone} of 10000");
+    }
+}
+
+#[test]
+fn cold_settles_for_streaming() {
+    for len in LENGTHS {
+        for noisy in [false, true] {
+            let (mut chooser, mut model) = (chooser(), Model { noisy, ..Model::new(len, 1000, false) });
+            model.run(&mut chooser, 2_000);
+            let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
+            assert!(cost < 1.04, "{len}, noisy {noisy}: {cost:.3} times the best");
+        }
+    }
+}
+
+#[test]
+fn cold_is_learned_within_a_few_copies() {
+    for len in LENGTHS {
+        let (mut chooser, mut model) = (chooser(), Model::new(len, 1000, false));
+        model.run(&mut chooser, 10);
+        let cost = model.run(&mut chooser, 1_000) / model.best(1_000);
+        assert!(cost < 1.10, "{len}: {cost:.3} times the best");
+    }
+}
+
+/// The working set leaves the cache and comes back, long after the chooser had settled.
+#[test]
+fn a_shift_is_followed_soon() {
+    for (len, pairs) in [(16 << 10, 30), (64 << 10, 1), (64 << 10, 8), (256 << 10, 2), (1 << 20, 1)] {
+        let (mut chooser, mut model) = (chooser(), Model::new(len, pairs, true));
+        for turn in 0..6 {
+            model.run(&mut chooser, 20_000);
+            model.hot = !model.hot;
+            let learning = (16 << 20) / len + 250;
+            model.run(&mut chooser, learning);
+            let cost = model.run(&mut chooser, 2_000) / model.best(2_000);
+            assert!(
+                cost < 1.15,
+                "{len} x {pairs}, turn {turn}: {cost:.3} times the best after {learning} copies"
+            );
+        }
+    }
+}
+
+/// Hot and cold copies of one size, at random: whatever it settles for, it must not be worse than either kernel alone.
+#[test]
+fn a_mixture_costs_no_more_than_one_kernel_alone() {
+    let len = 64 << 10;
+    let mut totals = [0.0; 3];
+    for (way, total) in totals.iter_mut().enumerate() {
+        let mut chooser = chooser();
+        let (mut hot, mut cold) = (Model::new(len, 8, true), Model::new(len, 1000, false));
+        let mut random = 88_172_645_463_325_252_u64;
+        for _ in 0..50_000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let model = if random % 100 < 50 { &mut hot } else { &mut cold };
+            *total += match way {
+                0 => model.run(&mut chooser, 1),
+                _ => model.copy(way == 1, true),
+            };
+        }
+    }
+    let [chosen, streaming, memcpy] = totals;
+    assert!(
+        chosen < 1.05 * streaming.max(memcpy),
+        "{chosen:.3e}, streaming {streaming:.3e}, memcpy {memcpy:.3e}"
+    );
+}
+
+/// Copies that fail are never recorded.
+#[test]
+fn lost_records_do_not_stop_learning() {
+    for lost in [3, 6, 8, 20, 300] {
+        let (mut chooser, mut model) = (chooser(), Model::new(64 << 10, 1000, false));
+        for _ in 0..lost {
+            let _ = chooser.pick(model.len, CacheHint::Auto);
+        }
+        model.run(&mut chooser, 200);
+        let cost = model.run(&mut chooser, 1_000) / model.best(1_000);
+        assert!(cost < 1.15, "{lost} lost: {cost:.3} times the best");
+    }
+}
+
+#[test]
+fn hints_and_short_copies_are_never_timed() {
+    let mut chooser = chooser();
+    for _ in 0..1_000 {
+        for (len, hint, streaming) in [
+            (0, CacheHint::Auto, false),
+            (1, CacheHint::Cold, false),
+            (4095, CacheHint::Cold, false),
+            (4096, CacheHint::Cold, true),
+            (1 << 30, CacheHint::Cold, true),
+            (1 << 30, CacheHint::Hot, false),
+            (ALONE_MAX, CacheHint::Hot, false),
+            (16383, CacheHint::Auto, false),
+        ] {
+            let pick = chooser.pick(len, hint);
+            assert!(!pick.is_timed() && pick.streaming == streaming, "{len} {hint:?}: {pick:?}");
+            assert_eq!(pick.alone, hint == CacheHint::Hot && len <= ALONE_MAX, "{len} {hint:?}: {pick:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_streaming_kernel_everything_is_memcpy() {
+    let mut chooser = Chooser::with_streaming(None);
+    for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
+        for _ in 0..100 {
+            let pick = chooser.pick(1 << 20, hint);
+            assert!(!pick.is_timed());
+            assert_eq!(chooser.kernel(pick).name(), "memcpy");
+        }
+    }
+}
+
+proptest! {
+    /// Records may come late, in any order, or never; costs may be anything. The chooser goes on choosing, and the
+    /// probes stay few.
+    #[test]
+    fn any_order_of_records(steps in prop::collection::vec((any::<u64>(), 0..4_u8, 0..40_usize), 1..2_000)) {
+        let mut chooser = chooser();
+        let mut open: Vec<Pick> = Vec::new();
+        for (value, action, len) in steps {
+            let len = 1_usize << len;
+            match action {
+                0 if !open.is_empty() => chooser.record(open.swap_remove(value as usize % open.len()), value, len),
+                1 => open.clear(),
+                _ => open.push(chooser.pick(len, CacheHint::Auto)),
+            }
+        }
+        let probes = (0..10_000).filter(|_| chooser.pick(1 << 20, CacheHint::Auto).role == Role::Probe).count();
+        prop_assert!(probes < 2_000, "{probes} probes in 10000 picks that nobody recorded");
+    }
+
+    #[test]
+    fn copies_and_fills_arrive(len in 0..200_000_usize, pattern: [u8; 8], times in 1..12_usize) {
+        let mut chooser = Chooser::new();
+        let src: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256) as u8).collect();
+        for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
+            for _ in 0..times {
+                let mut dst = vec![0_u8; len];
+                // SAFETY: two vectors of `len` bytes each.
+                unsafe { chooser.copy(dst.as_mut_ptr(), src.as_ptr(), len, hint) };
+                prop_assert!(dst == src);
+                // SAFETY: `len` bytes of ours.
+                unsafe { chooser.fill(dst.as_mut_ptr(), pattern, len, hint) };
+                prop_assert!(dst.iter().zip(pattern.iter().cycle()).all(|(byte, expected)| byte == expected));
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! [`CpuEngine`]: the CPU as a DMA device.
+
+use std::sync::Arc;
+
+use dma_core::{
+    CacheHint, Capabilities, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, Limits,
+    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+};
+
+use super::pool::Pool;
+use super::queue::CpuQueue;
+use super::region::CpuRegion;
+use super::{BACKEND, CpuOptions, Kernel};
+
+/// The CPU as a DMA device: runs anywhere, and copies as fast as this machine can.
+///
+/// ```
+/// use dma_core::{DmaEngineExt, QueueOptions};
+/// use dma_sim::cpu::{CpuEngine, CpuOptions};
+///
+/// let engine = CpuEngine::open(&CpuOptions::new())?;
+/// let queue = engine.open_queue(&QueueOptions::new())?;
+/// let mut src = engine.allocate(1 << 20)?;
+/// src.fill(7);
+/// let (src, dst) = queue.copy(src, engine.allocate(1 << 20)?)?.wait()?;
+/// assert_eq!(src[..], dst[..]);
+/// # Ok::<(), dma_core::Error>(())
+/// ```
+///
+/// # Behavior
+///
+/// - Short operations are done when they are submitted, long ones in chunks of up to 256 KiB, by the engine's threads and by whoever polls: see
+///   [`CpuOptions`]. A poll does about one chunk at most.
+/// - Operations of one queue complete in any order, but for fences.
+/// - Memory from [`allocate`](dma_core::DmaEngineExt::allocate) is resident from the start. Memory made
+///   [exportable](MemoryRequest::exportable) can be imported by another process of the same machine, on Linux: see
+///   [`remote`](crate::remote). A copy to or from a peer that revoked or died fails with
+///   [`Revoked`](dma_core::ErrorKind::Revoked).
+/// - Which instructions move the bytes is chosen by length, [`CacheHint`] and experience: see [`Chooser`](super::Chooser).
+#[derive(Debug)]
+pub struct CpuEngine {
+    id: EngineId,
+    info: EngineInfo,
+    inline_limit: usize,
+    hint: CacheHint,
+    pool: Arc<Pool>,
+}
+
+impl CpuEngine {
+    /// Opens one. Its threads start with the first queue.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if a number in `options` is, with what is allowed.
+    pub fn open(options: &CpuOptions) -> Result<Self> {
+        let threads = options.check()?;
+        let mut capabilities = Capabilities::FILL
+            | Capabilities::FENCE
+            | Capabilities::ALLOCATE
+            | Capabilities::REGISTER
+            | Capabilities::EVENT_FD
+            | Capabilities::CPU_VISIBLE;
+        capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
+        let limits = Limits::default()
+            .with_max_transfer(1 << 40)
+            .with_max_segments(1024)
+            .with_queue_depth(65_536, 256)
+            .with_alignment(1, 64);
+        let streaming = Kernel::streaming().map_or("no streaming kernel", |kernel| kernel.name());
+        let device = format!("{} threads besides the caller's, memcpy and {streaming}", threads);
+        let info = EngineInfo::new(BACKEND, device, env!("CARGO_PKG_VERSION"))
+            .with_capabilities(capabilities)
+            .with_limits(limits);
+        Ok(Self {
+            id: EngineId::next(),
+            info,
+            inline_limit: options.inline_limit,
+            hint: options.hint,
+            pool: Arc::new(Pool::new(threads)),
+        })
+    }
+}
+
+impl DmaEngine for CpuEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(CpuRegion::allocate(self.id, request)?))
+    }
+
+    #[expect(unsafe_code, reason = "declared so by the contract")]
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(CpuRegion::register(self.id, memory, request.access)))
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(CpuRegion::import(self.id, descriptor)?))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let hint = if options.hint == CacheHint::Auto { self.hint } else { options.hint };
+        Ok(Box::new(CpuQueue::open(self.id, options, self.inline_limit, hint, &self.pool)?))
+    }
+}

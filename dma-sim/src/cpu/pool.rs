@@ -1,0 +1,196 @@
+//! [`Pool`]: the threads that copy for all queues of an engine.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use dma_core::{Error, Result};
+
+use super::lane::Lane;
+
+/// Looks in vain before a thread goes to sleep: some 20 us.
+const SPINS: u32 = 500;
+
+/// The threads, and the right to end them: they go with it.
+pub(super) struct Pool {
+    helpers: Arc<Helpers>,
+    size: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the threads share with the queues.
+#[derive(Debug, Default)]
+pub(super) struct Helpers {
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    /// Counts the changes of `lanes`.
+    changes: AtomicUsize,
+    sleepers: AtomicUsize,
+    /// Counts the calls that wake.
+    calls: Mutex<usize>,
+    wake: Condvar,
+    quit: AtomicBool,
+}
+
+impl Pool {
+    /// `size` threads, which start with the first queue.
+    pub(super) fn new(size: usize) -> Self {
+        Self { helpers: Arc::default(), size, threads: Mutex::default() }
+    }
+
+    /// How many threads there are.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(super) fn helpers(&self) -> &Helpers {
+        &self.helpers
+    }
+
+    /// Has the threads look after `lane`.
+    ///
+    /// # Errors
+    ///
+    /// If the threads cannot be started; then none are.
+    pub(super) fn add(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.start()?;
+        lock(&self.helpers.lanes).push(Arc::clone(lane));
+        self.helpers.lanes_changed();
+        Ok(())
+    }
+
+    /// Has them look after it no more. They may hold on to it for a moment, but take no chunk that it does not have.
+    pub(super) fn remove(&self, lane: &Arc<Lane>) {
+        lock(&self.helpers.lanes).retain(|other| !Arc::ptr_eq(other, lane));
+        self.helpers.lanes_changed();
+    }
+
+    fn start(&self) -> Result<()> {
+        let mut threads = lock(&self.threads);
+        while threads.len() < self.size {
+            let (helpers, first) = (Arc::clone(&self.helpers), threads.len());
+            let thread = std::thread::Builder::new()
+                .name(format!("dma-cpu-{first}"))
+                .spawn(move || helpers.serve(first))
+                .map_err(|e| {
+                    Error::from(e)
+                        .with_hint("raise the limit of threads, or open the engine with fewer `threads`")
+                })?;
+            threads.push(thread);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.helpers.quit.store(true, Ordering::SeqCst);
+        self.helpers.wake_all();
+        for thread in lock(&self.threads).drain(..) {
+            // It does not panic; if it did, it is gone all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Helpers {
+    /// Wakes one thread, if any sleeps, for chunks that can be claimed already. See [`Lane::work`] for the next.
+    #[inline]
+    pub(super) fn wake_one(&self) {
+        // Either this sees the sleeper, or the sleeper sees the chunk.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            self.call(false);
+        }
+    }
+
+    fn wake_all(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            self.call(true);
+        }
+    }
+
+    #[cold]
+    fn call(&self, all: bool) {
+        *lock(&self.calls) += 1;
+        if all {
+            self.wake.notify_all();
+        } else {
+            self.wake.notify_one();
+        }
+    }
+
+    fn lanes_changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        // Sleepers hold on to lanes that are gone.
+        self.wake_all();
+    }
+
+    /// A thread's life.
+    fn serve(&self, first: usize) {
+        let mut lanes = Vec::new();
+        let mut changes = 0;
+        let mut idle = 0;
+        let mut turn = first;
+        while !self.quit.load(Ordering::Relaxed) {
+            let now = self.changes.load(Ordering::Acquire);
+            if now != changes {
+                changes = now;
+                lanes.clone_from(&lock(&self.lanes));
+            }
+            if self.round(&lanes, turn) {
+                idle = 0;
+                turn = turn.wrapping_add(1);
+            } else if idle < SPINS {
+                idle += 1;
+                std::hint::spin_loop();
+            } else {
+                self.sleep(|| {
+                    self.quit.load(Ordering::Relaxed)
+                        || self.changes.load(Ordering::Acquire) != changes
+                        || lanes.iter().any(|lane| lane.ring.has_work())
+                });
+                idle = 0;
+            }
+        }
+    }
+
+    /// One chunk of each lane, beginning with another one each time. Returns whether there was any.
+    fn round(&self, lanes: &[Arc<Lane>], turn: usize) -> bool {
+        let mut worked = false;
+        for at in 0..lanes.len() {
+            let lane = &lanes[at.wrapping_add(turn) % lanes.len()];
+            worked |= lane.work(self).is_some();
+        }
+        worked
+    }
+
+    /// Sleeps until called, unless `stay`.
+    fn sleep(&self, stay: impl Fn() -> bool) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let before = *lock(&self.calls);
+        // See `wake_one`.
+        fence(Ordering::SeqCst);
+        if !stay() {
+            let mut calls = lock(&self.calls);
+            while *calls == before {
+                calls = self.wake.wait(calls).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("size", &self.size)
+            .field("helpers", &self.helpers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,350 @@
+//! [`CpuQueue`]: short operations are done when they are submitted, long ones by the pool's threads and by polling.
+#![expect(unsafe_code, reason = "implements `RawQueue`")]
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use dma_core::{
+    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, Outcome,
+    QueueOptions, RawQueue, RawStats, Result, Work,
+};
+
+use super::chooser::{Chooser, Pick};
+use super::event::Event;
+use super::lane::{Job, Lane};
+use super::pool::Pool;
+use super::ring::Owner;
+use super::tokens::Tokens;
+use super::transfer::{Failure, LOCAL, Moves};
+
+/// The length of the chunks of long copies: 20 us of work from memory, so that no poll takes long, and long enough for the streaming kernels.
+const CHUNK: usize = 256 << 10;
+/// Shorter chunks are not worth the way to another core.
+const CHUNK_MIN: usize = 64 << 10;
+/// What chunks are a multiple of.
+const PAGE: usize = 4096;
+
+/// A queue of the [`CpuEngine`](super::CpuEngine).
+#[derive(Debug)]
+pub(super) struct CpuQueue {
+    engine: EngineId,
+    depth: usize,
+    inline_limit: usize,
+    hint: CacheHint,
+    copies: Chooser,
+    fills: Chooser,
+    /// Descriptors that were done and are not reported.
+    done: Tokens,
+    /// Descriptors that ended otherwise, when they were submitted.
+    failed: VecDeque<Completion>,
+    jobs: Owner<Job>,
+    lane: Arc<Lane>,
+    pool: Arc<Pool>,
+    /// The number of the last job with a fence: nothing starts before all jobs before it are finished.
+    fence: u64,
+    /// Something was submitted since the last doorbell.
+    unrung: bool,
+    doorbells: u64,
+    stopped: bool,
+    /// The owner sleeps on the event.
+    armed: bool,
+}
+
+impl CpuQueue {
+    pub(super) fn open(
+        engine: EngineId,
+        options: &QueueOptions,
+        inline_limit: usize,
+        hint: CacheHint,
+        pool: &Arc<Pool>,
+    ) -> Result<Self> {
+        let jobs = Owner::new(options.depth);
+        let lane = Arc::new(Lane::new(Arc::clone(jobs.ring()), Event::new()?));
+        pool.add(&lane)?;
+        Ok(Self {
+            engine,
+            depth: options.depth,
+            inline_limit,
+            hint,
+            copies: Chooser::new(),
+            fills: Chooser::new(),
+            done: Tokens::new(options.depth),
+            failed: VecDeque::new(),
+            jobs,
+            lane,
+            pool: Arc::clone(pool),
+            fence: 0,
+            unrung: false,
+            doorbells: 0,
+            stopped: false,
+            armed: false,
+        })
+    }
+
+    /// Whether what is submitted now has to wait for jobs before it; `fence` if it says so itself.
+    #[inline]
+    fn must_wait(&self, fence: bool) -> bool {
+        self.jobs.outstanding() > 0
+            && !(self.jobs.finished_before(self.fence) && (!fence || self.jobs.all_finished()))
+    }
+
+    /// Does or publishes what is not a short copy of local memory that may be done at once.
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawQueue::submit`].
+    unsafe fn take(&mut self, descriptor: &Descriptor<'_>) {
+        match descriptor.work() {
+            Work::Copy { src, dst } => {
+                let moves = Moves::Copy { src: &[src], dst: &[dst] };
+                // SAFETY: the caller's promise.
+                unsafe { self.take_moves(descriptor, moves) };
+            }
+            Work::Listed(Listed::Copy { src, dst }) => {
+                // SAFETY: as above.
+                unsafe { self.take_moves(descriptor, Moves::Copy { src, dst }) };
+            }
+            Work::Listed(Listed::Fill { pattern, dst }) => {
+                // SAFETY: as above.
+                unsafe { self.take_moves(descriptor, Moves::Fill { pattern: *pattern, dst }) };
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`RawQueue::submit`].
+    unsafe fn take_moves(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>) {
+        let (token, len) = (descriptor.token(), descriptor.len());
+        let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
+        let chooser = match moves {
+            Moves::Copy { .. } => &mut self.copies,
+            Moves::Fill { .. } => &mut self.fills,
+        };
+        let pick = chooser.pick(len, self.hint);
+        if !at_once || (len > self.inline_limit && !pick.alone) {
+            return self.publish(descriptor, moves, pick);
+        }
+        // SAFETY: the caller's promise.
+        match chooser.run(pick, len, |kernel| unsafe { moves.run(0, len, kernel) }) {
+            Ok(()) => self.done.push(token),
+            Err(failure) => self.failed.push_back(completion(token, Some(failure))),
+        }
+    }
+
+    /// Makes a job of it.
+    fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
+        let (token, len) = (descriptor.token(), descriptor.len());
+        let fence = descriptor.fence() && !self.jobs.all_finished();
+        let kernel = self.copies.kernel(pick);
+        // A copy is shared evenly if all who can help find a chunk worth their while in it.
+        let chunk = len.div_ceil(self.pool.size() + 1).next_multiple_of(PAGE).clamp(CHUNK_MIN, CHUNK);
+        let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
+            (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
+            job.segments.clear();
+            match moves {
+                Moves::Copy { src, dst } => {
+                    job.pattern = None;
+                    job.sources = src.len();
+                    job.segments.extend_from_slice(src);
+                    job.segments.extend_from_slice(dst);
+                }
+                Moves::Fill { pattern, dst } => {
+                    job.pattern = Some(pattern);
+                    job.sources = 0;
+                    job.segments.extend_from_slice(dst);
+                }
+            }
+            job.reset();
+        });
+        if fence {
+            self.fence = number;
+        }
+    }
+
+    /// Reports finished jobs.
+    fn retire(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = 0;
+        let (copies, fills) = (&mut self.copies, &mut self.fills);
+        while let Some(report) = completions.get_mut(n)
+            && let Some(completion) = self.jobs.retire(|job| {
+                let failure = job.failure();
+                if failure.is_none() {
+                    let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
+                    chooser.record(job.pick, job.ticks(), job.len);
+                }
+                completion(job.token, failure)
+            })
+        {
+            *report = completion;
+            n += 1;
+        }
+        n
+    }
+
+    /// Does a bounded piece of work, unless something can be reported before.
+    fn help(&self) {
+        let mut left = CHUNK;
+        while !self.jobs.can_retire()
+            && let Some(done) = self.lane.work(self.pool.helpers())
+        {
+            left = left.saturating_sub(done);
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Tells whoever sleeps on the event that there is something to poll for.
+    fn wake_owner(&mut self) {
+        self.armed = false;
+        self.jobs.disarm();
+        self.lane.event.signal();
+    }
+}
+
+fn completion(token: u64, failure: Option<Failure>) -> Completion {
+    match failure {
+        None => Completion::done(token),
+        Some(Failure::Stopped) => Completion { token, native: 0, outcome: Outcome::Aborted },
+        Some(failure) => {
+            let (kind, ..) = failure.describe();
+            Completion { token, native: failure as i32, outcome: Outcome::Failed(kind) }
+        }
+    }
+}
+
+// SAFETY: every accepted descriptor is in exactly one of `done`, `failed` and `jobs`, from which `poll` takes it, in the
+// latter case when no thread has a claim on it any more. Kernels order what they wrote before what follows, and `Ring`
+// passes that on to the owner. Dropping waits for claims.
+unsafe impl RawQueue for CpuQueue {
+    fn engine_id(&self) -> EngineId {
+        self.engine
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
+        let room = self.depth - self.done.len() - self.failed.len() - self.jobs.outstanding();
+        let batch = &batch[..batch.len().min(room)];
+        for descriptor in batch {
+            match descriptor.work() {
+                Work::Copy { src, dst }
+                    if src.key == LOCAL
+                        && dst.key == LOCAL
+                        && src.len <= self.inline_limit
+                        && !self.must_wait(descriptor.fence()) =>
+                {
+                    // SAFETY: the caller promises access to both, and that they do not overlap.
+                    unsafe { self.copies.copy(dst.addr.as_ptr(), src.addr.as_ptr(), src.len, self.hint) };
+                    self.done.push(descriptor.token());
+                }
+                // SAFETY: the caller's promise.
+                _ => unsafe { self.take(descriptor) },
+            }
+        }
+        self.unrung |= !batch.is_empty();
+        if self.armed && !(self.done.is_empty() && self.failed.is_empty()) {
+            self.wake_owner();
+        }
+        Ok(batch.len())
+    }
+
+    fn flush(&mut self) {
+        if !std::mem::take(&mut self.unrung) {
+            return;
+        }
+        self.doorbells += 1;
+        if self.jobs.outstanding() > 0 {
+            if self.pool.size() > 0 {
+                if self.lane.ring.has_work() {
+                    self.pool.helpers().wake_one();
+                }
+            } else if self.armed {
+                // Nobody works but who polls.
+                self.wake_owner();
+            }
+        }
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = self.done.pop_into(completions);
+        while let Some(report) = completions.get_mut(n)
+            && let Some(failed) = self.failed.pop_front()
+        {
+            *report = failed;
+            n += 1;
+        }
+        if self.jobs.outstanding() > 0 {
+            n += self.retire(&mut completions[n..]);
+            if n == 0 {
+                self.help();
+                n = self.retire(completions);
+            }
+        }
+        n
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        let failure = u8::try_from(native).ok().and_then(Failure::from_code);
+        let (name, description) = failure.map_or(("", ""), |failure| {
+            let (_, name, description) = failure.describe();
+            (name, description)
+        });
+        NativeError { code: native.into(), name: name.into(), description: description.into() }
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.lane.stop();
+        if self.armed && self.jobs.outstanding() > 0 {
+            // What nobody began is aborted by the next poll.
+            self.wake_owner();
+        }
+    }
+
+    fn stats(&self) -> RawStats {
+        RawStats::new(self.doorbells, 0)
+    }
+
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.lane.event.as_fd())
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        if !self.done.is_empty() || !self.failed.is_empty() || !self.jobs.arm() {
+            return Ok(false);
+        }
+        self.armed = true;
+        if self.jobs.outstanding() > 0 && self.pool.size() == 0 {
+            // Nobody works but who polls: let the caller's event loop have a turn between chunks.
+            self.wake_owner();
+        }
+        Ok(true)
+    }
+
+    fn disarm(&mut self) {
+        self.armed = false;
+        self.jobs.disarm();
+        self.lane.event.clear();
+    }
+}
+
+impl Drop for CpuQueue {
+    fn drop(&mut self) {
+        // Nothing more is begun; what threads have begun is over within a chunk.
+        self.lane.stop();
+        while self.jobs.outstanding() > 0 {
+            if self.jobs.retire(|_| ()).is_none() && self.lane.work(self.pool.helpers()).is_none() {
+                std::thread::yield_now();
+            }
+        }
+        self.pool.remove(&self.lane);
+    }
+}

@@ -1,0 +1,360 @@
+//! A channel's queue and its tasks.
+
+use std::collections::VecDeque;
+
+use super::memory::Piece;
+use super::motion::Tearing;
+use super::profile::{Direction, Profile};
+use super::rng::{Stream, Use};
+use super::task::{Completion, HaltCause, Operation, Status, TaskError};
+use super::time::Time;
+
+bitflags::bitflags! {
+    /// Which faults strike a task.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) struct Marks: u8 {
+        const REFUSE = 1;
+        const FAIL = 2;
+        const RESET = 4;
+        const LOSE = 8;
+        const STICK = 16;
+        const GONE = 32;
+        const CORRUPT = 64;
+        const OVERSIZE = 128;
+    }
+}
+
+/// Where a task is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No task.
+    #[default]
+    Free,
+    /// Submitted, not started.
+    Waiting,
+    /// Started, not ended.
+    Running,
+    /// Ended and lost.
+    Lost,
+    /// Ended, to be reported with a later one.
+    Held,
+    /// Ended, to be polled.
+    Reported,
+}
+
+/// A task and its place in the queue. Places are used again, so that nothing is allocated for a task.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) stage: Stage,
+    pub(super) marks: Marks,
+    pub(super) fence: bool,
+    pub(super) coalesce: bool,
+    pub(super) remote: bool,
+    pub(super) touched: bool,
+    /// Parts of the tearing that moved.
+    pub(super) part: u8,
+    pub(super) direction: Direction,
+    /// How many were in flight on the channel when the doorbell rang for it, itself included.
+    pub(super) position: u32,
+    pub(super) token: u64,
+    /// Its number on the channel.
+    pub(super) number: u64,
+    pub(super) len: u64,
+    pub(super) operation: Operation,
+    /// How much longer it takes.
+    pub(super) slow: Time,
+    pub(super) rung: Time,
+    pub(super) issued: Time,
+    pub(super) due: Time,
+    pub(super) ended: Time,
+    pub(super) chance: u64,
+    pub(super) tearing: Tearing,
+    /// Why it will fail.
+    pub(super) error: Option<TaskError>,
+    pub(super) status: Status,
+    pub(super) src: Vec<Piece>,
+    pub(super) dst: Vec<Piece>,
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Self {
+            stage: Stage::Free,
+            marks: Marks::empty(),
+            fence: false,
+            coalesce: false,
+            remote: false,
+            touched: false,
+            part: 0,
+            direction: Direction::Local,
+            position: 0,
+            token: 0,
+            number: 0,
+            len: 0,
+            operation: Operation::Copy,
+            slow: Time::ZERO,
+            rung: Time::ZERO,
+            issued: Time::ZERO,
+            due: Time::ZERO,
+            ended: Time::ZERO,
+            chance: 0,
+            tearing: Tearing::none(),
+            error: None,
+            status: Status::Done,
+            src: Vec::new(),
+            dst: Vec::new(),
+        }
+    }
+}
+
+impl Task {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> + Clone {
+        self.src.iter().chain(&self.dst)
+    }
+
+    fn completion(&self) -> Completion {
+        let Self { token, status, len, touched, rung, ended, .. } = *self;
+        Completion { token, status, len, touched, rung, ended }
+    }
+}
+
+/// What a channel did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelStats {
+    /// Tasks accepted.
+    pub submitted: u64,
+    /// Tasks not accepted, for whatever reason.
+    pub refused: u64,
+    /// Doorbells that released tasks.
+    pub doorbells: u64,
+    /// Tasks done, also those lost.
+    pub done: u64,
+    /// Bytes of tasks done.
+    pub bytes: u64,
+    /// Tasks failed.
+    pub failed: u64,
+    /// Tasks aborted, also those lost before.
+    pub aborted: u64,
+    /// Tasks whose completion was lost.
+    pub lost: u64,
+    /// Completions polled.
+    pub polled: u64,
+}
+
+/// Whether a channel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelState {
+    /// It runs, as far as it says: a stuck channel says so too.
+    Running,
+    /// It is down, and accepts no tasks until restarted.
+    Halted(HaltCause),
+}
+
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) state: ChannelState,
+    pub(super) stuck: bool,
+    /// Events of an earlier epoch are void.
+    pub(super) epoch: u32,
+    pub(super) depth: u32,
+    /// Places taken.
+    pub(super) used: u32,
+    /// Rung and not ended.
+    pub(super) outstanding: u32,
+    /// Started and not ended.
+    pub(super) running: u32,
+    pub(super) tasks: Vec<Task>,
+    free: Vec<u32>,
+    /// Submitted and not started, in order; the first `rung` were released by a doorbell.
+    pub(super) pending: VecDeque<u32>,
+    pub(super) rung: usize,
+    /// Started, waiting for each lane of the engine.
+    pub(super) at_lane: [VecDeque<u32>; 3],
+    /// When the channel can start its next task.
+    pub(super) issue_free: Time,
+    pub(super) issue_scheduled: bool,
+    /// The next task to start bears the ordering mark, and waits for what runs to end.
+    pub(super) fence_waits: bool,
+    /// What doorbells add to the next task's cost.
+    pub(super) doorbell_due: Time,
+    pub(super) last_due: Time,
+    /// Ended, to be polled, in this order.
+    reports: VecDeque<u32>,
+    /// Reports so far, and how many of them were polled.
+    pushed: u64,
+    popped: u64,
+    /// Reports before this one keep their place.
+    floor: u64,
+    held: Vec<u32>,
+    /// Coalesced tasks up to this number may be reported.
+    released: u64,
+    /// Number of the last task, refused ones included.
+    pub(super) number: u64,
+    pub(super) chances: Stream,
+    pub(super) faults: Stream,
+    order: Stream,
+    in_order: bool,
+    pub(super) stats: ChannelStats,
+}
+
+impl Channel {
+    pub(super) fn new(profile: &Profile, depth: u32, seed: u64, index: u32, now: Time) -> Self {
+        Self {
+            state: ChannelState::Running,
+            stuck: false,
+            epoch: 0,
+            depth,
+            used: 0,
+            outstanding: 0,
+            running: 0,
+            tasks: Vec::new(),
+            free: Vec::new(),
+            pending: VecDeque::new(),
+            rung: 0,
+            at_lane: Default::default(),
+            issue_free: now,
+            issue_scheduled: false,
+            fence_waits: false,
+            doorbell_due: Time::ZERO,
+            last_due: now,
+            reports: VecDeque::new(),
+            pushed: 0,
+            popped: 0,
+            floor: 0,
+            held: Vec::new(),
+            released: 0,
+            number: 0,
+            chances: Stream::new(seed, index, Use::Tasks),
+            faults: Stream::new(seed, index, Use::Faults),
+            order: Stream::new(seed, index, Use::Reports),
+            in_order: profile.in_order,
+            stats: ChannelStats::default(),
+        }
+    }
+
+    /// A free place, which stays free until its stage is set. The queue must not be full.
+    pub(super) fn free_place(&mut self) -> u32 {
+        if let Some(slot) = self.free.last() {
+            return *slot;
+        }
+        let slot = self.tasks.len() as u32;
+        self.tasks.push(Task::default());
+        self.free.push(slot);
+        slot
+    }
+
+    /// Takes the place that [`Channel::free_place`] named.
+    pub(super) fn enqueue(&mut self) {
+        if let Some(slot) = self.free.pop() {
+            self.tasks[slot as usize].stage = Stage::Waiting;
+            self.pending.push_back(slot);
+            self.used += 1;
+        }
+    }
+
+    /// A task ended with its status set: reports it, now or with a later one.
+    pub(super) fn report(&mut self, slot: u32) {
+        let task = &mut self.tasks[slot as usize];
+        let number = task.number;
+        if number > self.released {
+            if task.coalesce && task.status == Status::Done {
+                task.stage = Stage::Held;
+                return self.held.push(slot);
+            }
+            self.released = number;
+            if !self.held.is_empty() {
+                self.release_held();
+            }
+        }
+        self.push_report(slot);
+    }
+
+    fn release_held(&mut self) {
+        let mut kept = 0;
+        for i in 0..self.held.len() {
+            let slot = self.held[i];
+            if self.tasks[slot as usize].number < self.released {
+                self.push_report(slot);
+            } else {
+                self.held[kept] = slot;
+                kept += 1;
+            }
+        }
+        self.held.truncate(kept);
+    }
+
+    fn push_report(&mut self, slot: u32) {
+        let task = &mut self.tasks[slot as usize];
+        task.stage = Stage::Reported;
+        if task.fence {
+            self.floor = self.pushed;
+        }
+        self.reports.push_back(slot);
+        self.pushed += 1;
+        if self.in_order {
+            return;
+        }
+        // Any order will do among what was not polled yet and is behind the last fence.
+        let first = self.floor.max(self.popped);
+        let choices = self.pushed - first;
+        if choices > 1 {
+            let place = (first - self.popped + self.order.below(choices)) as usize;
+            let last = self.reports.len() - 1;
+            self.reports.swap(place, last);
+        }
+    }
+
+    /// The next completion and the task's number.
+    pub(super) fn pop(&mut self) -> Option<(Completion, u64)> {
+        let slot = self.reports.pop_front()?;
+        self.popped += 1;
+        self.used -= 1;
+        self.stats.polled += 1;
+        self.free.push(slot);
+        let task = &mut self.tasks[slot as usize];
+        task.stage = Stage::Free;
+        Some((task.completion(), task.number))
+    }
+
+    pub(super) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    /// Forgets all work; returns the places of tasks that did not end, or ended unreported, by number.
+    pub(super) fn clear(&mut self) -> Vec<u32> {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.stuck = false;
+        self.pending.clear();
+        self.at_lane.iter_mut().for_each(VecDeque::clear);
+        self.held.clear();
+        (self.rung, self.running, self.outstanding) = (0, 0, 0);
+        (self.issue_scheduled, self.fence_waits) = (false, false);
+        self.doorbell_due = Time::ZERO;
+        let unreported = |slot: &u32| {
+            let stage = self.tasks[*slot as usize].stage;
+            matches!(stage, Stage::Waiting | Stage::Running | Stage::Lost | Stage::Held)
+        };
+        let mut slots: Vec<_> = (0..self.tasks.len() as u32).filter(unreported).collect();
+        slots.sort_unstable_by_key(|slot| self.tasks[*slot as usize].number);
+        slots
+    }
+
+    /// Reports a task whatever its marks.
+    pub(super) fn report_now(&mut self, slot: u32) {
+        self.push_report(slot);
+    }
+
+    /// Makes the channel make no progress.
+    pub(super) fn stick(&mut self) {
+        self.stuck = true;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.at_lane.iter_mut().for_each(VecDeque::clear);
+        self.issue_scheduled = false;
+    }
+
+    pub(super) fn restart(&mut self, now: Time) {
+        self.state = ChannelState::Running;
+        self.issue_free = now;
+        self.last_due = now;
+    }
+}

@@ -1,0 +1,146 @@
+//! Costs that depend on a size.
+
+use super::time::Time;
+
+/// A cost by size: straight lines between points, flat before the first one, and on along the last line
+/// behind the last one.
+///
+/// ```
+/// use dma_sim::model::{Curve, Time};
+///
+/// let curve = Curve::points(&[(100, Time::from_ns(10)), (200, Time::from_ns(20))]).unwrap();
+/// assert_eq!(curve.at(0), Time::from_ns(10));
+/// assert_eq!(curve.at(150), Time::from_ns(15));
+/// assert_eq!(curve.at(300), Time::from_ns(30));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Curve {
+    /// At least one; by size.
+    lines: Vec<Line>,
+}
+
+/// From `size` on: `ps` picoseconds, and `slope / 2^SHIFT` more for each further unit of size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
+    size: u64,
+    ps: u64,
+    slope: i64,
+}
+
+/// Slopes keep this many bits below a picosecond: a line is off by less than 1 ps up to 1 GiB.
+const SHIFT: u32 = 30;
+
+/// Points that make no [`Curve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CurveError {
+    /// No points.
+    #[error("a curve needs at least one point")]
+    Empty,
+    /// The sizes do not rise.
+    #[error("a curve's points need rising sizes; {0} does not rise")]
+    NotRising(u64),
+    /// The line up to this size is too steep to be reckoned with, or falls where it would go on for ever.
+    #[error("a curve cannot be this steep, nor fall at its end; see the point at size {0}")]
+    Slope(u64),
+}
+
+impl Curve {
+    /// The same cost for every size.
+    #[must_use]
+    pub fn flat(cost: Time) -> Self {
+        Self { lines: vec![Line { size: 0, ps: cost.as_ps(), slope: 0 }] }
+    }
+
+    /// `fixed`, and the time that the bytes take at `bytes_per_second`, where 0 stands for no time at all.
+    #[must_use]
+    pub fn linear(fixed: Time, bytes_per_second: u64) -> Self {
+        // Up to 2^30 * 10^12 / 1: fits, as i64 holds 2^63.
+        let slope = ((1_000_000_000_000_u128 << SHIFT) / u128::from(bytes_per_second.max(1))) as i128;
+        let slope = if bytes_per_second == 0 { 0 } else { i64::try_from(slope).unwrap_or(i64::MAX) };
+        Self { lines: vec![Line { size: 0, ps: fixed.as_ps(), slope }] }
+    }
+
+    /// Through these points, sizes rising.
+    ///
+    /// # Errors
+    ///
+    /// The points make no curve.
+    pub fn points(points: &[(u64, Time)]) -> Result<Self, CurveError> {
+        let (first, _) = points.first().ok_or(CurveError::Empty)?;
+        let mut lines = Vec::with_capacity(points.len());
+        for pair in points.windows(2) {
+            let ((from, low), (to, high)) = (pair[0], pair[1]);
+            if to <= from {
+                return Err(CurveError::NotRising(to));
+            }
+            let rise = i128::from(high.as_ps()) - i128::from(low.as_ps());
+            let slope =
+                i64::try_from((rise << SHIFT) / i128::from(to - from)).map_err(|_| CurveError::Slope(to))?;
+            lines.push(Line { size: from, ps: low.as_ps(), slope });
+        }
+        match lines.last() {
+            None => lines.push(Line { size: *first, ps: points[0].1.as_ps(), slope: 0 }),
+            Some(last) if last.slope < 0 => return Err(CurveError::Slope(points[points.len() - 1].0)),
+            Some(_) => {}
+        }
+        Ok(Self { lines })
+    }
+
+    /// The cost for `size`.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, size: u64) -> Time {
+        let mut line = &self.lines[0];
+        for next in &self.lines[1..] {
+            if next.size > size {
+                break;
+            }
+            line = next;
+        }
+        if line.slope == 0 {
+            return Time::from_ps(line.ps);
+        }
+        let more = (i128::from(size.saturating_sub(line.size)) * i128::from(line.slope)) >> SHIFT;
+        let ps = i128::from(line.ps) + more;
+        Time::from_ps(u64::try_from(ps.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_meet_their_points() {
+        let points = [(64, 44_600), (256, 39_700), (512, 28_200), (1024, 40_400), (1 << 20, 33_428_000)];
+        let points = points.map(|(size, ps)| (size, Time::from_ps(ps)));
+        let curve = Curve::points(&points).unwrap();
+        for (size, time) in points {
+            let off = curve.at(size).as_ps().abs_diff(time.as_ps());
+            assert!(off <= 1, "{size}: {off} ps");
+        }
+        assert_eq!(curve.at(0), points[0].1);
+        assert!(curve.at(2 << 20).as_ps() > 66_000_000);
+    }
+
+    #[test]
+    fn bandwidth_is_exact_enough() {
+        let curve = Curve::linear(Time::from_us(1), 37_300_000_000);
+        assert_eq!(curve.at(0), Time::from_us(1));
+        // 2 MiB at 37.3 GB/s.
+        assert_eq!(curve.at(2 << 20).as_ps(), 1_000_000 + 56_223_914);
+        assert_eq!(Curve::linear(Time::ZERO, 0).at(u64::MAX), Time::ZERO);
+        assert_eq!(Curve::linear(Time::ZERO, 1).at(u64::MAX), Time::MAX);
+        assert_eq!(Curve::flat(Time::from_ns(3)).at(99), Time::from_ns(3));
+    }
+
+    #[test]
+    fn bad_points_are_refused() {
+        let at = |size, ps| (size, Time::from_ps(ps));
+        assert_eq!(Curve::points(&[]), Err(CurveError::Empty));
+        assert_eq!(Curve::points(&[at(5, 1), at(5, 2)]), Err(CurveError::NotRising(5)));
+        assert_eq!(Curve::points(&[at(0, 2), at(5, 1)]), Err(CurveError::Slope(5)));
+        assert_eq!(Curve::points(&[at(0, 0), at(1, u64::MAX)]), Err(CurveError::Slope(1)));
+    }
+}

@@ -1,0 +1,118 @@
+//! The calendar: what happens next.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::Time;
+
+/// Something that will happen to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A channel can start its next task.
+    Issue { channel: u32, epoch: u32 },
+    /// A lane of the engine is free for the next task.
+    LaneFree { lane: u32 },
+    /// Some bytes of a running task move.
+    Move { channel: u32, epoch: u32, slot: u32 },
+    /// A task ends.
+    Finish { channel: u32, epoch: u32, slot: u32 },
+    /// The time of a rule of the fault plan has come.
+    Fault { rule: u32 },
+}
+
+/// Events by time; those of one time in the order in which they were added.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calendar {
+    heap: BinaryHeap<Entry>,
+    added: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Time,
+    added: u64,
+    event: Event,
+}
+
+impl Entry {
+    /// One number to compare, which is faster than two.
+    fn key(&self) -> u128 {
+        u128::from(self.at.as_ps()) << 64 | u128::from(self.added)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest, as the heap gives out the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl Calendar {
+    pub(super) fn add(&mut self, at: Time, event: Event) {
+        self.added += 1;
+        self.heap.push(Entry { at, added: self.added, event });
+    }
+
+    /// The earliest event and its time.
+    pub(super) fn first(&self) -> Option<(Time, Event)> {
+        self.heap.peek().map(|entry| (entry.at, entry.event))
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Time, Event)> {
+        self.heap.pop().map(|entry| (entry.at, entry.event))
+    }
+
+    /// Takes the earliest event if it is due by `to`.
+    pub(super) fn pop_due(&mut self, to: Time) -> Option<(Time, Event)> {
+        if self.heap.peek()?.at <= to { self.pop() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_events_comes_out_sorted() {
+        for count in 0..200_u64 {
+            let mut calendar = Calendar::default();
+            let times: Vec<_> = (0..count).map(|i| crate::model::rng::mix(i * 1_000 + count) % 50).collect();
+            for (rule, at) in (0..).zip(&times) {
+                calendar.add(Time::from_ps(*at), Event::Fault { rule });
+            }
+            let out: Vec<_> = std::iter::from_fn(|| calendar.pop()).collect();
+            let mut wanted: Vec<_> = (0..).zip(times).map(|(rule, at)| (at, rule)).collect();
+            wanted.sort();
+            let wanted: Vec<_> =
+                wanted.into_iter().map(|(at, rule)| (Time::from_ps(at), Event::Fault { rule })).collect();
+            assert_eq!(out, wanted);
+        }
+    }
+
+    #[test]
+    fn earliest_first_and_ties_in_order_added() {
+        let mut calendar = Calendar::default();
+        for (at, rule) in [(5, 0), (3, 1), (5, 2), (3, 3), (1, 4)] {
+            calendar.add(Time::from_ps(at), Event::Fault { rule });
+        }
+        let order: Vec<_> = std::iter::from_fn(|| calendar.pop_due(Time::from_ps(3))).collect();
+        assert_eq!(order.iter().map(|(t, _)| t.as_ps()).collect::<Vec<_>>(), [1, 3, 3]);
+        assert_eq!(order[1].1, Event::Fault { rule: 1 });
+        assert_eq!(calendar.first().unwrap().1, Event::Fault { rule: 0 });
+    }
+}

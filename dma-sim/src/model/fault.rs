@@ -1,0 +1,382 @@
+//! What goes wrong, and when: the fault plan and its text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::time::Time;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The device does not take the task now, without need: [`Refused::Rejected`](super::Refused::Rejected).
+    Refuse,
+    /// The engine fails the task; some bytes may have moved. What that does to the channel is the
+    /// [profile's](super::Profile::on_failure) to say.
+    Fail,
+    /// The engine fails the task, and the channel is reset: everything else in flight on it is aborted, and
+    /// it halts until restarted.
+    Reset,
+    /// The task is done, but never reported. It keeps its place in the queue until the channel is taken down.
+    Lose,
+    /// The channel stops making progress when the task starts; it still accepts tasks. Taking the channel
+    /// down and restarting it helps.
+    Stick,
+    /// The device vanishes when the task ends: all that is in flight on all channels is aborted, and nothing
+    /// is accepted any more.
+    Gone,
+    /// The task takes this much longer.
+    Slow(Time),
+    /// One bit of the destination is wrong, though the task is reported as done.
+    Corrupt,
+    /// A task longer than the device's limit is accepted all the same, fails in the engine, and resets the
+    /// channel. Nothing happens to a shorter one.
+    Oversize,
+}
+
+impl Fault {
+    /// Names as in the text of a plan; `Slow` needs its time as well.
+    const NAMES: [(&'static str, Self); 9] = [
+        ("refuse", Self::Refuse),
+        ("fail", Self::Fail),
+        ("reset", Self::Reset),
+        ("lose", Self::Lose),
+        ("stick", Self::Stick),
+        ("gone", Self::Gone),
+        ("slow", Self::Slow(Time::ZERO)),
+        ("corrupt", Self::Corrupt),
+        ("oversize", Self::Oversize),
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Fail => "fail",
+            Self::Reset => "reset",
+            Self::Lose => "lose",
+            Self::Stick => "stick",
+            Self::Gone => "gone",
+            Self::Slow(_) => "slow",
+            Self::Corrupt => "corrupt",
+            Self::Oversize => "oversize",
+        }
+    }
+}
+
+/// Which tasks a rule is about.
+///
+/// Tasks are counted from 1 on each channel, as they are submitted: those refused by a rule count, those
+/// refused because the queue was full, the channel down or the descriptor invalid do not. A restart does not
+/// begin the count again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum When {
+    /// All of them.
+    Always,
+    /// Those from the first number to the second, both included.
+    Tasks(u64, u64),
+    /// Every so many.
+    Every(u64),
+    /// Once, at this time. A reset, a stuck channel and a vanishing device need no task and strike then, on
+    /// every open channel; the other faults strike the first task submitted from then on.
+    At(Time),
+}
+
+/// One rule of a [`FaultPlan`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultRule {
+    /// What goes wrong.
+    pub fault: Fault,
+    /// For which tasks.
+    pub when: When,
+    /// For how many of those: a probability from 0 to 1.
+    pub chance: f64,
+    /// On which channel, counted from 0 as they are opened; on all if `None`.
+    pub channel: Option<u32>,
+}
+
+impl FaultRule {
+    /// The fault for every task on every channel, to be narrowed down.
+    #[must_use]
+    pub const fn new(fault: Fault) -> Self {
+        Self { fault, when: When::Always, chance: 1.0, channel: None }
+    }
+
+    /// The fault for the `n`th task of each channel, counted from 1.
+    #[must_use]
+    pub const fn nth(fault: Fault, n: u64) -> Self {
+        Self { when: When::Tasks(n, n), ..Self::new(fault) }
+    }
+
+    /// The same rule with a probability from 0 to 1.
+    #[must_use]
+    pub const fn with_chance(self, chance: f64) -> Self {
+        Self { chance, ..self }
+    }
+}
+
+/// The faults that a device will show.
+///
+/// # Text
+///
+/// A plan is written as rules joined by `+`; `;`, `,` and white space do as well. A rule is a fault, then
+/// `@` and the tasks it is about, then options as `:name=value`:
+///
+/// | fault | |
+/// |---|---|
+/// | `refuse` | the device does not take the task now |
+/// | `fail` | the engine fails the task |
+/// | `reset` | the engine fails the task and resets the channel |
+/// | `lose` | the task is done and never reported |
+/// | `stick` | the channel makes no progress any more |
+/// | `gone` | the device vanishes |
+/// | `slow` | the task takes longer, by option `for` |
+/// | `corrupt` | one bit of the destination is wrong |
+/// | `oversize` | a task over the limit is accepted, fails in the engine and resets the channel |
+///
+/// | tasks | |
+/// |---|---|
+/// | `@5` | the fifth of each channel |
+/// | `@5-8`, `@5-` | the fifth to the eighth; from the fifth on |
+/// | `@every=100` | every hundredth |
+/// | `@t=20us` | once, at this [time](Time) |
+/// | | without any of these: all |
+///
+/// | option | |
+/// |---|---|
+/// | `:p=0.001` | with this probability (not with `@t`) |
+/// | `:ch=1` | on this channel only, counted from 0 |
+/// | `:for=200us` | for `slow`: how much longer |
+///
+/// An empty text is an empty plan. [`Fault`] and [`When`] say more about each.
+///
+/// ```
+/// use dma_sim::model::FaultPlan;
+///
+/// let plan: FaultPlan = "fail@5+reset@100+lose:p=0.001+slow@1:for=200us".parse().unwrap();
+/// assert_eq!(plan.rules.len(), 4);
+/// assert_eq!(plan.to_string(), "fail@5+reset@100+lose:p=0.001+slow@1:for=200us");
+///
+/// let error = "fial@5".parse::<FaultPlan>().unwrap_err();
+/// assert!(error.to_string().contains("no fault `fial`"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultPlan {
+    /// The rules. Several may strike one task.
+    pub rules: Vec<FaultRule>,
+}
+
+impl FaultPlan {
+    /// No faults.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { rules: Vec::new() }
+    }
+
+    /// The plan with one more rule.
+    #[must_use]
+    pub fn with(mut self, rule: FaultRule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+}
+
+impl fmt::Display for FaultPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, rule) in self.rules.iter().enumerate() {
+            write!(f, "{}{rule}", if i == 0 { "" } else { "+" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FaultRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.fault.name())?;
+        match self.when {
+            When::Always => {}
+            When::Tasks(from, to) if from == to => write!(f, "@{from}")?,
+            When::Tasks(from, u64::MAX) => write!(f, "@{from}-")?,
+            When::Tasks(from, to) => write!(f, "@{from}-{to}")?,
+            When::Every(n) => write!(f, "@every={n}")?,
+            When::At(t) => write!(f, "@t={t}")?,
+        }
+        if let Fault::Slow(by) = self.fault {
+            write!(f, ":for={by}")?;
+        }
+        if self.chance != 1.0 {
+            write!(f, ":p={}", self.chance)?;
+        }
+        if let Some(channel) = self.channel {
+            write!(f, ":ch={channel}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A rule that cannot be, or text that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fault rule `{rule}`: {problem}")]
+pub struct FaultPlanError {
+    /// The rule's text.
+    pub rule: String,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+impl FaultPlan {
+    /// Checks what a plan put together by hand may have wrong; one from text is right already.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that cannot be.
+    pub fn validate(&self) -> Result<(), FaultPlanError> {
+        for rule in &self.rules {
+            check(rule).map_err(|problem| FaultPlanError { rule: rule.to_string(), problem })?;
+        }
+        Ok(())
+    }
+}
+
+fn check(rule: &FaultRule) -> Result<(), String> {
+    if !(0.0..=1.0).contains(&rule.chance) {
+        return Err("p must be from 0 to 1".to_owned());
+    }
+    match rule.when {
+        When::Tasks(0, _) | When::Every(0) => Err("tasks are counted from 1".to_owned()),
+        When::Tasks(from, to) if from > to => {
+            Err(format!("{from} is behind {to}; write the lower one first"))
+        }
+        When::At(_) if rule.chance != 1.0 => Err("p does not go with @t, which strikes once".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+impl FromStr for FaultPlan {
+    type Err = FaultPlanError;
+
+    fn from_str(text: &str) -> Result<Self, FaultPlanError> {
+        let separators = |c: char| matches!(c, '+' | ';' | ',') || c.is_whitespace();
+        let rules = text
+            .split(separators)
+            .filter(|rule| !rule.is_empty())
+            .map(|rule| parse_rule(rule).map_err(|problem| FaultPlanError { rule: rule.to_owned(), problem }))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { rules })
+    }
+}
+
+fn parse_rule(text: &str) -> Result<FaultRule, String> {
+    let mut parts = text.split(':');
+    let head = parts.next().unwrap_or_default();
+    let (name, tasks) = head.split_once('@').map_or((head, None), |(name, tasks)| (name, Some(tasks)));
+    let (_, fault) = Fault::NAMES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
+        let known: Vec<_> = Fault::NAMES.iter().map(|(known, _)| *known).collect();
+        format!("no fault `{name}`; there are: {}", known.join(", "))
+    })?;
+    let mut rule = FaultRule::new(*fault);
+    if let Some(tasks) = tasks {
+        rule.when = parse_when(tasks)?;
+    }
+    let mut longer = None;
+    for option in parts {
+        let (key, value) = option
+            .split_once('=')
+            .ok_or_else(|| format!("option `{option}` has no value; write it as `name=value`"))?;
+        match key {
+            "p" => {
+                rule.chance =
+                    value.parse().map_err(|_| format!("p is `{value}`; give a number from 0 to 1"))?;
+            }
+            "ch" => {
+                let bad = |_| format!("ch is `{value}`; give a channel's number, counted from 0");
+                rule.channel = Some(value.parse().map_err(bad)?);
+            }
+            "for" => longer = Some(value.parse::<Time>().map_err(|e| format!("for: {e}"))?),
+            _ => return Err(format!("no option `{key}`; there are: p, ch, for")),
+        }
+    }
+    match (&mut rule.fault, longer) {
+        (Fault::Slow(by), Some(longer)) => *by = longer,
+        (Fault::Slow(_), None) => return Err("say how much longer, such as `slow@1:for=200us`".to_owned()),
+        (_, Some(_)) => return Err("option `for` goes with `slow` only".to_owned()),
+        _ => {}
+    }
+    check(&rule)?;
+    Ok(rule)
+}
+
+fn parse_when(text: &str) -> Result<When, String> {
+    let number = |text: &str| {
+        let bad =
+            |_| format!("`{text}` is no task's number; write `@5`, `@5-8`, `@5-`, `@every=100` or `@t=20us`");
+        text.parse::<u64>().map_err(bad)
+    };
+    if let Some(every) = text.strip_prefix("every=") {
+        return number(every).map(When::Every);
+    }
+    if let Some(time) = text.strip_prefix("t=") {
+        return time.parse().map(When::At).map_err(|e| e.to_string());
+    }
+    match text.split_once('-') {
+        None => number(text).map(|n| When::Tasks(n, n)),
+        Some((from, "")) => Ok(When::Tasks(number(from)?, u64::MAX)),
+        Some((from, to)) => Ok(When::Tasks(number(from)?, number(to)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips() {
+        for text in [
+            "",
+            "fail@5",
+            "reset@100",
+            "lose:p=0.001",
+            "refuse@3-8:p=0.5:ch=2",
+            "stick@t=20us",
+            "gone@7-",
+            "slow@every=10:for=1500ns",
+            "corrupt:ch=0",
+            "oversize",
+            "fail@5+reset@100+lose:p=0.001",
+        ] {
+            let plan: FaultPlan = text.parse().unwrap();
+            assert_eq!(plan.to_string(), text);
+            plan.validate().unwrap();
+        }
+        let plan: FaultPlan = " fail@5; reset@6 ,lose\n".parse().unwrap();
+        assert_eq!(plan.to_string(), "fail@5+reset@6+lose");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_the_remedy() {
+        for (text, problem) in [
+            ("fial@5", "no fault `fial`; there are: refuse, fail, reset"),
+            ("fail@", "`` is no task's number; write `@5`"),
+            ("fail@x", "`x` is no task's number"),
+            ("fail@0", "tasks are counted from 1"),
+            ("fail@every=0", "tasks are counted from 1"),
+            ("fail@8-5", "8 is behind 5"),
+            ("fail@t=5", "`5` is not a time"),
+            ("fail@t=5us:p=0.5", "p does not go with @t"),
+            ("fail:p=2", "p must be from 0 to 1"),
+            ("fail:p=NaN", "p must be from 0 to 1"),
+            ("fail:p=x", "p is `x`"),
+            ("fail:p", "option `p` has no value"),
+            ("fail:ch=-1", "ch is `-1`"),
+            ("fail:q=1", "no option `q`; there are: p, ch, for"),
+            ("slow@1", "say how much longer"),
+            ("slow@1:for=200", "`200` is not a time"),
+            ("fail:for=1us", "goes with `slow` only"),
+        ] {
+            let error = text.parse::<FaultPlan>().unwrap_err();
+            assert_eq!(error.rule, text);
+            assert!(error.to_string().contains(problem), "{text}: {error}");
+        }
+        assert_eq!("fail@1+x".parse::<FaultPlan>().unwrap_err().rule, "x");
+    }
+}

@@ -1,0 +1,66 @@
+//! The device model: a DMA engine in software, down to its queues, its time and its faults.
+//!
+//! This module knows nothing of the contract that engines implement, and can be used by itself: a simulator,
+//! a stand-in for a vendor's library, or a test puts its own interface in front of it.
+//!
+//! **What it models.** A [`Device`] has [channels](Device::open_channel), an engine which they share, and a
+//! table of registered memory. A task is [submitted](Device::submit) to a channel as a [`Descriptor`], starts
+//! after a [doorbell](Device::doorbell), takes as long as the [`Profile`] says, moves its bytes in parts, ends,
+//! and is [reported](Device::poll) in any order that the device's manners allow. A [`FaultPlan`] makes it go
+//! wrong. Tasks can only touch registered memory: whatever a descriptor says, nothing else is read or written.
+//!
+//! **Time** is virtual and passes only in [`Device::advance`]: whoever drives the device decides whether it
+//! jumps from event to event, moves by hand, or follows a real clock.
+//!
+//! **Chance** comes from one seed. The same seed and the same calls give the same [`Trace`], to the byte,
+//! on every machine, provided that regions are at the same offsets from cache lines.
+//!
+//! ```
+//! use dma_sim::model::*;
+//!
+//! let mut device = Device::new(DeviceConfig::new(Profile::bluefield3()).with_seed(7))?;
+//! let src = device.allocate(4096, Rights::LOCAL_READ, None)?;
+//! let dst = device.allocate(4096, Rights::LOCAL_WRITE, None)?;
+//! let (from, _) = device.range(src).unwrap();
+//! let (to, _) = device.range(dst).unwrap();
+//! device.write(src, from, &[7; 4096])?;
+//!
+//! let channel = device.open_channel(32)?;
+//! let src = [Segment { key: src, addr: from, len: 4096 }];
+//! let dst = [Segment { key: dst, addr: to, len: 4096 }];
+//! device.submit(channel, &Descriptor::copy(1, &src, &dst))?;
+//! device.doorbell(channel)?;
+//! assert_eq!(device.poll(channel), None);
+//!
+//! device.run();
+//! let completion = device.poll(channel).unwrap();
+//! assert_eq!((completion.token, completion.status), (1, Status::Done));
+//! assert!(device.now() > Time::from_us(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod channel;
+mod curve;
+mod device;
+mod events;
+mod fault;
+mod memory;
+mod motion;
+mod profile;
+pub mod published;
+mod rng;
+mod task;
+mod time;
+mod trace;
+
+pub use channel::{ChannelState, ChannelStats};
+pub use curve::{Curve, CurveError};
+pub use device::{ChannelError, ChannelId, Device, DeviceConfig, DeviceError};
+pub use fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
+pub use memory::{PeerAccess, PeerError, RegionError, RegionKey, RegionSpec, Rights, Segment};
+pub use profile::{
+    ChannelCosts, Costs, Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength,
+};
+pub use task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
+pub use time::{ParseTimeError, Time};
+pub use trace::{Happening, Trace, TraceEvent, TraceMode};

@@ -1,0 +1,212 @@
+//! How a task's bytes move: in parts, so that a copy is visibly half done in between.
+#![expect(unsafe_code, reason = "copies between raw addresses; others may hold and write the same memory")]
+
+use super::memory::Piece;
+use super::task::Operation;
+
+/// Bytes that move together: no device tears what is smaller.
+const LINE: u64 = 64;
+/// The most parts that a task moves in.
+const PARTS_MAX: u64 = 4;
+/// A large task is scattered in pieces of at least its length over this, to keep up with plain copying.
+const GRAINS_MAX: u64 = 1_024;
+
+/// In which parts a task's bytes move.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tearing {
+    /// At least 1.
+    pub(super) parts: u8,
+    scattered: bool,
+    /// Bytes of the first line before the first byte of the destination.
+    skew: u64,
+    grain: u64,
+    chance: u64,
+}
+
+impl Tearing {
+    /// All at once.
+    pub(super) const fn none() -> Self {
+        Self { parts: 1, scattered: false, skew: 0, grain: LINE, chance: 0 }
+    }
+
+    /// What `chance` makes of a task of `len` bytes to `offset` of a region.
+    pub(super) fn new(len: u64, offset: u64, chance: u64) -> Self {
+        let skew = offset % LINE;
+        // No overflow: the task is in memory.
+        let lines = (skew + len).div_ceil(LINE);
+        if lines < 2 {
+            return Self::none();
+        }
+        let parts = (1 + chance % PARTS_MAX).min(lines) as u8;
+        let grain = (LINE << (chance >> 3 & 7)).max((len / GRAINS_MAX).next_power_of_two());
+        Self { parts, scattered: chance & 4 != 0, skew, grain, chance }
+    }
+
+    /// Calls `each` with the ranges of a task of `len` bytes that move as part `part`, counted from 1. The
+    /// parts together are every byte once.
+    fn ranges(&self, len: u64, part: u8, mut each: impl FnMut(u64, u64)) {
+        if self.parts == 1 {
+            return each(0, len);
+        }
+        if !self.scattered {
+            let (from, to) = (self.cut(len, part - 1), self.cut(len, part));
+            return if from < to {
+                each(from, to)
+            };
+        }
+        // Every so many grains, from one on that chance picks.
+        let parts = u64::from(self.parts);
+        let mut grain = (u64::from(part) + (self.chance >> 8 & 0xff)) % parts;
+        loop {
+            let from = (grain * self.grain).saturating_sub(self.skew);
+            if from >= len {
+                return;
+            }
+            each(from, ((grain + 1) * self.grain - self.skew).min(len));
+            grain += parts;
+        }
+    }
+
+    /// Where part `part` of a front-to-back move ends: on a line, or at the end.
+    fn cut(&self, len: u64, part: u8) -> u64 {
+        if part == self.parts {
+            return len;
+        }
+        let ideal = (u128::from(len) * u128::from(part) / u128::from(self.parts)) as u64;
+        ((ideal + self.skew) / LINE * LINE).saturating_sub(self.skew)
+    }
+}
+
+/// Moves part `part`, counted from 1, of a task.
+///
+/// # Safety
+///
+/// All pieces are of regions that are registered now, and leave to touch them was had where they are remote.
+/// For a copy, sources and destinations are of `len` bytes each; for a fill, the destinations are.
+pub(super) unsafe fn move_part(
+    operation: Operation,
+    src: &[Piece],
+    dst: &[Piece],
+    len: u64,
+    tearing: &Tearing,
+    part: u8,
+) {
+    tearing.ranges(len, part, |from, to| match operation {
+        Operation::Copy => {
+            // SAFETY: the caller's promise; the range is within the task.
+            unsafe { copy(src, dst, from, to) }
+        }
+        Operation::Fill { pattern } => {
+            // SAFETY: as above.
+            unsafe { fill(pattern, dst, from, to) }
+        }
+    });
+}
+
+/// Inverts one bit, chosen by `chance`, of byte `at` of `dst`.
+///
+/// # Safety
+///
+/// As [`move_part`]; `at` is less than the length of all pieces together.
+pub(super) unsafe fn flip_bit(dst: &[Piece], at: u64, chance: u64) {
+    each_run(dst, at, at + 1, |to, _, _| {
+        // SAFETY: within a registered region, by the caller's promise.
+        let byte = unsafe { to.read() };
+        // SAFETY: as above.
+        unsafe { to.write(byte ^ 1 << (chance % 8)) }
+    });
+}
+
+/// # Safety
+///
+/// As [`move_part`]; `from <= to`, which is at most the length of the task.
+unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
+    each_run(dst, from, to, |to, at, len| {
+        each_run(src, at, at + len, |from, part_at, part_len| {
+            let to = to.wrapping_add((part_at - at) as usize);
+            // `copy` and not `copy_nonoverlapping`: two regions may be the same memory, and what a device
+            // makes of overlapping tasks is undefined, not undefined behaviour.
+            // SAFETY: both are within registered regions for this many bytes, by the caller's promise.
+            unsafe { from.cast_const().copy_to(to, part_len as usize) }
+        });
+    });
+}
+
+/// # Safety
+///
+/// As [`move_part`]; `from <= to`, which is at most the length of the task.
+unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
+    each_run(dst, from, to, |to, at, len| {
+        let turned = pattern.rotate_right((at % 8) as u32 * 8).to_le_bytes();
+        for i in (0..len).step_by(8) {
+            let n = (len - i).min(8) as usize;
+            let to = to.wrapping_add(i as usize);
+            // SAFETY: `n` bytes from `i` on are within the run, which is within a registered region by the
+            // caller's promise; `turned` is a local of 8 bytes.
+            unsafe { to.copy_from_nonoverlapping(turned.as_ptr(), n) }
+        }
+    });
+}
+
+/// Calls `each` with address, place in the task and length of each run of bytes from `from` to `to`.
+#[inline]
+fn each_run(pieces: &[Piece], from: u64, to: u64, mut each: impl FnMut(*mut u8, u64, u64)) {
+    let mut start = 0;
+    for piece in pieces {
+        let end = start + piece.len;
+        let (low, high) = (from.max(start), to.min(end));
+        if low < high {
+            each(piece.ptr(low - start), low, high - low);
+        }
+        if end >= to {
+            break;
+        }
+        start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rng;
+    use super::*;
+
+    #[test]
+    fn parts_are_every_byte_once() {
+        for seed in 0..2_000_u64 {
+            let chance = rng::mix(seed);
+            let len = rng::scale(rng::mix(chance), 20_000) + 1;
+            let tearing = Tearing::new(len, seed % 200, chance);
+            let mut seen = vec![0_u8; len as usize];
+            for part in 1..=tearing.parts {
+                tearing.ranges(len, part, |from, to| {
+                    assert!(from < to && to <= len);
+                    seen[from as usize..to as usize].iter_mut().for_each(|n| *n += 1);
+                });
+            }
+            assert!(seen.iter().all(|n| *n == 1), "seed {seed}, len {len}, {tearing:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_never_torn() {
+        for seed in 0..2_000_u64 {
+            let (len, offset) = (5_000, seed % 64);
+            let tearing = Tearing::new(len, offset, rng::mix(seed));
+            for part in 1..=tearing.parts {
+                tearing.ranges(len, part, |from, to| {
+                    assert!(from == 0 || (from + offset).is_multiple_of(LINE));
+                    assert!(to == len || (to + offset).is_multiple_of(LINE));
+                });
+            }
+        }
+        assert_eq!(Tearing::new(64, 0, u64::MAX).parts, 1);
+        assert_eq!(Tearing::new(64, 32, u64::MAX).parts, 2);
+    }
+
+    #[test]
+    fn both_shapes_and_all_counts_come_up() {
+        let shapes: std::collections::BTreeSet<_> =
+            (0..200).map(|i| Tearing::new(4_096, 0, rng::mix(i))).map(|t| (t.parts, t.scattered)).collect();
+        assert_eq!(shapes.len(), 8, "{shapes:?}");
+    }
+}

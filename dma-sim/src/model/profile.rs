@@ -1,0 +1,552 @@
+//! Which device is modelled: its limits, manners and costs.
+
+use std::borrow::Cow;
+
+use super::curve::Curve;
+use super::time::Time;
+
+/// Which way a task's bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From this device's memory to a peer's: some destination is remote.
+    Push,
+    /// From a peer's memory to this device's: some source is remote, no destination is.
+    Pull,
+    /// Within this device's memory.
+    Local,
+}
+
+impl Direction {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Push, Self::Pull, Self::Local];
+}
+
+/// Where a device finds a mistake in a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// When it is submitted, which is refused.
+    AtSubmit,
+    /// When it runs: it was accepted, and fails.
+    InEngine,
+}
+
+/// What a device makes of a task of 0 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroLength {
+    /// It completes.
+    Completes,
+    /// It is a mistake.
+    Mistake(Found),
+}
+
+/// What a failed task does to its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Nothing.
+    Continue,
+    /// The channel halts; everything else in flight on it is aborted.
+    Halt,
+}
+
+/// Which completions a device reports by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reporting {
+    /// Each, except where a descriptor allows otherwise and the device can do that.
+    Each {
+        /// Honours [`Descriptor::coalesce`](super::Descriptor::coalesce). Otherwise the mark is ignored.
+        coalescing: bool,
+    },
+    /// The last one of each doorbell, and with it those before it.
+    PerDoorbell,
+}
+
+/// What a task costs its channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelCosts {
+    /// How long the channel is busy starting a task, by its bytes. One over it is the channel's task rate.
+    pub issue: Curve,
+    /// What a task waits for those before it, by how many are in flight on the channel, itself included.
+    /// This makes throughput approach its limit slowly as the window grows, as measured throughput does.
+    pub contention: Curve,
+}
+
+/// What a task costs in one direction.
+///
+/// A task ends when the last of these is over: its latency and its contention, counted from the doorbell;
+/// its latency counted from when the channel started it; and the time that the engine, which all channels
+/// share and which serves one task of a direction at a time, is busy with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// How long a task takes on an idle device, by its bytes.
+    pub latency: Curve,
+    /// How long the engine is busy with a task, by its bytes: what limits all channels together.
+    pub engine: Curve,
+    /// Tasks whose completions are reported one by one.
+    pub reported: ChannelCosts,
+    /// Tasks whose completions are coalesced.
+    pub coalesced: ChannelCosts,
+}
+
+/// A device to model. Start from one of the constructors and change what matters.
+///
+/// Figures in the constructors come from public measurements where there are any; their documentation says
+/// which, and what is assumed. [`published`](super::published) holds the measurements and compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// Where its figures come from, in a few words.
+    pub source: Cow<'static, str>,
+    /// How many channels can be open at once, at least 1.
+    pub channels: u32,
+    /// How many tasks a channel holds, from submission until their completion is polled: 1 to
+    /// [`Profile::DEPTH_MAX`].
+    pub depth: u32,
+    /// The longest task in bytes, at least 1.
+    pub max_task: u64,
+    /// The most segments on either side of a task, at least 1.
+    pub max_segments: u32,
+    /// Has a fill operation.
+    pub fill: bool,
+    /// Can be told to keep tasks in order. The model keeps ordering marks on every device; this says whether the
+    /// device's programmers have them.
+    pub fence: bool,
+    /// Can wake who waits for a completion, instead of being polled.
+    pub wakes: bool,
+    /// Tasks of one channel end, and are reported, in the order of submission.
+    pub in_order: bool,
+    /// Which completions are reported by themselves.
+    pub reporting: Reporting,
+    /// What becomes of tasks of 0 bytes.
+    pub zero_length: ZeroLength,
+    /// Where a task longer than `max_task` is found out.
+    pub oversize: Found,
+    /// Where segments that name memory outside of a region, or without the right, are found out.
+    pub protection: Found,
+    /// What a failed task does to its channel.
+    pub on_failure: OnFailure,
+    /// How long a channel is busy with a doorbell, beside its tasks.
+    pub doorbell: Time,
+    /// What each segment beyond the first on either side adds to the latency, and to how long the channel is
+    /// busy.
+    pub segment: Time,
+    /// How far a task's latency without its bytes may be off, up or down, in thousandths: 0 to 1000.
+    pub jitter: u32,
+    /// Costs from this device's memory to a peer's.
+    pub push: Costs,
+    /// Costs from a peer's memory to this device's.
+    pub pull: Costs,
+    /// Costs within this device's memory.
+    pub local: Costs,
+}
+
+/// A profile, or the configuration of a device, that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// No profile has this name.
+    #[error("no profile `{name}`; there are: {}", Profile::NAMES.join(", "))]
+    Unknown {
+        /// The name given.
+        name: String,
+    },
+    /// A number is out of its range.
+    #[error("profile `{profile}`: {field} is {value}; allowed are {min} to {max}")]
+    OutOfRange {
+        /// The profile's name.
+        profile: String,
+        /// The field.
+        field: &'static str,
+        /// The value given.
+        value: u64,
+        /// The least that is allowed.
+        min: u64,
+        /// The most that is allowed.
+        max: u64,
+    },
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// The curve through sizes and picoseconds. For the tables below only, which a test builds all of.
+fn curve(points: &[(u64, u64)]) -> Curve {
+    let points: Vec<_> = points.iter().map(|&(size, ps)| (size, Time::from_ps(ps))).collect();
+    Curve::points(&points).expect("the tables of this file are curves")
+}
+
+fn flat(ps: u64) -> Curve {
+    Curve::flat(Time::from_ps(ps))
+}
+
+impl Profile {
+    /// The names of the profiles that there are.
+    pub const NAMES: [&'static str; 5] = ["ideal", "bluefield2", "bluefield3", "ioat", "dsa"];
+    /// The most tasks that a channel can be told to hold.
+    pub const DEPTH_MAX: u32 = 65_536;
+
+    /// The profile of this name, one of [`Profile::NAMES`].
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name.
+    pub fn by_name(name: &str) -> Result<Self, ProfileError> {
+        match name {
+            "ideal" => Ok(Self::ideal()),
+            "bluefield2" => Ok(Self::bluefield2()),
+            "bluefield3" => Ok(Self::bluefield3()),
+            "ioat" => Ok(Self::ioat()),
+            "dsa" => Ok(Self::dsa()),
+            _ => Err(ProfileError::Unknown { name: name.to_owned() }),
+        }
+    }
+
+    /// The costs of one direction.
+    #[must_use]
+    pub const fn costs(&self, direction: Direction) -> &Costs {
+        match direction {
+            Direction::Push => &self.push,
+            Direction::Pull => &self.pull,
+            Direction::Local => &self.local,
+        }
+    }
+
+    /// The costs of one direction, to change them.
+    pub const fn costs_mut(&mut self, direction: Direction) -> &mut Costs {
+        match direction {
+            Direction::Push => &mut self.push,
+            Direction::Pull => &mut self.pull,
+            Direction::Local => &mut self.local,
+        }
+    }
+
+    /// Checks every number against its range.
+    ///
+    /// # Errors
+    ///
+    /// The first one that is out of it.
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        for (field, value, min, max) in [
+            ("channels", u64::from(self.channels), 1, u64::from(u32::MAX)),
+            ("depth", u64::from(self.depth), 1, u64::from(Self::DEPTH_MAX)),
+            ("max_task", self.max_task, 1, u64::MAX),
+            ("max_segments", u64::from(self.max_segments), 1, u64::from(u32::MAX)),
+            ("jitter", u64::from(self.jitter), 0, 1_000),
+        ] {
+            if !(min..=max).contains(&value) {
+                let profile = self.name.clone().into_owned();
+                return Err(ProfileError::OutOfRange { profile, field, value, min, max });
+            }
+        }
+        Ok(())
+    }
+
+    /// No device in particular: 1 ns for every task, nothing in the way, all operations, wide limits.
+    ///
+    /// Completions come in any order. For tests that are about correctness.
+    #[must_use]
+    pub fn ideal() -> Self {
+        let channel = ChannelCosts { issue: flat(0), contention: flat(0) };
+        let costs =
+            Costs { latency: flat(1_000), engine: flat(0), reported: channel.clone(), coalesced: channel };
+        Self {
+            name: "ideal".into(),
+            source: "no device".into(),
+            channels: 1_024,
+            depth: Self::DEPTH_MAX,
+            max_task: 1 << 40,
+            max_segments: 1_024,
+            fill: true,
+            fence: true,
+            wakes: true,
+            in_order: false,
+            reporting: Reporting::Each { coalescing: true },
+            zero_length: ZeroLength::Completes,
+            oversize: Found::AtSubmit,
+            protection: Found::AtSubmit,
+            on_failure: OnFailure::Continue,
+            doorbell: Time::ZERO,
+            segment: Time::ZERO,
+            jitter: 0,
+            push: costs.clone(),
+            pull: costs.clone(),
+            local: costs,
+        }
+    }
+
+    /// DMA of an NVIDIA BlueField-2, driven from its Arm cores with DOCA 1.5.
+    ///
+    /// **Measured:** task rate and bandwidth by size, 10.5 M/s read and 10.2 M/s write, 25.6 and 15.4 GB/s;
+    /// 4.16 M/s from one thread with 64 in flight. Source: `smartnickit-project/smartnic-bench`,
+    /// `benchs/docs/doca_dma.md`, commit 86d1377, the artefact of the OSDI'23 study of off-path SmartNICs.
+    /// How many threads made the peaks is not said there; here four or more channels reach them.
+    ///
+    /// **Assumed:** the latency of a single task (1.5 µs and its bytes at 10 GB/s) and how it grows with
+    /// the window; local copies cost as much as the slower direction; the longest task, 128 MiB, which is how
+    /// far `digiou/dpu-coprocessing-artifacts` swept; 8 channels, one for each Arm core; no segment lists;
+    /// jitter. DOCA has no ordering marks. Mistakes are found in the engine and take the channel down, as on
+    /// [BlueField-3](Self::bluefield3).
+    #[must_use]
+    pub fn bluefield2() -> Self {
+        let latency = Curve::linear(Time::from_ns(1_400), 10_000_000_000);
+        let channel =
+            ChannelCosts { issue: flat(240_400), contention: curve(&[(0, 0), (1_000, 100_000_000)]) };
+        let costs = |engine| Costs {
+            latency: latency.clone(),
+            engine,
+            reported: channel.clone(),
+            coalesced: channel.clone(),
+        };
+        // One over the published rates.
+        let write = curve(&[
+            (256, 98_100),
+            (KIB, 110_900),
+            (4 * KIB, 269_500),
+            (16 * KIB, 1_063_800),
+            (64 * KIB, 4_348_000),
+        ]);
+        let read = curve(&[
+            (256, 95_200),
+            (KIB, 146_600),
+            (4 * KIB, 258_400),
+            (16 * KIB, 666_700),
+            (64 * KIB, 2_564_000),
+        ]);
+        Self {
+            name: "bluefield2".into(),
+            source: "smartnickit-project/smartnic-bench".into(),
+            channels: 8,
+            depth: 1_024,
+            max_task: 128 * MIB,
+            max_segments: 1,
+            fill: false,
+            fence: false,
+            wakes: true,
+            in_order: false,
+            reporting: Reporting::Each { coalescing: false },
+            zero_length: ZeroLength::Mistake(Found::InEngine),
+            oversize: Found::InEngine,
+            protection: Found::InEngine,
+            on_failure: OnFailure::Halt,
+            doorbell: Time::ZERO,
+            segment: Time::from_ns(20),
+            jitter: 100,
+            push: costs(write.clone()),
+            pull: costs(read),
+            local: costs(write),
+        }
+    }
+
+    /// DMA of an NVIDIA BlueField-3, driven by one of its Arm cores with DOCA 3.2.
+    ///
+    /// **Measured:** best throughput and the window that reaches 95 % of it, for seven sizes in both
+    /// directions; 1.88 µs for one 4 KiB push alone and 99.0 µs for one of 1 MiB; 6.25 M/s with coalesced
+    /// reports. Source: `fardatalab/postgres-dbcomm`,
+    /// `docs/kb/future-directions/citus/transport/doca_dma_ordering_visibility_validation_plan.md`, commit
+    /// ebc75eb9: one machine, one pass, not peer reviewed, and the best there is. The longest task, 2 MiB, and
+    /// that a longer one is accepted, fails in the engine and takes the context down, is from the same
+    /// project. So are the 3072 tasks in flight, which ran clean and need not be the limit.
+    ///
+    /// **Assumed:** the latency of single pulls, of which only the windows are known; that several channels
+    /// reach the coalesced task rate together; local copies cost as much as the slower direction of each
+    /// kind; 16 channels, one for each Arm core; lists of up to 64 segments; jitter.
+    #[must_use]
+    pub fn bluefield3() -> Self {
+        let coalesced =
+            ChannelCosts { issue: flat(161_000), contention: curve(&[(1, 0), (1_001, 100_000_000)]) };
+        // A task of up to 5 KiB takes the engine as long as the coalesced rate says, a longer one what the
+        // wire takes.
+        let engine = |bytes_per_ns_x10: u64| {
+            let bytes = 160 * bytes_per_ns_x10 / 10;
+            curve(&[(0, 160_000), (bytes, 160_000), (1_000 * bytes, 160_000_000)])
+        };
+        let push = Costs {
+            latency: Curve::linear(Time::from_ns(1_650), 9_700_000_000),
+            engine: engine(317),
+            reported: ChannelCosts {
+                issue: flat(248_000),
+                contention: curve(&[(1, 0), (8, 920_000), (16, 2_750_000), (32, 5_950_000)]),
+            },
+            coalesced: coalesced.clone(),
+        };
+        let pull = Costs {
+            latency: Curve::linear(Time::from_ns(1_730), 5_050_000_000),
+            engine: engine(373),
+            reported: ChannelCosts {
+                issue: flat(278_000),
+                contention: curve(&[(1, 0), (1_001, 130_000_000)]),
+            },
+            coalesced,
+        };
+        let local = Costs { engine: push.engine.clone(), ..pull.clone() };
+        Self {
+            name: "bluefield3".into(),
+            source: "fardatalab/postgres-dbcomm".into(),
+            channels: 16,
+            depth: 3_072,
+            max_task: 2 * MIB,
+            max_segments: 64,
+            reporting: Reporting::Each { coalescing: true },
+            push,
+            pull,
+            local,
+            ..Self::bluefield2()
+        }
+    }
+
+    /// One socket's Intel I/OAT (CBDMA), Skylake generation.
+    ///
+    /// **Measured:** 3.7 M copies of 512 bytes a second with a doorbell for each, 14.0 M/s with one for every
+    /// 128, 256 in flight. Source: SPDK commit 6728c1b8cb; the number of channels is not said there, the
+    /// tool's default is one. Read in SPDK's driver: 32,768 descriptors of which one stays free, one
+    /// completion write for each doorbell, in order, a halt on error; copy and fill, one segment on each
+    /// side. Eight channels for each socket is what PCI listings of such machines show.
+    ///
+    /// **Assumed:** 1.5 µs for a single small copy, of which no measurement was found; 7.17 GB/s for one
+    /// channel, which is what 14.0 M/s come to; 12 GB/s for the socket; 1 MiB for the longest task, which real
+    /// devices have in a register; jitter.
+    #[must_use]
+    pub fn ioat() -> Self {
+        let engine = Curve::linear(Time::ZERO, 12_000_000_000);
+        // Busy for 70 ns, or as long as the bytes take at 7.17 GB/s.
+        let channel = ChannelCosts {
+            issue: curve(&[(0, 70_000), (502, 70_000), (50_200, 7_000_000)]),
+            contention: flat(0),
+        };
+        let costs = Costs {
+            latency: Curve::linear(Time::from_ns(1_500), 7_170_000_000),
+            engine,
+            reported: channel.clone(),
+            coalesced: channel,
+        };
+        Self {
+            name: "ioat".into(),
+            source: "SPDK commit 6728c1b8cb; latency estimated".into(),
+            channels: 8,
+            depth: 32_767,
+            max_task: MIB,
+            max_segments: 1,
+            fill: true,
+            fence: true,
+            wakes: false,
+            in_order: true,
+            reporting: Reporting::PerDoorbell,
+            zero_length: ZeroLength::Completes,
+            oversize: Found::AtSubmit,
+            protection: Found::AtSubmit,
+            on_failure: OnFailure::Halt,
+            doorbell: Time::from_ns(200),
+            segment: Time::ZERO,
+            jitter: 50,
+            push: costs.clone(),
+            pull: costs.clone(),
+            local: costs,
+        }
+    }
+
+    /// An Intel DSA of a 4th generation Xeon, one shared work queue for each channel.
+    ///
+    /// **Measured:** single synchronous copies, 128 in flight, and batches of 32, for eleven sizes. Source:
+    /// `izumihanako/LightDSA` (EuroSys'26), `expr/paper`, commit 3905ece. That later small copies overtake
+    /// earlier large ones is from there too. 128 entries, 8 queues, 2 GiB for the longest task: `accel-config`
+    /// output in `intel/idxd-config` issue 40.
+    ///
+    /// **Assumed:** that the measured single-submission rate is one channel's and the batched one the
+    /// device's; that a batch is one doorbell; jitter. Its fences hold within a batch only, so it counts as having
+    /// none. Not modelled: page faults and unaligned buffers, which
+    /// cost real devices dearly.
+    #[must_use]
+    pub fn dsa() -> Self {
+        let latency = curve(&[
+            (64, 750_000),
+            (256, 840_000),
+            (512, 900_000),
+            (KIB, 960_000),
+            (4 * KIB, 1_140_000),
+            (8 * KIB, 1_360_000),
+            (16 * KIB, 1_830_000),
+            (32 * KIB, 2_390_000),
+            (64 * KIB, 3_510_000),
+            (256 * KIB, 9_910_000),
+            (MIB, 35_060_000),
+        ]);
+        // One over the rate of batches.
+        let engine = curve(&[
+            (64, 44_600),
+            (256, 39_700),
+            (512, 28_200),
+            (KIB, 40_400),
+            (4 * KIB, 136_800),
+            (8 * KIB, 265_500),
+            (16 * KIB, 524_400),
+            (64 * KIB, 2_091_000),
+            (MIB, 33_428_000),
+        ]);
+        // With the doorbell: one over the rate of single submissions.
+        let issue = curve(&[
+            (64, 40_000),
+            (256, 35_000),
+            (512, 23_500),
+            (KIB, 35_700),
+            (4 * KIB, 65_800),
+            (8 * KIB, 121_000),
+            (16 * KIB, 370_000),
+            (MIB, 33_200_000),
+        ]);
+        let channel = ChannelCosts { issue, contention: flat(0) };
+        let costs = Costs { latency, engine, reported: channel.clone(), coalesced: channel };
+        Self {
+            name: "dsa".into(),
+            source: "izumihanako/LightDSA".into(),
+            channels: 8,
+            depth: 128,
+            max_task: 2_048 * MIB,
+            max_segments: 1,
+            fill: true,
+            fence: false,
+            wakes: false,
+            in_order: false,
+            reporting: Reporting::Each { coalescing: false },
+            zero_length: ZeroLength::Mistake(Found::InEngine),
+            oversize: Found::InEngine,
+            protection: Found::InEngine,
+            on_failure: OnFailure::Continue,
+            doorbell: Time::from_ns(149),
+            segment: Time::ZERO,
+            jitter: 50,
+            push: costs.clone(),
+            pull: costs.clone(),
+            local: costs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_constructors_agree() {
+        for name in Profile::NAMES {
+            let profile = Profile::by_name(name).unwrap();
+            assert_eq!(profile.name, name);
+            profile.validate().unwrap();
+            for direction in Direction::ALL {
+                // A table that is no curve would have become free.
+                let costs = profile.costs(direction);
+                for curve in [&costs.latency, &costs.engine, &costs.reported.issue, &costs.coalesced.issue] {
+                    assert!(name == "ideal" || curve.at(64 * KIB) > Time::ZERO, "{name} {direction:?}");
+                }
+            }
+        }
+        let error = Profile::by_name("bluefield9").unwrap_err().to_string();
+        assert!(error.contains("bluefield9") && error.contains("bluefield3"), "{error}");
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_named() {
+        let profile = Profile { depth: 0, ..Profile::ideal() };
+        let error = profile.validate().unwrap_err().to_string();
+        assert_eq!(error, "profile `ideal`: depth is 0; allowed are 1 to 65536");
+    }
+}

@@ -1,0 +1,231 @@
+//! What a descriptor asks for, and what becomes of it.
+
+use std::fmt;
+
+use super::memory::{PeerError, RegionKey, Rights, Segment};
+use super::time::Time;
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Copies the sources to the destinations, in the order given.
+    Copy,
+    /// Fills the destinations with a pattern.
+    Fill {
+        /// Repeated from the first destination byte on, lowest byte first.
+        pattern: u64,
+    },
+}
+
+/// A task, as it is submitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor<'a> {
+    /// Comes back with the completion. The model does not look at it.
+    pub token: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// What to read; empty for a fill.
+    pub src: &'a [Segment],
+    /// What to write.
+    pub dst: &'a [Segment],
+    /// Ordering mark: the task starts only after all earlier ones of its channel ended, and no later one
+    /// starts before it.
+    pub fence: bool,
+    /// The completion need not be reported by itself: it becomes visible once a later task of the channel
+    /// ends without this mark, or fails. With none, it never does; devices really stall so. A failure is
+    /// reported at once.
+    pub coalesce: bool,
+}
+
+impl<'a> Descriptor<'a> {
+    /// A copy, without marks.
+    #[must_use]
+    pub const fn copy(token: u64, src: &'a [Segment], dst: &'a [Segment]) -> Self {
+        Self { token, operation: Operation::Copy, src, dst, fence: false, coalesce: false }
+    }
+
+    /// A fill, without marks.
+    #[must_use]
+    pub const fn fill(token: u64, pattern: u64, dst: &'a [Segment]) -> Self {
+        Self { token, operation: Operation::Fill { pattern }, src: &[], dst, fence: false, coalesce: false }
+    }
+
+    /// The same with the ordering mark.
+    #[must_use]
+    pub const fn fenced(self) -> Self {
+        Self { fence: true, ..self }
+    }
+
+    /// The same with its report coalesced.
+    #[must_use]
+    pub const fn coalesced(self) -> Self {
+        Self { coalesce: true, ..self }
+    }
+}
+
+/// What is wrong with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// A segment names no registered region.
+    #[error("region {key} is not registered")]
+    UnknownRegion {
+        /// The key in the segment.
+        key: RegionKey,
+    },
+    /// A segment leaves its region.
+    #[error("{len} bytes at {addr:#x} leave region {key}, which is {size} bytes at {base:#x}")]
+    OutOfRange {
+        /// The key in the segment.
+        key: RegionKey,
+        /// The segment's first address.
+        addr: u64,
+        /// The segment's length.
+        len: u64,
+        /// The region's first address.
+        base: u64,
+        /// The region's length.
+        size: u64,
+    },
+    /// The region was not registered for this use.
+    #[error("region {key} is registered for {granted}; the task needs {needed}")]
+    Denied {
+        /// The key in the segment.
+        key: RegionKey,
+        /// The right that is missing.
+        needed: Rights,
+        /// The rights that there are.
+        granted: Rights,
+    },
+    /// Longer than the device takes.
+    #[error("{len} bytes in one task, the device takes {max}; split it")]
+    TooLong {
+        /// The task's length.
+        len: u64,
+        /// The device's limit.
+        max: u64,
+    },
+    /// More segments than the device takes, or none to write to.
+    #[error("{segments} segments on one side of a task, the device takes 1 to {max}")]
+    Segments {
+        /// Segments on the offending side.
+        segments: usize,
+        /// The device's limit.
+        max: usize,
+    },
+    /// Sources and destinations are not of one length; the sources of a fill must be none.
+    #[error("{src} bytes of sources for {dst} bytes of destinations")]
+    LengthMismatch {
+        /// Bytes to read.
+        src: u64,
+        /// Bytes to write.
+        dst: u64,
+    },
+    /// Nothing to do, which this device counts as a mistake.
+    #[error("a task of 0 bytes, which the device does not take")]
+    ZeroLength,
+    /// The device has no such operation.
+    #[error("the device has no such operation")]
+    Unsupported,
+    /// The peer took the memory back. Some of the bytes may have moved.
+    #[error("the peer revoked its memory")]
+    Revoked,
+    /// The peer that the memory belongs to ended. Some of the bytes may have moved.
+    #[error("the peer is gone")]
+    PeerGone,
+    /// The engine failed. Some of the bytes may have moved.
+    #[error("the engine failed")]
+    Engine,
+}
+
+impl From<PeerError> for TaskError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Revoked => Self::Revoked,
+            PeerError::Gone => Self::PeerGone,
+        }
+    }
+}
+
+/// Why a channel does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HaltCause {
+    /// It was [stopped](super::Device::stop).
+    Stopped,
+    /// A task failed, and the device takes the channel down for it.
+    TaskFailed,
+    /// The device reset the channel, as a fault plan said.
+    Reset,
+    /// The device is gone: the channel will not run again.
+    DeviceGone,
+}
+
+impl fmt::Display for HaltCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stopped => "stopped",
+            Self::TaskFailed => "task-failed",
+            Self::Reset => "reset",
+            Self::DeviceGone => "device-gone",
+        })
+    }
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// Every byte is in place.
+    Done,
+    /// The task itself failed. What is in the destinations is undefined.
+    Failed(TaskError),
+    /// The channel was taken down before the task ended, for no fault of its own: it may be tried again.
+    /// What is in the destinations is undefined if [`Completion::touched`].
+    Aborted(HaltCause),
+}
+
+/// The end of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// From the [`Descriptor`].
+    pub token: u64,
+    /// How it ended.
+    pub status: Status,
+    /// Length of the task in bytes.
+    pub len: u64,
+    /// Bytes were written, all or some.
+    pub touched: bool,
+    /// When the doorbell was rung for it; [`Time::ZERO`] if it was not.
+    pub rung: Time,
+    /// When it ended.
+    pub ended: Time,
+}
+
+/// Why a task was not accepted. Nothing of it was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The queue is full: poll completions, then try again.
+    #[error("all {depth} places of the channel's queue are taken; poll completions, then try again")]
+    Full {
+        /// Places in the queue.
+        depth: u32,
+    },
+    /// The device would not take it now, as a fault plan said; trying again may help.
+    #[error("the device refused the task; try again")]
+    Rejected,
+    /// The channel does not run.
+    #[error("the channel is down ({0}); restart it")]
+    Halted(HaltCause),
+    /// The device is gone.
+    #[error("the device is gone; open another")]
+    DeviceGone,
+    /// The task can never work.
+    #[error("invalid task: {0}")]
+    Invalid(#[source] TaskError),
+    /// No open channel has this name.
+    #[error("no such channel; it may have been closed")]
+    NoSuchChannel,
+}

@@ -1,0 +1,176 @@
+//! [`SimEngine`]: a modelled device as an engine.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use dma_core::{
+    Capabilities, DmaEngine, EngineInfo, ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions,
+    RawQueue, RawRegion, Result,
+};
+
+use super::queue::SimQueue;
+use super::region::SimRegion;
+use super::shared::{Shared, State};
+use super::{BACKEND, Clock, SimOptions};
+use crate::model::{Device, Time, TraceEvent};
+
+/// A simulated DMA device. See the [module](super) for what it does.
+///
+/// ```
+/// use dma_core::{DmaEngineExt, QueueOptions};
+/// use dma_sim::model::{Profile, Time};
+/// use dma_sim::sim::{SimEngine, SimOptions};
+///
+/// let engine = SimEngine::open(&SimOptions::new().with_profile(Profile::bluefield3()).with_seed(7))?;
+/// let queue = engine.open_queue(&QueueOptions::new())?;
+/// let mut src = engine.allocate(4096)?;
+/// src.fill(7);
+/// let (src, dst) = queue.copy(src, engine.allocate(4096)?)?.wait()?;
+/// assert_eq!(src[..], dst[..]);
+/// // On the device it took some microseconds; here, next to nothing.
+/// assert!(engine.now() > Time::from_us(1));
+/// # Ok::<(), dma_core::Error>(())
+/// ```
+pub struct SimEngine {
+    shared: Arc<Shared>,
+    info: EngineInfo,
+    wakes: bool,
+}
+
+/// The depth that a queue gets if nobody says: enough to keep any of the modelled devices busy.
+const DEFAULT_DEPTH: usize = 64;
+
+impl SimEngine {
+    /// Makes a device.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` or `InvalidArgument` for options that cannot be, with an [`OptionError`](super::OptionError) as the source.
+    pub fn open(options: &SimOptions) -> Result<Self> {
+        let (config, claimed) = options.device()?;
+        let profile = config.profile.clone();
+        let device = Device::new(config).map_err(super::OptionError::from)?;
+        let wakes = profile.wakes && cfg!(target_os = "linux");
+        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        capabilities.set(Capabilities::FILL, profile.fill);
+        capabilities.set(Capabilities::FENCE, profile.fence);
+        capabilities.set(Capabilities::IN_ORDER, profile.in_order);
+        capabilities.set(Capabilities::EVENT_FD, wakes);
+        capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
+        let depth = profile.depth as usize;
+        let limits = Limits::default()
+            .with_max_transfer(claimed)
+            .with_max_segments(profile.max_segments as usize)
+            .with_queue_depth(depth, depth.min(DEFAULT_DEPTH))
+            .with_max_queues(Some(profile.channels as usize))
+            .with_alignment(1, 64);
+        let clock = match options.clock {
+            Clock::Virtual => "virtual",
+            Clock::Real => "real",
+            Clock::Manual => "manual",
+        };
+        let name = format!("{}, seed {}, {clock} clock", profile.name, options.seed);
+        let info = EngineInfo::new(BACKEND, name, env!("CARGO_PKG_VERSION"))
+            .with_capabilities(capabilities)
+            .with_limits(limits)
+            .with_model(format!("{} ({})", profile.name, profile.source));
+        Ok(Self { shared: Arc::new(Shared::new(device, options.clock)), info, wakes })
+    }
+
+    /// What passes the time.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
+    /// The device's time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.shared.lock_now().device.now()
+    }
+
+    /// Lets the device's time pass, whatever else passes it; on the real clock, only [`now`](Self::now) makes a
+    /// difference. Returns the time then.
+    pub fn advance(&self, by: Duration) -> Time {
+        let mut state = self.shared.lock_now();
+        if self.shared.clock != Clock::Real {
+            let to = state.device.now() + Time::from(by);
+            state.advance(to);
+        }
+        state.device.now()
+    }
+
+    /// Lets time pass until the device has nothing more to do. On the real clock it does nothing. Returns the time then.
+    pub fn settle(&self) -> Time {
+        let mut state = self.shared.lock_now();
+        if self.shared.clock != Clock::Real {
+            while let Some(at) = state.device.next_event() {
+                state.advance(at);
+            }
+        }
+        state.device.now()
+    }
+
+    /// The modelled device, to look at: its trace, its channels, its profile. The device stands still as long as the value lives, so drop it
+    /// before using the engine's queues on the same thread.
+    #[must_use]
+    pub fn device(&self) -> DeviceView<'_> {
+        DeviceView(self.shared.lock_now())
+    }
+
+    /// Takes the events recorded so far, if everything is [recorded](SimOptions::trace). Their digest goes on: it is
+    /// [`Trace::digest`](crate::model::Trace::digest) of the [`device`](Self::device)'s trace.
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<TraceEvent> {
+        self.shared.lock_now().device.take_trace()
+    }
+}
+
+impl fmt::Debug for SimEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimEngine").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// A look at the device of a [`SimEngine`], which stands still meanwhile. Made by [`SimEngine::device`].
+// Not mutable: whoever can submit tasks by themselves could write to memory that others have references to.
+#[derive(Debug)]
+pub struct DeviceView<'a>(MutexGuard<'a, State>);
+
+impl Deref for DeviceView<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.0.device
+    }
+}
+
+impl DmaEngine for SimEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(SimRegion::allocate(&self.shared, request)?))
+    }
+
+    #[expect(unsafe_code, reason = "declared so by the contract")]
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        Ok(Box::new(unsafe { SimRegion::register(&self.shared, memory, request.access) }?))
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(SimRegion::import(&self.shared, descriptor)?))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        Ok(Box::new(SimQueue::open(&self.shared, options, self.wakes)?))
+    }
+}

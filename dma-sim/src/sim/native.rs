@@ -1,0 +1,113 @@
+//! The model's statuses in the contract's terms, and the codes that name them.
+
+use dma_core::{Completion, Error, ErrorKind, NativeError, Outcome};
+
+use crate::model::{self, HaltCause, Refused, Status, TaskError};
+
+/// Code, name and description of what a model can report. Codes are never used again for something else.
+const CODES: [(i32, &str, &str); 15] = [
+    (1, "SIM_UNKNOWN_REGION", "the descriptor names a region that is not registered"),
+    (2, "SIM_OUT_OF_RANGE", "the descriptor names memory outside of its region"),
+    (3, "SIM_DENIED", "the region is not registered for this use"),
+    (4, "SIM_TOO_LONG", "the descriptor is longer than the device takes"),
+    (5, "SIM_SEGMENTS", "the descriptor has more segments than the device takes"),
+    (6, "SIM_LENGTH_MISMATCH", "the descriptor's sources and destinations are not of one length"),
+    (7, "SIM_ZERO_LENGTH", "the descriptor is of 0 bytes"),
+    (8, "SIM_UNSUPPORTED", "the device has no such operation"),
+    (9, "SIM_REVOKED", "the peer revoked its memory"),
+    (10, "SIM_PEER_GONE", "the peer that the memory belongs to is gone"),
+    (11, "SIM_ENGINE", "the engine failed"),
+    (12, "SIM_REJECTED", "the device would not take the descriptor"),
+    (13, "SIM_STOPPED", "the queue was stopped"),
+    (14, "SIM_RESET", "the device reset the queue"),
+    (15, "SIM_DEVICE_GONE", "the device is gone"),
+];
+
+/// The name and description of a code.
+pub(super) fn explain(code: i32) -> NativeError {
+    let known = CODES.iter().find(|(known, ..)| *known == code);
+    let (_, name, description) = known.copied().unwrap_or((code, "", ""));
+    NativeError { code: code.into(), name: name.into(), description: description.into() }
+}
+
+const fn code_of(error: TaskError) -> i32 {
+    match error {
+        TaskError::UnknownRegion { .. } => 1,
+        TaskError::OutOfRange { .. } => 2,
+        TaskError::Denied { .. } => 3,
+        TaskError::TooLong { .. } => 4,
+        TaskError::Segments { .. } => 5,
+        TaskError::LengthMismatch { .. } => 6,
+        TaskError::ZeroLength => 7,
+        TaskError::Unsupported => 8,
+        TaskError::Revoked => 9,
+        TaskError::PeerGone => 10,
+        TaskError::Engine => 11,
+    }
+}
+
+/// A completion in the contract's terms.
+pub(super) fn completion(completion: model::Completion) -> Completion {
+    let token = completion.token;
+    match completion.status {
+        Status::Done => Completion::done(token),
+        Status::Failed(error) => {
+            let kind = match error {
+                TaskError::Revoked | TaskError::PeerGone => ErrorKind::Revoked,
+                _ => ErrorKind::DeviceFault,
+            };
+            Completion { token, native: code_of(error), outcome: Outcome::Failed(kind) }
+        }
+        // Trying again is safe, and in vain.
+        Status::Aborted(HaltCause::DeviceGone) => {
+            Completion { token, native: 15, outcome: Outcome::Failed(ErrorKind::DeviceLost) }
+        }
+        Status::Aborted(cause) => {
+            let native = if cause == HaltCause::Stopped { 13 } else { 14 };
+            Completion { token, native, outcome: Outcome::Aborted }
+        }
+    }
+}
+
+/// A refusal in the contract's terms.
+pub(super) fn refused(why: Refused) -> Error {
+    let (kind, code) = match why {
+        Refused::Full { .. } => (ErrorKind::QueueFull, 0),
+        // Trying again later may help.
+        Refused::Rejected => (ErrorKind::OutOfResources, 12),
+        Refused::Halted(_) => (ErrorKind::Aborted, 14),
+        Refused::DeviceGone => (ErrorKind::DeviceLost, 15),
+        Refused::NoSuchChannel => (ErrorKind::Closed, 0),
+        Refused::Invalid(error) => {
+            let kind = match error {
+                TaskError::OutOfRange { .. } | TaskError::TooLong { .. } => ErrorKind::OutOfRange,
+                TaskError::Denied { .. } => ErrorKind::AccessDenied,
+                TaskError::Unsupported => ErrorKind::Unsupported,
+                _ => ErrorKind::InvalidArgument,
+            };
+            (kind, code_of(error))
+        }
+    };
+    let error = Error::new(kind, why.to_string());
+    let error = if code == 0 { error } else { error.with_native(explain(code)) };
+    match why {
+        Refused::Invalid(TaskError::TooLong { len, max }) => error.with_numbers(len, max),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_name_of_its_own() {
+        for (i, (code, name, description)) in (1..).zip(CODES) {
+            assert_eq!(code, i);
+            assert!(name.starts_with("SIM_") && !description.is_empty());
+            assert_eq!(explain(code).name, name);
+        }
+        let unknown = explain(99);
+        assert_eq!((unknown.code, unknown.name.as_ref()), (99, ""));
+    }
+}

@@ -1,0 +1,249 @@
+//! A simulated device's queue: a channel of the model.
+#![expect(unsafe_code, reason = "implements the contract's queue")]
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use dma_core::{
+    Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, QueueOptions, RawQueue,
+    RawStats, Result, Work,
+};
+
+use super::event::Event;
+use super::shared::{Shared, State};
+use super::{Clock, native};
+use crate::model::{self, ChannelError, ChannelId, ChannelState, HaltCause, Refused, RegionKey, Segment};
+
+/// How many events of the model one poll passes at most, so that it does not take long.
+const EVENTS_PER_POLL: u32 = 4_096;
+
+#[derive(Debug)]
+pub(super) struct SimQueue {
+    shared: Arc<Shared>,
+    channel: ChannelId,
+    depth: usize,
+    event: Option<Arc<Event>>,
+    resets: u64,
+    stopped: bool,
+    /// A descriptor, by token, that was refused behind others, and why: submitting it again is to say so.
+    refused: Option<(u64, Refused)>,
+    /// The lists of a descriptor in the model's terms.
+    src: Vec<Segment>,
+    dst: Vec<Segment>,
+}
+
+impl SimQueue {
+    pub(super) fn open(shared: &Arc<Shared>, options: &QueueOptions, wakes: bool) -> Result<Self> {
+        let event = if wakes { Event::new()?.map(Arc::new) } else { None };
+        let depth = u32::try_from(options.depth).unwrap_or(u32::MAX);
+        let channel = shared.lock_now().device.open_channel(depth).map_err(|error| {
+            let kind = match error {
+                ChannelError::NoneFree { .. } => ErrorKind::OutOfResources,
+                ChannelError::Depth { .. } => ErrorKind::OutOfRange,
+                ChannelError::DeviceGone => ErrorKind::DeviceLost,
+                _ => ErrorKind::InvalidArgument,
+            };
+            let wrapped = Error::new(kind, error.to_string());
+            match error {
+                ChannelError::Depth { asked, max } => wrapped.with_numbers(asked.into(), max.into()),
+                _ => wrapped,
+            }
+        })?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            channel,
+            depth: options.depth,
+            event,
+            resets: 0,
+            stopped: false,
+            refused: None,
+            src: Vec::new(),
+            dst: Vec::new(),
+        })
+    }
+}
+
+/// Brings a channel that the device took down up again, unless that was asked for.
+fn recover(state: &mut State, channel: ChannelId, stopped: bool, resets: &mut u64) {
+    if stopped {
+        return;
+    }
+    if let Some(ChannelState::Halted(HaltCause::TaskFailed | HaltCause::Reset)) = state.device.state(channel)
+        && state.device.restart(channel).is_ok()
+    {
+        *resets += 1;
+        tracing::warn!(
+            channel = channel.index(),
+            resets = *resets,
+            "the device reset a queue; it runs again"
+        );
+    }
+}
+
+/// A segment in the model's terms.
+fn segment(segment: dma_core::Segment) -> Segment {
+    Segment {
+        key: RegionKey::from_raw(segment.key.0 as u64),
+        addr: segment.addr.addr().get() as u64,
+        len: segment.len as u64,
+    }
+}
+
+// SAFETY: the model reports every task once, or never if a fault plan says so; it reads and writes only what the task's segments name, within
+// their regions, and nothing once the task has ended; it does so under the lock of the device, as does `poll`, so that all is visible to
+// whoever polls. Tasks start with a doorbell. Dropping stops the channel, which ends all tasks.
+unsafe impl RawQueue for SimQueue {
+    fn engine_id(&self) -> EngineId {
+        self.shared.id
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
+        if let (Some((token, why)), Some(first)) = (self.refused.take(), batch.first())
+            && token == first.token()
+        {
+            return Err(native::refused(why));
+        }
+        let mut state = self.shared.lock_now();
+        recover(&mut state, self.channel, self.stopped, &mut self.resets);
+        for (taken, descriptor) in batch.iter().enumerate() {
+            let token = descriptor.token();
+            let (flat_src, flat_dst);
+            let task = match descriptor.work() {
+                Work::Copy { src, dst } => {
+                    (flat_src, flat_dst) = ([segment(src)], [segment(dst)]);
+                    model::Descriptor::copy(token, &flat_src, &flat_dst)
+                }
+                Work::Listed(listed) => {
+                    self.src.clear();
+                    self.dst.clear();
+                    match listed {
+                        Listed::Copy { src, dst } => {
+                            self.src.extend(src.iter().copied().map(segment));
+                            self.dst.extend(dst.iter().copied().map(segment));
+                            model::Descriptor::copy(token, &self.src, &self.dst)
+                        }
+                        Listed::Fill { pattern, dst } => {
+                            self.dst.extend(dst.iter().copied().map(segment));
+                            model::Descriptor::fill(token, u64::from_le_bytes(*pattern), &self.dst)
+                        }
+                    }
+                }
+            };
+            let task = if descriptor.fence() { task.fenced() } else { task };
+            match state.device.submit(self.channel, &task) {
+                Ok(()) => {}
+                Err(Refused::Full { .. }) => return Ok(taken),
+                Err(why) if taken == 0 => return Err(native::refused(why)),
+                Err(why) => {
+                    self.refused = Some((token, why));
+                    return Ok(taken);
+                }
+            }
+        }
+        Ok(batch.len())
+    }
+
+    fn flush(&mut self) {
+        let mut state = self.shared.lock_now();
+        // The channel is there as long as the queue.
+        let _ = state.device.doorbell(self.channel);
+        if self.shared.clock == Clock::Real
+            && state.is_asleep(self.channel)
+            && let (Some(event), Some(at)) = (&self.event, state.device.next_event())
+        {
+            // It may come sooner than what the sleeper expects.
+            event.set(self.shared.until(at));
+        }
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let mut state = self.shared.lock_now();
+        if self.shared.clock == Clock::Virtual {
+            for _ in 0..EVENTS_PER_POLL {
+                if state.device.has_completion(self.channel) || state.device.running(self.channel) == 0 {
+                    break;
+                }
+                let Some(at) = state.device.next_event() else { break };
+                state.advance(at);
+            }
+        }
+        let mut n = 0;
+        while n < completions.len()
+            && let Some(completion) = state.device.poll(self.channel)
+        {
+            completions[n] = native::completion(completion);
+            n += 1;
+        }
+        recover(&mut state, self.channel, self.stopped, &mut self.resets);
+        n
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        native::explain(native)
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        let mut state = self.shared.lock_now();
+        let _ = state.device.stop(self.channel);
+        state.wake();
+    }
+
+    fn stats(&self) -> RawStats {
+        let stats = self.shared.lock().device.stats(self.channel).unwrap_or_default();
+        RawStats::new(stats.doorbells, self.resets)
+    }
+
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.event.as_ref().map(|event| event.fd())
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        let Some(event) = &self.event else {
+            return Err(Error::new(ErrorKind::Unsupported, "this device does not wake: poll it"));
+        };
+        let mut state = self.shared.lock_now();
+        if state.device.has_completion(self.channel) {
+            return Ok(false);
+        }
+        let next = state.device.next_event();
+        match self.shared.clock {
+            // Polling is what makes it come.
+            Clock::Virtual if next.is_some() && state.device.running(self.channel) > 0 => return Ok(false),
+            Clock::Virtual | Clock::Manual => {}
+            Clock::Real => {
+                if let Some(at) = next {
+                    event.set(self.shared.until(at));
+                }
+            }
+        }
+        state.sleep(self.channel, event);
+        Ok(true)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(event) = &self.event {
+            self.shared.lock().rise(self.channel);
+            event.clear();
+        }
+    }
+}
+
+impl Drop for SimQueue {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.rise(self.channel);
+        // The channel is there, and once it is stopped all that is in flight has ended and can be polled.
+        let _ = state.device.stop(self.channel);
+        while state.device.poll(self.channel).is_some() {}
+        let closed = state.device.close_channel(self.channel);
+        debug_assert!(closed.is_ok(), "{closed:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! What an engine, its regions and its queues share: the device, and who passes its time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dma_core::EngineId;
+
+use super::Clock;
+use super::event::Event;
+use crate::model::{ChannelId, Device, Time};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) id: EngineId,
+    pub(super) clock: Clock,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+/// The device, and who sleeps until something completes.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) device: Device,
+    sleepers: Vec<(ChannelId, Arc<Event>)>,
+}
+
+impl Shared {
+    pub(super) fn new(device: Device, clock: Clock) -> Self {
+        let state = Mutex::new(State { device, sleepers: Vec::new() });
+        Self { id: EngineId::next(), clock, started: Instant::now(), state }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks, with the time being what it is now.
+    pub(super) fn lock_now(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if self.clock == Clock::Real {
+            let now = self.started.elapsed().into();
+            state.advance(now);
+        }
+        state
+    }
+
+    /// How long from now until the model's time is `at`, on the real clock.
+    pub(super) fn until(&self, at: Time) -> Duration {
+        // Up to the next nanosecond: waking too early would be in vain.
+        let at = Duration::from(at) + Duration::from_nanos(1);
+        at.saturating_sub(self.started.elapsed())
+    }
+}
+
+impl State {
+    /// Lets the device's time pass, and wakes those for whom something completed.
+    pub(super) fn advance(&mut self, to: Time) {
+        self.device.advance(to);
+        self.wake();
+    }
+
+    pub(super) fn wake(&mut self) {
+        let device = &self.device;
+        self.sleepers.retain(|(channel, event)| {
+            let over = device.has_completion(*channel);
+            if over {
+                event.signal();
+            }
+            !over
+        });
+    }
+
+    /// `event` will be signalled when something completes on `channel`.
+    pub(super) fn sleep(&mut self, channel: ChannelId, event: &Arc<Event>) {
+        if !self.is_asleep(channel) {
+            self.sleepers.push((channel, Arc::clone(event)));
+        }
+    }
+
+    pub(super) fn is_asleep(&self, channel: ChannelId) -> bool {
+        self.sleepers.iter().any(|(sleeper, _)| *sleeper == channel)
+    }
+
+    pub(super) fn rise(&mut self, channel: ChannelId) {
+        self.sleepers.retain(|(sleeper, _)| *sleeper != channel);
+    }
+}

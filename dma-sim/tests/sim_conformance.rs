@@ -1,0 +1,56 @@
+//! The conformance suite on the simulator: every profile, several seeds, every clock that moves by itself.
+
+use dma_core::{DmaEngine, conformance};
+use dma_sim::model::{Curve, Profile, Time};
+use dma_sim::sim::{Clock, SimEngine, SimOptions};
+
+fn engine(profile: Profile, seed: u64) -> SimEngine {
+    SimEngine::open(&SimOptions::new().with_profile(profile).with_seed(seed)).unwrap()
+}
+
+dma_core::conformance_tests!(ideal, engine(Profile::ideal(), 1));
+dma_core::conformance_tests!(bluefield2, engine(Profile::bluefield2(), 2));
+dma_core::conformance_tests!(bluefield3, engine(Profile::bluefield3(), 3));
+dma_core::conformance_tests!(ioat, engine(Profile::ioat(), 4));
+dma_core::conformance_tests!(dsa, engine(Profile::dsa(), 5));
+dma_core::conformance_tests!(boxed, Box::new(engine(Profile::bluefield3(), 6)) as Box<dyn DmaEngine>);
+dma_core::conformance_tests!(
+    arced,
+    std::sync::Arc::new(engine(Profile::ioat(), 7)) as std::sync::Arc<dyn DmaEngine>
+);
+
+// On the computer's clock, with a device that takes long enough for sleepers to sleep.
+dma_core::conformance_tests!(real_time, {
+    let mut profile = Profile::bluefield3();
+    for direction in dma_sim::model::Direction::ALL {
+        profile.costs_mut(direction).latency = Curve::linear(Time::from_us(30), 10_000_000_000);
+    }
+    SimEngine::open(&SimOptions::new().with_profile(profile).with_clock(Clock::Real).with_seed(8)).unwrap()
+});
+
+// As awkward as a device can be.
+dma_core::conformance_tests!(tight, {
+    let mut options = SimOptions::new().with_seed(9);
+    for (key, value) in
+        [("max_transfer", "100"), ("max_segments", "2"), ("depth", "2"), ("profile", "bluefield2")]
+    {
+        options.set(key, value).unwrap();
+    }
+    SimEngine::open(&options).unwrap()
+});
+
+dma_core::conformance_tests!(coalescing, {
+    let mut options = SimOptions::new().with_profile(Profile::bluefield3()).with_seed(10);
+    options.set("coalesce", "on").unwrap();
+    SimEngine::open(&options).unwrap()
+});
+
+#[test]
+fn any_seed_conforms() {
+    for profile in Profile::NAMES {
+        for seed in 100..104 {
+            println!("profile {profile}, seed {seed}");
+            conformance::run_all(&engine(Profile::by_name(profile).unwrap(), seed));
+        }
+    }
+}

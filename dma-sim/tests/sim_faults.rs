@@ -1,0 +1,433 @@
+//! Each fault of a plan, as it reaches the caller through the safe API; and the clocks.
+
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    Access, Batch, BufferMut, Capabilities, DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest,
+    OpError, Queue, QueueOptions, Retry, SharedQueueOptions, Transfer,
+};
+use dma_sim::model::{HaltCause, Happening, Profile, Status, Time, TraceMode};
+use dma_sim::sim::{Clock, OptionError, SimEngine, SimOptions};
+
+const LEN: usize = 4_096;
+const SHORT: Duration = Duration::from_millis(50);
+
+fn open(profile: Profile, faults: &str) -> (SimEngine, Queue) {
+    let options = SimOptions::new().with_profile(profile).with_seed(3).with_faults(faults.parse().unwrap());
+    let engine = SimEngine::open(&options.with_trace(TraceMode::Record)).unwrap();
+    let options = QueueOptions::new().with_stall_timeout(SHORT).with_drop_timeout(SHORT);
+    let queue = engine.open_queue(&options).unwrap();
+    (engine, queue)
+}
+
+type Copy = Transfer<(BufferMut, BufferMut)>;
+
+fn copy(engine: &SimEngine, queue: &Queue) -> Result<Copy, OpError<(BufferMut, BufferMut)>> {
+    let mut src = engine.allocate(LEN).unwrap();
+    src.fill(7);
+    queue.copy(src, engine.allocate(LEN).unwrap())
+}
+
+/// Submits `n` copies at once and waits for each.
+fn run(engine: &SimEngine, queue: &Queue, n: usize) -> Vec<Result<(), Error>> {
+    let transfers: Vec<_> = (0..n).map(|_| copy(engine, queue).unwrap()).collect();
+    transfers
+        .into_iter()
+        .map(|transfer| {
+            let (src, dst) = transfer.wait().map_err(|e| {
+                // A failed operation gives its operands back, to be used again.
+                let (error, operands) = e.into_parts();
+                assert_eq!(operands.is_some(), error.kind() != ErrorKind::TimedOut, "{error}");
+                error
+            })?;
+            assert!(src[..] == dst[..], "done, so it is there");
+            Ok(())
+        })
+        .collect()
+}
+
+fn kinds(results: &[Result<(), Error>]) -> Vec<Option<ErrorKind>> {
+    results.iter().map(|result| result.as_ref().err().map(Error::kind)).collect()
+}
+
+fn native(error: &Error) -> &str {
+    &error.native().unwrap().name
+}
+
+#[test]
+fn fail_is_a_device_fault_of_that_operation() {
+    let (engine, queue) = open(Profile::ideal(), "fail@2");
+    let results = run(&engine, &queue, 3);
+    assert_eq!(kinds(&results), [None, Some(ErrorKind::DeviceFault), None]);
+    let error = results[1].as_ref().unwrap_err();
+    assert_eq!((native(error), error.retry(), error.backend()), ("SIM_ENGINE", Retry::Never, "sim"));
+    let counters = queue.counters();
+    assert_eq!((counters.completed, counters.failed, counters.aborted, counters.resets), (2, 1, 0, 0));
+}
+
+#[test]
+fn fail_resets_the_queue_of_a_device_that_does_so_and_it_recovers() {
+    let (engine, queue) = open(Profile::bluefield3(), "fail@1");
+    let results = run(&engine, &queue, 4);
+    assert_eq!(results[0].as_ref().unwrap_err().kind(), ErrorKind::DeviceFault);
+    for aborted in &results[1..] {
+        let error = aborted.as_ref().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.retry(), native(error)),
+            (ErrorKind::Aborted, Retry::Now, "SIM_RESET")
+        );
+        assert!(error.hint().contains("submit it again"), "{error}");
+    }
+    assert_eq!(kinds(&run(&engine, &queue, 3)), [None; 3]);
+    let counters = queue.counters();
+    assert_eq!((counters.completed, counters.failed, counters.aborted, counters.resets), (3, 1, 3, 1));
+}
+
+#[test]
+fn reset_aborts_what_did_not_fail_on_any_device() {
+    for profile in Profile::NAMES {
+        let (engine, queue) = open(Profile::by_name(profile).unwrap(), "reset@3");
+        let results = run(&engine, &queue, 8);
+        assert_eq!(results[2].as_ref().unwrap_err().kind(), ErrorKind::DeviceFault, "{profile}");
+        let others = kinds(&results).into_iter().enumerate().filter(|(i, _)| *i != 2);
+        assert!(others.clone().all(|(_, kind)| matches!(kind, None | Some(ErrorKind::Aborted))));
+        assert!(others.clone().any(|(_, kind)| kind == Some(ErrorKind::Aborted)), "{profile}");
+        assert_eq!(kinds(&run(&engine, &queue, 8)), [None; 8], "{profile}");
+        assert_eq!(queue.counters().resets, 1);
+    }
+}
+
+#[test]
+fn a_batch_names_what_failed_and_what_was_aborted() {
+    let (engine, queue) = open(Profile::bluefield3(), "reset@2");
+    let batch: Batch<_, _> =
+        (0..5).map(|_| (engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap())).collect();
+    let error = queue.submit(batch).unwrap().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceFault);
+    let failures: Vec<_> = error.failures().iter().map(|f| (f.index, f.error.kind())).collect();
+    assert!(failures.contains(&(1, ErrorKind::DeviceFault)), "{failures:?}");
+    assert!(failures.iter().all(|(index, kind)| *index == 1 || *kind == ErrorKind::Aborted));
+    assert_eq!(error.into_operands().unwrap().len(), 5);
+}
+
+#[test]
+fn refuse_reaches_exactly_one_operation_and_spares_the_queue() {
+    for at in [1, 2, 5] {
+        let (engine, queue) = open(Profile::bluefield3(), &format!("refuse@{at}"));
+        let results = run(&engine, &queue, 6);
+        for (i, kind) in kinds(&results).into_iter().enumerate() {
+            assert_eq!(kind, (i + 1 == at).then_some(ErrorKind::OutOfResources), "copy {i} of refuse@{at}");
+        }
+        let error = results[at - 1].as_ref().unwrap_err();
+        assert_eq!((native(error), error.retry()), ("SIM_REJECTED", Retry::Later));
+        assert_eq!(kinds(&run(&engine, &queue, 6)), [None; 6]);
+    }
+}
+
+#[test]
+fn lose_times_out_and_closing_accounts_for_it() {
+    let (engine, queue) = open(Profile::bluefield3(), "lose@2");
+    let results = run(&engine, &queue, 3);
+    assert_eq!(kinds(&results), [None, Some(ErrorKind::TimedOut), None]);
+    let counters = queue.counters();
+    assert_eq!((counters.completed, counters.in_flight), (2, 1));
+    // The rest of the queue goes on.
+    assert_eq!(kinds(&run(&engine, &queue, 3)), [None; 3]);
+    let counters = queue.close(SHORT);
+    assert_eq!((counters.completed, counters.aborted, counters.abandoned, counters.in_flight), (5, 1, 0, 0));
+}
+
+#[test]
+fn stick_times_out_and_a_new_queue_works() {
+    let (engine, queue) = open(Profile::bluefield3(), "stick@2:ch=0");
+    let transfers: Vec<_> = (0..4).map(|_| copy(&engine, &queue).unwrap()).collect();
+    let mut ended = Vec::new();
+    for mut transfer in transfers {
+        ended.push(transfer.wait_for(SHORT).map_err(|e| e.kind()));
+        std::mem::forget(transfer);
+    }
+    assert_eq!(ended[1..], [Err(ErrorKind::TimedOut); 3]);
+    let counters = queue.close(SHORT);
+    assert_eq!((counters.aborted, counters.abandoned), (4 - counters.completed, 0));
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert_eq!(kinds(&run(&engine, &queue, 4)), [None; 4]);
+}
+
+#[test]
+fn gone_is_device_lost_for_everything() {
+    let (engine, queue) = open(Profile::bluefield3(), "gone@3:ch=0");
+    let other = engine.open_queue(&QueueOptions::new()).unwrap();
+    let pending = copy(&engine, &other).unwrap();
+    other.flush();
+    let results = run(&engine, &queue, 6);
+    assert!(
+        results
+            .iter()
+            .all(|r| r.as_ref().is_ok_and(|()| true)
+                || r.as_ref().unwrap_err().kind() == ErrorKind::DeviceLost)
+    );
+    let error = results[2].as_ref().unwrap_err();
+    assert_eq!(
+        (error.kind(), native(error), error.retry()),
+        (ErrorKind::DeviceLost, "SIM_DEVICE_GONE", Retry::Never)
+    );
+    let pending = pending.wait();
+    assert!(pending.is_ok() || pending.is_err_and(|e| e.kind() == ErrorKind::DeviceLost));
+    assert_eq!(kinds(&run(&engine, &queue, 1)), [Some(ErrorKind::DeviceLost)]);
+    assert_eq!(engine.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::DeviceLost);
+    // Memory outlives the device.
+    assert_eq!(engine.allocate(64).unwrap().len(), 64);
+}
+
+#[test]
+fn slow_is_as_much_slower_as_the_plan_says() {
+    let time = |faults| {
+        let (engine, queue) = open(Profile::bluefield3(), faults);
+        assert_eq!(kinds(&run(&engine, &queue, 1)), [None]);
+        engine.now()
+    };
+    assert_eq!(time("slow@1:for=200us") - time(""), Time::from_us(200));
+}
+
+#[test]
+fn corrupt_is_done_with_one_bit_wrong() {
+    let (engine, queue) = open(Profile::ioat(), "corrupt@1");
+    let (src, dst) = copy(&engine, &queue).unwrap().wait().unwrap();
+    let wrong: Vec<_> = src.iter().zip(&dst[..]).filter(|(a, b)| a != b).collect();
+    assert_eq!(wrong.len(), 1);
+    assert_eq!((wrong[0].0 ^ wrong[0].1).count_ones(), 1);
+}
+
+#[test]
+fn a_limit_that_is_wrongly_claimed_is_found_out_as_the_device_does() {
+    let claiming = |profile, faults: &str| {
+        let mut options = SimOptions::new().with_profile(profile).with_faults(faults.parse().unwrap());
+        options.set("max_transfer", "1024").unwrap();
+        options.set("claimed_max_transfer", "1MiB").unwrap();
+        let engine = SimEngine::open(&options).unwrap();
+        let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+        assert_eq!(engine.info().limits.max_transfer, 1 << 20);
+        (engine, queue)
+    };
+    // Refused, with the numbers in the device's words.
+    let (engine, queue) = claiming(Profile::ideal(), "");
+    let error = run(&engine, &queue, 1).remove(0).unwrap_err();
+    assert_eq!((error.kind(), native(&error)), (ErrorKind::OutOfRange, "SIM_TOO_LONG"));
+    // Accepted, and fatal: what a BlueField-3 does, and by plan any other.
+    for (profile, faults) in [(Profile::bluefield3(), ""), (Profile::ideal(), "oversize@1")] {
+        let (engine, queue) = claiming(profile, faults);
+        let results = run(&engine, &queue, 2);
+        let error = results[0].as_ref().unwrap_err();
+        assert_eq!((error.kind(), native(error)), (ErrorKind::DeviceFault, "SIM_TOO_LONG"));
+        assert_eq!(queue.counters().resets, 1);
+    }
+}
+
+#[test]
+fn revoked_memory_fails_the_copy_and_not_the_process() {
+    let (engine, queue) = open(Profile::bluefield3(), "");
+    if !engine.info().capabilities.contains(Capabilities::EXPORT) {
+        return;
+    }
+    let request = MemoryRequest::new(LEN).exportable(Access::READ);
+    let export = engine.allocate_window(&request).unwrap().export(Access::READ).unwrap();
+    let remote = engine.import(export.descriptor()).unwrap();
+    let transfer = queue.copy(remote.clone(), engine.allocate(LEN).unwrap()).unwrap();
+    let other = copy(&engine, &queue).unwrap();
+    queue.flush();
+    // In flight, and half done perhaps; nobody holds the memory against the exporter.
+    export.revoke(Duration::ZERO).unwrap();
+    let error = transfer.wait().unwrap_err();
+    assert_eq!((error.kind(), native(error.error())), (ErrorKind::Revoked, "SIM_REVOKED"));
+    let other = other.wait().map_err(|e| e.kind());
+    assert!(matches!(other, Ok(_) | Err(ErrorKind::Aborted)));
+    assert_eq!(kinds(&run(&engine, &queue, 2)), [None; 2]);
+}
+
+#[test]
+fn shared_queues_see_faults_too() {
+    let options =
+        SimOptions::new().with_profile(Profile::bluefield3()).with_faults("fail@every=7".parse().unwrap());
+    let engine = SimEngine::open(&options).unwrap();
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new()).unwrap();
+    let (mut done, mut failed, mut aborted) = (0, 0, 0);
+    for _ in 0..60 {
+        let transfers: Vec<_> = (0..4)
+            .map(|_| queue.copy(engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap()).unwrap())
+            .collect();
+        for transfer in transfers {
+            match transfer.wait().map_err(|e| e.kind()) {
+                Ok(_) => done += 1,
+                Err(ErrorKind::DeviceFault) => failed += 1,
+                Err(ErrorKind::Aborted) => aborted += 1,
+                Err(kind) => panic!("{kind}"),
+            }
+        }
+    }
+    let counters = queue.close(Duration::from_secs(5));
+    assert_eq!((counters.completed, counters.failed, counters.aborted), (done, failed, aborted));
+    assert!(failed > 10 && counters.resets == failed, "{counters:?}");
+}
+
+/// A workload with threads of control that only depend on what the engine answers.
+fn workload(seed: u64, profile: &str) -> (u64, Vec<String>) {
+    let options = SimOptions::new()
+        .with_profile(Profile::by_name(profile).unwrap())
+        .with_seed(seed)
+        .with_faults("fail:p=0.02+lose@40+slow:p=0.1:for=5us+reset@70".parse().unwrap())
+        .with_trace(TraceMode::Record);
+    let engine = SimEngine::open(&options).unwrap();
+    let options = QueueOptions::new().with_depth(16).with_drop_timeout(SHORT);
+    let queue = engine.open_queue(&options).unwrap();
+    let mut held = Vec::new();
+    for round in 0..30_usize {
+        for i in 0..4 {
+            let len = 1 + (round * 977 + i * 131) % 9_000;
+            match queue.copy(engine.allocate(len).unwrap(), engine.allocate(len).unwrap()) {
+                Ok(transfer) => held.push(transfer),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::QueueFull),
+            }
+        }
+        if round % 3 == 0 {
+            queue.fence();
+        }
+        queue.flush();
+        queue.poll();
+        held.retain(|transfer| !transfer.is_done());
+    }
+    drop(queue);
+    drop(held);
+    let digest = engine.device().trace().digest();
+    (digest, engine.take_trace().iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn the_same_seed_is_the_same_trace_to_the_byte() {
+    for profile in Profile::NAMES {
+        let (digest, lines) = workload(7, profile);
+        assert!(lines.len() > 300);
+        let again = workload(7, profile);
+        assert_eq!(again.1, lines, "{profile}");
+        assert_eq!(again.0, digest);
+        assert_ne!(workload(8, profile).0, digest, "{profile}");
+    }
+}
+
+#[test]
+fn virtual_time_passes_by_polling_only() {
+    let (engine, queue) = open(Profile::bluefield3(), "");
+    let transfer = copy(&engine, &queue).unwrap();
+    queue.poll();
+    assert_eq!(engine.now(), Time::ZERO, "nothing was released to the device");
+    queue.flush();
+    assert_eq!(engine.now(), Time::ZERO);
+    assert_eq!(queue.poll(), 1);
+    let then = engine.now();
+    assert!((1_500..3_000).contains(&(then.as_ps() / 1_000)), "{then}");
+    transfer.wait().unwrap();
+    for _ in 0..10 {
+        queue.poll();
+    }
+    assert_eq!(engine.now(), then, "idle time does not pass");
+}
+
+#[test]
+fn manual_time_passes_by_hand_only() {
+    let options = SimOptions::new().with_profile(Profile::bluefield3()).with_clock(Clock::Manual);
+    let engine = SimEngine::open(&options).unwrap();
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut transfer = copy(&engine, &queue).unwrap();
+    assert_eq!(transfer.wait_for(Duration::from_millis(5)).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(engine.now(), Time::ZERO);
+    assert_eq!(engine.advance(Duration::from_nanos(100)), Time::from_ns(100));
+    assert!(!transfer.is_done());
+    assert!(engine.settle() > Time::from_us(1));
+    assert!(transfer.is_done());
+    transfer.wait().unwrap();
+}
+
+#[test]
+fn sleepers_are_woken_on_the_manual_clock() {
+    let options = SimOptions::new().with_profile(Profile::bluefield3()).with_clock(Clock::Manual);
+    let engine = SimEngine::open(&options).unwrap();
+    if !engine.info().capabilities.contains(Capabilities::EVENT_FD) {
+        return;
+    }
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let driver = queue.driver().unwrap();
+    let readable = || {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let soon = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&soon)).unwrap() > 0
+    };
+    let transfer = copy(&engine, &queue).unwrap();
+    driver.run().unwrap();
+    assert!(!readable());
+    engine.advance(Duration::from_nanos(10));
+    assert!(!readable(), "nothing completed yet");
+    engine.settle();
+    assert!(readable());
+    driver.run().unwrap();
+    assert!(!readable());
+    transfer.wait().unwrap();
+}
+
+#[test]
+fn real_time_takes_as_long_as_the_device() {
+    let mut options = SimOptions::new().with_profile(Profile::bluefield3()).with_clock(Clock::Real);
+    options.set("latency", "30ms").unwrap();
+    options.set("jitter", "0").unwrap();
+    let engine = SimEngine::open(&options).unwrap();
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let begun = Instant::now();
+    copy(&engine, &queue).unwrap().wait().unwrap();
+    // A lower bound only: how long more it takes is up to the machine.
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    assert!(
+        engine.advance(Duration::from_secs(3_600)) < Time::from_us(3_600_000_000),
+        "only the clock passes it"
+    );
+}
+
+#[test]
+fn dropping_a_queue_in_use_ends_what_is_in_flight() {
+    let (engine, queue) = open(Profile::bluefield3(), "stick@1");
+    let transfer = copy(&engine, &queue).unwrap();
+    drop(queue);
+    assert_eq!(transfer.wait().unwrap_err().kind(), ErrorKind::Aborted);
+    let trace = engine.take_trace();
+    let halts = trace.iter().filter(|e| matches!(e.what, Happening::Halt { cause: HaltCause::Stopped }));
+    assert_eq!(halts.count(), 1);
+    assert!(trace.iter().any(|e| matches!(e.what, Happening::End { status: Status::Aborted(_), .. })));
+    assert!(matches!(trace.last().unwrap().what, Happening::Unregister { .. } | Happening::Close));
+}
+
+#[test]
+fn queues_run_out_as_on_the_device() {
+    let engine = SimEngine::open(&SimOptions::new().with_profile(Profile::ioat())).unwrap();
+    let queues: Vec<_> = (0..8).map(|_| engine.open_queue(&QueueOptions::new()).unwrap()).collect();
+    let error = engine.open_queue(&QueueOptions::new()).unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::OutOfResources, Retry::Later));
+    assert!(error.to_string().contains("all 8 channels"), "{error}");
+    drop(queues);
+    engine.open_queue(&QueueOptions::new()).unwrap();
+}
+
+#[test]
+fn engines_say_what_they_model_and_refuse_what_cannot_be() {
+    let engine =
+        SimEngine::open(&SimOptions::new().with_profile(Profile::bluefield3()).with_seed(7)).unwrap();
+    let info = engine.info();
+    assert_eq!((info.backend, info.device.as_str()), ("sim", "bluefield3, seed 7, virtual clock"));
+    assert!(info.model.as_ref().unwrap().contains("postgres-dbcomm"));
+    assert_eq!(info.limits.max_transfer, 2 << 20);
+    let mut options = SimOptions::new();
+    options.set("depth", "70000").unwrap();
+    let error = SimEngine::open(&options).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.asked(), error.allowed()),
+        (ErrorKind::OutOfRange, Some(70_000), Some(65_536))
+    );
+    let source = std::error::Error::source(&error).unwrap();
+    assert!(source.downcast_ref::<OptionError>().is_some());
+}

@@ -1,0 +1,230 @@
+//! Random scripts on a simulated device through the safe API, faults included, with an oracle in plain memory.
+
+use std::time::Duration;
+
+use dma_core::{BufferMut, DmaEngineExt, ErrorKind, OpError, Queue, QueueOptions, Transfer};
+use dma_sim::model::Profile;
+use dma_sim::sim::{SimEngine, SimOptions};
+use proptest::prelude::*;
+
+/// Nothing ever takes this long on the virtual clock: only what never ends does.
+const SHORT: Duration = Duration::from_millis(2);
+const CANARY: u8 = 0xee;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Copy { lens: Vec<usize>, byte: u8 },
+    Fill { lens: Vec<usize>, byte: u8 },
+    Fence,
+    Flush,
+    Poll,
+    Take(prop::sample::Index),
+    Drop(prop::sample::Index),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let lens = || {
+        let len = prop_oneof![1 => Just(0_usize), 4 => 1..300_usize, 2 => 1..9_000_usize];
+        prop::collection::vec(len, 1..4)
+    };
+    prop_oneof![
+        6 => (lens(), 1..0x80_u8).prop_map(|(lens, byte)| Op::Copy { lens, byte }),
+        2 => (lens(), 1..0x80_u8).prop_map(|(lens, byte)| Op::Fill { lens, byte }),
+        1 => Just(Op::Fence),
+        2 => Just(Op::Flush),
+        3 => Just(Op::Poll),
+        3 => any::<prop::sample::Index>().prop_map(Op::Take),
+        1 => any::<prop::sample::Index>().prop_map(Op::Drop),
+    ]
+}
+
+fn faults() -> impl Strategy<Value = String> {
+    let rule = (
+        prop::sample::select(vec!["refuse", "fail", "reset", "lose", "stick", "gone", "slow"]),
+        prop_oneof![
+            (1..40_u64).prop_map(|n| format!("@{n}")),
+            (2..20_u64).prop_map(|n| format!("@every={n}")),
+            (0..30_u64).prop_map(|us| format!("@t={us}us")),
+        ],
+    )
+        .prop_map(|(fault, when)| {
+            let longer = if fault == "slow" { ":for=2us" } else { "" };
+            format!("{fault}{when}{longer}")
+        });
+    prop_oneof![1 => Just(String::new()), 2 => prop::collection::vec(rule, 1..4).prop_map(|r| r.join("+"))]
+}
+
+/// Buffers with canaries around them.
+struct Fenced {
+    around: Vec<BufferMut>,
+    parts: Vec<BufferMut>,
+}
+
+fn fenced(engine: &SimEngine, lens: &[usize], fill: impl Fn(usize) -> u8) -> Fenced {
+    let (mut around, mut parts, mut at) = (Vec::new(), Vec::new(), 0);
+    for len in lens {
+        let mut before = engine.allocate(len + 96).unwrap();
+        before.fill(CANARY);
+        let mut part = before.split_off(33);
+        let after = part.split_off(*len);
+        part.iter_mut().for_each(|byte| {
+            *byte = fill(at);
+            at += 1;
+        });
+        around.extend([before, after]);
+        parts.push(part);
+    }
+    Fenced { around, parts }
+}
+
+/// A list to read from, and one to write to.
+type Lists = (Vec<BufferMut>, Vec<BufferMut>);
+
+/// An operation in flight and what must come out.
+enum Held {
+    Copy { transfer: Transfer<Lists>, around: Vec<BufferMut>, byte: u8 },
+    Fill { transfer: Transfer<Vec<BufferMut>>, around: Vec<BufferMut>, byte: u8 },
+}
+
+#[derive(Default)]
+struct Tally {
+    accepted: u64,
+    done: u64,
+    failed: u64,
+    aborted: u64,
+    /// Dropped, or never ended: only the counters know.
+    unknown: u64,
+}
+
+fn sample(byte: u8, at: usize) -> u8 {
+    (byte as usize + at * 7) as u8 & 0x7f
+}
+
+impl Tally {
+    fn ended<T>(&mut self, result: Result<T, OpError<T>>, check: impl FnOnce(&T)) {
+        match result {
+            Ok(operands) => {
+                check(&operands);
+                self.done += 1;
+            }
+            Err(e) => match e.kind() {
+                ErrorKind::Aborted => self.aborted += 1,
+                ErrorKind::TimedOut => self.unknown += 1,
+                ErrorKind::DeviceFault | ErrorKind::OutOfResources | ErrorKind::DeviceLost => {
+                    self.failed += 1
+                }
+                kind => panic!("{kind}: {e}"),
+            },
+        }
+    }
+
+    fn take(&mut self, held: Held) {
+        let untouched = |around: &[BufferMut]| {
+            assert!(around.iter().all(|part| part.iter().all(|byte| *byte == CANARY)), "a byte outside");
+        };
+        let bytes =
+            |parts: &[BufferMut]| -> Vec<u8> { parts.iter().flat_map(|p| p.iter().copied()).collect() };
+        match held {
+            Held::Copy { transfer, around, byte } => {
+                self.ended(transfer.wait(), |(src, dst)| {
+                    assert_eq!(bytes(src), bytes(dst));
+                    assert!(bytes(dst).iter().enumerate().all(|(at, got)| *got == sample(byte, at)));
+                });
+                untouched(&around);
+            }
+            Held::Fill { transfer, around, byte } => {
+                let pattern = u64::from(byte).wrapping_mul(0x0102_0408_1020_4080).to_le_bytes();
+                self.ended(transfer.wait(), |dst| {
+                    assert!(bytes(dst).iter().zip(pattern.iter().cycle()).all(|(a, b)| a == b));
+                });
+                untouched(&around);
+            }
+        }
+    }
+}
+
+fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Option<Held> {
+    let accepted = |e: &ErrorKind| assert_eq!(*e, ErrorKind::QueueFull);
+    match op {
+        Op::Copy { lens, byte } => {
+            let total: usize = lens.iter().sum();
+            let src = fenced(engine, lens, |at| sample(*byte, at));
+            let dst = fenced(engine, &[total / 3, total - total / 3], |_| CANARY);
+            let around = src.around.into_iter().chain(dst.around).collect();
+            let transfer = queue.copy(src.parts, dst.parts).inspect_err(|e| accepted(&e.kind())).ok()?;
+            tally.accepted += 1;
+            Some(Held::Copy { transfer, around, byte: *byte })
+        }
+        Op::Fill { lens, byte } => {
+            let dst = fenced(engine, lens, |_| CANARY);
+            let pattern = u64::from(*byte).wrapping_mul(0x0102_0408_1020_4080).to_le_bytes();
+            let transfer = queue.fill(dst.parts, pattern).inspect_err(|e| accepted(&e.kind())).ok()?;
+            tally.accepted += 1;
+            Some(Held::Fill { transfer, around: dst.around, byte: *byte })
+        }
+        _ => None,
+    }
+}
+
+fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
+    let mut options = SimOptions::new()
+        .with_profile(Profile::by_name(profile).unwrap())
+        .with_seed(seed)
+        .with_faults(plan.parse().unwrap());
+    if small {
+        options.set("max_transfer", "100").unwrap();
+    }
+    let engine = SimEngine::open(&options).unwrap();
+    let options = QueueOptions::new().with_depth(12).with_stall_timeout(SHORT).with_drop_timeout(SHORT);
+    let queue = engine.open_queue(&options).unwrap();
+    let mut tally = Tally::default();
+    let mut held = Vec::new();
+    for op in script {
+        match op {
+            Op::Copy { .. } | Op::Fill { .. } => held.extend(submit(&engine, &queue, op, &mut tally)),
+            Op::Fence => queue.fence(),
+            Op::Flush => queue.flush(),
+            Op::Poll => {
+                queue.poll();
+            }
+            Op::Take(at) if !held.is_empty() => tally.take(held.remove(at.index(held.len()))),
+            Op::Drop(at) if !held.is_empty() => {
+                drop(held.remove(at.index(held.len())));
+                tally.unknown += 1;
+            }
+            Op::Take(_) | Op::Drop(_) => {}
+        }
+    }
+    let counters = queue.close(SHORT);
+    held.into_iter().for_each(|held| tally.take(held));
+    assert_eq!(counters.submitted, tally.accepted);
+    assert_eq!(
+        (counters.in_flight, counters.abandoned),
+        (0, 0),
+        "a simulated device accounts for everything"
+    );
+    assert_eq!(counters.completed + counters.failed + counters.aborted, tally.accepted);
+    assert_eq!(tally.done + tally.failed + tally.aborted + tally.unknown, tally.accepted);
+    let within = |known, counted| known <= counted && counted <= known + tally.unknown;
+    assert!(within(tally.done, counters.completed), "{counters:?}");
+    assert!(within(tally.failed, counters.failed), "{counters:?}");
+    assert!(within(tally.aborted, counters.aborted), "{counters:?}");
+    if plan.is_empty() {
+        assert_eq!(counters.completed, tally.accepted, "a healthy device does everything");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn any_script_is_kept_to(
+        profile in prop::sample::select(Profile::NAMES.to_vec()),
+        seed in any::<u64>(),
+        plan in faults(),
+        small in any::<bool>(),
+        script in prop::collection::vec(op(), 1..60),
+    ) {
+        check(profile, seed, &plan, small, &script);
+    }
+}

@@ -1,0 +1,201 @@
+//! Engine names: `cpu`, `cpu:threads=2`, `sim:seed=7,profile=bluefield3`, `doca:03:00.0`, `ioat:0000:00:04.0`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dma_core::{Error, ErrorKind, Result};
+
+/// The engines that a name can begin with, whether or not this build has them.
+pub(crate) const BACKENDS: [&str; 5] = ["auto", "cpu", "sim", "doca", "ioat"];
+
+/// A parsed engine name: a backend, then its options or its device.
+///
+/// The grammar is `BACKEND[:OPTION=VALUE[,OPTION=VALUE...]]` for the software engines and `BACKEND[:PCI_ADDRESS]` for hardware. A PCI address is
+/// `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineName {
+    /// Whatever is best on this machine: see [`open`](crate::open).
+    Auto,
+    /// The CPU engine, with its options as given.
+    Cpu(Vec<(String, String)>),
+    /// The simulator, with its options as given.
+    Sim(Vec<(String, String)>),
+    /// A BlueField by PCI address; the first one found if there is none.
+    Doca(Option<PciAddress>),
+    /// An I/OAT channel by PCI address; the first one found if there is none.
+    Ioat(Option<PciAddress>),
+}
+
+/// A PCI address: domain, bus, device, function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PciAddress {
+    /// 0 on most machines.
+    pub domain: u16,
+    /// The bus.
+    pub bus: u8,
+    /// The device, below 32.
+    pub device: u8,
+    /// The function, below 8.
+    pub function: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = Error;
+
+    /// Reads `DDDD:BB:DD.F` or `BB:DD.F`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for anything else.
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let (rest, function) = text.rsplit_once('.')?;
+            let mut parts = rest.rsplit(':');
+            let (device, bus) = (parts.next()?, parts.next()?);
+            let domain = parts.next();
+            let hex = |text: &str, digits: usize| {
+                let well_formed = text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+                well_formed.then(|| u16::from_str_radix(text, 16).ok()).flatten()
+            };
+            let address = Self {
+                domain: domain.map_or(Some(0), |domain| hex(domain, 4))?,
+                bus: u8::try_from(hex(bus, 2)?).ok()?,
+                device: u8::try_from(hex(device, 2)?).ok()?,
+                function: u8::try_from(hex(function, 1)?).ok()?,
+            };
+            (parts.next().is_none() && address.device < 32 && address.function < 8).then_some(address)
+        };
+        parse().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, format!("`{text}` is no PCI address"))
+                .with_hint("write it as DDDD:BB:DD.F or BB:DD.F, such as 0000:03:00.0 or 03:00.0")
+        })
+    }
+}
+
+impl FromStr for EngineName {
+    type Err = Error;
+
+    /// Reads an engine name. Option values are checked by [`open`](crate::open).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an unknown backend, with the closest known one, or for options or an address of the wrong form.
+    fn from_str(name: &str) -> Result<Self> {
+        let (backend, rest) =
+            name.split_once(':').map_or((name, None), |(backend, rest)| (backend, Some(rest)));
+        match backend {
+            "auto" => match rest {
+                None => Ok(Self::Auto),
+                Some(rest) => Err(bad_name(name, format!("auto takes no options, but there is `{rest}`"))
+                    .with_hint("name the engine to give it options, such as cpu:threads=2")),
+            },
+            "cpu" => Ok(Self::Cpu(options(name, rest)?)),
+            "sim" => Ok(Self::Sim(options(name, rest)?)),
+            "doca" => Ok(Self::Doca(rest.map(str::parse).transpose()?)),
+            "ioat" => Ok(Self::Ioat(rest.map(str::parse).transpose()?)),
+            unknown => {
+                let error = bad_name(name, format!("there is no engine `{unknown}`"));
+                let known = BACKENDS.join(", ");
+                Err(match closest(unknown, BACKENDS) {
+                    Some(close) => error.with_hint(format!("did you mean `{close}`? There are: {known}")),
+                    None => error.with_hint(format!("there are: {known}")),
+                })
+            }
+        }
+    }
+}
+
+fn options(name: &str, rest: Option<&str>) -> Result<Vec<(String, String)>> {
+    let Some(rest) = rest else { return Ok(Vec::new()) };
+    let mut options: Vec<(String, String)> = Vec::new();
+    for pair in rest.split(',') {
+        let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+            return Err(bad_name(name, format!("`{pair}` is no option"))
+                .with_hint("write options as key=value, separated by commas"));
+        };
+        if options.iter().any(|(known, _)| known == key) {
+            return Err(bad_name(name, format!("option `{key}` is given twice")).with_hint("give it once"));
+        }
+        options.push((key.to_owned(), value.to_owned()));
+    }
+    Ok(options)
+}
+
+fn bad_name(name: &str, message: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message).with_operation(format!("open engine `{name}`"))
+}
+
+/// The word among `known` that is at most two typing errors from `word`, if any.
+fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|k| (strsim::damerau_levenshtein(word, k), k))
+        .filter(|(d, _)| *d <= 2)
+        .min()
+        .map(|(_, k)| k)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn error(name: &str) -> String {
+        let error = name.parse::<EngineName>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.to_string()
+    }
+
+    #[test]
+    fn the_documented_names_parse() {
+        assert_eq!("auto".parse::<EngineName>().unwrap(), EngineName::Auto);
+        assert_eq!("cpu".parse::<EngineName>().unwrap(), EngineName::Cpu(vec![]));
+        assert_eq!(
+            "sim:seed=7,profile=bluefield3,faults=fail@5+lose:p=0.1".parse::<EngineName>().unwrap(),
+            EngineName::Sim(vec![
+                ("seed".into(), "7".into()),
+                ("profile".into(), "bluefield3".into()),
+                ("faults".into(), "fail@5+lose:p=0.1".into()),
+            ])
+        );
+        let address = PciAddress { domain: 0, bus: 3, device: 0, function: 0 };
+        assert_eq!("doca:03:00.0".parse::<EngineName>().unwrap(), EngineName::Doca(Some(address)));
+        assert_eq!("doca:0000:03:00.0".parse::<EngineName>().unwrap(), EngineName::Doca(Some(address)));
+        assert_eq!("ioat".parse::<EngineName>().unwrap(), EngineName::Ioat(None));
+    }
+
+    #[test]
+    fn bad_names_say_what_would_have_been_right() {
+        assert!(error("cpo").contains("did you mean `cpu`?"), "{}", error("cpo"));
+        assert!(error("quantum").contains("there are: auto, cpu, sim, doca, ioat"));
+        assert!(error("").contains("there is no engine ``"));
+        assert!(error("sim:seed").contains("key=value"));
+        assert!(error("sim:seed=1,").contains("key=value"));
+        assert!(error("sim:seed=1,seed=2").contains("twice"));
+        assert!(error("auto:x=1").contains("auto takes no options"));
+        assert!(error("doca:3:0.0").contains("DDDD:BB:DD.F"));
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_round_trip(domain: u16, bus: u8, device in 0_u8..32, function in 0_u8..8) {
+            let address = PciAddress { domain, bus, device, function };
+            prop_assert_eq!(address.to_string().parse::<PciAddress>().unwrap(), address);
+            prop_assert_eq!(address.to_string()[5..].parse::<PciAddress>().unwrap(), PciAddress { domain: 0, ..address });
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,40}") {
+            let _ = text.parse::<EngineName>();
+            let _ = text.parse::<PciAddress>();
+        }
+    }
+}
