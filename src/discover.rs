@@ -1,7 +1,7 @@
 //! Which engines this machine has.
 
 use dma_core::{DmaEngine, EngineInfo, Error, ErrorKind};
-use dma_sim::{CpuEngine, CpuOptions};
+use dma_sim::{CpuEngine, CpuOptions, SimEngine, SimOptions};
 
 /// One engine that could be opened, or the reason why not.
 #[derive(Debug)]
@@ -24,7 +24,10 @@ pub fn discover() -> Vec<Discovered> {
             name: "cpu".to_owned(),
             info: info(CpuEngine::open(&CpuOptions::default()).map(|e| Box::new(e) as _)),
         },
-        Discovered { name: "sim".to_owned(), info: Err(not_built("sim")) },
+        Discovered {
+            name: "sim".to_owned(),
+            info: info(SimEngine::open(&SimOptions::default()).map(|e| Box::new(e) as _)),
+        },
         Discovered { name: "doca".to_owned(), info: Err(not_built("doca")) },
         Discovered { name: "ioat".to_owned(), info: Err(not_built("ioat")) },
     ]

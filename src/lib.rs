@@ -49,7 +49,7 @@ pub mod prelude {
 /// Opens an engine by name.
 ///
 /// `auto` is the best engine of this machine: today always `cpu`. `cpu` takes the options of [`sim::CpuOptions::set`], `sim` those of
-/// [`sim::SimOptions::set`], as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca` and `ioat` are names of hardware
+/// [`sim::SimOptions::set`](dma_sim::sim::SimOptions::set), as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca` and `ioat` are names of hardware
 /// backends that this release does not have; they say so.
 ///
 /// # Errors
@@ -67,7 +67,13 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
             }
             Ok(Arc::new(sim::CpuEngine::open(&options).map_err(named)?))
         }
-        EngineName::Sim(_) => Err(discover::not_built("sim")),
+        EngineName::Sim(pairs) => {
+            let mut options = sim::SimOptions::default();
+            for (key, value) in pairs {
+                options.set(&key, &value).map_err(Error::from).map_err(named)?;
+            }
+            Ok(Arc::new(sim::SimEngine::open(&options).map_err(named)?))
+        }
         EngineName::Doca(_) => Err(discover::not_built("doca")),
         EngineName::Ioat(_) => Err(discover::not_built("ioat")),
     }

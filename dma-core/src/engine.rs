@@ -114,6 +114,12 @@ impl EngineId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    /// The id together with rights, in one number: what every copy compares.
+    pub(crate) const fn tag(self, access: Access) -> u64 {
+        // No process opens 2^60 engines.
+        self.0 << 4 | access.bits() as u64
+    }
 }
 
 /// What an engine is and can do.

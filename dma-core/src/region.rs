@@ -15,13 +15,16 @@ use crate::{Access, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionKey
 #[derive(Clone)]
 pub struct Region(pub(crate) Arc<RegionInner>);
 
-/// What every view of a region points to. The answers of the raw region are kept here, since a copy asks for them.
+/// What every view of a region points to. The answers of the raw region are kept here, those first that every copy asks for.
+#[repr(C)]
 pub(crate) struct RegionInner {
+    /// The engine and the rights: [`EngineId::tag`].
+    pub(crate) tag: u64,
+    pub(crate) key: RegionKey,
     // Dropped first: deregistered before the memory is given back.
     raw: Box<dyn RawRegion>,
     memory: Option<HostMemory>,
     pub(crate) engine: EngineId,
-    pub(crate) key: RegionKey,
     pub(crate) base: NonNull<u8>,
     pub(crate) len: usize,
     pub(crate) access: Access,
@@ -37,6 +40,7 @@ unsafe impl Sync for RegionInner {}
 impl Region {
     pub(crate) fn new(raw: Box<dyn RawRegion>, memory: Option<HostMemory>, backend: &'static str) -> Self {
         Self(Arc::new(RegionInner {
+            tag: raw.engine_id().tag(raw.access()),
             engine: raw.engine_id(),
             key: raw.key(),
             base: raw.base(),

@@ -75,6 +75,32 @@ unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(src, dst, len) }
 }
 
+/// As many pairs as fit, in an order that no prefetcher follows from one pair to the next.
+fn scattered_pairs(src: Memory, dst: Memory, len: usize) -> Pairs {
+    let mut pairs = Pairs::new(src, dst, len, usize::MAX);
+    pairs.step = (0x9e37_79b9 % pairs.slots()).max(1);
+    while gcd(pairs.step, pairs.slots()) != 1 {
+        pairs.step += 1;
+    }
+    pairs
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Runs `copy` on the next `count` pairs; nanoseconds of CPU time.
+#[inline]
+fn time(pairs: &mut Pairs, count: usize, mut copy: impl FnMut(*mut u8, *const u8, usize)) -> f64 {
+    pairs.cpu_time(|pairs| {
+        let len = black_box(pairs.len);
+        for _ in 0..count {
+            let (dst, src) = pairs.next();
+            copy(dst, src, len);
+        }
+    })
+}
+
 fn criterion(src: Memory, dst: Memory) {
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(200))
@@ -118,29 +144,25 @@ fn cold_table(src: Memory, dst: Memory) {
         for &len in sizes {
             let scattered = !order.is_empty();
             let new = || {
-                if scattered {
-                    Pairs::scattered(src, dst, len)
-                } else {
-                    Pairs::new(src, dst, len, usize::MAX)
-                }
+                if scattered { scattered_pairs(src, dst, len) } else { Pairs::new(src, dst, len, usize::MAX) }
             };
             let mut pairs = new();
             let mut chooser = Chooser::new();
             let count = ((96 << 20) / len).max(2);
             let mut choose = |pairs: &mut Pairs| {
                 // SAFETY: pairs of ranges of `len` bytes in two mappings.
-                pairs.time(count, |dst, src, len| unsafe { chooser.copy(dst, src, len, CacheHint::Auto) })
+                time(pairs, count, |dst, src, len| unsafe { chooser.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..1.max(16 / count) {
                 choose(&mut pairs);
             }
             let results = compare(ROUNDS, names.len(), count * len, |contender| match contender {
                 // SAFETY: as above.
-                0 => pairs.time(count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
+                0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 _ if contender < kernels.len() => {
                     let kernel = kernels[contender];
                     // SAFETY: as above.
-                    pairs.time(count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
+                    time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                 }
                 _ if contender == kernels.len() => choose(&mut pairs),
                 _ => tuned.time(len, count, scattered),
@@ -162,7 +184,7 @@ fn hot_table(src: Memory, dst: Memory) {
             let warm = pairs.slots().max(if len < 1 << 20 { 64 } else { 4 });
             let mut choose = |pairs: &mut Pairs, count| {
                 // SAFETY: pairs of ranges of `len` bytes in two mappings.
-                pairs.time(count, |dst, src, len| unsafe { chooser.copy(dst, src, len, CacheHint::Auto) })
+                time(pairs, count, |dst, src, len| unsafe { chooser.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..4 {
                 choose(&mut pairs, count);
@@ -170,15 +192,17 @@ fn hot_table(src: Memory, dst: Memory) {
             let results = compare(ROUNDS, names.len(), count * len, |contender| match contender {
                 0 => {
                     // SAFETY: as above.
-                    let mut run = |count| pairs.time(count, |dst, src, len| unsafe { memcpy(dst, src, len) });
+                    let mut run =
+                        |count| time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) });
                     run(warm);
                     run(count)
                 }
                 _ if contender < kernels.len() => {
                     let kernel = kernels[contender];
-                    // SAFETY: as above.
-                    let mut run =
-                        |count| pairs.time(count, |dst, src, len| unsafe { kernel.copy(dst, src, len) });
+                    let mut run = |count| {
+                        // SAFETY: as above.
+                        time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
+                    };
                     run(warm);
                     run(count)
                 }
@@ -256,7 +280,7 @@ fn tuned_child() {
         let fits = current.as_ref().is_some_and(|(pairs, was)| pairs.len == len && *was == scattered);
         if !fits {
             let pairs = if scattered {
-                Pairs::scattered(src, dst, len)
+                scattered_pairs(src, dst, len)
             } else {
                 Pairs::new(src, dst, len, usize::MAX)
             };
@@ -264,6 +288,6 @@ fn tuned_child() {
         }
         let (pairs, _) = current.as_mut().expect("just set");
         // SAFETY: pairs of ranges of `len` bytes in two mappings.
-        println!("{}", pairs.time(count, |dst, src, len| unsafe { memcpy(dst, src, len) }));
+        println!("{}", time(pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }));
     }
 }

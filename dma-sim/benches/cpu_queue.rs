@@ -36,54 +36,82 @@ fn main() {
     large_table("hot, 8 pairs, 8 in flight", src, dst, 8, 8);
 }
 
-fn open(threads: usize, depth: usize) -> Box<dyn RawQueue> {
-    let engine = CpuEngine::open(&CpuOptions::new().with_threads(threads)).expect("options in range");
-    engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("a queue")
+fn options(threads: usize) -> CpuOptions {
+    CpuOptions::new().with_threads(threads)
 }
 
 fn segment(addr: *const u8, len: usize) -> Segment {
     Segment { key: RegionKey(0), addr: NonNull::new(addr.cast_mut()).expect("mapped"), len }
 }
 
-/// Submits copies of the next `count` pairs, at most a batch of them, and rings.
-#[inline]
-fn submit(queue: &mut dyn RawQueue, pairs: &mut Pairs, count: usize, token: &mut u64) {
-    let (len, none) = (pairs.len, segment(NonNull::<u8>::dangling().as_ptr(), 1));
-    let mut batch = [Descriptor::copy(0, none, none); BATCH];
-    let batch = &mut batch[..count];
-    for descriptor in &mut *batch {
-        let (dst, src) = pairs.next();
-        *descriptor = Descriptor::copy(*token, segment(src, len), segment(dst, len));
-        *token += 1;
-    }
-    // SAFETY: pairs of ranges of two mappings that stay; their bytes are nobody's concern meanwhile.
-    let taken = unsafe { queue.submit(batch) }.expect("accepted");
-    assert_eq!(taken, count);
-    queue.flush();
+/// A queue, and what its user keeps.
+struct Driven {
+    queue: Box<dyn RawQueue>,
+    batch: Vec<Descriptor<'static>>,
+    completions: [Completion; BATCH],
+    token: u64,
+    sum: u64,
 }
 
-/// Polls once; returns how many completed.
-#[inline]
-fn poll(queue: &mut dyn RawQueue, completions: &mut [Completion], sum: &mut u64) -> usize {
-    let n = queue.poll(completions);
-    for completion in &completions[..n] {
-        *sum += completion.token + u64::from(completion.native != 0);
+impl Driven {
+    fn open(options: &CpuOptions, depth: usize) -> Self {
+        let engine = CpuEngine::open(options).expect("options in range");
+        let queue = engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("a queue");
+        Self { queue, batch: Vec::new(), completions: [Completion::done(0); BATCH], token: 0, sum: 0 }
     }
-    n
-}
 
-/// `batches` times: a batch in, a batch out.
-fn run_batches(queue: &mut dyn RawQueue, pairs: &mut Pairs, batches: usize) {
-    let (mut token, mut sum) = (0, 0);
-    let mut completions = [Completion::done(0); BATCH];
-    for _ in 0..batches {
-        submit(queue, pairs, BATCH, &mut token);
-        let mut got = 0;
-        while got < BATCH {
-            got += poll(queue, &mut completions, &mut sum);
+    /// Submits copies of the next `count` pairs and rings.
+    #[inline]
+    fn submit(&mut self, pairs: &mut Pairs, count: usize) {
+        self.batch.clear();
+        for _ in 0..count {
+            let (dst, src) = pairs.next();
+            self.batch.push(Descriptor::copy(self.token, segment(src, pairs.len), segment(dst, pairs.len)));
+            self.token += 1;
         }
+        // SAFETY: pairs of ranges of two mappings that stay; their bytes are nobody's concern meanwhile.
+        let taken = unsafe { self.queue.submit(&self.batch) }.expect("accepted");
+        assert_eq!(taken, count);
+        self.queue.flush();
     }
-    black_box(sum);
+
+    /// Polls once; returns how many completed.
+    #[inline]
+    fn poll(&mut self) -> usize {
+        let n = self.queue.poll(&mut self.completions);
+        for completion in &self.completions[..n] {
+            self.sum += completion.token + u64::from(completion.native != 0);
+        }
+        n
+    }
+
+    /// `batches` times: a batch in, a batch out.
+    fn run_batches(&mut self, pairs: &mut Pairs, batches: usize) {
+        for _ in 0..batches {
+            self.submit(pairs, BATCH);
+            let mut got = 0;
+            while got < BATCH {
+                got += self.poll();
+            }
+        }
+        black_box(self.sum);
+    }
+
+    /// Keeps `in_flight` copies in flight until `count` are done; nanoseconds by the clock on the wall.
+    fn stream(&mut self, pairs: &mut Pairs, count: usize, in_flight: usize) -> f64 {
+        let (mut submitted, mut done) = (0, 0);
+        let start = Instant::now();
+        while done < count {
+            let room = (in_flight - (submitted - done)).min(count - submitted);
+            if room > 0 {
+                self.submit(pairs, room);
+                submitted += room;
+            }
+            done += self.poll();
+        }
+        black_box(self.sum);
+        start.elapsed().as_nanos() as f64
+    }
 }
 
 fn criterion(src: Memory, dst: Memory) {
@@ -95,9 +123,9 @@ fn criterion(src: Memory, dst: Memory) {
     let mut group = criterion.benchmark_group("batch of 32");
     group.throughput(Throughput::Elements(BATCH as u64));
     for len in [64, 512, 4096] {
-        let (mut queue, mut pairs) = (open(0, 256), Pairs::new(src, dst, len, BATCH));
+        let (mut queue, mut pairs) = (Driven::open(&options(0), 256), Pairs::new(src, dst, len, BATCH));
         group.bench_function(size_name(len), |bencher| {
-            bencher.iter(|| run_batches(&mut *queue, &mut pairs, 1));
+            bencher.iter(|| queue.run_batches(&mut pairs, 1));
         });
     }
     group.finish();
@@ -119,13 +147,13 @@ fn small_table(src: Memory, dst: Memory) {
     );
     println!("{:>12}{:>10}{:>8}   {:>10}{:>8}{:>8}", "", "memcpy", "ns", "queue", "ns", "");
     for len in [64, 256, 512, 1 << 10, 4 << 10, 16 << 10] {
-        let (mut queue, mut pairs) = (open(0, 256), Pairs::new(src, dst, len, BATCH));
+        let (mut queue, mut pairs) = (Driven::open(&options(0), 256), Pairs::new(src, dst, len, BATCH));
         let batches = ((32 << 20) / len / BATCH).clamp(200, 20_000);
-        run_batches(&mut *queue, &mut pairs, batches);
+        queue.run_batches(&mut pairs, batches);
         let results = compare(ROUNDS, 2, batches * BATCH, |contender| {
             pairs.cpu_time(|pairs| match contender {
                 0 => plain(pairs, batches * BATCH),
-                _ => run_batches(&mut *queue, pairs, batches),
+                _ => queue.run_batches(pairs, batches),
             })
         });
         let [(plain, _), (queue, ratio)] = results[..] else { unreachable!("two contenders") };
@@ -143,23 +171,21 @@ fn small_table(src: Memory, dst: Memory) {
 fn in_flight_table(src: Memory, dst: Memory) {
     const COUNTS: [usize; 7] = [32, 128, 512, 2048, 8192, 32_768, 65_536];
     println!("\n64 B, hot, one core, by copies in flight: ns each, times 32 in flight");
-    let mut queues: Vec<_> = COUNTS.iter().map(|_| open(0, 65_536)).collect();
+    let mut queues: Vec<_> = COUNTS.iter().map(|_| Driven::open(&options(0), 65_536)).collect();
     let mut pairs = Pairs::new(src, dst, 64, BATCH);
-    let (mut token, mut sum) = (0, 0);
-    let mut completions = [Completion::done(0); BATCH];
     let mut samples = vec![Vec::new(); COUNTS.len()];
     for round in 0..=ROUNDS {
         for (at, &count) in COUNTS.iter().enumerate() {
-            let queue = &mut *queues[at];
+            let queue = &mut queues[at];
             let turns = (1 << 19) / count;
             let time = pairs.cpu_time(|pairs| {
                 for _ in 0..turns {
                     for _ in 0..count / BATCH {
-                        submit(queue, pairs, BATCH, &mut token);
+                        queue.submit(pairs, BATCH);
                     }
                     let mut got = 0;
                     while got < count {
-                        got += poll(queue, &mut completions, &mut sum);
+                        got += queue.poll();
                     }
                 }
             });
@@ -168,7 +194,6 @@ fn in_flight_table(src: Memory, dst: Memory) {
             }
         }
     }
-    black_box(sum);
     let base = samples[0].clone();
     for (count, samples) in COUNTS.iter().zip(&mut samples) {
         let mut ratios: Vec<_> = samples.iter().zip(&base).map(|(sample, base)| sample / base).collect();
@@ -176,37 +201,18 @@ fn in_flight_table(src: Memory, dst: Memory) {
     }
 }
 
-/// Keeps `in_flight` copies in flight until `count` are done; nanoseconds by the clock on the wall.
-fn stream(queue: &mut dyn RawQueue, pairs: &mut Pairs, count: usize, in_flight: usize) -> f64 {
-    let (mut token, mut sum, mut submitted, mut done) = (0, 0, 0, 0);
-    let mut completions = [Completion::done(0); BATCH];
-    let start = Instant::now();
-    while done < count {
-        let room = (in_flight - (submitted - done)).min(count - submitted);
-        if room > 0 {
-            submit(queue, pairs, room, &mut token);
-            submitted += room;
-        }
-        done += poll(queue, &mut completions, &mut sum);
-    }
-    black_box(sum);
-    start.elapsed().as_nanos() as f64
-}
-
 fn large_table(title: &str, src: Memory, dst: Memory, slots: usize, in_flight: usize) {
     println!("\n{title}: GB/s, times plain memcpy on one core");
     println!("{:>12}{:>16}{:>16}{:>16}{:>16}", "", "memcpy", "caller alone", "1 thread more", "by default");
     for len in [32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20] {
         let mut pairs = Pairs::new(src, dst, len, slots);
-        let mut queues = [open(0, 64), open(1, 64), {
-            let engine = CpuEngine::open(&CpuOptions::new()).expect("the defaults");
-            engine.open_queue_raw(&QueueOptions::new().with_depth(64)).expect("a queue")
-        }];
+        let mut queues =
+            [options(0), options(1), CpuOptions::new()].map(|options| Driven::open(&options, 64));
         let count = ((128 << 20) / len).max(in_flight).clamp(4, 2048).next_multiple_of(pairs.slots().min(8));
         for queue in &mut queues {
             // So that the choosers have learned.
             for _ in 0..3 {
-                stream(&mut **queue, &mut pairs, count, in_flight);
+                queue.stream(&mut pairs, count, in_flight);
             }
         }
         let results = compare(ROUNDS, 4, count * len, |contender| {
@@ -218,11 +224,11 @@ fn large_table(title: &str, src: Memory, dst: Memory, slots: usize, in_flight: u
                 plain(&mut pairs, count);
                 start.elapsed().as_nanos() as f64
             } else {
-                let queue = &mut *queues[contender - 1];
+                let queue = &mut queues[contender - 1];
                 if hot {
-                    stream(queue, &mut pairs, warm, in_flight);
+                    queue.stream(&mut pairs, warm, in_flight);
                 }
-                stream(queue, &mut pairs, count, in_flight)
+                queue.stream(&mut pairs, count, in_flight)
             }
         });
         print!("{:>12}", size_name(len));

@@ -1,15 +1,18 @@
-//! A software DMA device.
+//! A software DMA device, for every machine.
 //!
-//! | module | what | time | for |
-//! |---|---|---|---|
-//! | [`cpu`] | the CPU as an engine | as fast as this machine copies | production, wherever there is no device |
-//! | [`sim`] | a modelled device as an engine | as long as on the device, on a virtual or the real clock | tests, and measuring what a device would bring |
-//! | [`model`] | the device model itself: channels, memory protection, faults, profiles made from published measurements | virtual | other interfaces in front of it |
-//! | [`remote`] | memory shared between processes of one machine | | both engines |
+//! | module | what |
+//! |---|---|
+//! | [`cpu`] | [`CpuEngine`]: real copies, as fast as the machine makes them; the default engine |
+//! | [`sim`] | [`SimEngine`]: a modelled device, deterministic, as slow, reordered and broken as real ones can be |
+//! | [`model`] | the device model behind the simulator: channels, time, memory protection, faults, traces, profiles |
+//! | [`remote`] | memory that processes of one machine export to each other, with rights and revocation |
 //!
-//! What the simulator supports, rejects, and does unlike real devices is listed at [`sim`].
+//! What is supported, what is rejected, and where this differs from real devices stands in the documentation of each module.
 
 pub mod cpu;
 pub mod model;
 pub mod remote;
 pub mod sim;
+
+pub use cpu::{CpuEngine, CpuOptions};
+pub use sim::{SimEngine, SimOptions};

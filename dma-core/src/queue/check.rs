@@ -5,6 +5,22 @@ use crate::operand::sealed::Operand;
 use crate::region::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 
+/// Whether a copy of one range to another is right, and has 1 to `max` bytes. If not, [`flat`] or the planner says why.
+#[inline]
+pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
+    let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
+    let (s, d) = (src.ptr.as_ptr().addr(), dst.ptr.as_ptr().addr());
+    let disjoint = D::UNIQUE || !(s < d + dst.len && d < s + src.len);
+    granted & (src.len == dst.len) & (dst.len.wrapping_sub(1) < max) & disjoint
+}
+
+/// Whether `range` belongs to `engine` and grants `access`.
+#[inline]
+fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
+    // With the other rights added, it must be the engine with all of them.
+    range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all())
+}
+
 /// Checks a copy of one range to another; returns its length.
 #[inline]
 pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Result<usize> {

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use super::check::Lists;
+use super::check::{self, Lists};
 use super::cut::{Fence, Piece, Staged};
+use crate::operand::sealed::Operand;
 use crate::{
     BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ErrorKind,
     Listed, NativeError, Outcome, RawQueue, Result, Segment,
@@ -280,40 +281,31 @@ impl Planner {
         }
     }
 
-    /// Adds copies, from index 0 on, each of one range to another and checked as it is pulled. Returns the bytes in all, or `None` if some of
-    /// them have to be staged. Unless it returns the bytes, nothing was added.
-    ///
-    /// # Errors
-    ///
-    /// That of the first copy that is refused, with its index.
+    /// Adds copies of one range to another, from index 0 on, if all of them are plain ([`check::is_plain`]) and nothing is staged before
+    /// them. Returns the bytes in all, or `None` if not, and then nothing was added.
     #[inline]
-    pub(crate) fn push_all_flat(
+    pub(crate) fn push_all_flat<'a, S: Operand, D: Operand>(
         &mut self,
         slot: u32,
-        copies: impl ExactSizeIterator<Item = Result<(Segment, Segment)>>,
-    ) -> Result<Option<usize>, (usize, Error)> {
+        copies: impl ExactSizeIterator<Item = &'a (S, D)>,
+    ) -> Option<usize> {
         if self.fence || !self.staged.is_empty() {
-            return Ok(None);
+            return None;
         }
         let before = self.pending.len();
-        self.pending.reserve(copies.len());
-        let mut bytes = 0;
-        for (index, copy) in copies.enumerate() {
-            let (src, dst) = match copy {
-                Ok(copy) => copy,
-                Err(e) => {
-                    self.pending.truncate(before);
-                    return Err((index, e));
-                }
-            };
-            if dst.len == 0 || dst.len > self.max_transfer {
-                self.pending.truncate(before);
-                return Ok(None);
-            }
+        let (engine, max) = (self.engine, self.max_transfer);
+        let (mut bytes, mut plain) = (0, true);
+        self.pending.extend(copies.enumerate().map(|(index, (src, dst))| {
+            let (src, dst) = (src.single(), dst.single());
+            plain &= check::is_plain::<D>(engine, src, dst, max);
             bytes += dst.len;
-            self.pending.push(Descriptor::copy(token(slot, index as u32), src, dst));
+            Descriptor::copy(token(slot, index as u32), src.segment(), dst.segment())
+        }));
+        if !plain {
+            self.pending.truncate(before);
+            return None;
         }
-        Ok(Some(bytes))
+        Some(bytes)
     }
 
     /// Notes that all of a batch is pending.

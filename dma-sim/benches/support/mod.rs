@@ -35,7 +35,8 @@ pub(crate) struct Pairs {
     stride: usize,
     slots: usize,
     next: usize,
-    step: usize,
+    /// How many pairs further the next one is; has no factor in common with their number.
+    pub(crate) step: usize,
 }
 
 impl Pairs {
@@ -44,16 +45,6 @@ impl Pairs {
         let stride = len.next_multiple_of(64);
         let slots = slots.min(src.len / stride).max(1);
         Self { src, dst, len, stride, slots, next: 0, step: 1 }
-    }
-
-    /// As many pairs as fit, in an order that no prefetcher follows from one pair to the next.
-    pub(crate) fn scattered(src: Memory, dst: Memory, len: usize) -> Self {
-        let mut pairs = Self::new(src, dst, len, usize::MAX);
-        pairs.step = (0x9e37_79b9 % pairs.slots).max(1);
-        while gcd(pairs.step, pairs.slots) != 1 {
-            pairs.step += 1;
-        }
-        pairs
     }
 
     pub(crate) fn slots(&self) -> usize {
@@ -70,18 +61,6 @@ impl Pairs {
         (self.dst.base.wrapping_add(offset), self.src.base.wrapping_add(offset))
     }
 
-    /// Runs `copy` on the next `count` pairs; nanoseconds as [`cpu_time`](Self::cpu_time).
-    #[inline]
-    pub(crate) fn time(&mut self, count: usize, mut copy: impl FnMut(*mut u8, *const u8, usize)) -> f64 {
-        self.cpu_time(|pairs| {
-            let len = std::hint::black_box(pairs.len);
-            for _ in 0..count {
-                let (dst, src) = pairs.next();
-                copy(dst, src, len);
-            }
-        })
-    }
-
     /// Nanoseconds of this thread's CPU time that `work` takes, so that another process on the same core does not count.
     #[inline]
     pub(crate) fn cpu_time(&mut self, work: impl FnOnce(&mut Self)) -> f64 {
@@ -94,10 +73,6 @@ impl Pairs {
 fn cpu_time() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 pub(crate) fn median(values: &mut [f64]) -> f64 {

@@ -10,7 +10,7 @@ use dma_core::{
     QueueOptions, RawQueue, RawStats, Result, Work,
 };
 
-use super::chooser::Chooser;
+use super::chooser::{Chooser, Pick};
 use super::event::Event;
 use super::lane::{Job, Lane};
 use super::pool::Pool;
@@ -117,30 +117,27 @@ impl CpuQueue {
     /// As for [`RawQueue::submit`].
     unsafe fn take_moves(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>) {
         let (token, len) = (descriptor.token(), descriptor.len());
-        if len <= self.inline_limit && !self.must_wait(descriptor.fence()) {
-            let chooser = match moves {
-                Moves::Copy { .. } => &mut self.copies,
-                Moves::Fill { .. } => &mut self.fills,
-            };
-            // SAFETY: the caller's promise.
-            match chooser.run(len, self.hint, |kernel| unsafe { moves.run(0, len, kernel) }) {
-                Ok(()) => self.done.push(token),
-                Err(failure) => self.failed.push_back(completion(token, Some(failure))),
-            }
-        } else {
-            self.publish(token, len, descriptor.fence(), moves);
-        }
-    }
-
-    /// Makes a job of it.
-    fn publish(&mut self, token: u64, len: usize, fence: bool, moves: Moves<'_>) {
-        let fence = fence && !self.jobs.all_finished();
+        let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
         let chooser = match moves {
             Moves::Copy { .. } => &mut self.copies,
             Moves::Fill { .. } => &mut self.fills,
         };
         let pick = chooser.pick(len, self.hint);
-        let kernel = chooser.kernel(pick);
+        if !at_once || (len > self.inline_limit && !pick.alone) {
+            return self.publish(descriptor, moves, pick);
+        }
+        // SAFETY: the caller's promise.
+        match chooser.run(pick, len, |kernel| unsafe { moves.run(0, len, kernel) }) {
+            Ok(()) => self.done.push(token),
+            Err(failure) => self.failed.push_back(completion(token, Some(failure))),
+        }
+    }
+
+    /// Makes a job of it.
+    fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
+        let (token, len) = (descriptor.token(), descriptor.len());
+        let fence = descriptor.fence() && !self.jobs.all_finished();
+        let kernel = self.copies.kernel(pick);
         // A copy is shared evenly if all who can help find a chunk worth their while in it.
         let chunk = len.div_ceil(self.pool.size() + 1).next_multiple_of(PAGE).clamp(CHUNK_MIN, CHUNK);
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {

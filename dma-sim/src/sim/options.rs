@@ -251,8 +251,8 @@ impl SimOptions {
     ///
     /// There is no such option, with a list of those there are; or it has no such value, with what it may be.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), OptionError> {
-        let key = Self::KEYS.into_iter().find(|known| *known == key);
-        let key = key.ok_or_else(|| OptionError::UnknownKey { key: key.unwrap_or_default().to_owned() })?;
+        let known = Self::KEYS.into_iter().find(|known| *known == key);
+        let key = known.ok_or_else(|| OptionError::UnknownKey { key: key.to_owned() })?;
         match key {
             "seed" => self.seed = number(key, value)?,
             "profile" => {

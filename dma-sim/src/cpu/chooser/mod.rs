@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::OnceLock;
+
 use dma_core::CacheHint;
 
 use super::Kernel;
@@ -29,6 +31,8 @@ const CLASSES: usize = 13;
 #[derive(Debug)]
 pub struct Chooser {
     streaming: Option<Kernel>,
+    /// What is known to be as fast as a core's own cache, in ticks per byte.
+    hot_cost: f32,
     classes: [Class; CLASSES],
 }
 
@@ -48,7 +52,7 @@ impl Chooser {
     /// A chooser between `memcpy` and `streaming`; with `None`, everything is `memcpy`.
     #[must_use]
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
-        Self { streaming, classes: std::array::from_fn(Class::new) }
+        Self { streaming, hot_cost: hot_cost(), classes: std::array::from_fn(Class::new) }
     }
 
     /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or experience suggests.
@@ -64,8 +68,9 @@ impl Chooser {
             // SAFETY: the caller's promise.
             return unsafe { Kernel::memcpy().copy(dst, src, len) };
         }
+        let pick = self.pick(len, hint);
         // SAFETY: the caller's promise.
-        self.run(len, hint, |kernel| unsafe { kernel.copy(dst, src, len) });
+        self.run(pick, len, |kernel| unsafe { kernel.copy(dst, src, len) });
     }
 
     /// Fills the `len` bytes at `dst` with `pattern`, with the kernel that `hint` or experience suggests.
@@ -77,14 +82,14 @@ impl Chooser {
     /// As for [`Kernel::fill`].
     #[inline]
     pub unsafe fn fill(&mut self, dst: *mut u8, pattern: [u8; 8], len: usize, hint: CacheHint) {
+        let pick = self.pick(len, hint);
         // SAFETY: the caller's promise.
-        self.run(len, hint, |kernel| unsafe { kernel.fill(dst, pattern, len) });
+        self.run(pick, len, |kernel| unsafe { kernel.fill(dst, pattern, len) });
     }
 
-    /// Has `work` move `len` bytes with the kernel that `hint` or experience suggests.
+    /// Has `work` move `len` bytes with the kernel that was picked for them, and learns from it.
     #[inline]
-    pub(super) fn run<R>(&mut self, len: usize, hint: CacheHint, work: impl FnOnce(Kernel) -> R) -> R {
-        let pick = self.pick(len, hint);
+    pub(super) fn run<R>(&mut self, pick: Pick, len: usize, work: impl FnOnce(Kernel) -> R) -> R {
         let kernel = self.kernel(pick);
         if !pick.is_timed() {
             return work(kernel);
@@ -98,15 +103,17 @@ impl Chooser {
     /// What to use for a copy of `len` bytes. Where [`Pick::is_timed`], tell [`Self::record`] how long it took.
     #[inline]
     pub(crate) fn pick(&mut self, len: usize, hint: CacheHint) -> Pick {
-        let untimed = |streaming| Pick { streaming, role: Role::Untimed, class: 0 };
+        let untimed = |streaming, alone| Pick { streaming, alone, role: Role::Untimed, class: 0 };
         match hint {
-            _ if self.streaming.is_none() || len < STREAM_MIN => untimed(false),
-            CacheHint::Hot => untimed(false),
-            CacheHint::Cold => untimed(true),
-            CacheHint::Auto if len < LEARN_MIN => untimed(false),
+            CacheHint::Hot => untimed(false, len <= ALONE_MAX),
+            _ if self.streaming.is_none() || len < STREAM_MIN => untimed(false, false),
+            CacheHint::Cold => untimed(true, false),
+            CacheHint::Auto if len < LEARN_MIN => untimed(false, false),
             CacheHint::Auto => {
                 let index = class_of(len);
-                self.classes[index].pick(index)
+                let mut pick = self.classes[index].pick(index);
+                pick.alone &= len <= ALONE_MAX;
+                pick
             }
         }
     }
@@ -127,7 +134,7 @@ impl Chooser {
     pub(crate) fn record(&mut self, pick: Pick, ticks: u64, len: usize) {
         if pick.is_timed() && len > 0 {
             let index = usize::from(pick.class);
-            self.classes[index].record(pick, ticks as f32 / len as f32, index);
+            self.classes[index].record(pick, ticks as f32 / len as f32, index, self.hot_cost);
         }
     }
 }
@@ -136,6 +143,8 @@ impl Chooser {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pick {
     pub(crate) streaming: bool,
+    /// Best done by the core that asks, at once: the data is in its own cache, or is to be found out to be.
+    pub(crate) alone: bool,
     role: Role,
     class: u8,
 }
@@ -154,7 +163,7 @@ enum Role {
     Untimed,
     /// A sample of the kernel in use.
     Sample,
-    /// A sample of the other kernel.
+    /// A sample of what is being tried.
     Probe,
 }
 
@@ -162,7 +171,7 @@ enum Role {
 enum Phase {
     /// Using what was found best; `left` picks until the next probe.
     Settled,
-    /// Trying the other kernel; `left` picks of it to go.
+    /// Trying something else; `left` picks of it to go.
     Probing,
     /// All probes are picked, not all are recorded; `left` picks before giving up on the missing ones.
     Awaiting,
@@ -173,6 +182,8 @@ enum Phase {
 struct Class {
     phase: Phase,
     streaming: bool,
+    /// Using `memcpy`, at the speed of a core's own cache.
+    hot: bool,
     left: u32,
     /// Smoothed cost of the kernel in use.
     cost: f32,
@@ -184,6 +195,8 @@ struct Class {
     drift: i8,
     /// Probes in a row that changed nothing, up to a limit.
     backoff: u8,
+    /// Which kernel is being tried. The same as the one in use: whether one core alone is faster with it.
+    probe_streaming: bool,
     probe_sum: f32,
     probe_min: f32,
     probe_seen: u32,
@@ -191,7 +204,7 @@ struct Class {
 
 /// Classes from 4 MiB on start with the streaming kernel: what does not fit a second level cache gains little from it.
 const STREAM_FIRST: usize = 8;
-/// Picks of a new class before it probes: the first is not timed, as it may fault pages in.
+/// Picks of a new class before it probes.
 const FIRST_PROBE_AFTER: u32 = 5;
 /// Samples until the smoothed cost serves as reference.
 const SETTLE: u8 = 8;
@@ -211,6 +224,13 @@ const STREAMING_BURST: u32 = 3;
 /// only after it has been through the working set once. This covers a second level cache; grows with `backoff`
 /// to cover a third.
 const MEMCPY_BURST: usize = 2 << 20;
+/// Up to this length, copies within a core's own cache are best left to that core: another one would have to fetch the
+/// data from it first.
+const ALONE_MAX: usize = 256 << 10;
+/// Classes below that of 64 KiB are done alone anyway, mostly: no probes for that.
+const ALONE_FIRST: usize = 2;
+/// How much slower than the core's own cache at its best still counts as that.
+const HOT: f32 = 1.5;
 /// A probe that is this many times slower than the kernel in use ends at once.
 const HOPELESS: f32 = 1.5;
 /// Streaming has to win by this much, since it leaves the destination outside the cache for whoever reads it next ...
@@ -223,12 +243,14 @@ impl Class {
         Self {
             phase: Phase::Settled,
             streaming: index >= STREAM_FIRST,
+            hot: false,
             left: FIRST_PROBE_AFTER,
             cost: 0.0,
             reference: 0.0,
             age: 0,
             drift: 0,
             backoff: 0,
+            probe_streaming: false,
             probe_sum: 0.0,
             probe_min: f32::INFINITY,
             probe_seen: 0,
@@ -241,13 +263,23 @@ impl Class {
             self.advance(index);
         }
         self.left -= 1;
-        let role = match self.phase {
-            Phase::Probing if self.left < self.judged(index) => Role::Probe,
-            Phase::Probing => Role::Untimed, // warms the cache
-            _ if self.left & self.skip(index) == 0 => Role::Sample,
-            _ => Role::Untimed,
+        let probing = self.phase == Phase::Probing;
+        let role = if probing {
+            // The first ones warm the cache.
+            if self.left < self.judged(index) { Role::Probe } else { Role::Untimed }
+        } else if self.left & self.skip(index) == 0 && !self.is_new() {
+            Role::Sample
+        } else {
+            Role::Untimed
         };
-        Pick { streaming: self.streaming != (self.phase == Phase::Probing), role, class: index as u8 }
+        let streaming = if probing { self.probe_streaming } else { self.streaming };
+        let unknown = !self.streaming && self.age < SETTLE;
+        Pick { streaming, alone: probing || self.hot || unknown, role, class: index as u8 }
+    }
+
+    /// Whether this is the very first pick, which may fault pages in.
+    fn is_new(&self) -> bool {
+        self.cost == 0.0 && self.left == FIRST_PROBE_AFTER - 1
     }
 
     /// `left` has run out: on to the next phase.
@@ -256,6 +288,10 @@ impl Class {
         match self.phase {
             Phase::Settled => {
                 self.phase = Phase::Probing;
+                // Where `memcpy` is in use, but not at its best, that may be because cores share the work: each second
+                // probe tells.
+                let alone = self.may_be_hot(index) && self.probe_streaming;
+                self.probe_streaming = !self.streaming && !alone;
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
             }
@@ -263,32 +299,36 @@ impl Class {
                 self.phase = Phase::Awaiting;
                 self.left = REST * self.burst(index);
             }
-            Phase::Awaiting => self.decide(index),
+            Phase::Awaiting => self.decide(index, 0.0),
         }
     }
 
+    /// Whether the kernel in use is `memcpy`, at a speed that may not be its best.
+    fn may_be_hot(&self, index: usize) -> bool {
+        !self.streaming && !self.hot && (ALONE_FIRST..=class_of(ALONE_MAX)).contains(&index)
+    }
+
     #[inline]
-    fn record(&mut self, pick: Pick, cost: f32, index: usize) {
+    fn record(&mut self, pick: Pick, cost: f32, index: usize, hot_cost: f32) {
         match pick.role {
-            Role::Sample if pick.streaming == self.streaming => self.sample(cost, index),
-            Role::Probe if pick.streaming != self.streaming && self.phase != Phase::Settled => {
+            Role::Sample if pick.streaming == self.streaming => self.sample(cost, index, hot_cost),
+            Role::Probe if pick.streaming == self.probe_streaming && self.phase != Phase::Settled => {
                 self.probe_sum += cost;
                 self.probe_min = self.probe_min.min(cost);
                 self.probe_seen += 1;
-                if self.probe_seen == self.judged(index) || cost > HOPELESS * self.cost {
-                    self.decide(index);
+                if self.probe_seen == self.judged(index) || (self.cost > 0.0 && cost > HOPELESS * self.cost) {
+                    self.decide(index, hot_cost);
                 }
             }
             _ => {} // of a choice since abandoned
         }
     }
 
-    fn sample(&mut self, cost: f32, index: usize) {
-        if self.age == 0 && self.cost == 0.0 {
-            self.cost = cost;
-        }
-        // One preempted copy must not outweigh the rest.
-        self.cost += (cost.min(2.0 * self.cost) - self.cost) / 8.0;
+    fn sample(&mut self, cost: f32, index: usize, hot_cost: f32) {
+        // The mean at first. One preempted copy must not outweigh the rest.
+        let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
+        self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
+        self.hot = !self.streaming && self.cost < HOT * hot_cost;
         if self.age < SETTLE {
             self.age += 1;
             self.reference = self.cost;
@@ -303,47 +343,63 @@ impl Class {
         };
         if self.drift.abs() >= SHIFT && self.phase == Phase::Settled {
             let since_probe = self.rest(index).saturating_sub(self.left);
-            self.backoff = 0;
+            (self.cost, self.age, self.drift, self.backoff) = (cost, 0, 0, 0);
+            // The other kernel is tried first.
+            self.probe_streaming = false;
             self.left = self.rest(index).saturating_sub(since_probe);
-            (self.age, self.drift) = (0, 0);
         }
     }
 
     /// Compares the probe with the kernel in use, and settles for the better one.
     #[cold]
-    fn decide(&mut self, index: usize) {
+    fn decide(&mut self, index: usize, hot_cost: f32) {
         let probe = (self.probe_sum / self.probe_seen as f32).min(2.0 * self.probe_min);
-        let margin = if self.streaming { MEMCPY_WINS } else { STREAMING_WINS };
-        let known = self.probe_seen > 0 && self.age > 0;
-        if known && probe < margin * self.cost {
-            self.streaming = !self.streaming;
+        let known = self.probe_seen > 0 && self.cost > 0.0;
+        let better = known
+            && match (self.streaming, self.probe_streaming) {
+                (true, _) => probe < MEMCPY_WINS * self.cost,
+                (false, true) => probe < STREAMING_WINS * self.cost,
+                (false, false) => probe < HOT * hot_cost,
+            };
+        if better {
+            self.streaming = self.probe_streaming;
+            self.hot = !self.streaming && probe < HOT * hot_cost;
             (self.cost, self.age, self.backoff) = (probe, 0, 0);
         } else if known {
             let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
             self.backoff = (self.backoff + 1).min(max);
         }
         self.phase = Phase::Settled;
-        self.left = self.rest(index);
+        if known {
+            self.left = self.rest(index);
+        } else {
+            // Soon again, and the same.
+            self.left = FIRST_PROBE_AFTER;
+            self.probe_streaming = !self.probe_streaming;
+        }
         self.drift = 0;
     }
 
     /// Copies in one probe.
     fn burst(&self, index: usize) -> u32 {
-        if !self.streaming {
-            return STREAMING_BURST;
-        }
-        let bytes = MEMCPY_BURST << (self.backoff / 2);
+        if self.probe_streaming { STREAMING_BURST } else { self.memcpy_burst(index) }
+    }
+
+    fn memcpy_burst(&self, index: usize) -> u32 {
+        let bytes = MEMCPY_BURST << (self.backoff.min(BACKOFF_MAX_STREAMING) / 2);
         ((bytes >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(2)
     }
 
     /// How many of them count: for `memcpy` the second half, the first one warms the cache.
     fn judged(&self, index: usize) -> u32 {
-        if self.streaming { self.burst(index) / 2 } else { STREAMING_BURST }
+        if self.probe_streaming { STREAMING_BURST } else { self.memcpy_burst(index) / 2 }
     }
 
     /// Copies between two probes.
     fn rest(&self, index: usize) -> u32 {
-        (REST * self.burst(index)) << self.backoff
+        let tries_memcpy = self.streaming || self.may_be_hot(index);
+        let burst = if tries_memcpy { self.memcpy_burst(index) } else { STREAMING_BURST };
+        (REST * burst) << self.backoff
     }
 
     /// Mask on `left`: how many samples to skip. Short copies are sampled rarely, so that reading the clock stays
@@ -362,6 +418,23 @@ impl Class {
 #[inline]
 fn class_of(len: usize) -> usize {
     (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(CLASSES - 1)
+}
+
+/// What `memcpy` takes within a core's second level cache, in ticks per byte: measured once, which takes some 20 us.
+fn hot_cost() -> f32 {
+    static COST: OnceLock<f32> = OnceLock::new();
+    *COST.get_or_init(|| {
+        /// Beyond any first level cache, and within any second level one with its twin.
+        const LEN: usize = 64 << 10;
+        let (src, mut dst) = (vec![1_u8; LEN], vec![2_u8; LEN]);
+        let times = (0..10).map(|_| {
+            let start = ticks();
+            // Opaque: a copy whose result nobody reads need not happen.
+            std::hint::black_box(&mut dst[..]).copy_from_slice(std::hint::black_box(&src));
+            ticks().wrapping_sub(start)
+        });
+        times.min().unwrap_or(0) as f32 / LEN as f32
+    })
 }
 
 /// A clock that is cheap to read. Its unit does not matter here: only costs are compared.

@@ -12,19 +12,33 @@ struct Model {
     /// Whether the working set fits the cache.
     hot: bool,
     next: usize,
+    /// Whether other cores help with what is not to be done alone.
+    helped: bool,
     noise: u64,
     noisy: bool,
 }
 
 impl Model {
     fn new(len: usize, pairs: usize, hot: bool) -> Self {
-        Self { len, cached: vec![false; pairs], hot, next: 0, noise: 0x9e37_79b9_7f4a_7c15, noisy: false }
+        Self {
+            len,
+            cached: vec![false; pairs],
+            hot,
+            next: 0,
+            helped: false,
+            noise: 0x9e37_79b9_7f4a_7c15,
+            noisy: false,
+        }
     }
 
     /// Ticks for the next copy, noise apart: the kernel decides what the destination is afterwards.
-    fn copy(&mut self, streaming: bool) -> f64 {
-        let cached = std::mem::replace(&mut self.cached[self.next], !streaming);
+    fn copy(&mut self, streaming: bool, alone: bool) -> f64 {
+        let away = self.helped && !alone;
+        let cached = std::mem::replace(&mut self.cached[self.next], !streaming && !away);
         self.next = (self.next + 1) % self.cached.len();
+        if away && self.hot && !streaming {
+            return 0.14 * self.len as f64; // another core fetches what this one has
+        }
         let per_byte = match (self.hot, streaming, cached) {
             (true, false, true) => 0.05,
             (true, false, false) => 0.14,
@@ -55,7 +69,7 @@ impl Model {
         let mut total = 0.0;
         for _ in 0..count {
             let pick = chooser.pick(self.len, CacheHint::Auto);
-            let ticks = self.copy(pick.streaming);
+            let ticks = self.copy(pick.streaming, pick.alone);
             total += ticks;
             chooser.record(pick, (ticks * self.disturbance()) as u64, self.len);
         }
@@ -70,7 +84,7 @@ impl Model {
 
 fn chooser() -> Chooser {
     // Any kernel does: the model decides what it costs.
-    Chooser::with_streaming(Some(Kernel::memcpy()))
+    Chooser { hot_cost: 0.05, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
 }
 
 const LENGTHS: [usize; 6] = [16 << 10, 64 << 10, 100_000, 256 << 10, 1 << 20, 64 << 20];
@@ -86,6 +100,41 @@ fn hot_settles_for_memcpy() {
             let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
             assert!(cost < 1.05, "{len} x {pairs}, noisy {noisy}: {cost:.3} times the best");
         }
+    }
+}
+
+/// Where other cores help with long copies, hot ones are still left to the core that has the data.
+#[test]
+fn hot_settles_for_being_left_alone() {
+    for (len, pairs) in [(64 << 10, 1), (64 << 10, 8), (200_000, 2), (256 << 10, 1)] {
+        for first_cold in [0, 100, 5_000] {
+            let (mut chooser, mut model) =
+                (chooser(), Model { helped: true, ..Model::new(len, pairs, false) });
+            model.run(&mut chooser, first_cold);
+            model.hot = true;
+            model.run(&mut chooser, 3_000);
+            let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
+            assert!(cost < 1.06, "{len} x {pairs} after {first_cold} cold: {cost:.3} times the best");
+            assert!(!chooser.pick(2 * ALONE_MAX, CacheHint::Auto).alone, "longer ones are for all cores");
+        }
+    }
+}
+
+/// What is cold goes to all cores: it is done alone only to learn.
+#[test]
+fn cold_is_rarely_left_alone() {
+    for len in [64 << 10, 256 << 10] {
+        let (mut chooser, mut model) = (chooser(), Model { helped: true, ..Model::new(len, 1000, false) });
+        model.run(&mut chooser, 5_000);
+        let alone = (0..10_000)
+            .filter(|_| {
+                let pick = chooser.pick(len, CacheHint::Auto);
+                let ticks = model.copy(pick.streaming, pick.alone);
+                chooser.record(pick, ticks as u64, len);
+                pick.alone
+            })
+            .count();
+        assert!(alone < 300, "{len}: {alone} of 10000");
     }
 }
 
@@ -146,7 +195,7 @@ fn a_mixture_costs_no_more_than_one_kernel_alone() {
             let model = if random % 100 < 50 { &mut hot } else { &mut cold };
             *total += match way {
                 0 => model.run(&mut chooser, 1),
-                _ => model.copy(way == 1),
+                _ => model.copy(way == 1, true),
             };
         }
     }
@@ -182,10 +231,12 @@ fn hints_and_short_copies_are_never_timed() {
             (4096, CacheHint::Cold, true),
             (1 << 30, CacheHint::Cold, true),
             (1 << 30, CacheHint::Hot, false),
+            (ALONE_MAX, CacheHint::Hot, false),
             (16383, CacheHint::Auto, false),
         ] {
             let pick = chooser.pick(len, hint);
             assert!(!pick.is_timed() && pick.streaming == streaming, "{len} {hint:?}: {pick:?}");
+            assert_eq!(pick.alone, hint == CacheHint::Hot && len <= ALONE_MAX, "{len} {hint:?}: {pick:?}");
         }
     }
 }

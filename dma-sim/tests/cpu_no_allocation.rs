@@ -1,0 +1,74 @@
+//! Once warm, the CPU engine's queue allocates nothing, whatever it copies and whoever does it.
+#![expect(unsafe_code, reason = "counts allocations, drives the raw queue")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dma_core::{Completion, Descriptor, DmaEngine, Listed, MemoryRequest, QueueOptions, RawRegion, Segment};
+use dma_sim::cpu::{CpuEngine, CpuOptions};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator, with a count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn piece(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
+    let addr = region.base().map_addr(|addr| addr.checked_add(offset).expect("within the region"));
+    Segment { key: region.key(), addr, len }
+}
+
+#[test]
+fn nothing_is_allocated_once_warm() {
+    const LEN: usize = 1 << 20;
+    for (threads, depth) in [(0, 8), (2, 8), (1, 4096)] {
+        let engine = CpuEngine::open(&CpuOptions::new().with_threads(threads)).expect("in range");
+        let memory = || engine.allocate_raw(&MemoryRequest::new(LEN)).expect("memory");
+        let (src, dst) = (memory(), memory());
+        let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("a queue");
+        let lists: Vec<Vec<Segment>> = [&src, &dst]
+            .map(|region| (0..16).map(|at| piece(&**region, at * (LEN / 16), LEN / 16)).collect())
+            .into();
+        let listed = Listed::Copy { src: &lists[0], dst: &lists[1] };
+        let fill = Listed::Fill { pattern: *b"8 bytes.", dst: &lists[1] };
+        let batch = [
+            Descriptor::copy(0, piece(&*src, 0, 64), piece(&*dst, 0, 64)),
+            Descriptor::copy(1, piece(&*src, 0, 20_000), piece(&*dst, 0, 20_000)).with_fence(true),
+            Descriptor::copy(2, piece(&*src, 0, LEN), piece(&*dst, 0, LEN)).with_fence(true),
+            Descriptor::copy(3, piece(&*src, 0, 64), piece(&*dst, 0, 64)).with_fence(true),
+            Descriptor::listed(4, &listed).with_fence(true),
+            Descriptor::listed(5, &fill).with_fence(true),
+        ];
+        let mut completions = [Completion::done(0); 8];
+        let mut round = || {
+            // SAFETY: within regions that outlive the queue; ordered by fences, and nobody else looks.
+            assert_eq!(unsafe { queue.submit(&batch) }.expect("open"), batch.len());
+            queue.flush();
+            let mut done = 0;
+            while done < batch.len() {
+                done += queue.poll(&mut completions);
+            }
+        };
+        // Twice around the ring: each place in it keeps its own lists.
+        (0..2 * depth.max(50)).for_each(|_| round());
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        (0..100).for_each(|_| round());
+        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        assert_eq!(allocations, 0, "{threads} threads");
+    }
+}

@@ -1,0 +1,590 @@
+//! Random programs against every engine, with an oracle in plain memory beside them.
+//!
+//! The reference keeps each buffer as a `Vec<u8>`. What an operation should have written is known when it is submitted, since its operands belong
+//! to it until it is over. After a failure the destination is undefined, so the test writes the expected bytes itself and goes on. Around every
+//! buffer lie bytes that nobody may write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dma::prelude::*;
+use dma::{OpError, Queue, Result, Transfer};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+
+const CANARY: u8 = 0xa5;
+const GUARD: usize = 64;
+/// What never ends is given up after this.
+const STALL: Duration = Duration::from_millis(3);
+
+/// Engines that never fail an operation, and engines that do.
+const SOUND: [&str; 8] = [
+    "cpu",
+    "cpu:threads=0",
+    "cpu:threads=1,inline=0",
+    "cpu:hint=cold",
+    "sim:profile=ideal,max_transfer=100,max_segments=3,depth=7",
+    "sim:profile=bluefield3",
+    "sim:profile=ioat",
+    "sim:profile=dsa",
+];
+const FAULTY: [&str; 6] = [
+    "sim:profile=bluefield3,faults=reset@7",
+    "sim:profile=ideal,faults=fail:p=0.1+slow@3:for=50us",
+    "sim:profile=dsa,faults=reset:p=0.05+refuse@4",
+    "sim:profile=ioat,faults=reset@5",
+    "sim:profile=ideal,max_transfer=64,faults=lose@9+fail@12",
+    "sim:profile=bluefield2,faults=gone@20",
+];
+
+#[derive(Clone, Debug)]
+struct Model {
+    engine: String,
+    sound: bool,
+    /// Bytes of the buffers at rest.
+    buffers: BTreeMap<u32, Vec<u8>>,
+    /// Operations in flight: their buffers, with what they hold once it is over.
+    flights: BTreeMap<u32, BTreeMap<u32, Vec<u8>>>,
+    next: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate {
+        len: usize,
+    },
+    Write {
+        buffer: Index,
+        seed: u8,
+    },
+    Split {
+        buffer: Index,
+        at: Index,
+    },
+    /// Copies from some buffers to others, gathered and scattered.
+    Copy {
+        sources: Vec<u32>,
+        destinations: Vec<u32>,
+    },
+    Fill {
+        destinations: Vec<u32>,
+        pattern: [u8; 8],
+    },
+    Fence,
+    Flush,
+    Poll,
+    Wait {
+        flight: Index,
+    },
+    Drop {
+        flight: Index,
+    },
+}
+
+fn pick<T: Copy>(index: Index, map: &BTreeMap<u32, T>) -> Option<u32> {
+    (!map.is_empty()).then(|| *map.keys().nth(index.index(map.len())).expect("in range"))
+}
+
+impl Model {
+    fn keys(&self) -> BTreeMap<u32, ()> {
+        self.buffers.keys().map(|k| (*k, ())).collect()
+    }
+
+    fn flying(&self) -> BTreeMap<u32, ()> {
+        self.flights.keys().map(|k| (*k, ())).collect()
+    }
+
+    fn bytes(&self, ids: &[u32]) -> Vec<u8> {
+        ids.iter().flat_map(|id| self.buffers[id].iter().copied()).collect()
+    }
+
+    /// Writes `bytes` over the buffers, one behind the other.
+    fn scatter(&self, ids: &[u32], bytes: &[u8]) -> BTreeMap<u32, Vec<u8>> {
+        let mut rest = bytes;
+        ids.iter()
+            .map(|id| {
+                let (head, tail) = rest.split_at(self.buffers[id].len());
+                rest = tail;
+                (*id, head.to_vec())
+            })
+            .collect()
+    }
+}
+
+fn pattern_of(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed) ^ (i >> 8) as u8).collect()
+}
+
+struct Machine;
+
+impl ReferenceStateMachine for Machine {
+    type State = Model;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Model> {
+        let sound = prop::sample::select(SOUND.to_vec()).prop_map(|name| (name, true));
+        let faulty = prop::sample::select(FAULTY.to_vec()).prop_map(|name| (name, false));
+        (prop_oneof![sound, faulty], any::<u16>())
+            .prop_map(|((name, sound), seed)| {
+                let engine =
+                    if name.starts_with("sim") { format!("{name},seed={seed}") } else { name.to_owned() };
+                Model { engine, sound, buffers: BTreeMap::new(), flights: BTreeMap::new(), next: 0 }
+            })
+            .boxed()
+    }
+
+    fn transitions(model: &Model) -> BoxedStrategy<Step> {
+        let len = prop_oneof![3 => 1..200_usize, 2 => 1..5_000_usize, 1 => 1..150_000_usize];
+        let ids: Vec<u32> = model.buffers.keys().copied().collect();
+        let mut choices = vec![
+            (3, len.prop_map(|len| Step::Allocate { len }).boxed()),
+            (1, Just(Step::Fence).boxed()),
+            (2, Just(Step::Flush).boxed()),
+            (2, Just(Step::Poll).boxed()),
+        ];
+        if !ids.is_empty() {
+            choices.extend([
+                (
+                    3,
+                    (any::<Index>(), any::<u8>())
+                        .prop_map(|(buffer, seed)| Step::Write { buffer, seed })
+                        .boxed(),
+                ),
+                (
+                    2,
+                    (any::<Index>(), any::<Index>())
+                        .prop_map(|(buffer, at)| Step::Split { buffer, at })
+                        .boxed(),
+                ),
+                (
+                    2,
+                    (prop::sample::subsequence(ids.clone(), 1..=ids.len().min(3)), any::<[u8; 8]>())
+                        .prop_map(|(destinations, pattern)| Step::Fill { destinations, pattern })
+                        .boxed(),
+                ),
+            ]);
+            // Some buffers to others: those left of the cut to those right of it; lengths are evened out by the system under test.
+            let shuffled = Just(ids.clone()).prop_shuffle();
+            choices.push((
+                6,
+                (shuffled, 1..4_usize, 1..4_usize)
+                    .prop_map(|(ids, m, n)| {
+                        let m = m.min(ids.len() / 2);
+                        let n = n.min(ids.len() - m);
+                        Step::Copy { sources: ids[..m].to_vec(), destinations: ids[m..m + n].to_vec() }
+                    })
+                    .boxed(),
+            ));
+        }
+        if !model.flights.is_empty() {
+            choices.extend([
+                (5, any::<Index>().prop_map(|flight| Step::Wait { flight }).boxed()),
+                (1, any::<Index>().prop_map(|flight| Step::Drop { flight }).boxed()),
+            ]);
+        }
+        prop::strategy::Union::new_weighted(choices).boxed()
+    }
+
+    fn preconditions(model: &Model, step: &Step) -> bool {
+        let known = |ids: &[u32]| ids.iter().all(|id| model.buffers.contains_key(id));
+        match step {
+            Step::Copy { sources, destinations } => known(sources) && known(destinations),
+            Step::Fill { destinations, .. } => known(destinations),
+            Step::Write { .. } | Step::Split { .. } => !model.buffers.is_empty(),
+            Step::Wait { .. } | Step::Drop { .. } => !model.flights.is_empty(),
+            _ => true,
+        }
+    }
+
+    fn apply(mut model: Model, step: &Step) -> Model {
+        match step {
+            Step::Allocate { len } => {
+                model.buffers.insert(model.next, vec![0; *len]);
+                model.next += 1;
+            }
+            Step::Write { buffer, seed } => {
+                let id = pick(*buffer, &model.keys()).expect("there is one");
+                let bytes = model.buffers.get_mut(&id).expect("known");
+                *bytes = pattern_of(*seed, bytes.len());
+            }
+            Step::Split { buffer, at } => {
+                let id = pick(*buffer, &model.keys()).expect("there is one");
+                let bytes = model.buffers.get_mut(&id).expect("known");
+                let tail = bytes.split_off(at.index(bytes.len() + 1));
+                model.buffers.insert(model.next, tail);
+                model.next += 1;
+            }
+            Step::Copy { sources, destinations } => {
+                if sources.is_empty() {
+                    return model;
+                }
+                let from = model.bytes(sources);
+                let room = model.bytes(destinations);
+                // What does not fit is not copied; what is not reached keeps its bytes.
+                let n = from.len().min(room.len());
+                let written = [&from[..n], &room[n..]].concat();
+                let mut after = model.scatter(destinations, &written);
+                after.extend(sources.iter().map(|id| (*id, model.buffers[id].clone())));
+                model.fly(after);
+            }
+            Step::Fill { destinations, pattern } => {
+                let len = model.bytes(destinations).len();
+                let bytes: Vec<u8> = pattern.iter().copied().cycle().take(len).collect();
+                let after = model.scatter(destinations, &bytes);
+                model.fly(after);
+            }
+            Step::Fence | Step::Flush | Step::Poll => {}
+            Step::Wait { flight } => {
+                let id = pick(*flight, &model.flying()).expect("there is one");
+                let landed = model.flights.remove(&id).expect("known");
+                model.buffers.extend(landed);
+            }
+            Step::Drop { flight } => {
+                let id = pick(*flight, &model.flying()).expect("there is one");
+                model.flights.remove(&id);
+            }
+        }
+        model
+    }
+}
+
+impl Model {
+    fn fly(&mut self, after: BTreeMap<u32, Vec<u8>>) {
+        for id in after.keys() {
+            self.buffers.remove(id);
+        }
+        self.flights.insert(self.next, after);
+        self.next += 1;
+    }
+}
+
+type Buffers = Vec<BufferMut>;
+
+enum Flight {
+    Copy(Transfer<(Buffers, Buffers)>),
+    Fill(Transfer<Buffers>),
+    /// Done by the CPU, since the queue was full.
+    ByHand(Buffers, Buffers),
+}
+
+/// The buffers of an operation, named: those that took part in the order of the lists, and what was cut off their ends.
+struct Names {
+    sources: Vec<u32>,
+    destinations: Vec<u32>,
+    /// Behind the last source and the last destination.
+    rest: [Option<BufferMut>; 2],
+    /// Destinations that the copy did not reach.
+    unreached: Vec<(u32, BufferMut)>,
+    /// Sources of which no byte was copied.
+    unread: Vec<(u32, BufferMut)>,
+}
+
+struct System {
+    engine: Arc<dyn DmaEngine>,
+    queue: Option<Queue>,
+    sound: bool,
+    buffers: BTreeMap<u32, BufferMut>,
+    flights: BTreeMap<u32, (Flight, Names)>,
+    guards: Vec<BufferMut>,
+    submitted: u64,
+}
+
+impl System {
+    fn allocate(&mut self, len: usize) -> BufferMut {
+        let mut front = self.engine.allocate(len + 2 * GUARD).expect("memory");
+        front[..GUARD].fill(CANARY);
+        front[GUARD + len..].fill(CANARY);
+        let mut buffer = front.split_off(GUARD);
+        let back = buffer.split_off(len);
+        self.guards.extend([front, back]);
+        buffer
+    }
+
+    fn queue(&self) -> &Queue {
+        self.queue.as_ref().expect("open until the end")
+    }
+
+    /// Takes buffers out until they hold `n` bytes, cutting the last; returns them, what was cut off, and those not needed.
+    fn take(
+        &mut self,
+        ids: &[u32],
+        mut n: usize,
+    ) -> (Buffers, Option<BufferMut>, Vec<(u32, BufferMut)>, usize) {
+        let (mut taken, mut rest, mut unused) = (Vec::new(), None, Vec::new());
+        let mut used = 0;
+        for id in ids {
+            let mut buffer = self.buffers.remove(id).expect("known");
+            if n == 0 {
+                unused.push((*id, buffer));
+                continue;
+            }
+            if buffer.len() > n {
+                rest = Some(buffer.split_off(n));
+            }
+            n -= buffer.len();
+            used += 1;
+            taken.push(buffer);
+        }
+        (taken, rest, unused, used)
+    }
+
+    /// Puts together what an operation gave back.
+    fn land(&mut self, names: Names, sources: Buffers, destinations: Buffers) {
+        let Names {
+            sources: source_ids,
+            destinations: destination_ids,
+            rest: [source_rest, rest],
+            unreached,
+            unread,
+        } = names;
+        for (ids, mut buffers, rest) in
+            [(source_ids, sources, source_rest), (destination_ids, destinations, rest)]
+        {
+            if let (Some(last), Some(rest)) = (buffers.last_mut(), rest) {
+                last.unsplit(rest).expect("it was cut off there");
+            }
+            self.buffers.extend(ids.into_iter().zip(buffers));
+        }
+        self.buffers.extend(unreached);
+        self.buffers.extend(unread);
+    }
+
+    /// Operands that the device keeps for ever are replaced, so that the program can go on.
+    fn replace(&mut self, names: &Names, expected: &BTreeMap<u32, Vec<u8>>) -> (Buffers, Buffers) {
+        let mut fresh = |ids: &[u32], rest: &Option<BufferMut>| -> Buffers {
+            let mut buffers: Buffers = ids.iter().map(|id| self.allocate(expected[id].len())).collect();
+            if let (Some(last), Some(_)) = (buffers.last_mut(), rest) {
+                last.fill(0);
+            }
+            buffers
+        };
+        (fresh(&names.sources, &names.rest[0]), fresh(&names.destinations, &names.rest[1]))
+    }
+
+    fn wait(&mut self, id: u32, expected: &BTreeMap<u32, Vec<u8>>) {
+        let (flight, names) = self.flights.remove(&id).expect("known");
+        let lost = |error: &dma::Error| {
+            assert!(
+                matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::DeviceLost),
+                "operands are kept only from who gave up: {error}"
+            )
+        };
+        let (outcome, sources, destinations): (Result<()>, _, _) = match flight {
+            Flight::Copy(transfer) => match transfer.wait() {
+                Ok((sources, destinations)) => (Ok(()), Some(sources), Some(destinations)),
+                Err(e) => {
+                    let (error, operands) = e.into_parts();
+                    let (sources, destinations) = operands.unzip();
+                    (Err(error), sources, destinations)
+                }
+            },
+            Flight::ByHand(sources, destinations) => (Ok(()), Some(sources), Some(destinations)),
+            Flight::Fill(transfer) => match transfer.wait() {
+                Ok(destinations) => (Ok(()), Some(Vec::new()), Some(destinations)),
+                Err(e) => {
+                    let (error, destinations) = e.into_parts();
+                    (Err(error), Some(Vec::new()), destinations)
+                }
+            },
+        };
+        if let Err(error) = &outcome {
+            assert!(!self.sound, "a sound engine fails nothing: {error}");
+        }
+        match (sources, destinations) {
+            (Some(sources), Some(destinations)) => self.land(names, sources, destinations),
+            _ => {
+                lost(outcome.as_ref().expect_err("operands come back with success"));
+                let (sources, destinations) = self.replace(&names, expected);
+                // The parts cut off belong to memory that is gone for good.
+                let names = Names { rest: [None, None], ..names };
+                self.land(names, sources, destinations);
+            }
+        }
+        for (id, bytes) in expected {
+            let buffer = self.buffers.get_mut(id).expect("it landed");
+            match outcome {
+                Ok(()) => assert!(buffer[..] == bytes[..], "buffer {id} holds what it should"),
+                Err(_) => buffer.copy_from_slice(bytes),
+            }
+        }
+    }
+}
+
+struct Test;
+
+impl StateMachineTest for Test {
+    type SystemUnderTest = System;
+    type Reference = Machine;
+
+    fn init_test(model: &Model) -> System {
+        let engine = dma::open(&model.engine).expect("the engine opens");
+        let options = QueueOptions::new().with_stall_timeout(STALL).with_drop_timeout(STALL);
+        let queue =
+            engine.open_queue(&if model.sound { QueueOptions::new() } else { options }).expect("a queue");
+        System {
+            engine,
+            queue: Some(queue),
+            sound: model.sound,
+            buffers: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            guards: Vec::new(),
+            submitted: 0,
+        }
+    }
+
+    /// `model` is the state after the step.
+    fn apply(mut system: System, model: &Model, step: Step) -> System {
+        let newest = model.next.wrapping_sub(1);
+        match step {
+            Step::Allocate { len } => {
+                let buffer = system.allocate(len);
+                system.buffers.insert(newest, buffer);
+            }
+            Step::Write { buffer, seed } => {
+                let keys = system.buffers.keys().map(|k| (*k, ())).collect();
+                let id = pick(buffer, &keys).expect("there is one");
+                let buffer = system.buffers.get_mut(&id).expect("known");
+                let bytes = pattern_of(seed, buffer.len());
+                buffer.copy_from_slice(&bytes);
+            }
+            Step::Split { buffer, at } => {
+                let keys = system.buffers.keys().map(|k| (*k, ())).collect();
+                let id = pick(buffer, &keys).expect("there is one");
+                let buffer = system.buffers.get_mut(&id).expect("known");
+                let tail = buffer.split_off(at.index(buffer.len() + 1));
+                system.buffers.insert(newest, tail);
+            }
+            Step::Copy { sources, destinations } if !sources.is_empty() => {
+                let len = |ids: &[u32]| ids.iter().map(|id| system.buffers[id].len()).sum::<usize>();
+                let n = len(&sources).min(len(&destinations));
+                let (from, source_rest, unread, m) = system.take(&sources, n);
+                let (to, rest, unreached, k) = system.take(&destinations, n);
+                let names = Names {
+                    sources: sources[..m].to_vec(),
+                    destinations: destinations[..k].to_vec(),
+                    rest: [source_rest, rest],
+                    unreached,
+                    unread,
+                };
+                let submitted = system.queue().copy(from, to);
+                system.keep(newest, names, submitted, Flight::Copy, |(sources, mut destinations)| {
+                    write(sources.iter().flat_map(|b| b.to_vec()), &mut destinations);
+                    (sources, destinations)
+                });
+            }
+            Step::Copy { .. } => {}
+            Step::Fill { destinations, pattern } => {
+                let n = destinations.iter().map(|id| system.buffers[id].len()).sum();
+                let (to, _, unreached, k) = system.take(&destinations, n);
+                let names = Names {
+                    sources: Vec::new(),
+                    destinations: destinations[..k].to_vec(),
+                    rest: [None, None],
+                    unreached,
+                    unread: Vec::new(),
+                };
+                let submitted = system.queue().fill(to, pattern);
+                system.keep(newest, names, submitted, Flight::Fill, |mut destinations| {
+                    write(pattern.into_iter().cycle(), &mut destinations);
+                    (Vec::new(), destinations)
+                });
+            }
+            Step::Fence => system.queue().fence(),
+            Step::Flush => system.queue().flush(),
+            Step::Poll => {
+                system.queue().poll();
+            }
+            Step::Wait { flight } => {
+                let keys = system.flights.keys().map(|k| (*k, ())).collect();
+                if let Some(id) = pick(flight, &keys) {
+                    // The reference has put its buffers back at rest.
+                    let names = &system.flights[&id].1;
+                    let ids = names.sources.iter().chain(&names.destinations);
+                    let ids = ids.chain(names.unreached.iter().chain(&names.unread).map(|(id, _)| id));
+                    let expected = ids.map(|id| (*id, model.buffers[id].clone())).collect();
+                    system.wait(id, &expected);
+                }
+            }
+            Step::Drop { flight } => {
+                let keys = system.flights.keys().map(|k| (*k, ())).collect();
+                if let Some(id) = pick(flight, &keys) {
+                    drop(system.flights.remove(&id));
+                }
+            }
+        }
+        system
+    }
+
+    fn check_invariants(system: &System, model: &Model) {
+        assert!(
+            system.guards.iter().all(|guard| guard.iter().all(|b| *b == CANARY)),
+            "bytes beside a buffer changed"
+        );
+        assert!(system.buffers.keys().eq(model.buffers.keys()), "the same buffers are at rest");
+        assert!(
+            system.buffers.iter().all(|(id, buffer)| buffer[..] == model.buffers[id][..]),
+            "buffers at rest do not change"
+        );
+        let counters = system.queue().counters();
+        assert_eq!(counters.submitted, system.submitted);
+        let ended = counters.completed + counters.failed + counters.aborted + counters.abandoned;
+        assert_eq!(ended + counters.in_flight, counters.submitted, "every operation is in one counter");
+    }
+
+    fn teardown(mut system: System, _: Model) {
+        let queue = system.queue.take().expect("open until the end");
+        let counters = queue.close(if system.sound { Duration::from_secs(20) } else { STALL });
+        assert_eq!(counters.in_flight, 0);
+        let ended = counters.completed + counters.failed + counters.aborted + counters.abandoned;
+        assert_eq!(ended, counters.submitted, "closing accounts for every operation");
+        if system.sound {
+            assert_eq!(counters.completed, counters.submitted, "a sound engine completes everything");
+        }
+        assert!(
+            system.guards.iter().all(|guard| guard.iter().all(|b| *b == CANARY)),
+            "bytes beside a buffer changed"
+        );
+    }
+}
+
+impl System {
+    /// Keeps an operation that was accepted, or does one by hand that found the queue full.
+    fn keep<T>(
+        &mut self,
+        id: u32,
+        names: Names,
+        submitted: Result<Transfer<T>, OpError<T>>,
+        flight: impl Fn(Transfer<T>) -> Flight,
+        by_hand: impl Fn(T) -> (Buffers, Buffers),
+    ) {
+        let flight = match submitted {
+            Ok(transfer) => {
+                self.submitted += 1;
+                flight(transfer)
+            }
+            Err(e) => {
+                let (error, operands) = e.into_parts();
+                assert_eq!(error.kind(), ErrorKind::QueueFull, "{error}");
+                assert_eq!(self.queue().room(), 0, "a queue that says it is full is");
+                let (sources, destinations) = by_hand(operands.expect("a refusal gives the operands back"));
+                Flight::ByHand(sources, destinations)
+            }
+        };
+        self.flights.insert(id, (flight, names));
+    }
+}
+
+/// Writes `bytes` over the buffers, one behind the other.
+fn write(bytes: impl IntoIterator<Item = u8>, buffers: &mut Buffers) {
+    let to = buffers.iter_mut().flat_map(|buffer| buffer.iter_mut());
+    to.zip(bytes).for_each(|(to, byte)| *to = byte);
+}
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_engine_does_what_plain_memory_does(sequential 1..60 => Test);
+}
