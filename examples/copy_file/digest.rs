@@ -1,0 +1,53 @@
+//! `--verify`: the BLAKE3 of what was read against that of what arrived.
+
+use std::os::unix::fs::FileExt;
+
+use blake3::{Hash, Hasher};
+use indicatif::ProgressBar;
+
+use crate::files::{Source, Target};
+use crate::{Failure, check_interrupt, failure};
+
+/// Adds `len` zeros: what a hole reads as.
+pub(crate) fn add_zeros(hasher: &mut Hasher, mut len: u64) -> Result<(), Failure> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    while len > 0 {
+        check_interrupt()?;
+        let n = len.min(ZEROS.len() as u64);
+        hasher.update(&ZEROS[..n as usize]);
+        len -= n;
+    }
+    Ok(())
+}
+
+/// Reads all of `target` back and compares its digest with that of what was `read` from `source`.
+pub(crate) fn verify(
+    target: &Target,
+    source: &Source,
+    read: Hash,
+    chunk: usize,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; chunk];
+    let mut at = 0;
+    while at < source.len() {
+        check_interrupt()?;
+        let n = (source.len() - at).min(chunk as u64) as usize;
+        target
+            .file()
+            .read_exact_at(&mut buffer[..n], at)
+            .map_err(|e| failure!("cannot read the copy back at byte {at}: {e}"))?;
+        hasher.update(&buffer[..n]);
+        at += n as u64;
+        bar.set_position(at);
+    }
+    let arrived = hasher.finalize();
+    if arrived == read {
+        return Ok(());
+    }
+    Err(failure!(
+        "what arrived is not what was read (blake3 {arrived}, was {read}): the engine or the disk corrupted it, and DST \
+         was left alone; copy with --engine cpu --verify to see which"
+    ))
+}

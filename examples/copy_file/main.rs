@@ -1,0 +1,145 @@
+//! Copies a file, its bytes moved by a DMA engine: `cargo run --release --example copy_file -- SRC DST`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `options.rs` | the command line |
+//! | `files.rs` | SRC and DST: what can be wrong with them, and DST under its name only when it is whole |
+//! | `pieces.rs` | SRC cut into chunks and holes |
+//! | `pipeline.rs` | read, move by DMA, write: all three at once |
+//! | `digest.rs` | `--verify` |
+
+mod digest;
+mod files;
+mod options;
+mod pieces;
+mod pipeline;
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::files::{Source, Target};
+use crate::options::Options;
+
+/// Why a copy did not come about. Nothing is left behind then, and an existing DST is as it was.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// By a signal.
+    Interrupted,
+    /// One line that names the input and says what to do.
+    Message(String),
+}
+
+impl From<dma::Error> for Failure {
+    fn from(e: dma::Error) -> Self {
+        Self::Message(e.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interrupted => f.write_str("interrupted; nothing was left behind"),
+            Self::Message(message) => f.write_str(message),
+        }
+    }
+}
+
+/// Makes a [`Failure`] of a formatted message.
+macro_rules! failure {
+    ($($message:tt)+) => { $crate::Failure::Message(format!($($message)+)) };
+}
+pub(crate) use failure;
+
+/// Set by SIGINT, SIGTERM and SIGHUP.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whoever works for long asks this now and then.
+pub(crate) fn check_interrupt() -> Result<(), Failure> {
+    if INTERRUPTED.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(summary) => {
+            if options.quiet < 2 {
+                // The copy is made, whether or not somebody reads this.
+                let _ = writeln!(std::io::stdout(), "{summary}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("copy_file: {failure}");
+            // 128 + SIGINT, as shells say it.
+            if matches!(failure, Failure::Interrupted) { ExitCode::from(130) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<String, Failure> {
+    let started = Instant::now();
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+        .map_err(|e| failure!("cannot handle signals: {e}"))?;
+
+    let engine = dma::open(&options.engine)?;
+    let source = Source::open(&options.src)?;
+    let target = Target::create(&options.dst, &source)?;
+
+    let bar = progress_bar(options, source.len());
+    let copied = pipeline::copy(&*engine, &source, &target, options, &bar)?;
+    if options.sync {
+        target.sync()?;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    if let Some(read) = copied.digest {
+        bar.reset();
+        bar.set_message("verifying");
+        digest::verify(&target, &source, read, options.chunk, &bar)?;
+    }
+    source.check_unchanged()?;
+    check_interrupt()?;
+    target.publish()?;
+    bar.finish_and_clear();
+
+    let info = engine.info();
+    let mut summary = format!(
+        "copied {} bytes in {seconds:.3} s, {:.3} GB/s, engine {}",
+        source.len(),
+        copied.data as f64 / seconds / 1e9,
+        info.backend,
+    );
+    if copied.data < source.len() {
+        summary += &format!(", {} bytes of holes kept", source.len() - copied.data);
+    }
+    if copied.retries > 0 {
+        summary += &format!(", {} copies retried after a device reset", copied.retries);
+    }
+    if let Some(digest) = copied.digest {
+        let verifying = started.elapsed().as_secs_f64() - seconds;
+        summary += &format!(", verified in {verifying:.3} s, blake3 {digest}");
+    }
+    Ok(summary)
+}
+
+/// A bar on the terminal; hidden where there is none.
+fn progress_bar(options: &Options, len: u64) -> ProgressBar {
+    if options.quiet > 0 {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
+    if bar.is_hidden() {
+        return bar;
+    }
+    let template = "{msg:9} {decimal_bytes:>9} of {decimal_total_bytes} {wide_bar} {decimal_bytes_per_sec:>11}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message("copying");
+    // Redrawn even while a device or disk is stuck.
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -1,0 +1,86 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Copy a file, its bytes moved by a DMA engine.
+///
+/// SRC is read, moved by the engine and written, all three at once. DST appears under its name only when it is
+/// complete; an existing DST is replaced then, and stays as it was if anything fails. Permission bits are kept as cp
+/// keeps them, and holes of sparse files stay holes.
+#[derive(Debug, Parser)]
+#[command(name = "copy_file", version, after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The file to copy
+    pub(crate) src: PathBuf,
+
+    /// The name of the copy: a file, not a directory
+    pub(crate) dst: PathBuf,
+
+    /// The engine that moves the bytes: auto, cpu, cpu:threads=2, sim:seed=7,profile=bluefield3, ...
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) engine: String,
+
+    /// Bytes per copy, from 4K to 1G
+    #[arg(long, value_name = "BYTES", default_value = "256K", value_parser = parse_chunk)]
+    pub(crate) chunk: usize,
+
+    /// Copies in flight at most; memory used is 2 x chunk x depth
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) depth: u32,
+
+    /// Compare what was read with what arrived (BLAKE3) before DST gets its name
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Wait until DST is on its disk before it gets its name
+    #[arg(long)]
+    pub(crate) sync: bool,
+
+    /// No progress bar; twice: no summary either
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) quiet: u8,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  copy_file disk.img backup.img                    the best engine that this machine has
+  copy_file --verify --sync disk.img backup.img    as safe as it gets
+  copy_file --chunk 1M --depth 16 disk.img b.img   longer copies, more in flight
+  copy_file --engine sim:seed=7,faults=corrupt@3 --verify disk.img b.img
+                                                   a simulated device that corrupts its third copy: it is noticed
+
+Sizes are bytes, or with K, M or G (1024 each). The summary goes to standard output, the progress bar and errors to
+standard error. Exit status: 0 copied, 1 failed, 2 bad arguments, 130 interrupted.";
+
+/// Bytes per copy: below 4 KiB system calls are all there is to see.
+const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
+
+fn parse_chunk(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    if !CHUNKS.contains(&bytes) {
+        return Err(format!("{bytes} bytes is out of range; give 4K to 1G"));
+    }
+    usize::try_from(bytes).map_err(|e| e.to_string())
+}
+
+/// A number of bytes, or one of K, M or G (also KiB, MiB, GiB; either case).
+fn parse_size(text: &str) -> Result<u64, String> {
+    let bad = || format!("`{text}` is not a size; give a number of bytes, or one with K, M or G, such as 256K");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        _ => return Err(bad()),
+    };
+    if number.is_empty() {
+        return Err(bad());
+    }
+    number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| {
+        format!("`{text}` is more than a size can be; give 4K to 1G")
+    })
+}

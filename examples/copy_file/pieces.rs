@@ -1,0 +1,69 @@
+//! A file cut into chunks of data and holes.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Bytes to copy, at most a chunk of them.
+    Data { offset: u64, len: usize },
+    /// Bytes that nothing is stored for: they read as zeros. Of any length.
+    Hole { len: u64 },
+}
+
+/// The pieces of a file, from its first byte to its last.
+#[derive(Debug)]
+pub(crate) struct Pieces<'a> {
+    file: &'a File,
+    len: u64,
+    chunk: usize,
+    at: u64,
+    /// Where the data that `at` is in ends.
+    data_to: u64,
+}
+
+impl<'a> Pieces<'a> {
+    /// The first `len` bytes of `file` in chunks of `chunk` bytes; holes are looked for if it may be `sparse`.
+    pub(crate) fn new(file: &'a File, len: u64, sparse: bool, chunk: usize) -> Self {
+        Self { file, len, chunk, at: 0, data_to: if sparse { 0 } else { len } }
+    }
+
+    /// The next piece, or `None` at the end.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Piece>> {
+        if self.at >= self.len {
+            return Ok(None);
+        }
+        if self.at == self.data_to {
+            let data = match rustix::fs::seek(self.file, SeekFrom::Data(self.at)) {
+                Ok(data) => data.min(self.len),
+                // No data behind.
+                Err(Errno::NXIO) => self.len,
+                // A file system that knows nothing of holes.
+                Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => {
+                    self.data_to = self.len;
+                    self.at
+                }
+                Err(e) => return Err(e.into()),
+            };
+            if data > self.at {
+                let hole = Piece::Hole { len: data - self.at };
+                (self.at, self.data_to) = (data, data);
+                return Ok(Some(hole));
+            }
+            if self.data_to == self.at {
+                // At least a byte of data is here, or was a moment ago.
+                let hole = rustix::fs::seek(self.file, SeekFrom::Hole(self.at)).unwrap_or(self.len);
+                self.data_to = hole.clamp(self.at + 1, self.len);
+            }
+        }
+        let left = self.data_to - self.at;
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(self.chunk);
+        let offset = self.at;
+        self.at += len as u64;
+        Ok(Some(Piece::Data { offset, len }))
+    }
+}

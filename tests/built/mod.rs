@@ -1,0 +1,13 @@
+//! Where cargo put the examples.
+
+use std::path::PathBuf;
+
+/// The binary of the example `name`, which `cargo test` builds beside the tests.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    // target/PROFILE/deps/TEST-HASH
+    let profile = test.parent().and_then(std::path::Path::parent).expect("a profile's directory");
+    let path = profile.join("examples").join(name);
+    assert!(path.exists(), "{} is not built; run cargo build --examples, or plain cargo test", path.display());
+    path
+}

@@ -1,0 +1,518 @@
+//! `examples/copy_file` as its users meet it: what it copies, and what it says when it cannot.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use tempfile::TempDir;
+
+mod built;
+
+const CHUNK: usize = 4096;
+
+/// A directory with files to copy.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        // For runs as another user.
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("permissions");
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes a file of `len` bytes that tell positions apart.
+    fn file(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, sample(len)).expect("a file");
+        path
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.dir.path()).expect("a directory");
+        entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Runs it in this directory with `args`, separated by spaces.
+    fn run(&self, args: &str) -> Output {
+        self.command(args).output().expect("it runs")
+    }
+
+    fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(built::example("copy_file"));
+        command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it and checks that it succeeds; returns its line.
+    fn copies(&self, args: &str) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{args}: nothing but the summary in a pipe");
+        let line = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        line
+    }
+
+    /// Runs it and checks that it fails, says all of `words`, and leaves the directory as it was.
+    fn refuses(&self, args: &str, words: &[&str]) {
+        let before = self.names();
+        let output = self.run(args);
+        assert_refused(&output, args, words);
+        assert_eq!(self.names(), before, "{args}: nothing is left behind");
+    }
+}
+
+fn assert_refused(output: &Output, what: &str, words: &[&str]) {
+    let said = stderr(output);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{what}: {:?} {said}", output.status);
+    assert!(output.stdout.is_empty(), "{what}: no summary of what was not done");
+    for word in words {
+        assert!(said.contains(word), "{what}: `{word}` is not in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{what}: {said}");
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn sample(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+fn assert_same(a: &Path, b: &Path) {
+    assert!(fs::read(a).expect("readable") == fs::read(b).expect("readable"), "{a:?} and {b:?} differ");
+}
+
+#[test]
+fn every_size_arrives_whole() {
+    let place = Place::new();
+    for len in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 7 * CHUNK + 13, 100 * CHUNK] {
+        let src = place.file("src", len);
+        for depth in [1, 2, 3, 8, 1000] {
+            let dst = place.path(&format!("dst-{len}-{depth}"));
+            let line = place.copies(&format!("--chunk 4K --depth {depth} src {}", dst.display()));
+            assert!(line.starts_with(&format!("copied {len} bytes in ")), "{line}");
+            assert!(line.contains(" GB/s, engine "), "{line}");
+            assert_same(&src, &dst);
+        }
+    }
+}
+
+#[test]
+fn engines_and_chunks_make_no_difference() {
+    let place = Place::new();
+    let src = place.file("src", 3_000_001);
+    for args in
+        ["--engine cpu", "--engine sim", "--engine sim:seed=3,profile=bluefield3", "--chunk 1M", "--chunk 5000"]
+    {
+        place.copies(&format!("{args} src dst"));
+        assert_same(&src, &place.path("dst"));
+        fs::remove_file(place.path("dst")).expect("removed");
+    }
+}
+
+#[test]
+fn holes_stay_holes() {
+    let place = Place::new();
+    let len = 40 << 20;
+    // Which ranges have data: none; the start; the end; an odd one in the middle; two.
+    let cases: [&[(u64, usize)]; 5] = [
+        &[],
+        &[(0, 5000)],
+        &[(len - 1, 1)],
+        &[(12_345_678, 100_000)],
+        &[(1 << 20, 1 << 20), (9 << 20, 1)],
+    ];
+    for ranges in cases {
+        let src = place.path("src");
+        let mut file = File::create(&src).expect("a file");
+        file.set_len(len).expect("a length");
+        for &(at, n) in ranges {
+            file.seek(SeekFrom::Start(at)).expect("a position");
+            file.write_all(&sample(n)).expect("written");
+        }
+        let line = place.copies("--verify src dst");
+        assert_same(&src, &place.path("dst"));
+        assert!(line.contains(&blake3::hash(&fs::read(&src).expect("readable")).to_string()), "{line}");
+        let stored = |name: &str| fs::metadata(place.path(name)).expect("there").blocks() * 512;
+        // Unless the file system stores holes.
+        if stored("src") < len / 2 {
+            assert!(stored("dst") < len / 2, "{ranges:?}: {} bytes stored", stored("dst"));
+            assert!(line.contains("bytes of holes kept"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn verifying_says_the_digest() {
+    let place = Place::new();
+    for len in [0, 1, 1_000_000] {
+        let src = place.file("src", len);
+        let line = place.copies("--verify --chunk 64K src dst");
+        let digest = blake3::hash(&fs::read(&src).expect("readable")).to_string();
+        assert!(line.contains(&format!("blake3 {digest}")), "{line}");
+    }
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let place = Place::new();
+    place.file("src", 10);
+    assert!(place.copies("-q src dst").starts_with("copied 10 bytes"));
+    let output = place.run("-qq --sync src dst");
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let place = Place::new();
+    place.file("src", 10);
+    let mut child = place.command("src dst").stdout(Stdio::piped()).spawn().expect("it runs");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    assert_same(&place.path("src"), &place.path("dst"));
+}
+
+#[test]
+fn permission_bits_are_those_of_cp() {
+    let place = Place::new();
+    let script = |umask: &str, program: &Path, dst: &str| {
+        let status = Command::new("sh")
+            .args(["-c", &format!("umask {umask}; \"$0\" src {dst}")])
+            .arg(program)
+            .current_dir(place.dir.path())
+            .stdout(Stdio::null())
+            .status()
+            .expect("a shell");
+        assert!(status.success());
+        fs::metadata(place.path(dst)).expect("a copy").mode()
+    };
+    let (program, cp) = (built::example("copy_file"), Path::new("cp"));
+    let src = place.file("src", 100);
+    for mode in [0o644, 0o600, 0o755, 0o444, 0o4755] {
+        fs::set_permissions(&src, Permissions::from_mode(mode)).expect("permissions");
+        for umask in ["022", "077", "000"] {
+            let ours = script(umask, &program, "ours");
+            assert_eq!(ours, script(umask, cp, "theirs"), "{mode:o} with umask {umask}: {ours:o}");
+            fs::remove_file(place.path("ours")).expect("removed");
+            fs::remove_file(place.path("theirs")).expect("removed");
+        }
+    }
+    // A file that exists keeps its own.
+    for name in ["ours", "theirs"] {
+        fs::set_permissions(place.file(name, 5), Permissions::from_mode(0o640)).expect("permissions");
+    }
+    assert_eq!(script("022", &program, "ours"), script("022", cp, "theirs"));
+}
+
+#[test]
+fn an_existing_destination_is_replaced_at_once() {
+    let place = Place::new();
+    let src = place.file("src", 100_000);
+    fs::write(place.path("dst"), "the old bytes").expect("a file");
+    let mut reader = File::open(place.path("dst")).expect("the old file");
+    symlink("dst", place.path("link")).expect("a link");
+    place.copies("src link");
+    assert_same(&src, &place.path("dst"));
+    assert!(fs::symlink_metadata(place.path("link")).expect("there").is_symlink(), "the link stays one");
+    let mut old = String::new();
+    reader.read_to_string(&mut old).expect("readable");
+    assert_eq!(old, "the old bytes", "who had it open sees what it was");
+    assert_eq!(place.names().len(), 3);
+}
+
+#[test]
+fn bad_sources_are_named() {
+    let place = Place::new();
+    place.file("file", 10);
+    fs::create_dir(place.path("dir")).expect("a directory");
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().expect("mkfifo").success());
+    place.refuses("nothing dst", &["SRC nothing does not exist"]);
+    place.refuses("file/x dst", &["SRC file/x does not exist"]);
+    place.refuses("dir dst", &["SRC dir is a directory", "name one"]);
+    place.refuses("fifo dst", &["SRC fifo is a pipe"]);
+    place.refuses("/dev/zero dst", &["SRC /dev/zero is a device"]);
+    // Bytes without a length, and a file that opens and cannot be read.
+    place.refuses("/proc/version dst", &["/proc/version", "more bytes than the 0"]);
+    place.refuses("/proc/self/mem dst", &["cannot read SRC /proc/self/mem"]);
+}
+
+#[test]
+fn bad_destinations_are_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    place.file("file", 10);
+    fs::create_dir(place.path("dir")).expect("a directory");
+    symlink("gone", place.path("dangling")).expect("a link");
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().expect("mkfifo").success());
+    place.refuses("src dir", &["DST dir is a directory", "dir/src"]);
+    place.refuses("src new/", &["DST new/ names no file"]);
+    place.refuses("src nowhere/new", &["directory nowhere", "mkdir -p nowhere"]);
+    place.refuses("src file/new", &["DST file/new cannot be"]);
+    place.refuses("src dangling", &["DST dangling is a link to nothing"]);
+    place.refuses("src fifo", &["DST fifo is a pipe"]);
+    place.refuses("src /dev/null", &["DST /dev/null is a device"]);
+    let long = "x".repeat(300);
+    place.refuses(&format!("src {long}"), &[&long]);
+    let output = place.command("src").arg("").output().expect("it runs");
+    assert_refused(&output, "an empty name", &["<DST>"]);
+}
+
+#[test]
+fn source_and_destination_must_differ() {
+    let place = Place::new();
+    let src = place.file("src", 10);
+    symlink("src", place.path("link")).expect("a link");
+    fs::hard_link(&src, place.path("hard")).expect("a link");
+    for args in ["src src", "src ./src", "src link", "link src", "src hard", "hard src"] {
+        place.refuses(args, &["are the same file", "choose another DST"]);
+    }
+    assert_eq!(fs::read(&src).expect("readable"), sample(10));
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    place.refuses("", &["<SRC> <DST>"]);
+    place.refuses("src", &["<DST>"]);
+    place.refuses("src dst more", &["more"]);
+    for (size, words) in [
+        ("abc", "not a size"),
+        ("-1", "not a size"),
+        ("", "--chunk"),
+        ("12Q", "not a size"),
+        ("1.5M", "not a size"),
+        ("0", "4K to 1G"),
+        ("4095", "4K to 1G"),
+        ("2G", "4K to 1G"),
+        ("99999999999999999999999", "4K to 1G"),
+    ] {
+        place.refuses(&format!("--chunk={size} src dst"), &[words]);
+    }
+    for depth in ["0", "x", "65537", "-3"] {
+        place.refuses(&format!("--depth={depth} src dst"), &["--depth"]);
+    }
+    place.refuses("--engine warp src dst", &["warp"]);
+    place.refuses("--engine cpu:threads=many src dst", &["many"]);
+    place.refuses("--engine= src dst", &["engine"]);
+}
+
+/// Runs as a user that is neither the owner of the files nor allowed everything.
+#[test]
+fn missing_permissions_are_named() {
+    let place = Place::new();
+    let src = place.file("src", 10);
+    let secret = place.file("secret", 10);
+    fs::set_permissions(&src, Permissions::from_mode(0o644)).expect("permissions");
+    fs::set_permissions(&secret, Permissions::from_mode(0o000)).expect("permissions");
+    let locked = place.path("locked");
+    fs::create_dir(&locked).expect("a directory");
+    fs::write(locked.join("old"), "old").expect("a file");
+    fs::set_permissions(locked.join("old"), Permissions::from_mode(0o444)).expect("permissions");
+    fs::set_permissions(&locked, Permissions::from_mode(0o555)).expect("permissions");
+    fs::copy(built::example("copy_file"), place.path("program")).expect("copied");
+    let run = |src: &str, dst: &str| {
+        let mut command = Command::new(place.path("program"));
+        command.args([src, dst]).current_dir(place.dir.path()).stdin(Stdio::null());
+        if getuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        command.output().expect("it runs")
+    };
+    let output = run("secret", "/tmp/never");
+    assert_refused(&output, "secret", &["SRC secret may not be read", "chmod"]);
+    let output = run("src", "locked/new");
+    assert_refused(&output, "locked/new", &["cannot create a file in locked", "choose a directory"]);
+    let output = run("src", "locked/old");
+    assert_refused(&output, "locked/old", &["DST locked/old exists and may not be written"]);
+    assert_eq!(fs::read_dir(&locked).expect("readable").count(), 1);
+    fs::set_permissions(&locked, Permissions::from_mode(0o755)).expect("permissions");
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_named() {
+    let place = Place::new();
+    place.file("src", 100_000);
+    fs::write(place.path("dst"), "old").expect("a file");
+    let before = place.names();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 8; exec \"$0\" src dst"])
+        .arg(built::example("copy_file"))
+        .current_dir(place.dir.path())
+        .output()
+        .expect("a shell");
+    assert_refused(&output, "ulimit -f", &["100000 bytes", "ulimit -f"]);
+    assert_eq!(place.names(), before);
+    assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
+}
+
+/// A full disk, where a small file system can be mounted: as root, or in a namespace of its own.
+#[test]
+fn a_full_disk_is_named() {
+    let place = Place::new();
+    place.file("src", 3 << 20);
+    fs::create_dir(place.path("small")).expect("a directory");
+    let script = "mount -t tmpfs -o size=1m none small || exit 99
+        printf old > small/dst
+        \"$0\" src small/dst; code=$?
+        ls -A small; cat small/dst
+        exit $code";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(built::example("copy_file"))
+        .current_dir(place.dir.path())
+        .output();
+    let output = match output {
+        Ok(output) if stderr(&output).contains("copy_file:") => output,
+        other => {
+            println!("skipped: no small file system can be mounted here: {other:?}");
+            return;
+        }
+    };
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("no space left in") && said.contains("DST needs 3145728 bytes"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "dst\nold", "the old file, and nothing else");
+}
+
+/// Starts a copy that never ends, on a device that gets stuck, and waits until its file in the making is there.
+fn start_stuck(place: &Place) -> Child {
+    place.file("src", 100 * CHUNK);
+    fs::write(place.path("dst"), "old").expect("a file");
+    let mut child = place
+        .command("--engine sim:faults=stick@3 --chunk 4K src dst")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    while !place.names().iter().any(|name| name.ends_with(".partial")) {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it began");
+        std::thread::yield_now();
+    }
+    child
+}
+
+#[test]
+fn an_interrupted_copy_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let place = Place::new();
+        let child = start_stuck(&place);
+        kill_process(Pid::from_child(&child), signal).expect("sent");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+        assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
+        assert_eq!(place.names(), BTreeSet::from(["dst".to_owned(), "src".to_owned()]));
+        assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
+    }
+}
+
+/// Stops a copy halfway, has `change` change its source, and lets it go on.
+fn change_while_copied(change: impl Fn(&Path)) -> Output {
+    let mut len = 1 << 20;
+    loop {
+        let place = Place::new();
+        let src = place.file("src", len);
+        // So that a later time of change is another one, however coarse the clock.
+        File::options()
+            .write(true)
+            .open(&src)
+            .expect("there")
+            .set_modified(std::time::UNIX_EPOCH)
+            .expect("a time");
+        let child = place
+            .command("--chunk 4K --depth 1 src dst")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let pid = Pid::from_child(&child);
+        while !place.names().iter().any(|name| name == "dst" || name.ends_with(".partial")) {
+            std::thread::yield_now();
+        }
+        kill_process(pid, Signal::STOP).expect("sent");
+        // Stopping takes a moment: until the kernel says so, or that it has ended.
+        let stopped = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("a child");
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z']))
+        };
+        while !stopped() {
+            std::thread::yield_now();
+        }
+        let halfway = !place.path("dst").exists();
+        if halfway {
+            change(&src);
+        }
+        kill_process(pid, Signal::CONT).expect("sent");
+        let output = child.wait_with_output().expect("it ends");
+        if halfway {
+            assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "nothing is left behind");
+            return output;
+        }
+        // It was done before it could be stopped: a longer one will not be.
+        len *= 4;
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_an_error() {
+    let open = |src: &Path| File::options().write(true).open(src).expect("there");
+    let shorter = change_while_copied(|src| open(src).set_len(10_000).expect("shorter"));
+    assert_refused(&shorter, "shorter", &["SRC src", "while it was copied", "copy it again"]);
+    let longer = change_while_copied(|src| {
+        File::options().append(true).open(src).expect("there").write_all(b"more").expect("longer");
+    });
+    assert_refused(&longer, "longer", &["SRC src went from", "copy it again"]);
+    let other = change_while_copied(|src| open(src).write_all(b"other").expect("written"));
+    assert_refused(&other, "written to", &["SRC src was written to while it was copied"]);
+}
+
+#[test]
+fn a_failed_copy_ends_with_what_the_device_said() {
+    let place = Place::new();
+    place.file("src", 100 * CHUNK);
+    let at = "cannot move the bytes of SRC at";
+    place.refuses("--engine sim:faults=fail@7 --chunk 4K src dst", &[at, "device fault"]);
+    place.refuses("--engine sim:faults=gone@7 --chunk 4K src dst", &["device"]);
+}
+
+#[test]
+fn a_reset_device_is_given_its_copies_again() {
+    let place = Place::new();
+    let src = place.file("src", 100 * CHUNK);
+    let line = place.copies("--engine sim:faults=reset@t=1us --chunk 4K --depth 16 --verify src dst");
+    assert!(line.contains("copies retried after a device reset"), "{line}");
+    assert_same(&src, &place.path("dst"));
+}
+
+#[test]
+fn corruption_is_found_by_verifying() {
+    let place = Place::new();
+    place.file("src", 100 * CHUNK);
+    place.refuses(
+        "--engine sim:faults=corrupt@7 --chunk 4K --verify src dst",
+        &["what arrived is not what was read", "--engine cpu --verify"],
+    );
+    // Without it nobody can know: the fault is a real one.
+    place.copies("--engine sim:faults=corrupt@7 --chunk 4K src dst");
+    assert_ne!(fs::read(place.path("src")).expect("readable"), fs::read(place.path("dst")).expect("readable"));
+}
