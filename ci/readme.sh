@@ -37,7 +37,7 @@ test)
     ;;
 main)
     command=$(command_from_readme "cargo run --release --example copy_file")
-    [[ "$command" =~ ^(.*[^[:space:]])[[:space:]]+[^[:space:]]+[[:space:]]+[^[:space:]]+$ ]] || {
+    [[ "$command" =~ ^(.*\ --(\ .*)?)\ [^\ ]+\ [^\ ]+$ ]] || {
         echo "README.md's command does not end with a source and a destination: $command" >&2
         exit 1
     }

@@ -2,14 +2,63 @@
 
 use std::time::Duration;
 
-use dma_core::{ErrorKind, ExportDescriptor};
-use dma_sim::remote::{Import, RemoteError};
+use dma::sim::model::{FaultPlan, Time};
+use dma::sim::remote::{Import, RemoteError};
+use dma::sim::{CpuOptions, SimOptions};
+use dma::{EngineName, ErrorKind, ExportDescriptor};
 
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. One with the same name is in `fuzz_targets/`, its corpus in `corpus/`.
-pub const TARGETS: &[Target] = &[("export_descriptor", export_descriptor), ("remote_import", remote_import)];
+pub const TARGETS: &[Target] = &[
+    ("engine_name", engine_name),
+    ("export_descriptor", export_descriptor),
+    ("remote_import", remote_import),
+];
+
+/// What a user types to choose an engine is understood, or refused with the words that were wrong. Nothing is opened.
+///
+/// # Panics
+///
+/// If what was understood prints as something else.
+pub fn engine_name(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match text.parse() {
+        Ok(EngineName::Cpu(pairs)) => {
+            let mut options = CpuOptions::default();
+            for (key, value) in pairs {
+                if let Err(error) = options.set(&key, &value) {
+                    assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+        Ok(EngineName::Sim(pairs)) => {
+            let mut options = SimOptions::default();
+            for (key, value) in pairs {
+                if let Err(error) = options.set(&key, &value) {
+                    assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+        Ok(EngineName::Doca(Some(address)) | EngineName::Ioat(Some(address))) => {
+            assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
+        }
+        Ok(_) => {}
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(!error.hint().is_empty(), "no word on what would have been right: {error}");
+        }
+    }
+    // Parts of names, on their own.
+    if let Ok(plan) = text.parse::<FaultPlan>() {
+        plan.validate().expect("a plan from text is right already");
+        assert_eq!(plan.to_string().parse::<FaultPlan>().expect("what was printed"), plan);
+    }
+    if let Ok(time) = text.parse::<Time>() {
+        assert_eq!(time.to_string().parse::<Time>().expect("what was printed"), time);
+    }
+}
 
 /// Bytes are no export descriptor, or one that encodes to the same bytes.
 ///
