@@ -20,7 +20,7 @@ fn one_thread() -> dma::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let queue = engine.open_queue(&QueueOptions::new())?;
-        let driver = AsyncFd::register(queue.driver()?)?;
+        let driver = AsyncFd::register(queue.driver()?).map_err(std::io::Error::from)?;
         let driving = tokio::task::spawn_local(async move {
             // Ends with the queue: arming one that is closed is an error.
             while driver.get_ref().run().is_ok() {
