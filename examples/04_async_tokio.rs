@@ -20,7 +20,9 @@ fn one_thread() -> dma::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let queue = engine.open_queue(&QueueOptions::new())?;
-        let driver = AsyncFd::register(queue.driver()?).map_err(std::io::Error::from)?;
+        #[expect(unsafe_code, reason = "tokio asks for a promise that the descriptor stays the same")]
+        // SAFETY: the driver owns its file descriptor, and gives out the same one for as long as it lives.
+        let driver = unsafe { AsyncFd::register(queue.driver()?) }.map_err(std::io::Error::from)?;
         let driving = tokio::task::spawn_local(async move {
             // Ends with the queue: arming one that is closed is an error.
             while driver.get_ref().run().is_ok() {
