@@ -35,7 +35,8 @@ fn host() {
     for line in std::io::stdin().lock().lines() {
         match line.unwrap().as_str() {
             "revoke" => {
-                export.take().map(|export: Export| export.revoke(Duration::from_secs(60)).unwrap());
+                let export: Export = export.take().unwrap();
+                export.revoke(Duration::from_secs(60)).unwrap();
                 say("revoked");
             }
             "sum" => say(&sum(&window).to_string()),
