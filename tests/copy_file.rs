@@ -121,9 +121,13 @@ fn every_size_arrives_whole() {
 fn engines_and_chunks_make_no_difference() {
     let place = Place::new();
     let src = place.file("src", 3_000_001);
-    for args in
-        ["--engine cpu", "--engine sim", "--engine sim:seed=3,profile=bluefield3", "--chunk 1M", "--chunk 5000"]
-    {
+    for args in [
+        "--engine cpu",
+        "--engine sim",
+        "--engine sim:seed=3,profile=bluefield3",
+        "--chunk 1M",
+        "--chunk 5000",
+    ] {
         place.copies(&format!("{args} src dst"));
         assert_same(&src, &place.path("dst"));
         fs::remove_file(place.path("dst")).expect("removed");
@@ -135,13 +139,8 @@ fn holes_stay_holes() {
     let place = Place::new();
     let len = 40 << 20;
     // Which ranges have data: none; the start; the end; an odd one in the middle; two.
-    let cases: [&[(u64, usize)]; 5] = [
-        &[],
-        &[(0, 5000)],
-        &[(len - 1, 1)],
-        &[(12_345_678, 100_000)],
-        &[(1 << 20, 1 << 20), (9 << 20, 1)],
-    ];
+    let cases: [&[(u64, usize)]; 5] =
+        [&[], &[(0, 5000)], &[(len - 1, 1)], &[(12_345_678, 100_000)], &[(1 << 20, 1 << 20), (9 << 20, 1)]];
     for ranges in cases {
         let src = place.path("src");
         let mut file = File::create(&src).expect("a file");
@@ -514,5 +513,8 @@ fn corruption_is_found_by_verifying() {
     );
     // Without it nobody can know: the fault is a real one.
     place.copies("--engine sim:faults=corrupt@7 --chunk 4K src dst");
-    assert_ne!(fs::read(place.path("src")).expect("readable"), fs::read(place.path("dst")).expect("readable"));
+    assert_ne!(
+        fs::read(place.path("src")).expect("readable"),
+        fs::read(place.path("dst")).expect("readable")
+    );
 }

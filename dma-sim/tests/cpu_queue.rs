@@ -226,6 +226,12 @@ proptest! {
         prop_assert!(bytes(&*memory) == oracle, "bytes differ");
     }
 
+}
+
+proptest! {
+    // A failure takes its time: it is a wait in vain.
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4, ..ProptestConfig::default() })]
+
     /// Whoever sleeps on the descriptor after arming is woken, whoever works.
     #[test]
     fn sleepers_are_woken(options in options(), lens in prop::collection::vec((len(), any::<bool>()), 1..40)) {
@@ -235,7 +241,7 @@ proptest! {
         let mut completions = [Completion::done(0); 16];
         let mut flying = 0;
         for (len, sleep) in lens.iter().copied().chain([(1, true)]) {
-            // Not all fenced: some finish out of order. All write the same zeros.
+            // Fenced: all write the same bytes.
             prop_assert!(submit(&mut *queue, Descriptor::copy(7, segment(&*src, 0, len), segment(&*dst, 0, len)).with_fence(true)));
             flying += 1;
             queue.flush();
@@ -412,6 +418,38 @@ fn flushed_copies_need_no_polling() {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(bytes(&*dst).iter().all(|byte| *byte == 5));
+    }
+}
+
+/// The poller finishes what a fence waits for, and sleeps: the thread, which may have gone to sleep over the fence, does the
+/// rest.
+#[test]
+fn fences_open_while_everybody_sleeps() {
+    const LEN: usize = 256 << 10;
+    let engine = open(&CpuOptions::new().with_threads(1).with_inline_limit(0));
+    let (src, dst) = (region(&engine, LEN), region(&engine, LEN));
+    let mut queue = queue(&engine, 8);
+    let mut completions = [Completion::done(0); 4];
+    for _ in 0..300 {
+        for fence in [false, true] {
+            let descriptor = Descriptor::copy(1, segment(&*src, 0, LEN), segment(&*dst, 0, LEN));
+            assert!(submit(&mut *queue, descriptor.with_fence(fence)));
+        }
+        // Not rung for: the thread is asleep, or does not know of it.
+        let mut done = 0;
+        while done == 0 {
+            done += queue.poll(&mut completions);
+        }
+        if done == 1 && queue.arm().expect("there is an event") {
+            let fd = queue.event_fd().expect("there is an event");
+            let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
+            let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
+            assert_eq!(ready.expect("poll works"), 1, "asleep for ever behind a fence");
+        }
+        queue.disarm();
+        while done < 2 {
+            done += queue.poll(&mut completions);
+        }
     }
 }
 

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dma_core::{
-    Access, DmaEngineExt, ErrorKind, Export, ExportDescriptor, MemoryRequest, QueueOptions, Window,
-};
+use dma_core::{Access, DmaEngineExt, ErrorKind, ExportDescriptor, MemoryRequest, QueueOptions, Window};
 use dma_sim::model::Profile;
 use dma_sim::sim::{SimEngine, SimOptions};
 
@@ -35,7 +33,9 @@ fn host() {
     for line in std::io::stdin().lock().lines() {
         match line.unwrap().as_str() {
             "revoke" => {
-                export.take().map(|export: Export| export.revoke(Duration::from_secs(60)).unwrap());
+                if let Some(export) = export.take() {
+                    export.revoke(Duration::from_secs(60)).unwrap();
+                }
                 say("revoked");
             }
             "sum" => say(&sum(&window).to_string()),

@@ -186,10 +186,9 @@ impl Target {
                 .map_err(|e| failure!("cannot set the permissions of {}: {e}", self.path.display()))?;
         }
         let (path, dir, needed, free) = (self.path, self.dir, self.needed, self.free);
-        self.temporary
-            .persist(&path)
-            .map(|_| ())
-            .map_err(|e| explain(&e.error, &format!("rename a file to {}", path.display()), &dir, needed, free))
+        self.temporary.persist(&path).map(|_| ()).map_err(|e| {
+            explain(&e.error, &format!("rename a file to {}", path.display()), &dir, needed, free)
+        })
     }
 }
 
@@ -215,10 +214,15 @@ fn check_existing(dst: &Path, existing: &Metadata, source: &Source) -> Result<()
         return Err(failure!("DST {shown} is {what}; name a file"));
     }
     if (existing.dev(), existing.ino()) == (source.before.dev(), source.before.ino()) {
-        return Err(failure!("SRC {} and DST {shown} are the same file; choose another DST", source.path.display()));
+        return Err(failure!(
+            "SRC {} and DST {shown} are the same file; choose another DST",
+            source.path.display()
+        ));
     }
     if rustix::fs::access(dst, Access::WRITE_OK).is_err() {
-        return Err(failure!("DST {shown} exists and may not be written; chmod or remove it, or choose another DST"));
+        return Err(failure!(
+            "DST {shown} exists and may not be written; chmod or remove it, or choose another DST"
+        ));
     }
     Ok(())
 }
@@ -229,16 +233,22 @@ fn explain(e: &io::Error, act: &str, dir: &Path, needed: u64, free: Option<u64>)
     match e.kind() {
         io::ErrorKind::StorageFull => {
             let free = free.map_or(String::new(), |free| format!(", {free} were free"));
-            failure!("no space left in {dir}: DST needs {needed} bytes{free}; make room, or choose another DST")
+            failure!(
+                "no space left in {dir}: DST needs {needed} bytes{free}; make room, or choose another DST"
+            )
         }
         io::ErrorKind::QuotaExceeded => {
-            failure!("the disk quota in {dir} is used up: DST needs {needed} bytes; make room, or choose another DST")
+            failure!(
+                "the disk quota in {dir} is used up: DST needs {needed} bytes; make room, or choose another DST"
+            )
         }
         io::ErrorKind::FileTooLarge => {
             failure!("the file system of {dir} has no files of {needed} bytes; choose another DST")
         }
         io::ErrorKind::PermissionDenied => {
-            failure!("cannot {act} in {dir}: permission denied; choose a directory that you may write, or chmod it")
+            failure!(
+                "cannot {act} in {dir}: permission denied; choose a directory that you may write, or chmod it"
+            )
         }
         io::ErrorKind::ReadOnlyFilesystem => {
             failure!("cannot {act} in {dir}: the file system is read-only; choose another DST")

@@ -67,7 +67,8 @@ fn parse_chunk(text: &str) -> Result<usize, String> {
 
 /// A number of bytes, or one of K, M or G (also KiB, MiB, GiB; either case).
 fn parse_size(text: &str) -> Result<u64, String> {
-    let bad = || format!("`{text}` is not a size; give a number of bytes, or one with K, M or G, such as 256K");
+    let bad =
+        || format!("`{text}` is not a size; give a number of bytes, or one with K, M or G, such as 256K");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_lowercase().as_str() {
@@ -80,7 +81,9 @@ fn parse_size(text: &str) -> Result<u64, String> {
     if number.is_empty() {
         return Err(bad());
     }
-    number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| {
-        format!("`{text}` is more than a size can be; give 4K to 1G")
-    })
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift))
+        .ok_or_else(|| format!("`{text}` is more than a size can be; give 4K to 1G"))
 }

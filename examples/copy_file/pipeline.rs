@@ -79,7 +79,7 @@ pub(crate) fn copy(
         let lanes: Vec<_> = (0..lanes)
             .map(|i| scope.spawn(move || job.lane(pairs / lanes + usize::from(i < pairs % lanes))))
             .collect();
-        lanes.into_iter().map(|lane| lane.join().expect("a lane does not panic")).collect::<Result<(), _>>()
+        lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
     })?;
     let reading = job.reading.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Copied {

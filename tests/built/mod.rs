@@ -8,6 +8,10 @@ pub(crate) fn example(name: &str) -> PathBuf {
     // target/PROFILE/deps/TEST-HASH
     let profile = test.parent().and_then(std::path::Path::parent).expect("a profile's directory");
     let path = profile.join("examples").join(name);
-    assert!(path.exists(), "{} is not built; run cargo build --examples, or plain cargo test", path.display());
+    assert!(
+        path.exists(),
+        "{} is not built; run cargo build --examples, or plain cargo test",
+        path.display()
+    );
     path
 }

@@ -58,8 +58,9 @@ struct State {
     planner: Planner,
     free: Vec<u32>,
     attendants: Vec<Attendant>,
-    /// Slots whose operations ended and are attended: scratch.
+    /// Slots whose operations ended and are attended: scratch, as is what follows from it.
     ended: Vec<u32>,
+    spare: Aftermath,
     stall_timeout: Duration,
     /// Whether an awaiting transfer asks to be polled again by itself, because nobody drives the queue.
     cooperative: bool,
@@ -80,9 +81,11 @@ struct Aftermath {
 }
 
 impl Aftermath {
-    fn run(self) {
-        drop(self.drop);
-        self.wake.into_iter().for_each(Waker::wake);
+    /// Does it, and keeps the emptied lists for the next time.
+    fn run(mut self, shared: &RefCell<State>) {
+        self.drop.clear();
+        self.wake.drain(..).for_each(Waker::wake);
+        shared.borrow_mut().spare = self;
     }
 }
 
@@ -97,7 +100,7 @@ impl State {
         if self.ended.is_empty() {
             return None;
         }
-        let mut aftermath = Aftermath::default();
+        let mut aftermath = std::mem::take(&mut self.spare);
         for slot in self.ended.drain(..) {
             let attendant = &mut self.attendants[slot as usize];
             self.planner.ops[slot as usize].attended = false;
@@ -121,7 +124,7 @@ impl State {
 fn poll(shared: &RefCell<State>) -> usize {
     let (reported, aftermath) = shared.borrow_mut().poll();
     if let Some(aftermath) = aftermath {
-        aftermath.run();
+        aftermath.run(shared);
     }
     reported
 }
@@ -129,7 +132,7 @@ fn poll(shared: &RefCell<State>) -> usize {
 fn flush(shared: &RefCell<State>) {
     let aftermath = shared.borrow_mut().flush();
     if let Some(aftermath) = aftermath {
-        aftermath.run();
+        aftermath.run(shared);
     }
 }
 
@@ -149,6 +152,7 @@ impl Queue {
                 free: (0..slots).rev().collect(),
                 attendants: std::iter::repeat_with(Attendant::default).take(depth).collect(),
                 ended: Vec::new(),
+                spare: Aftermath::default(),
                 stall_timeout: options.stall_timeout,
                 cooperative: true,
             })),
@@ -277,7 +281,7 @@ impl Queue {
         let aftermath = state.flush();
         drop(guard);
         if let Some(aftermath) = aftermath {
-            aftermath.run();
+            aftermath.run(&self.shared);
         }
         Ok(transfer)
     }
@@ -407,7 +411,7 @@ impl Queue {
                 state.attend()
             };
             if let Some(aftermath) = aftermath {
-                aftermath.run();
+                aftermath.run(&self.shared);
             }
             // Stopping takes a device no time to speak of; one that is dead must not hold the caller for long.
             let grace = Instant::now() + timeout.clamp(Duration::from_millis(10), Duration::from_secs(1));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::wait::Backoff;
-use super::{Aftermath, OpError, Operation, State, flush, poll};
+use super::{OpError, Operation, State, flush, poll};
 use crate::{Error, ErrorKind, Outcome, Result};
 
 /// An operation in flight, and the owner of its operands until it is done.
@@ -53,7 +53,7 @@ impl<T: 'static> Transfer<T> {
         let ended = Self::has_ended(&state, self.slot);
         drop(state);
         if let Some(aftermath) = aftermath {
-            aftermath.run();
+            aftermath.run(&self.shared);
         }
         ended
     }
@@ -236,7 +236,7 @@ impl<T: 'static> Future for Transfer<T> {
                 }
             }
             drop(state);
-            flushed.into_iter().chain(polled).for_each(Aftermath::run);
+            flushed.into_iter().chain(polled).for_each(|aftermath| aftermath.run(&this.shared));
             if pending {
                 return Poll::Pending;
             }

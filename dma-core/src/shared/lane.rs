@@ -192,6 +192,10 @@ impl Lane {
 
     /// Reports what has ended.
     fn complete(&self, core: &mut Core) {
+        // First, so that whoever sees its operation ended finds the lists for the next one.
+        if core.planner.lists.has_spare() {
+            self.lists.lock().unwrap_or_else(PoisonError::into_inner).absorb(&mut core.planner.lists);
+        }
         for slot in core.ended.drain(..) {
             let report = match core.planner.ops[slot as usize].outcome {
                 Outcome::Done => None,
@@ -201,11 +205,6 @@ impl Lane {
             if unsafe { self.slots[slot as usize].complete(report) } {
                 self.release(slot);
             }
-        }
-        if core.planner.lists.has_spare()
-            && let Ok(mut lists) = self.lists.try_lock()
-        {
-            lists.absorb(&mut core.planner.lists);
         }
     }
 

@@ -108,10 +108,12 @@ impl Default for Task {
 }
 
 impl Task {
+    #[inline]
     pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> + Clone {
         self.src.iter().chain(&self.dst)
     }
 
+    #[inline]
     fn completion(&self) -> Completion {
         let Self { token, status, len, touched, rung, ended, .. } = *self;
         Completion { token, status, len, touched, rung, ended }
@@ -233,6 +235,7 @@ impl Channel {
     }
 
     /// A free place, which stays free until its stage is set. The queue must not be full.
+    #[inline]
     pub(super) fn free_place(&mut self) -> u32 {
         if let Some(slot) = self.free.last() {
             return *slot;
@@ -244,6 +247,7 @@ impl Channel {
     }
 
     /// Takes the place that [`Channel::free_place`] named.
+    #[inline]
     pub(super) fn enqueue(&mut self) {
         if let Some(slot) = self.free.pop() {
             self.tasks[slot as usize].stage = Stage::Waiting;
@@ -253,6 +257,7 @@ impl Channel {
     }
 
     /// A task ended with its status set: reports it, now or with a later one.
+    #[inline]
     pub(super) fn report(&mut self, slot: u32) {
         let task = &mut self.tasks[slot as usize];
         let number = task.number;
@@ -283,6 +288,7 @@ impl Channel {
         self.held.truncate(kept);
     }
 
+    #[inline]
     fn push_report(&mut self, slot: u32) {
         let task = &mut self.tasks[slot as usize];
         task.stage = Stage::Reported;
@@ -305,6 +311,7 @@ impl Channel {
     }
 
     /// The next completion and the task's number.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<(Completion, u64)> {
         let slot = self.reports.pop_front()?;
         self.popped += 1;

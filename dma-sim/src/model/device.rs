@@ -483,7 +483,8 @@ impl Device {
         }
         (task.touched, task.part) = (false, 0);
         (task.rung, task.ended) = (Time::ZERO, Time::ZERO);
-        task.pieces().for_each(|piece| self.memory.pin(piece));
+        self.memory.pin(&task.src);
+        self.memory.pin(&task.dst);
         channel.enqueue();
         channel.stats.submitted += 1;
         let memory = &self.memory;
@@ -834,7 +835,8 @@ impl Device {
             channel.stats.lost += 1;
             self.trace.record(self.now, Some(index), || Happening::Lose { task: number });
         } else {
-            task.pieces().for_each(|piece| self.memory.unpin(piece));
+            self.memory.unpin(&task.src);
+            self.memory.unpin(&task.dst);
             channel.report(slot);
         }
         if channel.fence_waits {
@@ -851,7 +853,8 @@ impl Device {
         task.status = status;
         channel.stats.failed += 1;
         self.trace.record(self.now, Some(index), || Happening::End { task: number, status });
-        task.pieces().for_each(|piece| self.memory.unpin(piece));
+        self.memory.unpin(&task.src);
+        self.memory.unpin(&task.dst);
         let reset = task.marks.intersects(Marks::RESET | Marks::OVERSIZE);
         channel.report(slot);
         if reset {
@@ -918,7 +921,8 @@ impl Device {
             if task.stage != Stage::Held {
                 let (number, status) = (task.number, Status::Aborted(cause));
                 (task.status, task.ended) = (status, self.now);
-                task.pieces().for_each(|piece| self.memory.unpin(piece));
+                self.memory.unpin(&task.src);
+                self.memory.unpin(&task.dst);
                 channel.stats.aborted += 1;
                 self.trace.record(self.now, Some(index), || Happening::End { task: number, status });
             }

@@ -36,6 +36,7 @@ struct Entry {
 
 impl Entry {
     /// One number to compare, which is faster than two.
+    #[inline]
     fn key(&self) -> u128 {
         u128::from(self.at.as_ps()) << 64 | u128::from(self.added)
     }
@@ -63,21 +64,25 @@ impl Ord for Entry {
 }
 
 impl Calendar {
+    #[inline]
     pub(super) fn add(&mut self, at: Time, event: Event) {
         self.added += 1;
         self.heap.push(Entry { at, added: self.added, event });
     }
 
     /// The earliest event and its time.
+    #[inline]
     pub(super) fn first(&self) -> Option<(Time, Event)> {
         self.heap.peek().map(|entry| (entry.at, entry.event))
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<(Time, Event)> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
     /// Takes the earliest event if it is due by `to`.
+    #[inline]
     pub(super) fn pop_due(&mut self, to: Time) -> Option<(Time, Event)> {
         if self.heap.peek()?.at <= to { self.pop() } else { None }
     }

@@ -214,6 +214,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// The byte at `at`, which must be less than or equal to the piece's length.
+    #[inline]
     pub(super) fn ptr(&self, at: u64) -> *mut u8 {
         debug_assert!(at <= self.len);
         // In range: `at` is at most the length of a region, which is in memory.
@@ -337,6 +338,7 @@ impl MemoryTable {
     }
 
     /// Checks and translates a segment that will be read from or written to.
+    #[inline]
     pub(super) fn resolve(&self, segment: Segment, write: bool) -> Result<Piece, TaskError> {
         let Segment { key, addr, len } = segment;
         let region = self.get(key).ok_or(TaskError::UnknownRegion { key })?;
@@ -357,16 +359,22 @@ impl MemoryTable {
         Ok(piece(region, key.index, offset, len))
     }
 
-    /// Keeps the piece's region registered until [`MemoryTable::unpin`].
-    pub(super) fn pin(&mut self, piece: &Piece) {
-        if let Some(region) = &mut self.entries[piece.region as usize].region {
-            region.pins += 1;
+    /// Keeps the regions of `pieces` registered until [`MemoryTable::unpin`].
+    #[inline]
+    pub(super) fn pin(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            if let Some(region) = &mut self.entries[piece.region as usize].region {
+                region.pins += 1;
+            }
         }
     }
 
-    pub(super) fn unpin(&mut self, piece: &Piece) {
-        if let Some(region) = &mut self.entries[piece.region as usize].region {
-            region.pins -= 1;
+    #[inline]
+    pub(super) fn unpin(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            if let Some(region) = &mut self.entries[piece.region as usize].region {
+                region.pins -= 1;
+            }
         }
     }
 
@@ -426,6 +434,7 @@ impl MemoryTable {
 }
 
 /// The piece at `offset` of a region; the caller has checked that it is inside.
+#[inline]
 fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
     let start = region.memory.0.as_ptr().wrapping_add(offset as usize);
     // Inside or one behind a region: not null.
@@ -510,9 +519,9 @@ mod tests {
         let key = table.allocate(8, Rights::all(), None).unwrap();
         let (addr, _) = table.range(key).unwrap();
         let piece = table.resolve(segment(key, addr, 8), true).unwrap();
-        table.pin(&piece);
+        table.pin(&[piece]);
         assert_eq!(table.unregister(key), Err(RegionError::InUse { key, segments: 1 }));
-        table.unpin(&piece);
+        table.unpin(&[piece]);
         assert_eq!(table.unregister(key), Ok(()));
     }
 

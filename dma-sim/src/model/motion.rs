@@ -30,6 +30,7 @@ impl Tearing {
     }
 
     /// What `chance` makes of a task of `len` bytes to `offset` of a region.
+    #[inline]
     pub(super) fn new(len: u64, offset: u64, chance: u64) -> Self {
         let skew = offset % LINE;
         // No overflow: the task is in memory.
@@ -44,6 +45,7 @@ impl Tearing {
 
     /// Calls `each` with the ranges of a task of `len` bytes that move as part `part`, counted from 1. The
     /// parts together are every byte once.
+    #[inline]
     fn ranges(&self, len: u64, part: u8, mut each: impl FnMut(u64, u64)) {
         if self.parts == 1 {
             return each(0, len);

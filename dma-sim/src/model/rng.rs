@@ -34,11 +34,13 @@ impl Stream {
     }
 
     /// 64 random bits.
+    #[inline]
     pub(super) fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// A number below `n`, which must not be 0.
+    #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
         scale(self.bits(), n)
     }
@@ -51,12 +53,14 @@ impl Stream {
 }
 
 /// Spreads `bits` over `0..n`.
+#[inline]
 pub(super) fn scale(bits: u64, n: u64) -> u64 {
     ((u128::from(bits) * u128::from(n)) >> 64) as u64
 }
 
 /// The output function of the SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014): a well mixed,
 /// repeatable hash of a number.
+#[inline]
 pub(super) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

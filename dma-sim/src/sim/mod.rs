@@ -44,6 +44,8 @@
 //! - Memory is not pinned, registering costs nothing, no page faults, no memlock limit; alignment makes no difference to speed.
 //! - One device is one engine: two engines of one profile do not share bandwidth.
 //! - A restart after a reset takes no time.
+//! - The engine serves one descriptor of a direction at a time, in turn by queue, where real ones interleave; what overtakes what is
+//!   therefore only roughly as on the device.
 //! - Directions do not slow each other down, and the host's CPUs and memory slow nobody down.
 //! - `lose` is rarer on real devices than any plan; it stands for bugs of drivers and firmware.
 //! - On the virtual clock time passes by polling, so who waits without polling waits for ever, and a wait's deadline, which is on the

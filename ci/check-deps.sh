@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# What we promise about dependencies:
+# - Cargo.lock is as Cargo.toml wants it.
+# - dma-core depends on the crates listed here and on nothing else: no foreign code beyond the kernel's interface, no
+#   async runtime, no compiler of another language.
+# - `dma` by default builds with nothing but Rust (no C compiler, no bindgen, no pkg-config, no OpenSSL), links no foreign
+#   library but the C library, and brings no async runtime and no crate twice.
+# - All that we build with has a permissive licence.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+targets=(x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu)
+
+# The names of what package $1 is built from, on all targets, further options of `cargo tree` behind it.
+dependencies() {
+    local package=$1 target
+    shift
+    for target in "${targets[@]}"; do
+        cargo tree --locked -p "$package" --target "$target" --prefix none --no-dedupe --format '{p}' "$@"
+    done | sed -E 's/ .*//' | sort -u | grep -vx "$package"
+}
+
+cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is stale: run cargo check and commit it"
+
+# A new name is a decision: what is it for, and who keeps it?
+core_known=(
+    atomic-waker bitflags bytes cfg-if crc32fast crossbeam-utils
+    rustix linux-raw-sys
+    tracing tracing-core once_cell pin-project-lite
+    tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
+)
+core=$(dependencies dma-core --edges normal,build --all-features)
+new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
+[[ -z "$new" ]] || fail "dma-core has dependencies that ci/check-deps.sh does not list:" "$new"
+
+default=$(dependencies dma --edges normal,build)
+foreign=$(grep -xE 'cc|cmake|bindgen|pkg-config|vcpkg|autocfg|nasm-rs|openssl.*|native-tls|.*-sys' <<<"$default" |
+    grep -vxE 'linux-raw-sys|doca-sys|spdk-sys') || true # Declarations only; our own load at run time.
+[[ -z "$foreign" ]] || fail "the default build of dma needs more than Rust:" "$foreign"
+runtime=$(grep -xE 'tokio|async-std|smol|async-executor|futures-executor|mio' <<<"$default") || true
+[[ -z "$runtime" ]] || fail "the default build of dma brings an async runtime:" "$runtime"
+for target in "${targets[@]}"; do
+    twice=$(cargo tree --locked -p dma --target "$target" --edges normal,no-proc-macro --duplicates --quiet)
+    [[ -z "$twice" ]] || fail "the default build of dma has a crate in two versions:"$'\n'"$twice"
+done
+
+# Offered under MIT or Apache-2.0, among others or not; or else under nothing but licences of that kind.
+permissive='MIT|Apache-2\.0|BSD-[23]-Clause|ISC|Zlib|0BSD|BSL-1\.0|CC0-1\.0|Unlicense|Unicode-3\.0|LLVM-exception'
+while IFS='|' read -r licence package; do
+    names=$(grep -oE '[A-Za-z0-9.-]+' <<<"$licence" | grep -vxE 'AND|OR|WITH') || true
+    if [[ "$licence" != *AND* ]] && grep -qxE 'MIT|Apache-2\.0' <<<"$names"; then
+        continue
+    fi
+    if [[ -z "$names" ]] || grep -qvxE "$permissive" <<<"$names"; then
+        fail "$package has the licence \"$licence\": not one that we know to be permissive"
+    fi
+done < <(cargo tree --locked --workspace --all-features --target all --prefix none --no-dedupe --format '{l}|{p}' | sed '/^$/d' | sort -u)
+
+echo "$(wc -l <<<"$core") dependencies of dma-core, $(wc -l <<<"$default") of dma: as promised"

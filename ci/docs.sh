@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# The documentation builds without a warning, all features included. Its examples are tests: `cargo test` runs them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -Dwarnings" cargo doc --locked --workspace --no-deps --all-features

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Rust is formatted, and so are the shell scripts, which shellcheck also finds nothing in.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cargo fmt --all --check
+cargo fmt --manifest-path fuzz/Cargo.toml --check
+
+scripts=(.ci/run ci/*.sh)
+missing=()
+if command -v shellcheck >/dev/null; then
+    shellcheck "${scripts[@]}"
+else
+    missing+=(shellcheck)
+fi
+if command -v shfmt >/dev/null; then
+    shfmt -i 4 -d "${scripts[@]}"
+else
+    missing+=(shfmt)
+fi
+if ((${#missing[@]})); then
+    echo "skipped: the scripts' own checks, without ${missing[*]} (ci/install.sh installs them)"
+fi

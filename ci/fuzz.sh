@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The parsers of bytes from elsewhere never panic, never take what they should not, and drop nothing (fuzz/src/lib.rs).
+#   ci/fuzz.sh replay         every input of the committed corpus, and all those one change away: any compiler
+#   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;
+#                             exits with 77 ("skipped") if they are not installed
+# An input that breaks something is left in fuzz/artifacts/: fix it, and commit it to the corpus under a telling name.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
+[[ "$CARGO_TARGET_DIR" == /* ]] || CARGO_TARGET_DIR="$PWD/$CARGO_TARGET_DIR"
+
+# The same versions as the workspace; what only the fuzzer needs, cargo adds.
+cp Cargo.lock fuzz/Cargo.lock
+
+if [[ "${1:-}" == replay ]]; then
+    cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+    exit
+fi
+
+seconds=${1:-60}
+[[ "$seconds" =~ ^[1-9][0-9]*$ ]] || {
+    echo "usage: ci/fuzz.sh replay|SECONDS" >&2
+    exit 2
+}
+if ! cargo +nightly --version >/dev/null 2>&1; then
+    echo "skipped: no nightly compiler (rustup toolchain install nightly)"
+    exit 77
+fi
+if ! command -v cargo-fuzz >/dev/null; then
+    echo "skipped: no cargo-fuzz (cargo install cargo-fuzz --locked)"
+    exit 77
+fi
+
+found=$(mktemp -d)
+trap 'rm -rf "$found"' EXIT
+for target in $(cargo +nightly fuzz list); do
+    echo "--- $target"
+    mkdir "$found/$target"
+    # What is found goes to the first folder, so that the committed corpus stays as it is.
+    cargo +nightly fuzz run "$target" "$found/$target" "fuzz/corpus/$target" -- \
+        -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+done

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# README.md's two commands work as they stand there, in a fenced block, on one line:
+#   ci/readme.sh test   the one that begins with `cargo test`: runs it
+#   ci/readme.sh main   the one that begins with `cargo run --release --example copy_file`, whose last two words are the
+#                       source and the destination: copies a file of random bytes in their place, and compares
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Prints the first line within README.md's fenced blocks that begins with $1, without a prompt before it.
+command_from_readme() {
+    local found
+    found=$(awk -v start="$1" '
+        /^[ \t]*```/ { fenced = !fenced; next }
+        fenced {
+            sub(/^[ \t]*(\$ )?/, "")
+            sub(/[ \t]+(#.*)?$/, "")
+            if (index($0, start) == 1) { print; exit }
+        }' README.md)
+    [[ -n "$found" ]] || {
+        echo "README.md has no fenced line that begins with: $1" >&2
+        return 1
+    }
+    echo "$found"
+}
+
+case "${1:-}" in
+test)
+    command=$(command_from_readme "cargo test")
+    echo "\$ $command"
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    bash -c "$command" </dev/null 2>&1 | tee "$log"
+    grep -qE '^test result: ok\. [1-9]' "$log" || {
+        echo "README.md's command ran no test: $command" >&2
+        exit 1
+    }
+    ;;
+main)
+    command=$(command_from_readme "cargo run --release --example copy_file")
+    [[ "$command" =~ ^(.*\ --(\ .*)?)\ [^\ ]+\ [^\ ]+$ ]] || {
+        echo "README.md's command does not end with a source and a destination: $command" >&2
+        exit 1
+    }
+    command=${BASH_REMATCH[1]}
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    # Not a multiple of anything.
+    head -c $((64 * 1024 * 1024 + 4321)) /dev/urandom >"$folder/source"
+    echo "\$ $command $folder/source $folder/destination"
+    bash -c "$command \"\$1\" \"\$2\"" readme "$folder/source" "$folder/destination" </dev/null
+    cmp "$folder/source" "$folder/destination"
+    left=$(ls -A "$folder")
+    [[ "$left" == $'destination\nsource' ]] || {
+        echo "files were left beside the copy: $left" >&2
+        exit 1
+    }
+    echo "the copy is the same, byte for byte"
+    ;;
+*)
+    echo "usage: ci/readme.sh test|main" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,76 @@
+//! Transfers are futures: on one thread, woken by the device's file descriptor, and on many threads.
+//!
+//! `cargo run --example 04_async_tokio`
+
+use dma::prelude::*;
+use tokio::io::unix::AsyncFd;
+
+const COPIES: usize = 100;
+const LEN: usize = 256 << 10;
+
+fn main() -> dma::Result<()> {
+    one_thread()?;
+    many_threads()
+}
+
+/// A `Queue` belongs to its thread, so this is for a current-thread runtime. Its driver polls the device when the descriptor says so;
+/// without a driver, awaiting polls by itself.
+fn one_thread() -> dma::Result<()> {
+    let engine = dma::open("cpu:threads=1,inline=0")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let queue = engine.open_queue(&QueueOptions::new())?;
+        #[expect(unsafe_code, reason = "tokio asks for a promise that the descriptor stays the same")]
+        // SAFETY: the driver owns its file descriptor, and gives out the same one for as long as it lives.
+        let driver = unsafe { AsyncFd::register(queue.driver()?) }.map_err(std::io::Error::from)?;
+        let driving = tokio::task::spawn_local(async move {
+            // Ends with the queue: arming one that is closed is an error.
+            while driver.get_ref().run().is_ok() {
+                driver.readable().await?.clear_ready();
+            }
+            Ok::<(), std::io::Error>(())
+        });
+        for i in 0..COPIES {
+            let mut src = engine.allocate(LEN)?;
+            src.fill(i as u8);
+            let (src, dst) = queue.copy(src, engine.allocate(LEN)?)?.await?;
+            assert_eq!(src[..], dst[..]);
+        }
+        println!(
+            "one thread: {} copies awaited, {} polls",
+            queue.counters().completed,
+            queue.counters().polls
+        );
+        driving.abort();
+        Ok(())
+    })
+}
+
+/// A `SharedQueue` can be cloned into any task, and its transfers are `Send`.
+fn many_threads() -> dma::Result<()> {
+    let engine = dma::open("auto")?;
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..COPIES)
+            .map(|i| {
+                let (engine, queue) = (engine.clone(), queue.clone());
+                tokio::spawn(async move {
+                    let mut src = engine.allocate(LEN)?;
+                    src.fill(i as u8);
+                    let (src, dst) = queue.copy(src, engine.allocate(LEN)?)?.await?;
+                    assert_eq!(src[..], dst[..]);
+                    Ok::<(), dma::Error>(())
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("a task does not panic")?;
+        }
+        Ok::<(), dma::Error>(())
+    })?;
+    let counters = queue.close(std::time::Duration::from_secs(5));
+    println!("many threads: {} copies awaited, {} doorbells", counters.completed, counters.doorbells);
+    assert_eq!(counters.completed as usize, COPIES);
+    Ok(())
+}

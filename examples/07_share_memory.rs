@@ -1,0 +1,104 @@
+//! Two processes, one region: this one exports memory and the peer, which it starts, copies to and from it until the export is revoked.
+//!
+//! `cargo run --example 07_share_memory`
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use dma::ExportDescriptor;
+use dma::prelude::*;
+
+const LEN: usize = 1 << 20;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match std::env::args().nth(1) {
+        None => exporter(),
+        Some(path) => Ok(importer(&path)?),
+    }
+}
+
+/// The host, say: it has the memory.
+fn exporter() -> Result<(), Box<dyn std::error::Error>> {
+    let engine = dma::open("auto")?;
+    // Memory that a peer may read and write is reached by copy, never by reference.
+    let request = MemoryRequest::new(LEN).exportable(Access::READ | Access::WRITE);
+    let window = engine.allocate_window(&request)?;
+    window.write_at(0, b"from the exporter")?;
+
+    // Only the range and the rights said here are granted. The descriptor is bytes: a file, a socket, anything carries it.
+    let export = window.slice(..LEN / 2).export(Access::READ | Access::WRITE)?;
+    let file = std::env::temp_dir().join(format!("dma-share-{}.export", std::process::id()));
+    export.descriptor().save(&file)?;
+    let mut peer = Peer::start(&file)?;
+
+    peer.expect("copied")?;
+    std::fs::remove_file(&file)?;
+    let mut answer = [0; 17];
+    window.read_at(LEN / 4, &mut answer)?;
+    println!("exporter: the peer wrote {:?}", String::from_utf8_lossy(&answer));
+    assert_eq!(&answer, b"from the importer");
+
+    // From here on the peer's copies fail, and the memory is this process's alone again.
+    export.revoke(Duration::from_secs(5)).map_err(|(_, e)| e)?;
+    peer.go_on()?;
+    peer.expect("revoked")?;
+    let status = peer.child.wait()?;
+    assert!(status.success());
+    println!("exporter: the peer saw the revocation as an error and went on");
+    Ok(())
+}
+
+/// The DPU, say: it moves the bytes.
+fn importer(path: &str) -> dma::Result<()> {
+    let engine = dma::open("auto")?;
+    let remote = engine.import(&ExportDescriptor::load(path)?)?;
+    let queue = engine.open_queue(&QueueOptions::new())?;
+
+    let (_, got) = queue.copy(remote.slice(..17), engine.allocate(17)?)?.wait()?;
+    assert_eq!(&got[..], b"from the exporter");
+    let mut answer = engine.allocate(17)?;
+    answer.copy_from_slice(b"from the importer");
+    queue.copy(answer, remote.slice(LEN / 4..LEN / 4 + 17))?.wait()?;
+    println!("copied");
+
+    std::io::stdin().read_exact(&mut [0])?;
+    let late =
+        queue.copy(remote.slice(..17), engine.allocate(17)?)?.wait().expect_err("the exporter took it back");
+    assert_eq!(late.kind(), ErrorKind::Revoked);
+    eprintln!("importer: {late}");
+    println!("revoked");
+    Ok(())
+}
+
+/// The other process.
+struct Peer {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    fn start(file: &std::path::Path) -> std::io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let says = BufReader::new(child.stdout.take().expect("piped"));
+        Ok(Self { child, says })
+    }
+
+    fn expect(&mut self, word: &str) -> std::io::Result<()> {
+        let mut line = String::new();
+        self.says.read_line(&mut line)?;
+        if line.trim_end() == word {
+            Ok(())
+        } else {
+            Err(std::io::Error::other(format!("the peer said {line:?}, not {word:?}")))
+        }
+    }
+
+    fn go_on(&mut self) -> std::io::Result<()> {
+        self.child.stdin.as_mut().expect("piped").write_all(b"\n")
+    }
+}

@@ -1,0 +1,44 @@
+//! Every input of the corpus, and all those one change away from it, without a fuzzer.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: PathBuf) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn corpus_and_its_neighbours() {
+    for (name, target) in dma_fuzz::TARGETS {
+        let inputs = files(root().join("corpus").join(name));
+        assert!(!inputs.is_empty(), "{name} has no corpus");
+        for path in inputs {
+            println!("{}", path.display());
+            let input = std::fs::read(&path).unwrap();
+            target(&input);
+            // Long inputs: headers and trailers are what is parsed.
+            let ends = (0..input.len()).filter(|at| *at < 128 || input.len() - at < 16);
+            for at in ends {
+                target(&input[..at]);
+                for change in [1, 0x20, 0x80, 0xff] {
+                    let mut changed = input.clone();
+                    changed[at] ^= change;
+                    target(&changed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_target_is_listed() {
+    let listed: BTreeSet<_> = dma_fuzz::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let there = files(root().join("fuzz_targets"));
+    let there = there.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(listed, there, "listed in src/lib.rs, and in fuzz_targets/");
+}

@@ -1,0 +1,133 @@
+//! Once warm, no form of operation allocates: single, fill, list, batch, cut, fenced, awaited, on a queue or a shared one.
+#![expect(unsafe_code, reason = "counts allocations")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use dma::prelude::*;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, new) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Asserts that `work` comes to run 200 rounds without an allocation. Until then lists grow, as threads happen to meet; what allocates per operation
+/// never gets there.
+fn warm(what: &str, mut work: impl FnMut()) {
+    let mut allocated = 0;
+    for _ in 0..20 {
+        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        (0..200).for_each(|_| work());
+        allocated = ALLOCATIONS.load(Ordering::SeqCst) - before;
+        if allocated == 0 {
+            return;
+        }
+    }
+    panic!("{what} still allocates: {allocated} times in 200 rounds");
+}
+
+/// What an operation gave back, for the next one.
+fn cycle<T>(operands: &mut Option<T>, with: impl FnOnce(T) -> T) {
+    let taken = operands.take().expect("they came back");
+    *operands = Some(with(taken));
+}
+
+/// Polls to the end without a runtime.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = std::pin::Pin::new(&mut future).poll(&mut context) {
+            return output;
+        }
+        std::thread::yield_now();
+    }
+}
+
+// One test: the count is of the whole process.
+#[test]
+fn nothing_is_allocated_per_copy_once_warm() {
+    for name in [
+        "cpu",
+        "cpu:threads=0",
+        "cpu:threads=1,inline=0",
+        "sim",
+        "sim:profile=bluefield3,max_transfer=1000,depth=4",
+    ] {
+        let engine = dma::open(name).expect("it opens");
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let buffer = |len| engine.allocate(len).expect("memory");
+        let lists = || (vec![buffer(100), buffer(5000)], vec![buffer(2550), buffer(2550)]);
+
+        for len in [64, 4096, 200_000] {
+            let mut pair = Some((buffer(len), buffer(len)));
+            warm(&format!("{name}: copy of {len}"), || {
+                cycle(&mut pair, |(src, dst)| queue.copy(src, dst).expect("accepted").wait().expect("done"));
+            });
+            warm(&format!("{name}: awaited copy of {len}"), || {
+                cycle(&mut pair, |(src, dst)| {
+                    block_on(queue.copy(src, dst).expect("accepted")).expect("done")
+                });
+            });
+        }
+        let mut dst = Some(buffer(3000));
+        warm(&format!("{name}: fill"), || {
+            cycle(&mut dst, |dst| queue.fill(dst, [1; 8]).expect("accepted").wait().expect("done"));
+        });
+        let mut list = Some(lists());
+        warm(&format!("{name}: gather and scatter, fenced"), || {
+            queue.fence();
+            cycle(&mut list, |(src, dst)| queue.copy(src, dst).expect("accepted").wait().expect("done"));
+        });
+        let mut batch: Option<Batch<_, _>> = Some((0..40).map(|_| (buffer(64), buffer(64))).collect());
+        warm(&format!("{name}: batch"), || {
+            cycle(&mut batch, |batch| queue.submit(batch).expect("accepted").wait().expect("done"));
+        });
+        let full: Vec<_> =
+            (0..queue.depth()).map(|_| queue.copy(buffer(8), buffer(8)).expect("room")).collect();
+        let mut pair = Some((buffer(8), buffer(8)));
+        warm(&format!("{name}: refusal of a full queue"), || {
+            cycle(&mut pair, |(src, dst)| {
+                let refused = queue.copy(src, dst).expect_err("it is full");
+                assert_eq!(refused.kind(), ErrorKind::QueueFull);
+                refused.into_operands().expect("they come back")
+            });
+        });
+        drop(full);
+        drop(queue);
+
+        let shared = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a shared queue");
+        warm(&format!("{name}: shared copy"), || {
+            cycle(&mut pair, |(src, dst)| shared.copy(src, dst).expect("accepted").wait().expect("done"));
+        });
+        warm(&format!("{name}: shared, awaited copy"), || {
+            cycle(&mut pair, |(src, dst)| block_on(shared.copy(src, dst).expect("accepted")).expect("done"));
+        });
+        warm(&format!("{name}: shared gather and scatter"), || {
+            cycle(&mut list, |(src, dst)| shared.copy(src, dst).expect("accepted").wait().expect("done"));
+        });
+        warm(&format!("{name}: shared batch"), || {
+            cycle(&mut batch, |batch| shared.submit(batch).expect("accepted").wait().expect("done"));
+        });
+    }
+}
