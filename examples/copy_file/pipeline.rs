@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, Queue, QueueOptions, Transfer};
+use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
 use indicatif::ProgressBar;
 
 use crate::files::{Source, Target};
@@ -29,7 +29,7 @@ const LANES: usize = 2;
 const SPINS: u32 = 4000;
 /// How long the device may complete nothing while it has work.
 const STALL: Duration = Duration::from_secs(10);
-/// How often one copy is submitted again after device resets.
+/// How often one copy is submitted again where the error says that this can help: after a device reset, mostly.
 const TRIES: u32 = 100;
 /// The longest that anything waits without a look at whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Copied {
     /// Bytes moved: all but the holes.
     pub(crate) data: u64,
-    /// Copies that were submitted again because the device had been reset.
+    /// Copies that were submitted again, mostly because the device had been reset.
     pub(crate) retries: u64,
     /// Of all bytes read, holes as zeros, if it was asked for.
     pub(crate) digest: Option<Hash>,
@@ -254,7 +254,9 @@ impl Lane<'_, '_> {
 
     /// Writes the oldest copy, which is done, or submits it again.
     fn write(&mut self) -> Result<(), Failure> {
-        let Some(InFlight { transfer, offset, rests, tries }) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(InFlight { transfer, offset, rests, tries }) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
         match transfer.wait() {
             Ok((mut src, mut dst)) => {
                 let target = self.job.target;
@@ -271,7 +273,10 @@ impl Lane<'_, '_> {
                 Ok(())
             }
             Err(e) => match e.into_parts() {
-                (error, Some((src, dst))) if error.kind() == ErrorKind::Aborted && tries < TRIES => {
+                (error, Some((src, dst))) if error.retry() != Retry::Never && tries < TRIES => {
+                    if error.retry() == Retry::Later {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
                     self.job.retries.fetch_add(1, Ordering::Relaxed);
                     self.submit(src, dst, offset, rests, tries + 1)
                 }
@@ -292,7 +297,8 @@ impl Lane<'_, '_> {
                 progress = (completed, Instant::now());
             } else if progress.1.elapsed() > STALL {
                 return Err(failure!(
-                    "the device has completed nothing for {STALL:?} and has {} copies; reset it, or copy with --engine cpu",
+                    "{} has completed nothing for {STALL:?} and has {} copies to do; reset the device, or copy with --engine cpu",
+                    self.job.engine.info().backend,
                     self.in_flight.len()
                 ));
             }

@@ -1,0 +1,44 @@
+//! Every example runs as it is, without arguments, and ends with what it shows.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+mod built;
+
+/// How the last line of each begins. `copy_file` takes arguments and has tests of its own.
+const LAST_LINES: [(&str, &str); 8] = [
+    ("01_first_copy", "cpu copied and filled 1572864 bytes in 2 operations"),
+    ("02_choose_engine", "3 of 6 engines opened"),
+    ("03_scatter_gather", "sim:profile=ioat: lists of up to 1 segments; 2 operations took "),
+    ("04_async_tokio", "many threads: 100 copies awaited"),
+    ("05_errors_and_recovery", "closed: 1 aborted, 0 abandoned"),
+    ("06_test_your_code_with_faults", "200 devices, "),
+    ("07_share_memory", "exporter: the peer saw the revocation as an error and went on"),
+    ("08_write_a_backend", "ok: a backend of one file passes all "),
+];
+
+#[test]
+fn every_example_runs_and_shows_what_it_says() {
+    for (name, expected) in LAST_LINES {
+        let output = Command::new(built::example(name)).stdin(Stdio::null()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let warned = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {:?}\n{said}{warned}", output.status);
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with(expected), "{name} ends with {last:?}, not {expected:?}");
+    }
+}
+
+#[test]
+fn every_example_is_in_the_list_and_in_the_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("a readme");
+    let expected: BTreeMap<_, _> = LAST_LINES.into_iter().collect();
+    for entry in std::fs::read_dir(root.join("examples")).expect("examples") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        assert!(name == "copy_file" || expected.contains_key(&*name), "{name} is not run by this test");
+        assert!(readme.contains(&format!("`{name}`")), "README.md does not list {name}");
+    }
+}
