@@ -82,17 +82,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// Copies, and returns the summary.
 fn run(options: &Options) -> Result<String, Failure> {
-    let started = Instant::now();
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
         .map_err(|e| failure!("cannot handle signals: {e}"))?;
-
+    let started = Instant::now();
     let engine = dma::open(&options.engine)?;
     let source = Source::open(&options.src)?;
     let target = Target::create(&options.dst, &source)?;
-
     let bar = progress_bar(options, source.len());
-    let copied = pipeline::copy(&*engine, &source, &target, options, &bar)?;
+    let copied = copy(options, &*engine, &source, target, &bar, started);
+    bar.finish_and_clear();
+    copied
+}
+
+fn copy(
+    options: &Options,
+    engine: &dyn dma::DmaEngine,
+    source: &Source,
+    target: Target,
+    bar: &ProgressBar,
+    started: Instant,
+) -> Result<String, Failure> {
+    let copied = pipeline::copy(engine, source, &target, options, bar)?;
     if options.sync {
         target.sync()?;
     }
@@ -100,12 +112,11 @@ fn run(options: &Options) -> Result<String, Failure> {
     if let Some(read) = copied.digest {
         bar.reset();
         bar.set_message("verifying");
-        digest::verify(&target, &source, read, options.chunk, &bar)?;
+        digest::verify(&target, source, read, options.chunk, bar)?;
     }
     source.check_unchanged()?;
     check_interrupt()?;
     target.publish()?;
-    bar.finish_and_clear();
 
     let info = engine.info();
     let mut summary = format!(
