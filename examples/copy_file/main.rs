@@ -109,16 +109,19 @@ fn run(options: &Options) -> Result<String, Failure> {
 
     let info = engine.info();
     let mut summary = format!(
-        "copied {} bytes in {seconds:.3} s, {:.3} GB/s, engine {}",
-        source.len(),
+        "copied {} in {seconds:.3} s, {:.3} GB/s, engine {}",
+        count(source.len(), "byte", "bytes"),
         copied.data as f64 / seconds / 1e9,
         info.backend,
     );
+    if info.model.is_some() {
+        summary += " (a model: its speed is not the device's)";
+    }
     if copied.data < source.len() {
-        summary += &format!(", {} bytes of holes kept", source.len() - copied.data);
+        summary += &format!(", {} of holes kept", count(source.len() - copied.data, "byte", "bytes"));
     }
     if copied.retries > 0 {
-        summary += &format!(", {} copies retried after a device reset", copied.retries);
+        summary += &format!(", {} retried", count(copied.retries, "copy", "copies"));
     }
     if let Some(digest) = copied.digest {
         let verifying = started.elapsed().as_secs_f64() - seconds;
@@ -142,4 +145,8 @@ fn progress_bar(options: &Options, len: u64) -> ProgressBar {
     // Redrawn even while a device or disk is stuck.
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -11,11 +11,11 @@
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, Queue, QueueOptions, Transfer};
+use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
 use indicatif::ProgressBar;
 
 use crate::files::{Source, Target};
@@ -25,9 +25,11 @@ use crate::{Failure, check_interrupt, digest, failure};
 
 /// How many lanes: one can read while the other writes. Writes to one file exclude each other.
 const LANES: usize = 2;
+/// How often a lane looks whether it may write before it sleeps: for longer than the writing of a chunk takes.
+const SPINS: u32 = 4000;
 /// How long the device may complete nothing while it has work.
 const STALL: Duration = Duration::from_secs(10);
-/// How often one copy is submitted again after device resets.
+/// How often one copy is submitted again where the error says that this can help: after a device reset, mostly.
 const TRIES: u32 = 100;
 /// The longest that anything waits without a look at whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(50);
@@ -37,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Copied {
     /// Bytes moved: all but the holes.
     pub(crate) data: u64,
-    /// Copies that were submitted again because the device had been reset.
+    /// Copies that were submitted again, mostly because the device had been reset.
     pub(crate) retries: u64,
     /// Of all bytes read, holes as zeros, if it was asked for.
     pub(crate) digest: Option<Hash>,
@@ -67,6 +69,7 @@ pub(crate) fn copy(
         chunk: options.chunk,
         bar,
         reading: Mutex::new(Reading { pieces, hasher: options.verify.then(Hasher::new) }),
+        writing: Mutex::new(()),
         data: AtomicU64::new(0),
         retries: AtomicU64::new(0),
         failed: AtomicBool::new(false),
@@ -112,6 +115,8 @@ struct Job<'a> {
     chunk: usize,
     bar: &'a ProgressBar,
     reading: Mutex<Reading<'a>>,
+    /// Held by the lane that writes: the kernel would let one write at a time too, and take longer to pass the turn on.
+    writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,
     /// A lane failed: the others give up too.
@@ -132,6 +137,17 @@ impl Job<'_> {
             self.failed.store(true, Ordering::Relaxed);
         }
         copied
+    }
+
+    /// Waits for the turn to write: briefly by looking, since a turn is short and waking up is not, then asleep.
+    fn turn_to_write(&self) -> MutexGuard<'_, ()> {
+        for _ in 0..SPINS {
+            match self.writing.try_lock() {
+                Ok(turn) => return turn,
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lane(&self, pairs: usize) -> Result<(), Failure> {
@@ -158,7 +174,9 @@ impl Job<'_> {
             } else {
                 lane.wait_for_device()?;
             }
-            lane.write()?;
+            while lane.is_done() {
+                lane.write()?;
+            }
         }
         Ok(())
     }
@@ -229,32 +247,42 @@ impl Lane<'_, '_> {
         Ok(())
     }
 
-    /// Writes the copies that are done, from the oldest on. A software engine moves bytes while it is polled here.
+    /// Whether the oldest copy is done. A software engine moves bytes while it is asked.
+    fn is_done(&self) -> bool {
+        self.in_flight.front().is_some_and(|oldest| oldest.transfer.is_done())
+    }
+
+    /// Writes the oldest copy, which is done, or submits it again.
     fn write(&mut self) -> Result<(), Failure> {
-        while self.in_flight.front().is_some_and(|oldest| oldest.transfer.is_done()) {
-            let Some(InFlight { transfer, offset, rests, tries }) = self.in_flight.pop_front() else { break };
-            match transfer.wait() {
-                Ok((mut src, mut dst)) => {
-                    let target = self.job.target;
-                    target.file().write_all_at(&dst, offset).map_err(|e| target.explain(&e))?;
-                    let len = dst.len() as u64;
-                    self.job.data.fetch_add(len, Ordering::Relaxed);
-                    self.job.bar.inc(len);
-                    src.unsplit(rests.0).expect("they were one buffer");
-                    dst.unsplit(rests.1).expect("they were one buffer");
-                    self.sources.push(src);
-                    self.destinations.push(dst);
-                }
-                Err(e) => match e.into_parts() {
-                    (error, Some((src, dst))) if error.kind() == ErrorKind::Aborted && tries < TRIES => {
-                        self.job.retries.fetch_add(1, Ordering::Relaxed);
-                        self.submit(src, dst, offset, rests, tries + 1)?;
-                    }
-                    (error, _) => return Err(at(offset, error)),
-                },
+        let Some(InFlight { transfer, offset, rests, tries }) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
+        match transfer.wait() {
+            Ok((mut src, mut dst)) => {
+                let target = self.job.target;
+                let turn = self.job.turn_to_write();
+                target.file().write_all_at(&dst, offset).map_err(|e| target.explain(&e))?;
+                drop(turn);
+                let len = dst.len() as u64;
+                self.job.data.fetch_add(len, Ordering::Relaxed);
+                self.job.bar.inc(len);
+                src.unsplit(rests.0).expect("they were one buffer");
+                dst.unsplit(rests.1).expect("they were one buffer");
+                self.sources.push(src);
+                self.destinations.push(dst);
+                Ok(())
             }
+            Err(e) => match e.into_parts() {
+                (error, Some((src, dst))) if error.retry() != Retry::Never && tries < TRIES => {
+                    if error.retry() == Retry::Later {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    self.job.retries.fetch_add(1, Ordering::Relaxed);
+                    self.submit(src, dst, offset, rests, tries + 1)
+                }
+                (error, _) => Err(at(offset, error)),
+            },
         }
-        Ok(())
     }
 
     /// Waits until the oldest copy is done.
@@ -269,7 +297,8 @@ impl Lane<'_, '_> {
                 progress = (completed, Instant::now());
             } else if progress.1.elapsed() > STALL {
                 return Err(failure!(
-                    "the device has completed nothing for {STALL:?} and has {} copies; reset it, or copy with --engine cpu",
+                    "{} has completed nothing for {STALL:?} and has {} copies to do; reset the device, or copy with --engine cpu",
+                    self.job.engine.info().backend,
                     self.in_flight.len()
                 ));
             }
