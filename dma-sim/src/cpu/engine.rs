@@ -67,7 +67,7 @@ impl CpuEngine {
             .with_queue_depth(65_536, 256)
             .with_alignment(1, 64);
         let streaming = Kernel::streaming().map_or("no streaming kernel", |kernel| kernel.name());
-        let device = format!("{} threads besides the caller's, memcpy and {streaming}", threads);
+        let device = format!("up to {} cores, memcpy and {streaming}", threads + 1);
         let info = EngineInfo::new(BACKEND, device, env!("CARGO_PKG_VERSION"))
             .with_capabilities(capabilities)
             .with_limits(limits);
