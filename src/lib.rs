@@ -24,8 +24,8 @@
 //! | `cpu` | [`sim::CpuEngine`]: copies with the CPU's fastest instructions, on as many threads as it has; real, and the default |
 //! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, as slow, reordered and broken as real ones can be |
 //!
-//! [`discover`] lists what there is on this machine. `docs.rs` pages of `dma-core` describe the contract and the safe API, all of which is
-//! re-exported here; those of `dma-sim` the engines.
+//! [`discover`] lists what there is on this machine. The documentation of `dma-core` describes the contract and the safe API, all of which is
+//! re-exported here; that of `dma-sim` the engines.
 
 mod discover;
 mod name;

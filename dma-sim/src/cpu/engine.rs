@@ -67,7 +67,11 @@ impl CpuEngine {
             .with_queue_depth(65_536, 256)
             .with_alignment(1, 64);
         let streaming = Kernel::streaming().map_or("no streaming kernel", |kernel| kernel.name());
-        let device = format!("{} threads besides the caller's, memcpy and {streaming}", threads);
+        let device = match threads {
+            0 => format!("the caller's thread, memcpy and {streaming}"),
+            1 => format!("the caller's thread and 1 more, memcpy and {streaming}"),
+            n => format!("the caller's thread and {n} more, memcpy and {streaming}"),
+        };
         let info = EngineInfo::new(BACKEND, device, env!("CARGO_PKG_VERSION"))
             .with_capabilities(capabilities)
             .with_limits(limits);

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dma_core::{
@@ -35,8 +36,8 @@ enum Backing {
         memory: SharedMemory,
         export: Access,
     },
-    /// Boxed: its address is the key.
-    Imported(#[expect(dead_code, reason = "named by `key`")] Box<Import>),
+    /// Its address is the key: not in a box, which would not suffer others to use it.
+    Imported(#[expect(dead_code, reason = "named by `key`")] Arc<Import>),
 }
 
 // SAFETY: an address and numbers; who may use the memory is the contract's to say.
@@ -70,7 +71,7 @@ impl CpuRegion {
             )
             .with_hint(format!("this engine imports what was exported by the backend {BACKEND:?}")));
         }
-        let import = Box::new(Import::open(descriptor.native())?);
+        let import = Arc::new(Import::open(descriptor.native())?);
         // What was granted is the exporter's word, not the descriptor's.
         let access = import.grant().rights;
         let (key, base, len) = (key_of(&import), import.ptr(), import.len());

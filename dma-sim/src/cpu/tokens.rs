@@ -42,9 +42,14 @@ impl Tokens {
         let n = completions.len().min(self.len());
         let start = self.first & (self.ring.len() - 1);
         let (wrapped, straight) = self.ring.split_at(start);
-        for (completion, token) in completions[..n].iter_mut().zip(straight.iter().chain(wrapped)) {
-            *completion = Completion::done(*token);
-        }
+        let (to_straight, to_wrapped) = completions[..n].split_at_mut(n.min(straight.len()));
+        let report = |completions: &mut [Completion], tokens: &[u64]| {
+            for (completion, token) in completions.iter_mut().zip(tokens) {
+                *completion = Completion::done(*token);
+            }
+        };
+        report(to_straight, straight);
+        report(to_wrapped, wrapped);
         self.first = self.first.wrapping_add(n);
         if self.first == self.end {
             (self.first, self.end) = (0, 0);

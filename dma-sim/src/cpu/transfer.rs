@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
 
 use std::ptr;
+use std::sync::Arc;
 
 use dma_core::{ErrorKind, RegionKey, Segment};
 
@@ -13,8 +14,8 @@ use crate::remote::{Import, Lease, RemoteError};
 pub(super) const LOCAL: RegionKey = RegionKey(0);
 
 /// Names imported memory: the key is the import's address, which does not change while the region lives.
-pub(super) fn key_of(import: &Import) -> RegionKey {
-    RegionKey(ptr::from_ref(import).expose_provenance())
+pub(super) fn key_of(import: &Arc<Import>) -> RegionKey {
+    RegionKey(Arc::as_ptr(import).expose_provenance())
 }
 
 /// Why bytes were not moved. The numbers are the `native` codes of completions.
