@@ -28,12 +28,13 @@ fn exporter() -> Result<(), Box<dyn std::error::Error>> {
 
     // Only the range and the rights said here are granted. The descriptor is bytes: a file, a socket, anything carries it.
     let export = window.slice(..LEN / 2).export(Access::READ | Access::WRITE)?;
-    let file = std::env::temp_dir().join(format!("dma-share-{}.export", std::process::id()));
+    // Whoever reads it can ask for the memory: this directory is its owner's alone, and goes when it is dropped.
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("export");
     export.descriptor().save(&file)?;
     let mut peer = Peer::start(&file)?;
 
     peer.expect("copied")?;
-    std::fs::remove_file(&file)?;
     let mut answer = [0; 17];
     window.read_at(LEN / 4, &mut answer)?;
     println!("exporter: the peer wrote {:?}", String::from_utf8_lossy(&answer));
