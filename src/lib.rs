@@ -74,8 +74,8 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
             }
             Ok(Arc::new(sim::SimEngine::open(&options).map_err(named)?))
         }
-        EngineName::Doca(_) => Err(discover::not_built("doca")),
-        EngineName::Ioat(_) => Err(discover::not_built("ioat")),
+        EngineName::Doca(_) => Err(named(discover::not_built("doca"))),
+        EngineName::Ioat(_) => Err(named(discover::not_built("ioat"))),
     }
 }
 

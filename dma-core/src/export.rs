@@ -193,23 +193,13 @@ impl ExportDescriptor {
     /// What the file system answers, naming the path.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
 
         let path = path.as_ref();
         let named = |e: std::io::Error| {
             Error::from(e).with_operation(format!("save export descriptor to {}", path.display()))
         };
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = std::path::PathBuf::from(temporary);
-        let written = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(&self.to_bytes()))
-            .and_then(|()| std::fs::rename(&temporary, path));
+        let (mut file, temporary) = create_beside(path).map_err(named)?;
+        let written = file.write_all(&self.to_bytes()).and_then(|()| std::fs::rename(&temporary, path));
         if written.is_err() {
             // Best effort: the first error is the one worth reporting.
             let _ = std::fs::remove_file(&temporary);
@@ -232,6 +222,27 @@ impl ExportDescriptor {
             .and_then(|file| file.take(Self::MAX_ENCODED as u64 + 1).read_to_end(&mut bytes))
             .map_err(|e| Error::from(e).with_operation(operation()))?;
         Self::from_bytes(&bytes).map_err(|e| e.with_operation(operation()))
+    }
+}
+
+/// Creates a file beside `path` that only its owner can read, under a name that nobody has: in a shared directory another user may have
+/// laid out files or links under names that can be guessed.
+fn create_beside(path: &Path) -> std::io::Result<(std::fs::File, std::path::PathBuf)> {
+    use std::hash::{BuildHasher, RandomState};
+    use std::os::unix::fs::OpenOptionsExt;
+
+    const TRIES: u32 = 16;
+    let mut tried = 0;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        // Keys of a new hasher are random.
+        name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(tried)));
+        let name = std::path::PathBuf::from(name);
+        match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name) {
+            Ok(file) => return Ok((file, name)),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && tried < TRIES => tried += 1,
+            Err(e) => return Err(e),
+        }
     }
 }
 
