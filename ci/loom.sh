@@ -11,7 +11,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 checked=0
 while IFS=$'\t' read -r package folder; do
-    grep -q "^\[target.'cfg(loom)'.dependencies\]" "$folder/Cargo.toml" || continue
+    grep -qE "^\[target\.'cfg\(loom\)'\.(dev-)?dependencies\]" "$folder/Cargo.toml" || continue
     echo "$package"
     cargo test --locked --release -p "$package" --lib loom </dev/null 2>&1 | tee "$log"
     grep -qE '^test result: ok\. [1-9]' "$log" || {
@@ -21,6 +21,6 @@ while IFS=$'\t' read -r package folder; do
     checked=$((checked + 1))
 done < <(ci/members.sh)
 ((checked)) || {
-    echo "no package has a section [target.'cfg(loom)'.dependencies]" >&2
+    echo "no package has a section [target.'cfg(loom)'.dependencies] or [target.'cfg(loom)'.dev-dependencies]" >&2
     exit 1
 }
