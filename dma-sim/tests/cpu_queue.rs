@@ -435,7 +435,7 @@ fn fences_open_while_everybody_sleeps() {
             let descriptor = Descriptor::copy(1, segment(&*src, 0, LEN), segment(&*dst, 0, LEN));
             assert!(submit(&mut *queue, descriptor.with_fence(fence)));
         }
-        // Not rung for: the thread is asleep, or does not know of it.
+        queue.flush();
         let mut done = 0;
         while done == 0 {
             done += queue.poll(&mut completions);
