@@ -1,0 +1,2 @@
+//! Writes the declarations of the vendors' C calls.
+fn main() {}

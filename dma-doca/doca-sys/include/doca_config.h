@@ -1,0 +1,11 @@
+/* doca_config.h: what the other headers were made for.
+ *
+ * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
+ * (https://docs.nvidia.com/doca/). */
+#ifndef DMA_DOCA_CONFIG_H
+#define DMA_DOCA_CONFIG_H
+
+#include <doca_compat.h>
+#include <doca_version.h>
+
+#endif

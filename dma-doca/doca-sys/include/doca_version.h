@@ -1,0 +1,48 @@
+/* doca_version.h: The version that a program is compiled for, and the one it meets.
+ *
+ * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
+ * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+#ifndef DMA_DOCA_VERSION_H
+#define DMA_DOCA_VERSION_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+#include <doca_compat.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DOCA_VERSION_MAJOR 3
+#define DOCA_VERSION_MINOR 0
+#define DOCA_VERSION_PATCH 58
+#define DOCA_VERSION_STRING "3.0.0058"
+
+DOCA_EXPERIMENTAL
+const char *doca_version_runtime(void);
+
+#define DOCA_VER_STRING DOCA_VERSION_STRING
+
+/* One number for a version, to compare: 16 bits for the patch, 8 for the minor number. */
+#define DOCA_VERSION_NUM(major, minor, patch) \
+	(((uint64_t)(major) << 24) | ((uint64_t)(minor) << 16) | (uint64_t)(patch))
+
+#define DOCA_CURRENT_VERSION_NUM DOCA_VERSION_NUM(DOCA_VERSION_MAJOR, DOCA_VERSION_MINOR, DOCA_VERSION_PATCH)
+#define DOCA_VERSION_EQ_CURRENT(major, minor, patch) \
+	(DOCA_VERSION_NUM(major, minor, patch) == DOCA_CURRENT_VERSION_NUM)
+#define DOCA_VERSION_LTE_CURRENT(major, minor, patch) \
+	(DOCA_VERSION_NUM(major, minor, patch) <= DOCA_CURRENT_VERSION_NUM)
+
+/* The version of these headers. */
+DOCA_EXPERIMENTAL
+static inline const char *doca_version(void)
+{
+	return DOCA_VERSION_STRING;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,1 @@
+//! Declarations of the DOCA C interface.

@@ -1,0 +1,1 @@
+//! NVIDIA BlueField DOCA DMA as an engine.
