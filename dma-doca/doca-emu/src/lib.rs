@@ -1,1 +1,20 @@
-//! A stand-in for the DOCA SDK.
+//! A stand-in for the DOCA SDK: the DOCA C interface, on a software DMA device.
+//!
+//! C programs do not call this crate as Rust: they link the libraries that it is installed as, or a Rust program that links this crate
+//! declares the functions, as `doca_sys::bindings` does.
+
+mod card;
+mod config;
+mod ctx;
+mod dev;
+mod door;
+mod error;
+mod list;
+mod notify;
+mod pci;
+mod pe;
+mod rep;
+mod task;
+mod world;
+
+pub use config::{ConfigError, VERSION, use_config};
