@@ -10,6 +10,7 @@ mod dev;
 mod door;
 mod error;
 mod list;
+mod log;
 mod notify;
 mod pci;
 mod pe;

@@ -16,7 +16,7 @@ unsafe extern "C" {
 
 /// Whose messages a backend shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
+pub(crate) enum Audience {
     /// Those of the program, through `doca_log`.
     Application = 0,
     /// Those of the SDK.
@@ -25,7 +25,7 @@ pub enum Audience {
 
 /// Where lines go.
 #[derive(Debug)]
-pub enum Sink {
+pub(crate) enum Sink {
     /// A stream of C's: written and flushed, so that its order with the program's own output stays.
     File(*mut libc::FILE),
     /// A file descriptor.
@@ -49,7 +49,7 @@ pub enum Sink {
 
 /// A backend of the log.
 #[derive(Debug)]
-pub struct Backend {
+pub(crate) struct Backend {
     sink: Mutex<Sink>,
     audience: Audience,
     /// The least and the most talkative level that is shown of those between `floor` and `ceiling`.
@@ -136,7 +136,7 @@ impl Backend {
                 // SAFETY: the buffer has the room by what its owner said, and is written under the lock only.
                 unsafe { line.as_ptr().copy_to_nonoverlapping(start.cast::<u8>(), length) };
                 // SAFETY: length is below the capacity.
-                unsafe { start.add(length).write(0) };
+                unsafe { start.wrapping_add(length).write(0) };
                 IN_HANDLER.set(true);
                 // SAFETY: the handler takes the buffer that was registered with it.
                 unsafe { handler(*start) };

@@ -13,7 +13,8 @@ type BackendHandle = *mut c::doca_log_backend;
 /// The backend that a handle stands for, if it is one, for that audience.
 fn find(handle: BackendHandle, audience: Audience) -> Outcome<&'static Backend> {
     let log = super::read();
-    let found = log.backends.iter().find(|backend| ptr::from_ref::<Backend>(backend).cast() == handle.cast_const());
+    let found =
+        log.backends.iter().find(|backend| ptr::from_ref::<Backend>(backend).cast() == handle.cast_const());
     found.copied().filter(|backend| backend.audience() == audience).ok_or(INVALID)
 }
 
@@ -156,7 +157,10 @@ extern "C" fn doca_log_backend_create_with_file(stream: *mut c::FILE, backend: O
 
 /// A backend of the SDK on a stream of C's, which stays the program's and open.
 #[unsafe(no_mangle)]
-extern "C" fn doca_log_backend_create_with_file_sdk(stream: *mut c::FILE, backend: Out<BackendHandle>) -> Code {
+extern "C" fn doca_log_backend_create_with_file_sdk(
+    stream: *mut c::FILE,
+    backend: Out<BackendHandle>,
+) -> Code {
     create(file(stream), Audience::Sdk, backend)
 }
 
@@ -217,14 +221,24 @@ extern "C" fn doca_log_backend_create_standard() -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn doca_emu_log_check(level: u32, source: c_int, shown: Out<bool>) -> Code {
     answer(|| {
-        require(super::is_level(level) && level != c::DOCA_LOG_LEVEL_DISABLE && super::is_source(source), INVALID)?;
+        require(
+            super::is_level(level) && level != c::DOCA_LOG_LEVEL_DISABLE && super::is_source(source),
+            INVALID,
+        )?;
         shown.put(super::is_wanted(Audience::Application, level))
     })
 }
 
 /// For `variadic.c`: a formatted message.
 #[unsafe(no_mangle)]
-extern "C" fn doca_emu_log(level: u32, file: Text, line: c_int, function: Text, message: In<u8>, length: usize) {
+extern "C" fn doca_emu_log(
+    level: u32,
+    file: Text,
+    line: c_int,
+    function: Text,
+    message: In<u8>,
+    length: usize,
+) {
     let bytes = |text: &Text| text.get().map(|text| text.to_bytes().to_vec()).unwrap_or_default();
     let Ok(message) = message.slice(length) else { return };
     let record = Record {

@@ -14,14 +14,15 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use doca_sys::bindings::{self as sys, DOCA_ERROR_INVALID_VALUE, DOCA_ERROR_NO_MEMORY};
 
-pub use backend::{Audience, Backend, Sink};
+pub(crate) use backend::Audience;
+use backend::{Backend, Sink};
 use record::Record;
 
 /// Backends of one process, as far as the real library's documentation promises any.
 const MAX_BACKENDS: usize = 1024;
 
 /// A level that exists.
-pub fn is_level(level: u32) -> bool {
+pub(crate) fn is_level(level: u32) -> bool {
     (sys::DOCA_LOG_LEVEL_DISABLE..=sys::DOCA_LOG_LEVEL_TRACE).contains(&level) && level.is_multiple_of(10)
 }
 
@@ -56,13 +57,17 @@ fn write() -> RwLockWriteGuard<'static, Log> {
 }
 
 /// Whether anybody would see a message of that level.
-pub fn is_wanted(audience: Audience, level: u32) -> bool {
+pub(crate) fn is_wanted(audience: Audience, level: u32) -> bool {
     level <= LOUDEST[audience as usize].load(Relaxed)
 }
 
 fn publish(record: &Record<'_>, audience: Audience) {
-    let backends: Vec<_> =
-        read().backends.iter().copied().filter(|b| b.audience() == audience && b.shows(record.level)).collect();
+    let backends: Vec<_> = read()
+        .backends
+        .iter()
+        .copied()
+        .filter(|b| b.audience() == audience && b.shows(record.level))
+        .collect();
     if backends.is_empty() {
         return;
     }
@@ -73,9 +78,12 @@ fn publish(record: &Record<'_>, audience: Audience) {
 }
 
 /// Logs a message of the SDK. Use `sdk_log!`, which asks first whether anybody listens.
-pub fn sdk(level: u32, file: &str, line: u32, message: fmt::Arguments<'_>) {
+pub(crate) fn sdk(level: u32, file: &str, line: u32, message: fmt::Arguments<'_>) {
     let message = message.to_string();
-    publish(&Record { level, file: file.as_bytes(), line, function: b"", message: message.as_bytes() }, Audience::Sdk);
+    publish(
+        &Record { level, file: file.as_bytes(), line, function: b"", message: message.as_bytes() },
+        Audience::Sdk,
+    );
 }
 
 /// `sdk_log!(ERROR, "no such device: {address}")`: a message of the SDK at a level of `doca_log_level`
@@ -152,17 +160,17 @@ fn add_standard() -> Result<(), sys::doca_error_t> {
 }
 
 /// Changes a limit of all backends of an audience, and of those to come.
-pub fn set_global_lower(level: u32) -> Result<(), sys::doca_error_t> {
+pub(crate) fn set_global_lower(level: u32) -> Result<(), sys::doca_error_t> {
     set_global(level, Audience::Application, |log| &mut log.lower, |backend| backend.set_lower(level))
 }
 
 /// Changes the upper limit of all backends of the application, and of those to come.
-pub fn set_global_upper(level: u32) -> Result<(), sys::doca_error_t> {
+pub(crate) fn set_global_upper(level: u32) -> Result<(), sys::doca_error_t> {
     set_global(level, Audience::Application, |log| &mut log.upper, |backend| backend.set_upper(level))
 }
 
 /// Changes the limit of all backends of the SDK, and of those to come.
-pub fn set_global_sdk(level: u32) -> Result<(), sys::doca_error_t> {
+pub(crate) fn set_global_sdk(level: u32) -> Result<(), sys::doca_error_t> {
     set_global(level, Audience::Sdk, |log| &mut log.sdk, |backend| backend.set_lower(level))
 }
 
@@ -186,17 +194,17 @@ fn set_global(
 }
 
 /// The lower limit of the application's backends to come.
-pub fn global_lower() -> u32 {
+pub(crate) fn global_lower() -> u32 {
     read().lower
 }
 
 /// The upper limit of the application's backends to come.
-pub fn global_upper() -> u32 {
+pub(crate) fn global_upper() -> u32 {
     read().upper
 }
 
 /// The limit of the SDK's backends to come.
-pub fn global_sdk() -> u32 {
+pub(crate) fn global_sdk() -> u32 {
     read().sdk
 }
 

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn without_a_function_there_is_no_empty_bracket() {
-        let record = Record { level: sys::DOCA_LOG_LEVEL_ERROR, file: b"a.rs", line: 1, function: b"", message: b"x" };
+        let record =
+            Record { level: sys::DOCA_LOG_LEVEL_ERROR, file: b"a.rs", line: 1, function: b"", message: b"x" };
         assert!(String::from_utf8(record.to_line()).expect("text").ends_with("[DOCA][ERR][a.rs:1] x\n"));
     }
 }
