@@ -219,6 +219,7 @@ impl<T: Copy> In<T> {
 }
 
 /// A string from C.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Text(*const c_char);
 

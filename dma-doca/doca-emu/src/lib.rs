@@ -3,6 +3,7 @@
 //! C programs do not call this crate as Rust: they link the libraries that it is installed as, or a Rust program that links this crate
 //! declares the functions, as `doca_sys::bindings` does.
 
+mod argp;
 mod card;
 mod config;
 mod ctx;

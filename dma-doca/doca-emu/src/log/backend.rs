@@ -149,14 +149,8 @@ impl Backend {
                 line.pop();
                 line.push(b'\n');
             }
-            Sink::StandardOutput if level >= sys::DOCA_LOG_LEVEL_INFO => {
-                // SAFETY: set up by the C library before any of our code runs.
-                write_stream(unsafe { stdout }, line);
-            }
-            Sink::StandardError if level < sys::DOCA_LOG_LEVEL_INFO => {
-                // SAFETY: set up by the C library before any of our code runs.
-                write_stream(unsafe { stderr }, line);
-            }
+            Sink::StandardOutput if level >= sys::DOCA_LOG_LEVEL_INFO => write_standard_output(line),
+            Sink::StandardError if level < sys::DOCA_LOG_LEVEL_INFO => write_standard_error(line),
             Sink::StandardOutput | Sink::StandardError => {}
         }
     }
@@ -165,6 +159,16 @@ impl Backend {
     fn try_sink_is_buffer(&self) -> Option<bool> {
         self.sink.try_lock().ok().map(|sink| matches!(*sink, Sink::Buffer { .. }))
     }
+}
+
+pub(super) fn write_standard_output(text: &[u8]) {
+    // SAFETY: set up by the C library before any of our code runs.
+    write_stream(unsafe { stdout }, text);
+}
+
+pub(super) fn write_standard_error(text: &[u8]) {
+    // SAFETY: set up by the C library before any of our code runs.
+    write_stream(unsafe { stderr }, text);
 }
 
 fn write_stream(stream: *mut libc::FILE, line: &[u8]) {

@@ -86,6 +86,23 @@ pub(crate) fn sdk(level: u32, file: &str, line: u32, message: fmt::Arguments<'_>
     );
 }
 
+/// Prints a text on standard output, in order with what the program prints there through C's streams.
+pub(crate) fn print(text: &[u8]) {
+    backend::write_standard_output(text);
+}
+
+/// Shows an error to the user on standard error, whatever backends there are.
+pub(crate) fn complain(file: &str, line: u32, message: &[u8]) {
+    let level = sys::DOCA_LOG_LEVEL_ERROR;
+    let record = Record { level, file: file.as_bytes(), line, function: b"", message };
+    backend::write_standard_error(&record.to_line());
+}
+
+/// The version of the SDK that is stood in for.
+pub(crate) fn version() -> String {
+    crate::config::version().to_string_lossy().into_owned()
+}
+
 /// `sdk_log!(ERROR, "no such device: {address}")`: a message of the SDK at a level of `doca_log_level`
 /// (`CRIT`, `ERROR`, `WARNING`, `INFO`, `DEBUG`, `TRACE`). Costs one load where nobody listens.
 macro_rules! sdk_log {
@@ -137,12 +154,7 @@ fn add_backend(sink: Sink, audience: Audience) -> Result<&'static Backend, sys::
     let backend = log.add(sink, audience)?;
     drop(log);
     if first {
-        sdk_log!(
-            INFO,
-            "DOCA version {} (stand-in dma-doca-emu {})",
-            sys::DOCA_VERSION_STRING.trim_ascii_end().escape_ascii().to_string().trim_end_matches("\\x00"),
-            env!("CARGO_PKG_VERSION")
-        );
+        sdk_log!(INFO, "DOCA version {} (stand-in: dma-doca-emu {})", version(), env!("CARGO_PKG_VERSION"));
     }
     Ok(backend)
 }
