@@ -1,6 +1,6 @@
 //! A card: what all of its functions share, which is one DMA engine.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use dma_sim::model::{
 };
 
 use crate::config::{CardConfig, Clock, Found, Order};
+use crate::door::{Outcome, c, require};
 
 /// Limits that the configuration does not state for the profile without a device.
 const MAX_BUF_SIZE: u64 = 2 << 20;
@@ -24,6 +25,8 @@ pub(crate) struct Card {
     pub(crate) eager: bool,
     /// Contexts being created right now.
     pub(crate) creating: AtomicU32,
+    /// Bytes of memory that count as locked.
+    locked: AtomicU64,
     started: Instant,
     engine: Mutex<Device>,
 }
@@ -74,6 +77,7 @@ impl Card {
             eager: !config.faults.rules.is_empty(),
             limits,
             creating: AtomicU32::new(0),
+            locked: AtomicU64::new(0),
             started: Instant::now(),
             engine: Mutex::new(engine),
             config,
@@ -88,6 +92,22 @@ impl Card {
             engine.advance(self.started.elapsed().into());
         }
         engine
+    }
+
+    /// Locks memory, as registering does.
+    ///
+    /// # Errors
+    ///
+    /// The configured limit would be exceeded.
+    pub(crate) fn lock_memory(&self, len: u64) -> Outcome {
+        let limit = self.config.memlock.map_or(u64::MAX, |size| size.0);
+        let more = |locked: u64| locked.checked_add(len).filter(|locked| *locked <= limit);
+        let locked = self.locked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        require(locked.is_ok(), c::DOCA_ERROR_NOT_PERMITTED)
+    }
+
+    pub(crate) fn unlock_memory(&self, len: u64) {
+        self.locked.fetch_sub(len, Ordering::Relaxed);
     }
 
     /// How long from now until the engine's time is `at`.

@@ -50,6 +50,10 @@ impl Mark {
         self.0.load(Ordering::Relaxed) == value
     }
 
+    pub(crate) fn set(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub(crate) fn wipe(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -107,6 +111,13 @@ impl<T: Object> Handle<T> {
         // SAFETY: C passes NULL, or a pointer that it got from us and did not give back; the interface asks that of it.
         let object = unsafe { self.0.as_ref() }.ok_or(INVALID)?;
         if object.mark().is(T::MARK) { Ok(object) } else { Err(INVALID) }
+    }
+
+    /// The object, whatever its mark says.
+    #[inline]
+    pub(crate) fn get_unmarked(&self) -> Option<&T> {
+        // SAFETY: as for `get`; the callers know that the object is still there.
+        unsafe { self.0.as_ref() }
     }
 
     /// Gives an object to C.

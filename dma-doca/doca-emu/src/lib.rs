@@ -4,14 +4,18 @@
 //! declares the functions, as `doca_sys::bindings` does.
 
 mod argp;
+mod buf;
 mod card;
 mod config;
 mod ctx;
 mod dev;
+mod dma;
 mod door;
 mod error;
+mod inventory;
 mod list;
 mod log;
+mod mmap;
 mod notify;
 mod pci;
 mod pe;
