@@ -6,6 +6,7 @@
 mod argp;
 mod buf;
 mod card;
+mod comch;
 mod config;
 mod ctx;
 mod dev;
