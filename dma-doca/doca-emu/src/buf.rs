@@ -66,7 +66,14 @@ impl Buf {
     }
 
     /// The program takes it, as a window of `len` bytes at `head` with `data_len` bytes of data at `data`.
-    pub(crate) fn take(&self, memory: Arc<Registered>, head: usize, len: usize, data: usize, data_len: usize) {
+    pub(crate) fn take(
+        &self,
+        memory: Arc<Registered>,
+        head: usize,
+        len: usize,
+        data: usize,
+        data_len: usize,
+    ) {
         self.mark.set(Self::MARK);
         self.refs.set(1);
         self.head.set(head);

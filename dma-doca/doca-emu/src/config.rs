@@ -295,15 +295,17 @@ impl Config {
     /// Addresses and names must be different: programs find devices by them.
     fn check(&self) -> Result<(), String> {
         let functions = || self.cards.iter().flat_map(|card| &card.function);
-        let names: [(&str, fn(&FunctionConfig) -> Option<&str>); 3] = [
-            ("pci", |function| Some(&function.pci)),
-            ("ibdev", |function| function.ibdev.as_deref()),
-            ("vuid", |function| function.vuid.as_deref()),
-        ];
-        for (key, get) in names {
+        for key in ["pci", "ibdev", "vuid"] {
             let mut seen = std::collections::BTreeSet::new();
-            if let Some(twice) = functions().filter_map(get).find(|name| !seen.insert(*name)) {
-                return Err(format!("two functions have {key} = `{twice}`; give each its own"));
+            let names = functions().filter_map(|function| match key {
+                "pci" => Some(&function.pci),
+                "ibdev" => function.ibdev.as_ref(),
+                _ => function.vuid.as_ref(),
+            });
+            for name in names {
+                if !seen.insert(name) {
+                    return Err(format!("two functions have {key} = `{name}`; give each its own"));
+                }
             }
         }
         let mut serials = std::collections::BTreeSet::new();

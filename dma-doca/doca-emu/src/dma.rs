@@ -105,7 +105,12 @@ impl Dma {
         Rc::clone(&self.pool.borrow())
     }
 
-    fn alloc(&self, src: Handle<Buf>, dst: Handle<Buf>, user_data: c::doca_data) -> Outcome<Handle<Task<Memcpy>>> {
+    fn alloc(
+        &self,
+        src: Handle<Buf>,
+        dst: Handle<Buf>,
+        user_data: c::doca_data,
+    ) -> Outcome<Handle<Task<Memcpy>>> {
         require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
         let pool = self.pool();
         let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
@@ -141,7 +146,9 @@ impl Dma {
         let Some(conf) = self.conf.get() else { return };
         let (call, status) = match report.end {
             End::Done => (conf.on_done, c::DOCA_SUCCESS),
-            End::Failed(error) => (conf.on_error, if body.doom.get() == 0 { native(error) } else { body.doom.get() }),
+            End::Failed(error) => {
+                (conf.on_error, if body.doom.get() == 0 { native(error) } else { body.doom.get() })
+            }
             End::Flushed(_) => (conf.on_error, c::DOCA_ERROR_IO_FAILED),
         };
         if matches!(report.end, End::Flushed(_)) {
@@ -288,7 +295,7 @@ impl Context for Dma {
         }
         task.body.len.set(len);
         let staged = Staged { task: task.head.index, from, to, coalesce: how.coalesce, listed };
-        self.queue.submit(staged, how.flush, |from, to| lists(&pool, &self.dev, task.head.index, from, to))?;
+        self.queue.submit(staged, how.flush, &|task, from, to| lists(&pool, &self.dev, task, from, to))?;
         src.pin();
         dst.pin();
         task.head.holder.set(Holder::Device);
@@ -305,7 +312,7 @@ impl Context for Dma {
 
     fn flush(&self) {
         let pool = self.pool();
-        self.queue.flush(|task, from, to| lists(&pool, &self.dev, task, from, to));
+        self.queue.flush(&|task, from, to| lists(&pool, &self.dev, task, from, to));
     }
 
     fn ready(&self) -> Ready {

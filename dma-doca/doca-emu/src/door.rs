@@ -98,10 +98,6 @@ impl<T> Handle<T> {
     pub(crate) fn cast<U>(self) -> *mut U {
         self.0.cast::<U>().cast_mut()
     }
-
-    pub(crate) fn same(self, object: &T) -> bool {
-        ptr::eq(self.0, object)
-    }
 }
 
 impl<T: Object> Handle<T> {

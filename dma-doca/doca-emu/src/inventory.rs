@@ -198,7 +198,10 @@ extern "C" fn doca_buf_inventory_buf_dup(
 
 /// Sets a value for the program's own use.
 #[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_set_user_data(inventory: Handle<Inventory>, user_data: c::doca_data) -> Code {
+extern "C" fn doca_buf_inventory_set_user_data(
+    inventory: Handle<Inventory>,
+    user_data: c::doca_data,
+) -> Code {
     answer(|| {
         inventory.get()?.user_data.set(user_data);
         Ok(())
@@ -207,13 +210,19 @@ extern "C" fn doca_buf_inventory_set_user_data(inventory: Handle<Inventory>, use
 
 /// The value for the program's own use.
 #[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_get_user_data(inventory: Handle<Inventory>, user_data: Out<c::doca_data>) -> Code {
+extern "C" fn doca_buf_inventory_get_user_data(
+    inventory: Handle<Inventory>,
+    user_data: Out<c::doca_data>,
+) -> Code {
     answer(|| user_data.put(inventory.get()?.user_data.get()))
 }
 
 /// How many buffers there are.
 #[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_get_num_elements(inventory: Handle<Inventory>, num_of_elements: Out<u32>) -> Code {
+extern "C" fn doca_buf_inventory_get_num_elements(
+    inventory: Handle<Inventory>,
+    num_of_elements: Out<u32>,
+) -> Code {
     answer(|| num_of_elements.put(inventory.get()?.total.get()))
 }
 

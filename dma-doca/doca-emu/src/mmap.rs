@@ -25,7 +25,8 @@ const DEVICES: u32 = 8;
 /// All bits of `doca_access_flag`.
 const ACCESS: u32 = (c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING << 1) - 1;
 const PCI: u32 = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE;
-const RDMA: u32 = c::DOCA_ACCESS_FLAG_RDMA_READ | c::DOCA_ACCESS_FLAG_RDMA_WRITE | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
+const RDMA: u32 =
+    c::DOCA_ACCESS_FLAG_RDMA_READ | c::DOCA_ACCESS_FLAG_RDMA_WRITE | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
 
 /// A memory map: `struct doca_mmap`. Buffers in it are made and released by other threads than the one that sets it up.
 pub(crate) struct Mmap {
@@ -291,7 +292,10 @@ impl Mmap {
             if setup.registered.is_some() {
                 setup.stop()?;
             }
-            setup.free.filter(|free| free.started).zip(setup.range.as_ref().map(|range| (range.addr, range.len)))
+            setup
+                .free
+                .filter(|free| free.started)
+                .zip(setup.range.as_ref().map(|range| (range.addr, range.len)))
         };
         drop(handle.take_arc()?);
         if let Some((free, (addr, len))) = free {

@@ -37,9 +37,9 @@ pub(super) struct Report {
 }
 
 /// Spells out the segments of a task that copies from or to lists.
-pub(super) trait Lists: FnMut(u32, &mut Vec<Segment>, &mut Vec<Segment>) {}
+pub(super) trait Lists: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) {}
 
-impl<F: FnMut(u32, &mut Vec<Segment>, &mut Vec<Segment>)> Lists for F {}
+impl<F: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>)> Lists for F {}
 
 pub(super) struct Queue {
     dev: Arc<Dev>,
@@ -79,7 +79,7 @@ impl Queue {
 
     /// Takes a task; rings the doorbell for it and all before it if `flush`.
     #[inline]
-    pub(super) fn submit(&self, task: Staged, flush: bool, mut lists: impl Lists) -> Outcome {
+    pub(super) fn submit(&self, task: Staged, flush: bool, lists: &impl Lists) -> Outcome {
         let card = self.dev.card();
         if !flush && !card.eager {
             self.staged.borrow_mut().push(task);
@@ -87,7 +87,7 @@ impl Queue {
         }
         let channel = self.channel.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         let mut engine = card.engine();
-        self.give_staged(&mut engine, channel, |task, from, to| lists(task, from, to));
+        self.give_staged(&mut engine, channel, lists);
         self.give(&mut engine, channel, &task, lists)?;
         if flush {
             // The channel is there.
@@ -98,7 +98,7 @@ impl Queue {
     }
 
     /// Rings the doorbell for what was submitted without.
-    pub(super) fn flush(&self, lists: impl Lists) {
+    pub(super) fn flush(&self, lists: &impl Lists) {
         let Some(channel) = self.channel.get() else { return };
         let mut engine = self.dev.card().engine();
         self.give_staged(&mut engine, channel, lists);
@@ -107,11 +107,11 @@ impl Queue {
     }
 
     #[inline]
-    fn give_staged(&self, engine: &mut Device, channel: ChannelId, mut lists: impl Lists) {
+    fn give_staged(&self, engine: &mut Device, channel: ChannelId, lists: &impl Lists) {
         let mut staged = self.staged.borrow_mut();
         for task in &*staged {
             // What was taken before has to end by a report.
-            if self.give(engine, channel, task, |task, from, to| lists(task, from, to)).is_err() {
+            if self.give(engine, channel, task, lists).is_err() {
                 self.report(task.task, End::Flushed(HaltCause::Stopped));
             }
         }
@@ -119,7 +119,7 @@ impl Queue {
     }
 
     #[inline]
-    fn give(&self, engine: &mut Device, channel: ChannelId, task: &Staged, mut lists: impl Lists) -> Outcome {
+    fn give(&self, engine: &mut Device, channel: ChannelId, task: &Staged, lists: &impl Lists) -> Outcome {
         let (flat_from, flat_to) = ([task.from], [task.to]);
         let mut spelt;
         let (from, to): (&[_], &[_]) = if task.listed {

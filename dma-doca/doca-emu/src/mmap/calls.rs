@@ -245,7 +245,8 @@ extern "C" fn doca_mmap_set_permissions(mmap: Handle<Mmap>, access_mask: u32) ->
     answer(|| {
         let mut setup = mmap.get()?.setup();
         setup.require_settable()?;
-        let relaxed_pci = access_mask & c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING != 0 && access_mask & PCI != 0;
+        let relaxed_pci =
+            access_mask & c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING != 0 && access_mask & PCI != 0;
         require(access_mask & !ACCESS == 0 && !relaxed_pci, INVALID)?;
         setup.access = access_mask;
         Ok(())

@@ -124,7 +124,8 @@ impl Setup {
     pub(super) fn export(&mut self, dev: &Dev, way: Way) -> Outcome<&[u8]> {
         let wanted = if way == Way::Pci { PCI } else { RDMA };
         require(self.imported.is_none() && self.registered.is_some(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        let dev = self.devs.iter().find(|other| std::ptr::eq(&***other, dev)).ok_or(c::DOCA_ERROR_NOT_FOUND)?;
+        let dev =
+            self.devs.iter().find(|other| std::ptr::eq(&***other, dev)).ok_or(c::DOCA_ERROR_NOT_FOUND)?;
         let dev = Arc::clone(dev);
         require(way == Way::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
         require(self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;

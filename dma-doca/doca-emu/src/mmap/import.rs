@@ -75,7 +75,9 @@ impl Mmap {
 fn native(error: RemoteError) -> c::doca_error_t {
     match error {
         RemoteError::MalformedBlob { .. } | RemoteError::VersionMismatch { .. } => INVALID,
-        RemoteError::UnknownExport { .. } | RemoteError::Revoked { .. } | RemoteError::PeerGone { .. } => INVALID,
+        RemoteError::UnknownExport { .. } | RemoteError::Revoked { .. } | RemoteError::PeerGone { .. } => {
+            INVALID
+        }
         RemoteError::ForeignUser { .. } | RemoteError::Permission { .. } => c::DOCA_ERROR_NOT_PERMITTED,
         RemoteError::TooManyImports { .. } | RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
         _ => c::DOCA_ERROR_DRIVER,
