@@ -84,6 +84,8 @@ pub(crate) struct Registered {
     keys: Vec<(Arc<Dev>, RegionKey)>,
     /// Bytes that count as locked.
     locked: u64,
+    /// The addresses are the program's own.
+    pub(crate) is_local: bool,
     live: AtomicBool,
     /// Where buffers are counted, if they are.
     bufs: Option<Arc<AtomicU32>>,
@@ -212,6 +214,7 @@ impl Setup {
             rights,
             keys: Vec::new(),
             locked: range.len as u64,
+            is_local: range.dmabuf.is_none(),
             live: AtomicBool::new(true),
             bufs,
         };
