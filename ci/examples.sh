@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every example of every package runs as it is, without arguments, and ends well. `copy_file` needs arguments: readme.sh runs it.
+# Every example of every package runs as it is, without arguments, and ends well. What needs arguments is left to others:
+# `copy_file` to readme.sh, host and DPU to the end of this script.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 shopt -s nullglob
@@ -17,7 +18,7 @@ while IFS=$'\t' read -r package folder; do
     ((${#examples[@]})) || continue
     cargo build --locked --release -p "$package" --examples
     for name in "${examples[@]}"; do
-        [[ "$name" != copy_file ]] || continue
+        case $name in copy_file | 10_copy_host | 11_copy_dpu) continue ;; esac
         echo "--- $package: $name"
         timeout "$seconds" cargo run --locked --release --quiet -p "$package" --example "$name" </dev/null || {
             echo "example $name of $package: exit status $? (124: ran for more than $seconds s)" >&2
@@ -30,4 +31,20 @@ done < <(ci/members.sh)
     echo "no example ran: examples/*.rs and examples/*/main.rs were looked for in every package" >&2
     exit 1
 }
-echo "$ran examples ran"
+
+echo "--- host and DPU"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+example() { timeout "$seconds" cargo run --locked --release --quiet --example "$@"; }
+mkfifo "$dir/enter"
+example 10_copy_host -- --export "$dir/export" --buffer "$dir/buffer" --txt "a text" <"$dir/enter" &
+host=$!
+exec 3>"$dir/enter"
+until [[ -e "$dir/export" ]]; do
+    kill -0 "$host" || exit 1
+    sleep 0.1
+done
+[[ "$(example 11_copy_dpu -- --export "$dir/export" --buffer "$dir/buffer" | tail -n 1)" == "a text" ]]
+echo >&3
+wait "$host"
+echo "$((ran + 2)) examples ran"

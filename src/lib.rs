@@ -36,7 +36,7 @@ pub use discover::{Discovered, discover};
 #[doc(inline)]
 pub use dma_core::*;
 pub use dma_sim as sim;
-pub use name::{EngineName, PciAddress};
+pub use name::{DeviceName, EngineName, PciAddress};
 
 /// What most programs need: the traits, and the types that go into calls.
 pub mod prelude {

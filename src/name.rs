@@ -10,8 +10,8 @@ pub(crate) const BACKENDS: [&str; 5] = ["auto", "cpu", "sim", "doca", "ioat"];
 
 /// A parsed engine name: a backend, then its options or its device.
 ///
-/// The grammar is `BACKEND[:OPTION=VALUE[,OPTION=VALUE...]]` for the software engines and `BACKEND[:PCI_ADDRESS]` for hardware. A PCI address is
-/// `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal.
+/// The grammar is `BACKEND[:OPTION=VALUE[,OPTION=VALUE...]]` for the software engines and `BACKEND[:PCI_ADDRESS][,OPTION=VALUE...]` for hardware; without
+/// an address, `BACKEND:OPTION=VALUE[,...]`. A PCI address is `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineName {
@@ -21,10 +21,20 @@ pub enum EngineName {
     Cpu(Vec<(String, String)>),
     /// The simulator, with its options as given.
     Sim(Vec<(String, String)>),
-    /// A BlueField by PCI address; the first one found if there is none.
-    Doca(Option<PciAddress>),
-    /// An I/OAT channel by PCI address; the first one found if there is none.
-    Ioat(Option<PciAddress>),
+    /// A BlueField.
+    Doca(DeviceName),
+    /// An I/OAT channel.
+    Ioat(DeviceName),
+}
+
+/// A device of a hardware backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceName {
+    /// Its PCI address; the backend's first usable device if there is none.
+    pub address: Option<PciAddress>,
+    /// The options, as given.
+    pub options: Vec<(String, String)>,
 }
 
 /// A PCI address: domain, bus, device, function.
@@ -98,8 +108,8 @@ impl FromStr for EngineName {
             },
             "cpu" => Ok(Self::Cpu(options(name, rest)?)),
             "sim" => Ok(Self::Sim(options(name, rest)?)),
-            "doca" => Ok(Self::Doca(rest.map(str::parse).transpose()?)),
-            "ioat" => Ok(Self::Ioat(rest.map(str::parse).transpose()?)),
+            "doca" => Ok(Self::Doca(device(name, rest)?)),
+            "ioat" => Ok(Self::Ioat(device(name, rest)?)),
             unknown => {
                 let error = bad_name(name, format!("there is no engine `{unknown}`"));
                 let known = BACKENDS.join(", ");
@@ -110,6 +120,16 @@ impl FromStr for EngineName {
             }
         }
     }
+}
+
+fn device(name: &str, rest: Option<&str>) -> Result<DeviceName> {
+    let Some(rest) = rest else { return Ok(DeviceName::default()) };
+    let (first, others) = rest.split_once(',').map_or((rest, None), |(first, others)| (first, Some(others)));
+    if first.contains('=') {
+        return Ok(DeviceName { address: None, options: options(name, Some(rest))? });
+    }
+    let address = first.parse().map_err(|e: Error| e.with_operation(format!("open engine `{name}`")))?;
+    Ok(DeviceName { address: Some(address), options: options(name, others)? })
 }
 
 fn options(name: &str, rest: Option<&str>) -> Result<Vec<(String, String)>> {
@@ -167,9 +187,22 @@ mod tests {
             ])
         );
         let address = PciAddress { domain: 0, bus: 3, device: 0, function: 0 };
-        assert_eq!("doca:03:00.0".parse::<EngineName>().unwrap(), EngineName::Doca(Some(address)));
-        assert_eq!("doca:0000:03:00.0".parse::<EngineName>().unwrap(), EngineName::Doca(Some(address)));
-        assert_eq!("ioat".parse::<EngineName>().unwrap(), EngineName::Ioat(None));
+        let device = |address, options: &[(&str, &str)]| DeviceName {
+            address,
+            options: options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        let first = EngineName::Doca(device(Some(address), &[]));
+        assert_eq!("doca:03:00.0".parse::<EngineName>().unwrap(), first);
+        assert_eq!("doca:0000:03:00.0".parse::<EngineName>().unwrap(), first);
+        assert_eq!("ioat".parse::<EngineName>().unwrap(), EngineName::Ioat(device(None, &[])));
+        assert_eq!(
+            "doca:03:00.0,lib=/opt/doca".parse::<EngineName>().unwrap(),
+            EngineName::Doca(device(Some(address), &[("lib", "/opt/doca")]))
+        );
+        assert_eq!(
+            "doca:iface=p0,lib=/opt/doca".parse::<EngineName>().unwrap(),
+            EngineName::Doca(device(None, &[("iface", "p0"), ("lib", "/opt/doca")]))
+        );
     }
 
     #[test]
@@ -182,6 +215,9 @@ mod tests {
         assert!(error("sim:seed=1,seed=2").contains("twice"));
         assert!(error("auto:x=1").contains("auto takes no options"));
         assert!(error("doca:3:0.0").contains("DDDD:BB:DD.F"));
+        assert!(error("doca:").contains("DDDD:BB:DD.F"));
+        assert!(error("doca:03:00.0,").contains("key=value"));
+        assert!(error("ioat:03:00.0,x").contains("key=value"));
     }
 
     proptest! {

@@ -1,0 +1,1 @@
+//! Declarations of SPDK's env and I/OAT calls.

@@ -1,0 +1,1 @@
+//! Intel I/OAT through SPDK as an engine.

@@ -1,0 +1,104 @@
+//! The DPU's side of a copy from host to DPU: reads the two files that `10_copy_host` wrote, and copies the text from the host's memory by DMA.
+//!
+//! `cargo run --example 11_copy_dpu -- --export export.bin --buffer buffer.txt`
+//!
+//! A descriptor without this library's frame is taken for one of the SDK's own, as programs in C write it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use dma::ExportDescriptor;
+use dma::prelude::*;
+
+mod common;
+
+/// The longest text that is copied, in bytes: the length comes from a file that anyone may have written.
+const LONGEST: u64 = 1 << 30;
+
+/// Copies a text from a host's memory, as two files describe it
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(flatten)]
+    device: common::Device,
+    /// The host's export descriptor
+    #[arg(long, value_name = "FILE")]
+    export: PathBuf,
+    /// The buffer's address and length
+    #[arg(long, value_name = "FILE")]
+    buffer: PathBuf,
+}
+
+fn main() -> std::process::ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("11_copy_dpu: {e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let engine = options.device.open()?;
+    let (address, len) = buffer(&options.buffer)?;
+    let descriptor = descriptor(&options.export, engine.info().backend, address, len)?;
+    let window = engine.import(&descriptor)?;
+
+    // What the buffer file says has to lie within what was exported.
+    let start = address.checked_sub(descriptor.address()).and_then(|start| usize::try_from(start).ok());
+    let range = start.and_then(|start| Some(start..start.checked_add(usize::try_from(len).ok()?)?));
+    let range = range.filter(|range| range.end as u64 <= descriptor.len()).ok_or_else(|| {
+        format!(
+            "{len} bytes at {address:#x}, as {} says, are not within the {} exported at {:#x}; use two files of one export",
+            options.buffer.display(),
+            descriptor.len(),
+            descriptor.address()
+        )
+    })?;
+
+    let queue = engine.open_queue(&QueueOptions::new())?;
+    let (_, text) = queue.copy(window.slice(range), engine.allocate(len as usize)?)?.wait()?;
+    println!("copied by {} from a host's memory", engine.info().backend);
+    println!("{}", String::from_utf8_lossy(&text));
+    Ok(())
+}
+
+/// The two numbers of a buffer file.
+fn buffer(path: &Path) -> Result<(u64, u64), String> {
+    let bytes = read(path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut numbers = text.lines().map(|line| line.trim().parse::<u64>());
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(Ok(address)), Some(Ok(len)), None) if (1..=LONGEST).contains(&len) => Ok((address, len)),
+        _ => Err(format!(
+            "{} is no buffer file: it should hold an address and a length of 1 to {LONGEST}, each on a line of its own",
+            path.display()
+        )),
+    }
+}
+
+/// The export descriptor, in this library's frame or in none.
+fn descriptor(
+    path: &Path,
+    backend: &str,
+    address: u64,
+    len: u64,
+) -> Result<ExportDescriptor, Box<dyn std::error::Error>> {
+    let bytes = read(path)?;
+    if bytes.starts_with(b"DMAX") || backend != "doca" {
+        return Ok(ExportDescriptor::from_bytes(&bytes).map_err(|e| format!("{}: {e}", path.display()))?);
+    }
+    Ok(ExportDescriptor::new(backend, Access::READ, address, len, &bytes)?)
+}
+
+/// A whole file, unless it is longer than any descriptor.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(ExportDescriptor::MAX_ENCODED as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|e| {
+            format!("read {}: {e}; run 10_copy_host first and bring its two files here", path.display())
+        })?;
+    Ok(bytes)
+}

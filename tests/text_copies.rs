@@ -1,0 +1,152 @@
+//! The examples that copy a text: within one process, and from host to DPU by two files.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+mod built;
+
+/// The engines of this machine that can import what another process exports.
+const ENGINES: [&str; 2] = ["cpu", "sim:profile=bluefield3"];
+
+fn run(example: &str, args: &[&str]) -> Output {
+    Command::new(built::example(example)).args(args).stdin(Stdio::null()).output().expect("it runs")
+}
+
+/// What an example prints when it succeeds.
+fn says(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{:?}\n{out}{err}", output.status);
+    out.into_owned()
+}
+
+/// What it prints when it fails.
+fn fails(output: &Output) -> String {
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && output.status.code().is_some(), "{:?}: {err}", output.status);
+    err
+}
+
+/// A host that has exported a text and waits.
+struct Host {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Host {
+    fn start(engine: &str, dir: &Path, text: &str, more: &[&str]) -> Self {
+        let mut child = Command::new(built::example("10_copy_host"))
+            .args(["--engine", engine, "--txt", text, "--export", "export.bin", "--buffer", "buffer.txt"])
+            .args(more)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut host = Self { out: BufReader::new(child.stdout.take().expect("piped")), child };
+        assert!(host.line().starts_with("exported "));
+        host
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("it speaks");
+        line
+    }
+
+    /// Lets it go on to the end.
+    fn finish(mut self) {
+        self.child.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
+        assert!(self.line().starts_with("press Enter"));
+        assert_eq!(self.line(), "revoked\n");
+        assert!(self.child.wait().expect("it ends").success());
+    }
+}
+
+/// The DPU's side, in `dir`.
+fn dpu(engine: &str, dir: &Path) -> Output {
+    Command::new(built::example("11_copy_dpu"))
+        .args(["--engine", engine, "--export", "export.bin", "--buffer", "buffer.txt"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs")
+}
+
+#[test]
+fn a_text_is_copied_on_every_engine() {
+    for engine in ENGINES {
+        let said = says(&run("09_local_copy", &["--engine", engine, "--txt", "Grüße an die DPU"]));
+        assert_eq!(said.lines().last(), Some("Grüße an die DPU"), "{engine}");
+    }
+    assert!(fails(&run("09_local_copy", &["--txt", ""])).contains("--txt"));
+    assert!(fails(&run("09_local_copy", &["--pci", "3:00.0"])).contains("DDDD:BB:DD.F"));
+    assert!(fails(&run("09_local_copy", &["--pci", "03:00.0", "--engine", "cpu"])).contains("--engine"));
+}
+
+#[test]
+fn a_text_goes_from_host_to_dpu() {
+    for engine in ENGINES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = format!("from the host, by {engine}");
+        let host = Host::start(engine, dir.path(), &text, &[]);
+        for _ in 0..2 {
+            let said = says(&dpu(engine, dir.path()));
+            assert_eq!(said.lines().last(), Some(&*text), "{engine}");
+        }
+        host.finish();
+        // The host took its memory back.
+        fails(&dpu(engine, dir.path()));
+    }
+}
+
+#[test]
+fn files_that_are_not_the_hosts_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (export, buffer) = (dir.path().join("export.bin"), dir.path().join("buffer.txt"));
+    assert!(fails(&dpu("cpu", dir.path())).contains("buffer.txt"));
+
+    let host = Host::start("cpu", dir.path(), "sixteen letters.", &[]);
+    let (good_export, good_buffer) =
+        (std::fs::read(&export).expect("written"), std::fs::read_to_string(&buffer).expect("written"));
+    for bad in ["", "1\n", "x\n16\n", "0\n16\n", "1\n2\n3\n"] {
+        std::fs::write(&buffer, bad).expect("writable");
+        assert!(fails(&dpu("cpu", dir.path())).contains("buffer.txt"), "{bad:?}");
+    }
+    // One byte beyond what was exported, and far before it.
+    let address: u64 = good_buffer.lines().next().and_then(|n| n.parse().ok()).expect("a number");
+    for (address, len) in [(address, 17), (address + 1, 16), (address - 1, 16), (u64::MAX, 16)] {
+        std::fs::write(&buffer, format!("{address}\n{len}\n")).expect("writable");
+        assert!(fails(&dpu("cpu", dir.path())).contains("not within"), "{address} {len}");
+    }
+    std::fs::write(&buffer, &good_buffer).expect("writable");
+
+    for end in [0, 3, 20, good_export.len() - 1] {
+        std::fs::write(&export, &good_export[..end]).expect("writable");
+        assert!(fails(&dpu("cpu", dir.path())).contains("export.bin"), "cut off at {end}");
+    }
+    let mut altered = good_export.clone();
+    altered[30] ^= 1;
+    std::fs::write(&export, altered).expect("writable");
+    fails(&dpu("cpu", dir.path()));
+    std::fs::write(&export, &good_export).expect("writable");
+    assert!(fails(&dpu("sim", dir.path())).contains("cpu"), "another engine's export");
+
+    assert!(says(&dpu("cpu", dir.path())).ends_with("sixteen letters.\n"));
+    host.finish();
+}
+
+#[test]
+fn a_host_that_cannot_write_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let missing = dir.path().join("missing");
+    let output = Command::new(built::example("10_copy_host"))
+        .arg("--export")
+        .arg(missing.join("export.bin"))
+        .arg("--buffer")
+        .arg(missing.join("buffer.txt"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    assert!(fails(&output).contains("missing/buffer.txt"));
+}
