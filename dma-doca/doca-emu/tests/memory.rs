@@ -330,7 +330,7 @@ fn exports_need_rights_and_a_device_that_can() {
     ok!(doca_mmap_destroy(mmap));
     ok!(doca_mmap_destroy(plain));
     rig.close();
-    [host, mute, other].map(|dev| ok!(doca_dev_close(dev)));
+    [host, mute, other].into_iter().for_each(|dev| ok!(doca_dev_close(dev)));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn buffers_are_windows_within_their_map() {
     ok!(doca_buf_reset_data_len(buf));
     assert_eq!((get!(doca_buf_get_data(copy)), get!(doca_buf_get_data_len(copy))), (memory.at(80), 5));
     assert_eq!(get!(doca_mmap_get_num_bufs(mmap)), 2);
-    [buf, copy].map(|buf| ok!(doca_buf_dec_refcount(buf, ptr::null_mut())));
+    [buf, copy].into_iter().for_each(|buf| ok!(doca_buf_dec_refcount(buf, ptr::null_mut())));
     rig.close();
 }
 
@@ -485,7 +485,7 @@ fn lists_are_chained_and_unchained() {
     assert_eq!((shape(d), shape(f)), (vec![d, e], vec![f, g]));
     // The whole list goes with its head.
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024 - 6);
-    [a, d, f].map(|head| ok!(doca_buf_dec_refcount(head, ptr::null_mut())));
+    [a, d, f].into_iter().for_each(|head| ok!(doca_buf_dec_refcount(head, ptr::null_mut())));
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024);
     rig.close();
 }

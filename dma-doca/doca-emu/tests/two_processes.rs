@@ -223,7 +223,8 @@ fn the_end_of_the_exporter_is_an_error_of_the_importer() {
     assert_eq!(rig.dst.read(0, 64), [0x77; 64]);
     host.kill().unwrap();
     host.wait().unwrap();
-    ok!(doca_buf_reset_data_len(code!(doca_dma_task_memcpy_get_dst(task.cast()))));
+    let dst = code!(doca_dma_task_memcpy_get_dst(task.cast()));
+    ok!(doca_buf_reset_data_len(dst));
     rig.dst.write(0, &[0; 64]);
     ok!(doca_task_submit(task));
     rig.until(1);
