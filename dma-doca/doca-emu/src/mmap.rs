@@ -154,7 +154,8 @@ impl Setup {
             range: None,
             devs: Vec::new(),
             max_devs: DEVICES,
-            access: c::DOCA_ACCESS_FLAG_LOCAL_READ_ONLY,
+            // What NVIDIA's local copy samples rely on, which set none.
+            access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
             user_data: 0,
             free: None,
             was_started: false,
