@@ -86,6 +86,16 @@ impl Bench {
         bench
     }
 
+    fn ended(&self) -> u64 {
+        // SAFETY: the counter lives until the end, and only callbacks write it.
+        unsafe { *black_box(self.ended) }
+    }
+
+    fn progress(&self) {
+        // SAFETY: the progress engine lives until the end.
+        unsafe { c::doca_pe_progress(self.pe) };
+    }
+
     /// Copies so many times in batches of up to `TASKS`.
     fn copy(&self, times: u64, batch: usize, set_data: bool, coalesce: bool) {
         let mut data = ptr::null_mut();
@@ -105,13 +115,9 @@ impl Bench {
                 let flush = if last { c::DOCA_TASK_SUBMIT_FLAG_FLUSH } else { 0 };
                 ok!(doca_task_submit_ex(black_box(self.tasks[i]), report | flush));
             }
-            // SAFETY: the counter lives until the end, and only callbacks write it.
-            let goal = unsafe { *self.ended } / batch as u64 * batch as u64 + batch as u64;
-            let ended = || black_box(self.ended);
-            // SAFETY: as above.
-            while unsafe { *ended() } < goal {
-                // SAFETY: the progress engine lives until the end.
-                unsafe { c::doca_pe_progress(self.pe) };
+            let goal = self.ended() / batch as u64 * batch as u64 + batch as u64;
+            while self.ended() < goal {
+                self.progress();
             }
         }
     }

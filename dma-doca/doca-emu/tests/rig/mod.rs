@@ -1,10 +1,6 @@
 //! The C interface for tests: calls that need no `unsafe` around each, and what most tests set up.
 
-#![expect(
-    clippy::macro_metavars_in_unsafe,
-    reason = "the macros are for calls of C functions, which are unsafe"
-)]
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, unused_macros, reason = "each test uses some of it")]
 #![allow(unreachable_pub, reason = "shared by several tests")]
 
 use std::alloc::Layout;
