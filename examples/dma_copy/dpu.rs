@@ -52,7 +52,7 @@ pub(crate) fn copy(
     if plan.slots > 0 {
         let window = import(engine, plan, talk)?;
         let pieces = (options.chunk, options.depth);
-        dpu.mover = Some(Mover::open(engine, window, way, plan.block, pieces, talk.timeout())?);
+        dpu.mover = Some(Mover::open(engine, window, way, plan.block, pieces, talk.own_timeout())?);
         let explain = |e: dma::Error| failure!(Moving, "{e}");
         let mut all = engine.allocate(plan.slots * plan.block).map_err(explain)?;
         dpu.buffers.extend((0..plan.slots).map(|_| all.split_to(plan.block)));
@@ -61,11 +61,16 @@ pub(crate) fn copy(
         End::Source(source) => dpu.send(source),
         End::Target(target) => dpu.receive(target),
     };
-    match copied {
+    let copied = match copied {
         // What the host says about it says more.
-        Err(failure) if dpu.mover.is_some_and(|mover| mover.revoked) => Err(talk.reason_for(failure)),
+        Err(failure) if dpu.mover.as_ref().is_some_and(|mover| mover.revoked) => Err(talk.reason_for(failure)),
         copied => copied,
+    };
+    if let Err(failure) = &copied {
+        // Before the queue is closed, which may have to wait for the device.
+        talk.abort(failure);
     }
+    copied
 }
 
 /// Imports the host's window, as the host tells of it.

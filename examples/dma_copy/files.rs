@@ -161,8 +161,10 @@ impl Target {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
             _ => return Err(failure!(Writing, "{shown} names no file; give the name of the copy")),
         };
+        // It was not there when this side looked first.
         if fs::symlink_metadata(path).is_ok() {
-            return Err(failure!(Writing, "{shown} is a link to nothing; remove it, or choose another --file"));
+            let what = if fs::metadata(path).is_ok() { "has come to be meanwhile" } else { "is a link to nothing" };
+            return Err(failure!(Writing, "{shown} {what}; remove it, or choose another --file"));
         }
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,

@@ -28,7 +28,7 @@ pub(crate) fn copy(
     talk: &Talk,
     bar: &ProgressBar,
 ) -> Result<u64, Failure> {
-    let host = Host {
+    let mut host = Host {
         slots: Slots::export(engine, plan, talk)?,
         plan,
         talk,
@@ -36,10 +36,15 @@ pub(crate) fn copy(
         own: vec![0; if plan.checksum == Checksum::None { 0 } else { plan.block }],
         digests: Running::new(plan.checksum),
     };
-    match end {
+    let copied = match end {
         End::Source(source) => host.send(source),
         End::Target(target) => host.receive(target),
+    };
+    if let Err(failure) = &copied {
+        // Before the memory is taken back, which may have to wait for the DPU.
+        talk.abort(failure);
     }
+    copied
 }
 
 struct Host<'a> {
@@ -117,7 +122,7 @@ impl Slots {
 }
 
 impl Host<'_> {
-    fn send(mut self, source: &Source) -> Result<u64, Failure> {
+    fn send(&mut self, source: &Source) -> Result<u64, Failure> {
         let (plan, talk) = (self.plan, self.talk);
         let (mut at, mut seq, mut after_hole) = (plan.from, 0, false);
         while at < plan.size {
@@ -169,7 +174,7 @@ impl Host<'_> {
         loop {
             match talk.event(For::Peer)? {
                 Event::Message(Message::Status { total, retries }) if total == plan.size => {
-                    if let Some(slots) = self.slots {
+                    if let Some(slots) = self.slots.take() {
                         slots.revoke();
                     }
                     return Ok(retries);
@@ -192,7 +197,7 @@ impl Host<'_> {
         }
     }
 
-    fn receive(mut self, target: &Target) -> Result<u64, Failure> {
+    fn receive(&mut self, target: &Target) -> Result<u64, Failure> {
         let (plan, talk) = (self.plan, self.talk);
         let (mut at, mut expected, mut after_hole) = (plan.from, 0, false);
         loop {
@@ -237,7 +242,7 @@ impl Host<'_> {
                     // The copy is made, whether or not the DPU hears of it.
                     let _ = talk.say(&Message::Status { total, retries: 0 });
                     talk.linger();
-                    if let Some(slots) = self.slots {
+                    if let Some(slots) = self.slots.take() {
                         slots.revoke();
                     }
                     return Ok(retries);

@@ -76,7 +76,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// Seconds to wait for the other side, or for the device, without a sign of life
+    /// Seconds to wait for the other side without a sign of life; half as long for this side's device or disk
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
 

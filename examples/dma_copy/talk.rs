@@ -4,7 +4,7 @@
 //! and then, but only if work was done since: who is stuck looks dead, and is taken for dead.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,6 +63,8 @@ pub(crate) struct Talk {
     into_events: SyncSender<Event>,
     life: Arc<Life>,
     timeout: Duration,
+    /// The other side was told that this one gives up.
+    aborted: AtomicBool,
     pub(crate) max_message: usize,
 }
 
@@ -126,7 +128,7 @@ impl Talk {
                 }
             });
         }
-        Self { peer, voice, events, into_events, life, timeout: options.timeout, max_message }
+        Self { peer, voice, events, into_events, life, timeout: options.timeout, aborted: AtomicBool::new(false), max_message }
     }
 
     /// Where threads of this side put their events.
@@ -134,8 +136,10 @@ impl Talk {
         self.into_events.clone()
     }
 
-    pub(crate) const fn timeout(&self) -> Duration {
-        self.timeout
+    /// How long a device or disk of this side may do nothing: half of what the other side waits, so that who knows the reason is the first to
+    /// give up, and can say it.
+    pub(crate) fn own_timeout(&self) -> Duration {
+        self.timeout / 2
     }
 
     /// Says `message`.
@@ -146,7 +150,9 @@ impl Talk {
 
     /// Tells the other side why this one gives up, unless it knows. Best effort.
     pub(crate) fn abort(&self, failure: &Failure) {
-        if let Some((step, text)) = failure.to_tell() {
+        if let Some((step, text)) = failure.to_tell()
+            && !self.aborted.swap(true, Ordering::Relaxed)
+        {
             let _ = self.voice.say(&Message::Abort { step, text });
         }
     }
@@ -207,14 +213,14 @@ impl Talk {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(failure!(Waiting, "nobody listens any more")),
             }
-            let last = match whom {
-                For::Peer => began.max(self.life.last()),
-                For::Own(_) => began,
+            let (last, timeout) = match whom {
+                For::Peer => (began.max(self.life.last()), self.timeout),
+                For::Own(_) => (began, self.own_timeout()),
             };
-            if last.elapsed() < self.timeout {
+            if last.elapsed() < timeout {
                 continue;
             }
-            let time = seconds(self.timeout);
+            let time = seconds(timeout);
             return Err(match whom {
                 For::Peer => failure!(
                     Waiting,
