@@ -50,6 +50,8 @@ pub(super) struct Task {
     pub(super) fence: bool,
     pub(super) coalesce: bool,
     pub(super) remote: bool,
+    /// Some of the memory has no address here.
+    pub(super) far: bool,
     pub(super) touched: bool,
     /// Parts of the tearing that moved.
     pub(super) part: u8,
@@ -84,6 +86,7 @@ impl Default for Task {
             fence: false,
             coalesce: false,
             remote: false,
+            far: false,
             touched: false,
             part: 0,
             direction: Direction::Local,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::channel::{Channel, ChannelState, ChannelStats, Marks, Stage};
 use super::events::{Calendar, Event};
+use super::far::Carrier;
 use super::fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
 use super::memory::{
     MemoryTable, PeerAccess, PeerError, RegionError, RegionKey, RegionSpec, Rights, Segment,
@@ -148,6 +149,7 @@ pub struct Device {
     now: Time,
     gone: bool,
     memory: MemoryTable,
+    carrier: Carrier,
     channels: Vec<Option<Box<Channel>>>,
     open: u32,
     lanes: [Lane; 3],
@@ -179,6 +181,7 @@ impl Device {
             now: Time::ZERO,
             gone: false,
             memory: MemoryTable::default(),
+            carrier: Carrier::default(),
             channels: Vec::new(),
             open: 0,
             lanes: Default::default(),
@@ -230,13 +233,14 @@ impl Device {
     ///
     /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
     /// valid for reads, and for writes if the rights include any, from whatever thread drives the device;
-    /// except memory of a peer, which need be so only while leave to touch it is [had](PeerAccess::acquire).
+    /// except memory of a peer, which need be so only while leave to touch it is [had](PeerAccess::acquire), and
+    /// [far](super::FarMemory) memory, which has no address.
     /// While a task in flight names bytes of it, no Rust reference to them is used, but for shared ones to
     /// bytes that are only read.
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         // SAFETY: the caller's promise.
         let key = unsafe { self.memory.register(spec.clone()) }?;
-        let remote = spec.peer.is_some();
+        let remote = spec.is_remote();
         self.trace.record(self.now, None, || Happening::Register {
             key,
             len: spec.len,
@@ -470,6 +474,7 @@ impl Device {
             (false, false) => Direction::Local,
         };
         task.remote = pushes || pulls;
+        task.far = task.remote && task.pieces().any(|piece| piece.far);
         task.token = descriptor.token;
         task.number = number;
         task.len = len;
@@ -783,7 +788,7 @@ impl Device {
         task.part += 1;
         let (number, part, parts) = (task.number, task.part, task.tearing.parts);
         self.trace.record(self.now, Some(index), || Happening::Move { task: number, part, parts });
-        if let Err(error) = move_part(&self.memory, task, part) {
+        if let Err(error) = move_part(&self.memory, &mut self.carrier, task, part) {
             task.error = Some(error.into());
             return;
         }
@@ -808,7 +813,7 @@ impl Device {
         }
         while task.error.is_none() && task.part < task.tearing.parts {
             task.part += 1;
-            if let Err(error) = move_part(&self.memory, task, task.part) {
+            if let Err(error) = move_part(&self.memory, &mut self.carrier, task, task.part) {
                 task.error = Some(error.into());
             }
         }
@@ -823,7 +828,7 @@ impl Device {
         channel.stats.bytes += task.len;
         let number = task.number;
         if task.marks.contains(Marks::CORRUPT) && task.len > 0 {
-            let byte = corrupt(&self.memory, task);
+            let byte = corrupt(&self.memory, &mut self.carrier, task);
             if let Some(byte) = byte {
                 self.trace.record(self.now, Some(index), || Happening::Corrupt { task: number, byte });
             }
@@ -1035,7 +1040,12 @@ fn part_time(from: Time, to: Time, part: u8, parts: u8) -> Time {
 }
 
 /// Moves a part of a task, with leave of the peers that its memory belongs to.
-fn move_part(memory: &MemoryTable, task: &mut super::channel::Task, part: u8) -> Result<(), PeerError> {
+fn move_part(
+    memory: &MemoryTable,
+    carrier: &mut Carrier,
+    task: &mut super::channel::Task,
+    part: u8,
+) -> Result<(), PeerError> {
     if task.dst.is_empty() || task.len == 0 {
         return Ok(());
     }
@@ -1043,26 +1053,38 @@ fn move_part(memory: &MemoryTable, task: &mut super::channel::Task, part: u8) ->
         memory.acquire(task.pieces())?;
     }
     task.touched = true;
-    // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
-    // pinned: from submission to the end. Leave for remote ones was had just now. The lengths were checked
-    // at submission.
-    unsafe { motion::move_part(task.operation, &task.src, &task.dst, task.len, &task.tearing, part) };
+    let moved = if task.far {
+        // SAFETY: as below.
+        unsafe { carrier.move_part(memory, task, part) }
+    } else {
+        // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
+        // pinned: from submission to the end. Leave for remote ones was had just now. The lengths were checked
+        // at submission.
+        unsafe { motion::move_part(task.operation, &task.src, &task.dst, task.len, &task.tearing, part) };
+        Ok(())
+    };
     if task.remote {
         memory.release(task.pieces());
     }
-    Ok(())
+    moved
 }
 
 /// Makes one bit of a task's destination wrong; returns in which byte. `None` if a peer does not let us.
-fn corrupt(memory: &MemoryTable, task: &super::channel::Task) -> Option<u64> {
+fn corrupt(memory: &MemoryTable, carrier: &mut Carrier, task: &super::channel::Task) -> Option<u64> {
     let byte = rng::scale(rng::mix(!task.chance), task.len);
     if task.remote {
         memory.acquire(task.pieces()).ok()?;
     }
-    // SAFETY: as in `move_part`; the byte is less than the task's length.
-    unsafe { motion::flip_bit(&task.dst, byte, task.chance >> 8) };
+    let flipped = if task.far {
+        // SAFETY: as below.
+        unsafe { carrier.flip_bit(memory, &task.dst, byte, task.chance >> 8) }.is_ok()
+    } else {
+        // SAFETY: as in `move_part`; the byte is less than the task's length.
+        unsafe { motion::flip_bit(&task.dst, byte, task.chance >> 8) };
+        true
+    };
     if task.remote {
         memory.release(task.pieces());
     }
-    Some(byte)
+    flipped.then_some(byte)
 }

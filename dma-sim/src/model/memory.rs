@@ -110,32 +110,73 @@ pub trait PeerAccess: fmt::Debug + Send + Sync {
     fn release(&self);
 }
 
+/// Memory of a peer that has no address in this process: its bytes are fetched and sent.
+///
+/// The model calls these within one call of [`Device::advance`](super::Device::advance), for as many bytes at a time as
+/// its buffer holds, so a peer that wants its memory back waits for one such piece at most.
+pub trait FarMemory: fmt::Debug + Send + Sync {
+    /// Copies the bytes from `offset` of the region to `to`.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory cannot be reached, now or later; `to` may hold anything.
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError>;
+
+    /// Copies `from` to the bytes from `offset` of the region.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory cannot be reached, now or later; some of the bytes may have been written.
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), PeerError>;
+}
+
+/// Where the bytes of a region are.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In this process, whose own they are.
+    Here(NonNull<u8>),
+    /// In this process, but a peer's.
+    Shared(NonNull<u8>, Arc<dyn PeerAccess>),
+    /// In a peer.
+    Far(Arc<dyn FarMemory>),
+}
+
 /// What to register: memory and what may be done with it.
 #[derive(Clone, Debug)]
 pub struct RegionSpec {
     /// The address by which descriptors name the first byte.
     pub addr: u64,
-    /// Where that byte is in this process.
-    pub ptr: NonNull<u8>,
     /// Length in bytes.
     pub len: u64,
     /// What may be done with it.
     pub rights: Rights,
-    /// Whom to ask before touching it; for memory of a peer.
-    pub peer: Option<Arc<dyn PeerAccess>>,
+    /// Where the bytes are.
+    pub place: Place,
 }
 
 impl RegionSpec {
     /// Memory of this process, named by its own addresses.
     #[must_use]
     pub fn local(ptr: NonNull<u8>, len: u64, rights: Rights) -> Self {
-        Self { addr: ptr.as_ptr().addr() as u64, ptr, len, rights, peer: None }
+        Self { addr: ptr.as_ptr().addr() as u64, len, rights, place: Place::Here(ptr) }
     }
 
     /// Memory of a peer, found at `ptr` here and named by the peer's addresses from `addr` on.
     #[must_use]
     pub fn remote(addr: u64, ptr: NonNull<u8>, len: u64, rights: Rights, peer: Arc<dyn PeerAccess>) -> Self {
-        Self { addr, ptr, len, rights, peer: Some(peer) }
+        Self { addr, len, rights, place: Place::Shared(ptr, peer) }
+    }
+
+    /// Memory of a peer that has no address here, named by the peer's addresses from `addr` on.
+    #[must_use]
+    pub fn far(addr: u64, len: u64, rights: Rights, memory: Arc<dyn FarMemory>) -> Self {
+        Self { addr, len, rights, place: Place::Far(memory) }
+    }
+
+    /// Whether it is a peer's.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        !matches!(self.place, Place::Here(_))
     }
 }
 
@@ -210,13 +251,15 @@ pub(super) struct Piece {
     pub(super) offset: u64,
     region: u32,
     pub(super) remote: bool,
+    /// It has no address here: its bytes are reached through [`MemoryTable::far`].
+    pub(super) far: bool,
 }
 
 impl Piece {
-    /// The byte at `at`, which must be less than or equal to the piece's length.
+    /// The byte at `at`, which must be less than or equal to the piece's length; of a piece that is not far.
     #[inline]
     pub(super) fn ptr(&self, at: u64) -> *mut u8 {
-        debug_assert!(at <= self.len);
+        debug_assert!(at <= self.len && !self.far);
         // In range: `at` is at most the length of a region, which is in memory.
         self.memory.0.as_ptr().wrapping_add(at as usize)
     }
@@ -229,6 +272,7 @@ struct Region {
     len: u64,
     rights: Rights,
     peer: Option<Arc<dyn PeerAccess>>,
+    far: Option<Arc<dyn FarMemory>>,
     /// Segments of tasks in flight that name the region.
     pins: u32,
     /// How to free the memory, where it is the table's.
@@ -241,6 +285,13 @@ impl Drop for Region {
             // SAFETY: allocated with this layout in `MemoryTable::allocate`, and nothing else frees it.
             unsafe { alloc::dealloc(self.memory.0.as_ptr(), layout) }
         }
+    }
+}
+
+impl Region {
+    #[inline]
+    fn is_remote(&self) -> bool {
+        self.peer.is_some() || self.far.is_some()
     }
 }
 
@@ -286,11 +337,17 @@ impl MemoryTable {
     ///
     /// As [`Device::register`](super::Device::register).
     pub(super) unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
-        let RegionSpec { addr, ptr, len, rights, peer } = spec;
+        let RegionSpec { addr, len, rights, place } = spec;
         if addr.checked_add(len).is_none() || isize::try_from(len).is_err() {
             return Err(RegionError::OutOfAddresses { addr, len });
         }
-        Ok(self.insert(Region { addr, memory: Memory(ptr), len, rights, peer, pins: 0, owned: None }))
+        let (ptr, peer, far) = match place {
+            Place::Here(ptr) => (ptr, None, None),
+            Place::Shared(ptr, peer) => (ptr, Some(peer), None),
+            Place::Far(memory) => (NonNull::dangling(), None, Some(memory)),
+        };
+        let memory = Memory(ptr);
+        Ok(self.insert(Region { addr, memory, len, rights, peer, far, pins: 0, owned: None }))
     }
 
     /// Allocates zeroed memory and registers it.
@@ -309,7 +366,8 @@ impl MemoryTable {
         let ptr = unsafe { alloc::alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(failed)?;
         self.next_address = next / PAGE * PAGE;
-        Ok(self.insert(Region { addr, memory: Memory(ptr), len, rights, peer, pins: 0, owned: Some(layout) }))
+        let (memory, owned) = (Memory(ptr), Some(layout));
+        Ok(self.insert(Region { addr, memory, len, rights, peer, far: None, pins: 0, owned }))
     }
 
     pub(super) fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
@@ -342,7 +400,7 @@ impl MemoryTable {
     pub(super) fn resolve(&self, segment: Segment, write: bool) -> Result<Piece, TaskError> {
         let Segment { key, addr, len } = segment;
         let region = self.get(key).ok_or(TaskError::UnknownRegion { key })?;
-        let remote = region.peer.is_some();
+        let remote = region.is_remote();
         let needed = match (write, remote) {
             (false, false) => Rights::LOCAL_READ,
             (true, false) => Rights::LOCAL_WRITE,
@@ -405,6 +463,11 @@ impl MemoryTable {
         self.entries[piece.region as usize].region.as_ref()?.peer.as_deref()
     }
 
+    /// What reaches the bytes of a far piece.
+    pub(super) fn far(&self, piece: &Piece) -> Option<&dyn FarMemory> {
+        self.entries[piece.region as usize].region.as_ref()?.far.as_deref()
+    }
+
     /// Reads memory that the table allocated.
     pub(super) fn peek(&self, key: RegionKey, addr: u64, out: &mut [u8]) -> Result<(), RegionError> {
         let from = self.owned(key, addr, out.len() as u64)?;
@@ -439,7 +502,8 @@ fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
     let start = region.memory.0.as_ptr().wrapping_add(offset as usize);
     // Inside or one behind a region: not null.
     let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-    Piece { memory: Memory(start), len, offset, region: index, remote: region.peer.is_some() }
+    let (remote, far) = (region.is_remote(), region.far.is_some());
+    Piece { memory: Memory(start), len, offset, region: index, remote, far }
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod channel;
 mod curve;
 mod device;
 mod events;
+mod far;
 mod fault;
 mod memory;
 mod motion;
@@ -57,7 +58,9 @@ pub use channel::{ChannelState, ChannelStats};
 pub use curve::{Curve, CurveError};
 pub use device::{ChannelError, ChannelId, Device, DeviceConfig, DeviceError};
 pub use fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
-pub use memory::{PeerAccess, PeerError, RegionError, RegionKey, RegionSpec, Rights, Segment};
+pub use memory::{
+    FarMemory, PeerAccess, PeerError, Place, RegionError, RegionKey, RegionSpec, Rights, Segment,
+};
 pub use profile::{
     ChannelCosts, Costs, Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength,
 };
