@@ -19,7 +19,20 @@ const BLOCK: usize = 8192;
 fn every_size_arrives_whole_both_ways() {
     let place = Place::new();
     for engine in ENGINES {
-        for len in [0, 1, 4095, 4096, 4097, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + 1, 200_000] {
+        for len in [
+            0,
+            1,
+            4095,
+            4096,
+            4097,
+            BLOCK - 1,
+            BLOCK,
+            BLOCK + 1,
+            2 * BLOCK - 1,
+            2 * BLOCK,
+            2 * BLOCK + 1,
+            200_000,
+        ] {
             place.file("src", len);
             for from in Side::BOTH {
                 let (sent, received) = place.copies(from, &format!("-e {engine} {SMALL}"));
@@ -63,8 +76,11 @@ fn sides_may_ask_for_different_things() {
     let place = Place::new();
     place.file("src", 1_000_000);
     for from in Side::BOTH {
-        let (sent, received) =
-            place.pair_of(from, "-f src --window 1M --checksum none", "-f dst --window 16K --checksum blake3 --chunk 1M");
+        let (sent, received) = place.pair_of(
+            from,
+            "-f src --window 1M --checksum none",
+            "-f dst --window 16K --checksum blake3 --chunk 1M",
+        );
         sent.copied();
         received.copied();
         assert_same(&place.path("src"), &place.path("dst"));
@@ -136,7 +152,7 @@ fn sparse_files_of_several_gib_arrive_and_stay_sparse() {
             let mut around = [7; 30];
             let from = u64::saturating_sub(at, 10);
             let n = dst.read_at(&mut around, from).expect("readable");
-            let mut expected = vec![0; 30];
+            let mut expected = [0; 30];
             expected[(at - from) as usize..][..9].copy_from_slice(b"something");
             assert_eq!(around[..n], expected[..n], "at {at}");
         }
@@ -178,7 +194,11 @@ fn who_sends_must_be_clear() {
     );
     assert_eq!(a.end().status.code(), Some(2), "no secret");
     b.end().failed(&["host: connecting", "no DPU listened", "--role dpu"]);
-    place.start(Side::Dpu, "-f dst --timeout 0.2").end().failed(&["DPU: connecting", "no host connected", "--role host"]);
+    place.start(Side::Dpu, "-f dst --timeout 0.2").end().failed(&[
+        "DPU: connecting",
+        "no host connected",
+        "--role host",
+    ]);
 }
 
 #[test]
@@ -240,7 +260,10 @@ fn json_has_the_options_of_the_original() {
         "host.json",
         r#"{"doca_general_flags": {"log-level": 30, "sdk-log-level": 30}, "doca_program_flags": {"file": "src", "timeout": 20}}"#,
     );
-    write("dpu.json", r#"{"doca_program_flags": {"file": "wrong", "chunk": "8K", "resume": true, "sync": false}}"#);
+    write(
+        "dpu.json",
+        r#"{"doca_program_flags": {"file": "wrong", "chunk": "8K", "resume": true, "sync": false}}"#,
+    );
     // The command line wins.
     let dpu = place.start(Side::Dpu, "-j dpu.json -f dst");
     place.start(Side::Host, "--json=host.json").end().copied();
@@ -279,7 +302,9 @@ fn the_command_line_is_the_originals() {
     };
     assert!(run_it(&["-v"]).out.starts_with("dma_copy "));
     let help = run_it(&["-h"]);
-    for option in ["--file", "--pci-addr", "--rep-pci", "--log-level", "--json", "--version", "--help", "--resume"] {
+    for option in
+        ["--file", "--pci-addr", "--rep-pci", "--log-level", "--json", "--version", "--help", "--resume"]
+    {
         assert!(help.out.contains(option), "{option}");
     }
     for (args, says) in [
@@ -426,7 +451,10 @@ fn corruption_is_found() {
             place.pair(from, "-e sim:faults=corrupt@7 --chunk 4K --window 64K --checksum none");
         sender.copied();
         receiver.copied();
-        assert_ne!(fs::read(place.path("src")).expect("readable"), fs::read(place.path("dst")).expect("readable"));
+        assert_ne!(
+            fs::read(place.path("src")).expect("readable"),
+            fs::read(place.path("dst")).expect("readable")
+        );
         fs::remove_file(place.path("dst")).expect("removed");
         // What was verified before is good to go on with.
         let (_, receiver) = place.pair(from, &format!("-e sim:faults=corrupt@37 {SMALL} --resume"));

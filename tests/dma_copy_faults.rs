@@ -56,8 +56,10 @@ fn a_hundred_kills_and_every_copy_is_whole_after_resuming() {
             })
         })
         .collect();
-    let (killed, resumed) =
-        lanes.into_iter().map(|lane| lane.join().expect("it holds")).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (killed, resumed) = lanes
+        .into_iter()
+        .map(|lane| lane.join().expect("it holds"))
+        .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     println!("{killed} killed, {resumed} went on from what was there");
     assert!(killed >= KILLS && resumed > 0, "{killed} killed, {resumed} resumed");
 }
@@ -159,7 +161,12 @@ fn a_file_that_changes_while_it_is_sent_is_noticed() {
             let place = Place::new();
             let src = place.file("src", 300_000);
             // So that a later time of change is another one, however coarse the clock.
-            File::options().write(true).open(&src).expect("there").set_modified(std::time::UNIX_EPOCH).expect("a time");
+            File::options()
+                .write(true)
+                .open(&src)
+                .expect("there")
+                .set_modified(std::time::UNIX_EPOCH)
+                .expect("a time");
             let args = format!("-e {SLOW} --window 64K --chunk 16K --depth 8");
             let receiver = place.start(from.other(), &format!("-f dst {args}"));
             let sender = place.start(from, &format!("-f src {args}"));
@@ -227,10 +234,19 @@ fn over_tcp_both_sides_know_the_secret() {
         fs::remove_file(place.path("dst")).expect("removed");
     }
     secret(&place, "short", "fifteen bytes..");
-    place.start(Side::Dpu, "-f dst -c tcp:1 --secret-file short").end().failed(&["has 15 bytes", "head -c 32"]);
+    place
+        .start(Side::Dpu, "-f dst -c tcp:1 --secret-file short")
+        .end()
+        .failed(&["has 15 bytes", "head -c 32"]);
     fs::set_permissions(place.path("key"), Permissions::from_mode(0o640)).expect("permissions");
-    place.start(Side::Host, "-f src -c tcp:1 --secret-file key").end().failed(&["can be read by others", "chmod 600"]);
-    place.start(Side::Host, "-f src -c tcp:1 --secret-file none").end().failed(&["cannot open --secret-file none"]);
+    place
+        .start(Side::Host, "-f src -c tcp:1 --secret-file key")
+        .end()
+        .failed(&["can be read by others", "chmod 600"]);
+    place
+        .start(Side::Host, "-f src -c tcp:1 --secret-file none")
+        .end()
+        .failed(&["cannot open --secret-file none"]);
 }
 
 #[test]
@@ -267,7 +283,10 @@ fn who_does_not_know_the_secret_is_turned_away() {
     // Closed, perhaps hard, without a byte of answer.
     let _ = loud.read_to_end(&mut answer);
     assert_eq!(answer, b"", "nothing is answered to who does not speak the protocol");
-    place.start(Side::Host, &format!("-f src {}", channel("other", port))).end().failed(&["turned this host away"]);
+    place
+        .start(Side::Host, &format!("-f src {}", channel("other", port)))
+        .end()
+        .failed(&["turned this host away"]);
     place.start(Side::Host, &format!("-f src {}", channel("key", port))).end().copied();
     dpu.end().copied();
     assert_same(&place.path("src"), &place.path("dst"));

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 mod built;
 mod dma_copy_pair;
-#[allow(dead_code, unreachable_pub, reason = "the example's own, of which the tests use a part")]
+#[expect(dead_code, reason = "the example's own, of which the tests use a part")]
 #[path = "../examples/dma_copy/protocol.rs"]
 mod protocol;
 
@@ -40,9 +40,10 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Hello(Hello { role, file, checksum, resume, window, chunk })
         },
     );
-    let export = (any::<u64>(), size(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300)).prop_map(
-        |(address, len, block, descriptor)| Message::Export(Export { address, len, block, descriptor }),
-    );
+    let export = (any::<u64>(), size(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300))
+        .prop_map(|(address, len, block, descriptor)| {
+            Message::Export(Export { address, len, block, descriptor })
+        });
     let digest = any::<Digest>;
     prop_oneof![
         hello,
@@ -53,7 +54,11 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(seq, slot, len, digest)| Message::Filled { seq, slot, len, digest }),
         any::<u32>().prop_map(|slot| Message::Freed { slot }),
         size().prop_map(|len| Message::Hole { len }),
-        (size(), any::<u64>(), digest()).prop_map(|(total, retries, digest)| Message::End { total, retries, digest }),
+        (size(), any::<u64>(), digest()).prop_map(|(total, retries, digest)| Message::End {
+            total,
+            retries,
+            digest
+        }),
         (size(), any::<u64>()).prop_map(|(total, retries)| Message::Status { total, retries }),
         any::<u64>().prop_map(|done| Message::Progress { done }),
         (step, "\\PC{0,60}").prop_map(|(step, text)| Message::Abort { step, text }),
@@ -152,7 +157,12 @@ fn carry(mut from: UnixStream, mut to: UnixStream, fault: Option<(usize, Fault)>
 
 /// Copies over a channel with a fault in what `faulty` says, and checks that whatever happens is right. Returns how the sender and the receiver
 /// ended, and how many messages each direction had: of the host, of the DPU.
-fn copy_with(from: Side, len: usize, faulty: Side, fault: Option<(usize, Fault)>) -> (Ended, Ended, [usize; 2]) {
+fn copy_with(
+    from: Side,
+    len: usize,
+    faulty: Side,
+    fault: Option<(usize, Fault)>,
+) -> (Ended, Ended, [usize; 2]) {
     let place = Place::new();
     place.file("src", len);
     let listener = UnixListener::bind(place.path("proxy")).expect("a socket");
@@ -173,12 +183,15 @@ fn copy_with(from: Side, len: usize, faulty: Side, fault: Option<(usize, Fault)>
     let host = place.start(Side::Host, &format!("-f {} -c unix:proxy {args}", file(Side::Host)));
     let (to_host, _) = listener.accept().expect("the host connects");
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    let carriers = [(to_host.try_clone(), to_dpu.try_clone(), Side::Host), (to_dpu.try_clone(), to_host.try_clone(), Side::Dpu)]
-        .map(|(from, to, side)| {
-            let (from, to) = (from.expect("cloned"), to.expect("cloned"));
-            let (counts, fault) = (Arc::clone(&counts), fault.filter(|_| side == faulty));
-            std::thread::spawn(move || carry(from, to, fault, &counts[usize::from(side == Side::Dpu)]))
-        });
+    let carriers = [
+        (to_host.try_clone(), to_dpu.try_clone(), Side::Host),
+        (to_dpu.try_clone(), to_host.try_clone(), Side::Dpu),
+    ]
+    .map(|(from, to, side)| {
+        let (from, to) = (from.expect("cloned"), to.expect("cloned"));
+        let (counts, fault) = (Arc::clone(&counts), fault.filter(|_| side == faulty));
+        std::thread::spawn(move || carry(from, to, fault, &counts[usize::from(side == Side::Dpu)]))
+    });
     let ended = [host.end(), dpu.end()];
     for socket in [to_host, to_dpu] {
         let _ = socket.shutdown(std::net::Shutdown::Both);
@@ -188,7 +201,11 @@ fn copy_with(from: Side, len: usize, faulty: Side, fault: Option<(usize, Fault)>
     }
     for ended in &ended {
         assert!(matches!(ended.status.code(), Some(0 | 1)), "{fault:?}: {ended:?}");
-        assert_eq!(ended.err.trim_end().lines().count(), usize::from(!ended.status.success()), "{fault:?}: {ended:?}");
+        assert_eq!(
+            ended.err.trim_end().lines().count(),
+            usize::from(!ended.status.success()),
+            "{fault:?}: {ended:?}"
+        );
         assert!(ended.took < Duration::from_secs(20), "{fault:?}: {ended:?}");
     }
     let [host, dpu] = ended;
@@ -236,7 +253,10 @@ fn a_channel_that_breaks_or_stalls_at_any_message_ends_both_sides() {
         let (sender, receiver, _) = copy_with(from, LEN, side, Some((at, fault)));
         // Whose words do not arrive cannot have convinced the other one; but the last word may be lost when all is done.
         let told = if side == from { &receiver } else { &sender };
-        assert!(!told.status.success() || matches!(fault, Fault::Cut | Fault::Tear | Fault::Stall if at > 0), "{told:?}");
+        assert!(
+            !told.status.success() || matches!(fault, Fault::Cut | Fault::Tear | Fault::Stall if at > 0),
+            "{told:?}"
+        );
     });
 }
 
@@ -317,7 +337,8 @@ fn dpu_against(size: u64, words: &[&str], then: impl FnOnce(&mut Impostor)) {
     assert_eq!(impostor.hear(), Message::Resume { len: 0, digest: xxh3_of_nothing() });
     impostor.say(&Message::ResumeAnswer { from: 0 });
     let engine = dma::open("cpu").expect("an engine");
-    let window = engine.allocate_window(&MemoryRequest::new(16 << 10).exportable(Access::READ)).expect("memory");
+    let window =
+        engine.allocate_window(&MemoryRequest::new(16 << 10).exportable(Access::READ)).expect("memory");
     let export = window.export(Access::READ).expect("exported");
     let (address, descriptor) = (export.descriptor().address(), export.descriptor().to_bytes());
     impostor.say(&Message::Export(Export { address, len: 16 << 10, block: 8192, descriptor }));
@@ -363,13 +384,22 @@ fn a_dpu_checks_every_number_of_its_host() {
         (&["when byte 8192 was due"], vec![filled(0, 0, 8192), filled(0, 1, 8192)]),
         (&["hole of 8191 bytes at 0"], vec![Message::Hole { len: 8191 }]),
         (&["hole of 0 bytes"], vec![Message::Hole { len: 0 }]),
-        (&["hole of 9223372036854775807 bytes at 8192"], vec![filled(0, 0, 8192), Message::Hole { len: MAX_SIZE }]),
+        (
+            &["hole of 9223372036854775807 bytes at 8192"],
+            vec![filled(0, 0, 8192), Message::Hole { len: MAX_SIZE }],
+        ),
         (&["two holes in a row"], vec![Message::Hole { len: 8192 }, Message::Hole { len: 8192 }]),
-        (&["the end after 0 bytes"], vec![Message::End { total: size, retries: 0, digest: Digest::default() }]),
-        (&["the end after 16384 bytes"], vec![
-            Message::Hole { len: 16384 },
-            Message::End { total: 16384, retries: 0, digest: Digest::default() },
-        ]),
+        (
+            &["the end after 0 bytes"],
+            vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
+        ),
+        (
+            &["the end after 16384 bytes"],
+            vec![
+                Message::Hole { len: 16384 },
+                Message::End { total: 16384, retries: 0, digest: Digest::default() },
+            ],
+        ),
         (&["it said Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
         (&["it said Hello at the wrong time"], vec![Message::Hello(hello(Role::Host, Some(1)))]),
         (&["it said Status at the wrong time"], vec![Message::Status { total: size, retries: 0 }]),
@@ -448,7 +478,10 @@ fn a_dpu_checks_what_it_imports() {
     let address = good.address();
     for (export, words) in [
         (Export { address, len: 8192, block: 8192, descriptor: good.to_bytes() }, "agreed were 16384"),
-        (Export { address, len: 16 << 10, block: 8192, descriptor: good.to_bytes() }, "its descriptor has 8192"),
+        (
+            Export { address, len: 16 << 10, block: 8192, descriptor: good.to_bytes() },
+            "its descriptor has 8192",
+        ),
         (Export { address: 5, len: 16 << 10, block: 8192, descriptor: forged.clone() }, "its descriptor has"),
         (Export { address, len: 16 << 10, block: 4096, descriptor: forged.clone() }, "in blocks of 4096"),
         // Granted are 8192 bytes, whatever the descriptor says.
@@ -464,7 +497,9 @@ fn a_dpu_checks_what_it_imports() {
         dpu.end().failed(&[words]);
         assert!(fs::read_dir(place.dir.path()).expect("a directory").next().is_none());
     }
-    for (answer, words) in [(1, "goes on where nothing was offered"), (8192, "goes on where nothing was offered")] {
+    for (answer, words) in
+        [(1, "goes on where nothing was offered"), (8192, "goes on where nothing was offered")]
+    {
         let place = Place::new();
         let dpu = place.start(Side::Dpu, "-f dst --resume");
         let mut impostor = Impostor::connect(place.dir.path());
@@ -482,7 +517,10 @@ fn a_host_checks_every_number_of_its_dpu() {
         (&["block 0 of 8193 bytes"][..], vec![filled(0, 0, 8193)]),
         (&["in slot 2"], vec![filled(0, 2, 8192)]),
         (&["block 1 of"], vec![filled(1, 0, 8192)]),
-        (&["the end after 0 bytes"], vec![Message::End { total: size, retries: 0, digest: Digest::default() }]),
+        (
+            &["the end after 0 bytes"],
+            vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
+        ),
         (&["hole of 1 bytes"], vec![Message::Hole { len: 1 }]),
         (&["Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
     ] {

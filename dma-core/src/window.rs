@@ -149,13 +149,7 @@ impl Window {
     ///
     /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`, for the window and for what a file's
     /// offset can be; `Os` for what reading answers, with that as its source.
-    pub fn read_from(
-        &self,
-        offset: usize,
-        len: usize,
-        file: impl AsFd,
-        file_offset: u64,
-    ) -> Result<usize> {
+    pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         const WHAT: &str = "read a file into shared memory";
         let to = self.check(WHAT, offset, len)?;
         let at = self.file_offset(WHAT, file_offset)?;
@@ -316,7 +310,7 @@ mod tests {
 
     #[test]
     fn files_are_read_and_written_in_place() {
-        let sample: Vec<u8> = (0..10_000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let sample: Vec<u8> = (0..10_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
         let source = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(source.path(), &sample).expect("written");
         let target = tempfile::tempfile().expect("a file");
@@ -345,7 +339,10 @@ mod tests {
                 assert_eq!(e.expect_err("out of range").kind(), ErrorKind::OutOfRange);
             }
         }
-        assert_eq!(window.write_to(0, 1, &file, 1 << 63).expect_err("no offset").kind(), ErrorKind::OutOfRange);
+        assert_eq!(
+            window.write_to(0, 1, &file, 1 << 63).expect_err("no offset").kind(),
+            ErrorKind::OutOfRange
+        );
         let (reader, writer) = io::pipe().expect("a pipe");
         for e in [window.read_from(0, 1, &reader, 0), window.write_to(0, 1, &writer, 0)] {
             let e = e.expect_err("a pipe has no offsets");

@@ -63,7 +63,9 @@ pub(crate) fn copy(
     };
     let copied = match copied {
         // What the host says about it says more.
-        Err(failure) if dpu.mover.as_ref().is_some_and(|mover| mover.revoked) => Err(talk.reason_for(failure)),
+        Err(failure) if dpu.mover.as_ref().is_some_and(|mover| mover.revoked) => {
+            Err(talk.reason_for(failure))
+        }
         copied => copied,
     };
     if let Err(failure) = &copied {
@@ -98,7 +100,11 @@ fn import(engine: &dyn DmaEngine, plan: &Plan, talk: &Talk) -> Result<Window, Fa
         )));
     }
     let window = engine.import(&descriptor).map_err(|e| {
-        failure!(Importing, "{e}; both sides need engines of one kind, and the host here exports memory of `{}`", descriptor.backend())
+        failure!(
+            Importing,
+            "{e}; both sides need engines of one kind, and the host here exports memory of `{}`",
+            descriptor.backend()
+        )
     })?;
     // What was granted is the exporter's word, not the descriptor's.
     if window.len() != len {
@@ -156,7 +162,9 @@ impl Dpu<'_> {
                     with_file -= 1;
                     self.buffers.extend(buffer);
                 }
-                Some(other) => return Err(failure!(Writing, "a thread of this side spoke out of turn: {other:?}")),
+                Some(other) => {
+                    return Err(failure!(Writing, "a thread of this side spoke out of turn: {other:?}"));
+                }
             }
             let Some(mover) = &mut self.mover else {
                 // Nothing but holes.
@@ -312,7 +320,12 @@ impl<'a> Arrivals<'a> {
     }
 
     /// The block that `message` is about, if it is about one.
-    fn take(&mut self, message: Message, digests: &mut Running, talk: &Talk) -> Result<Option<Block>, Failure> {
+    fn take(
+        &mut self,
+        message: Message,
+        digests: &mut Running,
+        talk: &Talk,
+    ) -> Result<Option<Block>, Failure> {
         if self.ended {
             return Err(talk.unexpected(&message));
         }
@@ -348,7 +361,8 @@ impl<'a> Arrivals<'a> {
                 Ok(Some(Block::hole(at, len)))
             }
             Message::End { total, digest, .. } => {
-                check_end(self.plan, self.at, total, digests, &digest).map_err(|what| talk.violates(&what))?;
+                check_end(self.plan, self.at, total, digests, &digest)
+                    .map_err(|what| talk.violates(&what))?;
                 self.ended = true;
                 Ok(None)
             }
@@ -361,7 +375,9 @@ impl<'a> Arrivals<'a> {
 fn freed(message: Message, with_host: &mut [bool], talk: &Talk) -> Result<u32, Failure> {
     match message {
         Message::Freed { slot } if with_host.get_mut(slot as usize).is_some_and(std::mem::take) => Ok(slot),
-        Message::Freed { slot } => Err(talk.violates(&format!("it freed slot {slot}, which it does not have"))),
+        Message::Freed { slot } => {
+            Err(talk.violates(&format!("it freed slot {slot}, which it does not have")))
+        }
         other => Err(talk.unexpected(&other)),
     }
 }

@@ -30,7 +30,10 @@ impl Source {
         let shown = path.display();
         let explain = |e: io::Error| match e.kind() {
             io::ErrorKind::PermissionDenied => {
-                failure!(Starting, "{shown} may not be read: permission denied; chmod it, or run as its owner")
+                failure!(
+                    Starting,
+                    "{shown} may not be read: permission denied; chmod it, or run as its owner"
+                )
             }
             _ => failure!(Starting, "cannot open {shown}: {e}"),
         };
@@ -73,7 +76,9 @@ impl Source {
     ) -> Result<(), Failure> {
         let mut done = 0;
         while done < len {
-            match read(done, &self.file).map_err(|e| failure!(Reading, "cannot read {}: {e}", self.path.display()))? {
+            match read(done, &self.file)
+                .map_err(|e| failure!(Reading, "cannot read {}: {e}", self.path.display()))?
+            {
                 0 => return Err(self.explain(offset, &io::ErrorKind::UnexpectedEof.into())),
                 n => done += n,
             }
@@ -163,7 +168,8 @@ impl Target {
         };
         // It was not there when this side looked first.
         if fs::symlink_metadata(path).is_ok() {
-            let what = if fs::metadata(path).is_ok() { "has come to be meanwhile" } else { "is a link to nothing" };
+            let what =
+                if fs::metadata(path).is_ok() { "has come to be meanwhile" } else { "is a link to nothing" };
             return Err(failure!(Writing, "{shown} {what}; remove it, or choose another --file"));
         }
         let dir = match path.parent() {
@@ -185,10 +191,23 @@ impl Target {
                 "the file has {size} bytes, and a file may have {limit} here; raise the limit with ulimit -f"
             ));
         }
-        let partial = dir.join([&OsString::from("."), name, &OsString::from(".dma_copy.partial")].into_iter().collect::<OsString>());
+        let partial = dir.join(
+            [&OsString::from("."), name, &OsString::from(".dma_copy.partial")]
+                .into_iter()
+                .collect::<OsString>(),
+        );
         let file = open_partial(&partial, size)?;
         let there = if keep { file.metadata().map(|m| m.len()).unwrap_or(0) } else { 0 };
-        Ok(Self { file, path: path.to_owned(), partial, keep, size, there, sync, unsynced: AtomicU64::new(0) })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            partial,
+            keep,
+            size,
+            there,
+            sync,
+            unsynced: AtomicU64::new(0),
+        })
     }
 
     /// How much an earlier copy left that may be gone on with.
@@ -253,7 +272,11 @@ impl Target {
         let set = |e: io::Error| failure!(Finishing, "cannot finish {partial}: {e}");
         let len = self.file.metadata().map_err(set)?.len();
         if len != self.size {
-            return Err(failure!(Finishing, "somebody else wrote to {partial}: it has {len} bytes, not {}; copy again", self.size));
+            return Err(failure!(
+                Finishing,
+                "somebody else wrote to {partial}: it has {len} bytes, not {}; copy again",
+                self.size
+            ));
         }
         // As a new file would have them; it was the owner's alone so far.
         let mask = rustix::process::umask(Mode::empty());
@@ -264,13 +287,14 @@ impl Target {
             self.file.sync_all().map_err(|e| self.explain(&e))?;
             worked();
         }
-        let renamed = match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
-            // A file system that cannot do that: a link can only be made where nothing is.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                fs::hard_link(&self.partial, &self.path).and_then(|()| fs::remove_file(&self.partial))
-            }
-            renamed => renamed.map_err(io::Error::from),
-        };
+        let renamed =
+            match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
+                // A file system that cannot do that: a link can only be made where nothing is.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                    fs::hard_link(&self.partial, &self.path).and_then(|()| fs::remove_file(&self.partial))
+                }
+                renamed => renamed.map_err(io::Error::from),
+            };
         renamed.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => failure!(
                 Finishing,
@@ -314,18 +338,26 @@ fn open_partial(partial: &Path, size: u64) -> Result<File, Failure> {
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
         .open(partial)
         .map_err(|e| match Errno::from_io_error(&e) {
-            Some(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => failure!(Writing, "{shown} is there already and no regular file; remove it"),
+            Some(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
+                failure!(Writing, "{shown} is there already and no regular file; remove it")
+            }
             _ => explain(&e, partial, size),
         })?;
     let metadata = file.metadata().map_err(|e| explain(&e, partial, size))?;
-    if not_a_file(&metadata).is_some() || metadata.nlink() > 1 || metadata.uid() != rustix::process::geteuid().as_raw() {
+    if not_a_file(&metadata).is_some()
+        || metadata.nlink() > 1
+        || metadata.uid() != rustix::process::geteuid().as_raw()
+    {
         return Err(failure!(Writing, "{shown} is there already and no file of yours alone; remove it"));
     }
     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|e| explain(&e.into(), partial, size))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            return Err(failure!(Writing, "another dma_copy writes {shown} right now; wait until it is done, or choose another --file"));
+            return Err(failure!(
+                Writing,
+                "another dma_copy writes {shown} right now; wait until it is done, or choose another --file"
+            ));
         }
         // A file system without locks: then nobody else can be told.
         Err(e) => tracing::warn!("cannot lock {shown}: {e}"),
@@ -374,7 +406,10 @@ fn explain(e: &io::Error, partial: &Path, size: u64) -> Failure {
             "cannot create a file in {dir}: permission denied; choose a directory that you may write, or chmod it"
         ),
         io::ErrorKind::ReadOnlyFilesystem => {
-            failure!(Writing, "cannot create a file in {dir}: the file system is read-only; choose another --file")
+            failure!(
+                Writing,
+                "cannot create a file in {dir}: the file system is read-only; choose another --file"
+            )
         }
         _ => failure!(Writing, "cannot write {}: {e}", partial.display()),
     }

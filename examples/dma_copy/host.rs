@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use dma::prelude::*;
 use dma::Export;
+use dma::prelude::*;
 use indicatif::ProgressBar;
 
 use crate::agree::{End, Plan};
+use crate::check_interrupt;
 use crate::digest::{self, Running};
 use crate::failure::{Failure, failure};
 use crate::files::{Source, Target};
 use crate::protocol::{self, Checksum, Digest, MAX_DESCRIPTOR, Message, Role};
 use crate::talk::{Event, For, Talk, worked};
-use crate::check_interrupt;
 
 /// How long the DPU may take to let go of the memory. It has, by then, if it keeps to the protocol.
 const REVOKE: Duration = Duration::from_secs(2);
@@ -237,7 +237,8 @@ impl Host<'_> {
                     worked();
                 }
                 Message::End { total, retries, digest } => {
-                    check_end(plan, at, total, &self.digests, &digest).map_err(|what| talk.violates(&what))?;
+                    check_end(plan, at, total, &self.digests, &digest)
+                        .map_err(|what| talk.violates(&what))?;
                     target.publish()?;
                     // The copy is made, whether or not the DPU hears of it.
                     let _ = talk.say(&Message::Status { total, retries: 0 });
@@ -279,7 +280,13 @@ pub(crate) fn check_hole(plan: &Plan, at: u64, len: u64, after_hole: bool) -> Re
 }
 
 /// Checks that all of the file has arrived.
-pub(crate) fn check_end(plan: &Plan, at: u64, total: u64, digests: &Running, sent: &Digest) -> Result<(), String> {
+pub(crate) fn check_end(
+    plan: &Plan,
+    at: u64,
+    total: u64,
+    digests: &Running,
+    sent: &Digest,
+) -> Result<(), String> {
     if at != plan.size || total != plan.size {
         return Err(format!("the end after {at} bytes, it says {total}, of a file of {}", plan.size));
     }

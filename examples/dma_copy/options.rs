@@ -221,8 +221,7 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
 
 fn role() -> impl clap::builder::TypedValueParser<Value = Role> {
     use clap::builder::TypedValueParser;
-    PossibleValuesParser::new(["host", "dpu"])
-        .map(|text| if text == "host" { Role::Host } else { Role::Dpu })
+    PossibleValuesParser::new(["host", "dpu"]).map(|text| if text == "host" { Role::Host } else { Role::Dpu })
 }
 
 fn checksum() -> impl clap::builder::TypedValueParser<Value = Checksum> {

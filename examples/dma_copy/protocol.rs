@@ -387,8 +387,7 @@ impl Hello {
         }
         let role = fields.one_of("the role", &[Role::Host, Role::Dpu])?;
         let has_file = fields.one_of("whether there is a file", &[false, true])?;
-        let checksum =
-            fields.one_of("the checksum", &[Checksum::None, Checksum::Xxh3, Checksum::Blake3])?;
+        let checksum = fields.one_of("the checksum", &[Checksum::None, Checksum::Xxh3, Checksum::Blake3])?;
         let resume = fields.one_of("whether to resume", &[false, true])?;
         let size = fields.size("the length of the file")?;
         let (window, chunk) = (fields.size("the window")?, fields.size("the chunk")?);

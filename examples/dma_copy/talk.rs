@@ -128,7 +128,16 @@ impl Talk {
                 }
             });
         }
-        Self { peer, voice, events, into_events, life, timeout: options.timeout, aborted: AtomicBool::new(false), max_message }
+        Self {
+            peer,
+            voice,
+            events,
+            into_events,
+            life,
+            timeout: options.timeout,
+            aborted: AtomicBool::new(false),
+            max_message,
+        }
     }
 
     /// Where threads of this side put their events.
@@ -164,7 +173,12 @@ impl Talk {
         }
         match e.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                failure!(Waiting, "the {} takes no messages for {}; look there why it hangs", self.peer, seconds(self.timeout))
+                failure!(
+                    Waiting,
+                    "the {} takes no messages for {}; look there why it hangs",
+                    self.peer,
+                    seconds(self.timeout)
+                )
             }
             _ => gone(self.peer, e),
         }
@@ -211,7 +225,9 @@ impl Talk {
                 Ok(Event::Silence(failure) | Event::Ended(Err(failure))) => return Err(failure),
                 Ok(event) => return Ok(event),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(failure!(Waiting, "nobody listens any more")),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(failure!(Waiting, "nobody listens any more"));
+                }
             }
             let (last, timeout) = match whom {
                 For::Peer => (began.max(self.life.last()), self.timeout),
@@ -259,7 +275,11 @@ impl Talk {
 
     /// The other side broke the protocol.
     pub(crate) fn violates(&self, what: &str) -> Failure {
-        failure!(Waiting, "the {} does not keep to the protocol: {what}; use the same release on both sides", self.peer)
+        failure!(
+            Waiting,
+            "the {} does not keep to the protocol: {what}; use the same release on both sides",
+            self.peer
+        )
     }
 }
 

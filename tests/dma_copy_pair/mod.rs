@@ -88,7 +88,8 @@ impl Running {
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         let child = self.child();
-        let (mut stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let (mut stdout, mut stderr) =
+            (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let read = std::thread::spawn(move || {
             let (mut out, mut err) = (String::new(), String::new());
             // A line or two each: no pipe is filled.
@@ -189,7 +190,10 @@ impl Place {
     /// Copies `src` to `dst` and checks everything about that.
     pub(crate) fn copies(&self, from: Side, args: &str) -> (String, String) {
         let (sender, receiver) = self.pair(from, args);
-        assert!(sender.status.success() && receiver.status.success(), "{from:?} {args}: {sender:?} {receiver:?}");
+        assert!(
+            sender.status.success() && receiver.status.success(),
+            "{from:?} {args}: {sender:?} {receiver:?}"
+        );
         let lines = (sender.copied().to_owned(), receiver.copied().to_owned());
         assert_same(&self.path("src"), &self.path("dst"));
         assert!(!self.path(PARTIAL).exists(), "{from:?} {args}: nothing else is left");

@@ -44,7 +44,8 @@ impl Secret {
     /// Reads it.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let file = File::open(path).map_err(|e| failure!(Starting, "cannot open --secret-file {shown}: {e}"))?;
+        let file =
+            File::open(path).map_err(|e| failure!(Starting, "cannot open --secret-file {shown}: {e}"))?;
         let metadata =
             file.metadata().map_err(|e| failure!(Starting, "cannot look at --secret-file {shown}: {e}"))?;
         if !metadata.is_file() {
@@ -84,7 +85,8 @@ impl Secret {
             Role::Host => TO_DPU,
             Role::Dpu => TO_HOST,
         };
-        let key = *Hasher::new_derive_key(context).update(&self.0).update(host).update(dpu).finalize().as_bytes();
+        let key =
+            *Hasher::new_derive_key(context).update(&self.0).update(host).update(dpu).finalize().as_bytes();
         Macs { key, number: 0 }
     }
 }

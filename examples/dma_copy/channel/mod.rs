@@ -43,9 +43,9 @@ impl FromStr for Carrier {
             // A port alone is one of this machine only.
             Some(("tcp", port)) if port.parse::<u16>().is_ok() => Ok(Self::Tcp(format!("127.0.0.1:{port}"))),
             Some(("tcp", address))
-                if address.rsplit_once(':').is_some_and(|(host, port)| {
-                    !host.is_empty() && port.parse::<u16>().is_ok()
-                }) =>
+                if address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
             {
                 Ok(Self::Tcp(address.to_owned()))
             }
@@ -107,7 +107,10 @@ fn connect<S>(at: &str, deadline: Deadline, mut try_it: impl FnMut() -> io::Resu
         match try_it() {
             Ok(stream) => return Ok(stream),
             Err(e) if !is_not_there(&e) => {
-                return Err(failure!(Connecting, "cannot connect to {at}: {e}; check --channel on both sides"));
+                return Err(failure!(
+                    Connecting,
+                    "cannot connect to {at}: {e}; check --channel on both sides"
+                ));
             }
             Err(_) if deadline.is_over() => {
                 return Err(failure!(
@@ -123,7 +126,9 @@ fn connect<S>(at: &str, deadline: Deadline, mut try_it: impl FnMut() -> io::Resu
 
 /// Whether a listener may yet come.
 fn is_not_there(e: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, NotFound, TimedOut};
+    use io::ErrorKind::{
+        ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, NotFound, TimedOut,
+    };
     matches!(
         e.kind(),
         NotFound | ConnectionRefused | ConnectionReset | TimedOut | HostUnreachable | NetworkUnreachable

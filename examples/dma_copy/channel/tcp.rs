@@ -2,8 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::mpsc;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::mac::{self, MAC_LEN, Macs, Nonce, Secret};
@@ -50,7 +50,8 @@ pub(super) fn open(address: &str, options: &Options, deadline: Deadline) -> Resu
         stream.set_write_timeout(Some(options.timeout))?;
         stream.try_clone()
     };
-    let clone = set_up().map_err(|e| failure!(Connecting, "cannot set up the connection to {address}: {e}"))?;
+    let clone =
+        set_up().map_err(|e| failure!(Connecting, "cannot set up the connection to {address}: {e}"))?;
     Ok(Channel {
         sender: Box::new(StreamSender::new(clone, Some(send))),
         receiver: Box::new(StreamReceiver::new(stream, Some(receive))),
@@ -97,7 +98,9 @@ fn listen(address: &str, secret: Secret, deadline: Deadline) -> Result<Friend, F
             }
         }
         if deadline.is_over() {
-            let Failure::Here { step, message } = nobody(address, deadline) else { unreachable!("made here") };
+            let Failure::Here { step, message } = nobody(address, deadline) else {
+                unreachable!("made here")
+            };
             let more = format!("; {turned_away} who did were turned away, as they did not know the secret");
             return Err(Failure::new(step, message + if turned_away > 0 { &more } else { "" }));
         }

@@ -99,7 +99,10 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
             failure!(Connecting, "{shown} is too long for a socket's name; choose a shorter --channel")
         }
         io::ErrorKind::NotFound => {
-            failure!(Connecting, "the directory of {shown} does not exist; create it, or choose another --channel")
+            failure!(
+                Connecting,
+                "the directory of {shown} does not exist; create it, or choose another --channel"
+            )
         }
         _ => failure!(Connecting, "cannot listen on {shown}: {e}; choose another --channel"),
     };
@@ -149,9 +152,8 @@ fn make_way(path: &Path) -> Result<(), Failure> {
         return Err(failure!(Connecting, "{shown} is there already and no socket; choose another --channel"));
     }
     match UnixStream::connect(path) {
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|e| failure!(Connecting, "cannot remove the old socket {shown}: {e}"))
-        }
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|e| failure!(Connecting, "cannot remove the old socket {shown}: {e}")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => Err(failure!(
             Connecting,
