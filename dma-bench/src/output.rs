@@ -131,7 +131,7 @@ fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
     ]);
     cells.sort_by_key(|m| {
         let c = &m.cell;
-        (c.op, c.direction, c.footprint, c.segments, c.size, !c.is_baseline())
+        (c.op, c.direction, c.footprint, c.segments, c.size, c.depth, !c.is_baseline())
     });
     for m in cells.iter() {
         let c = &m.cell;
@@ -158,7 +158,11 @@ fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
             what,
             bytes(c.size),
             engine,
-            if c.is_baseline() { "-".to_owned() } else { depth },
+            match c.depth {
+                1 if c.is_baseline() => "-".to_owned(),
+                n if c.is_baseline() => format!("{n} buffers"),
+                _ => depth,
+            },
             m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| spread(f, 1e-9)),
             m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median)),
             m.ratio.as_ref().filter(|_| !c.is_baseline()).map_or("-".to_owned(), |f| spread(f, 1.0)),

@@ -92,12 +92,13 @@ impl Cell {
     /// The name of the baseline.
     pub const BASELINE: &'static str = "memcpy";
 
-    /// What the cell is compared with: `memcpy` (or `memset`) of the same bytes on one core.
+    /// What the cell is compared with: `memcpy` (or `memset`) of the same bytes on one core, one after the other, going through as many
+    /// buffers.
     #[must_use]
     pub fn baseline(&self) -> Self {
         Self {
             engine: Self::BASELINE.to_owned(),
-            depth: 1,
+            depth: if self.footprint == Footprint::Hot { self.depth * self.queues } else { 1 },
             batch: 1,
             queues: 1,
             direction: Direction::Local,
@@ -115,7 +116,11 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.engine, self.op, units::bytes(self.size))?;
-        if !self.is_baseline() {
+        if self.is_baseline() {
+            if self.depth > 1 {
+                write!(f, " {} buffers", self.depth)?;
+            }
+        } else {
             write!(f, " q{}", self.depth)?;
             if self.batch > 1 {
                 write!(f, " b{}", self.batch)?;
@@ -439,8 +444,8 @@ mod tests {
         .unwrap();
         assert_eq!(campaign.sweeps[0].depths.0, [1, 8, 32]);
         let groups = campaign.groups(&campaign.engines);
-        assert_eq!(groups.len(), 2 * 3, "a baseline for each operation and size");
-        assert!(groups.iter().all(|g| g.cells.len() == 2 * 3));
+        assert_eq!(groups.len(), 2 * 3 * 3, "a baseline for each operation, size, and number of hot buffers");
+        assert!(groups.iter().all(|g| g.cells.len() == 2));
         let text = toml::to_string(&campaign).unwrap();
         assert_eq!(Campaign::from_toml(&text).unwrap(), campaign, "it is kept in the results");
     }

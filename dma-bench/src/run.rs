@@ -1,6 +1,7 @@
 //! Carries a campaign out: every repetition measures the baseline and all engines in turns, so that what drifts hits all of them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -65,6 +66,8 @@ struct Runner<'a> {
 
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
+/// How often it is gone through all cells.
+const PASSES: u32 = 3;
 /// A model hardly differs from one repetition to the next.
 const MODEL_REPETITIONS: u32 = 3;
 /// The part of the time that may go into reading the clock.
@@ -271,26 +274,48 @@ impl Runner<'_> {
         let reps = u64::from(self.campaign.repetitions);
         let total = self.groups.iter().map(|g| (g.cells.len() as u64 + 1) * reps).sum();
         observer.begin(total);
-        let mut cells = Vec::new();
-        for group in self.groups.clone() {
-            if interrupt::stopped() {
-                return (cells, true);
+        // Several passes over everything: what the machine does meanwhile hits all cells, not a few.
+        let groups = self.groups.clone();
+        let mut all: Vec<Vec<Record>> = groups
+            .iter()
+            .map(|g| std::iter::once(&g.baseline).chain(&g.cells).map(|c| Record::new(c.clone())).collect())
+            .collect();
+        let passes = PASSES.min(self.campaign.repetitions);
+        for pass in 0..passes {
+            let part = |pass: u32| self.campaign.repetitions * pass / passes;
+            let repetitions = part(pass)..part(pass + 1);
+            for records in &mut all {
+                if interrupt::stopped() {
+                    break;
+                }
+                self.group(records, repetitions.clone(), observer);
+                if pass + 1 == passes {
+                    records.iter().for_each(|r| observer.cell(&r.measured(!self.complete(r))));
+                }
             }
-            self.group(&group, observer, &mut cells);
+        }
+        let mut cells: Vec<Measured> = Vec::new();
+        for record in all.iter().flatten() {
+            let measured = record.measured(!self.complete(record));
+            let nothing = measured.status == Status::Interrupted && measured.ops_per_second.is_none();
+            if !nothing && !cells.iter().any(|c| c.cell == measured.cell) {
+                cells.push(measured);
+            }
         }
         (cells, interrupt::stopped())
     }
 
-    fn group(&mut self, group: &Group, observer: &mut dyn Observer, cells: &mut Vec<Measured>) {
-        let layout = Layout::new(&group.baseline, 0, self.footprint);
-        let mut base = Record::new(group.baseline.clone());
-        let (mut at, mut every) = (0, 1);
-        match self.baseline_extent(&group.baseline, &layout, &mut at) {
-            Ok(extent) => (base.extent, every) = (extent, extent.sample_every),
+    /// Some repetitions of cells that share a baseline, which is the first.
+    fn group(&mut self, records: &mut [Record], repetitions: Range<u32>, observer: &mut dyn Observer) {
+        let Some((base, records)) = records.split_first_mut() else { return };
+        let layout = Layout::new(&base.cell, 0, self.footprint);
+        let mut at = 0;
+        match self.baseline_extent(&base.cell, &layout, &mut at) {
+            Ok(extent) => base.extent = extent,
             Err(trouble) => base.trouble = Some(trouble),
         }
-        let mut records: Vec<Record> = group.cells.iter().map(|cell| self.open(cell)).collect();
-        for rep in 0..self.campaign.repetitions {
+        records.iter_mut().for_each(|record| self.open(record));
+        for rep in repetitions {
             // Who begins changes from repetition to repetition.
             let turns = records.len() + 1;
             let mut baseline_rate = None;
@@ -301,14 +326,12 @@ impl Runner<'_> {
                     break;
                 }
                 if who == records.len() {
-                    baseline_rate = self.baseline_repetition(&mut base, &layout, every, &mut at);
-                    if let Some(rate) = baseline_rate {
-                        observer.repetition(&base.cell, rate * base.cell.size as f64);
-                    }
+                    baseline_rate = self.baseline_repetition(base, &layout, &mut at);
+                    observer.repetition(&base.cell, baseline_rate.unwrap_or(0.0) * base.cell.size as f64);
                 } else {
                     let record = &mut records[who];
-                    let model_done = record.virtual_clock && rep >= MODEL_REPETITIONS;
-                    rates[who] = if model_done { record.rates.last().copied() } else { self.repetition(record) };
+                    let enough = record.virtual_clock && record.rates.len() >= MODEL_REPETITIONS as usize;
+                    rates[who] = if enough { record.rates.last().copied() } else { self.repetition(record) };
                     observer.repetition(&record.cell, rates[who].unwrap_or(0.0) * record.cell.size as f64);
                 }
             }
@@ -322,20 +345,13 @@ impl Runner<'_> {
                 break;
             }
         }
-        let stopped = interrupt::stopped();
-        let mut lost = Vec::new();
-        for record in std::iter::once(base).chain(records) {
-            if matches!(record.trouble, Some(Trouble::Failed(_))) && !record.cell.is_baseline() {
+        let mut lost: Vec<String> = Vec::new();
+        for record in records {
+            record.workers.clear();
+            if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
                 lost.push(record.cell.engine.clone());
             }
-            let measured = record.measured(stopped && !self.complete(&record));
-            if measured.status == Status::Interrupted && measured.ops_per_second.is_none() {
-                continue;
-            }
-            observer.cell(&measured);
-            merge(cells, measured);
         }
-        lost.dedup();
         lost.iter().for_each(|name| self.reopen(name));
     }
 
@@ -353,14 +369,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Opens what a cell needs, and warms it up.
-    fn open(&mut self, cell: &Cell) -> Record {
-        let mut record = Record::new(cell.clone());
-        if let Err(trouble) = self.try_open(&mut record) {
+    /// Opens what a cell needs, and warms it up, unless it has failed before.
+    fn open(&mut self, record: &mut Record) {
+        if record.trouble.is_none()
+            && let Err(trouble) = self.try_open(record)
+        {
             record.trouble = Some(trouble);
             record.workers.clear();
         }
-        record
     }
 
     fn try_open(&mut self, record: &mut Record) -> Result<(), Trouble> {
@@ -467,10 +483,10 @@ impl Runner<'_> {
         Ok(Extent { warm: 0, ops, sample_every: self.sampling(per_op * 1e9) })
     }
 
-    fn baseline_repetition(&mut self, base: &mut Record, layout: &Layout, every: u64, at: &mut usize) -> Option<f64> {
+    fn baseline_repetition(&mut self, base: &mut Record, layout: &Layout, at: &mut usize) -> Option<f64> {
         let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
         let cpu = cpu_time();
-        match memcpy.run(&base.cell, layout, base.extent.ops, every, at) {
+        match memcpy.run(&base.cell, layout, base.extent.ops, base.extent.sample_every, at) {
             Ok(slice) => {
                 let cpu = cpu_time() - cpu;
                 let rate = slice.ops as f64 / slice.seconds();
@@ -483,13 +499,6 @@ impl Runner<'_> {
                 None
             }
         }
-    }
-}
-
-/// Adds a cell; a baseline that is there already is not listed twice.
-fn merge(cells: &mut Vec<Measured>, measured: Measured) {
-    if !cells.iter().any(|c| c.cell == measured.cell) {
-        cells.push(measured);
     }
 }
 
