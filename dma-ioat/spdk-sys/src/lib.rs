@@ -27,4 +27,4 @@ pub use env_opts::EnvOpts;
 pub use error::LoadError;
 pub use library::{LIB_DIR_VARIABLE, Library};
 pub use release::Release;
-pub use table::{Env, Ioat};
+pub use table::{Env, Ioat, Log};
