@@ -46,7 +46,8 @@ mod linked {
                 flags.extend(super::pkg_config(&["--libs", "--static", package]).unwrap_or_default());
             }
         }
-        let dirs: Vec<PathBuf> = flags.iter().filter_map(|f| f.strip_prefix("-L")).map(PathBuf::from).collect();
+        let dirs: Vec<PathBuf> =
+            flags.iter().filter_map(|f| f.strip_prefix("-L")).map(PathBuf::from).collect();
         for dir in &dirs {
             println!("cargo::rustc-link-search=native={}", dir.display());
         }
@@ -54,7 +55,9 @@ mod linked {
         for flag in &flags {
             let library = flag.strip_prefix("-l").unwrap_or(flag);
             let linked = match library.strip_prefix(':') {
-                Some(file) => archive(&dirs.iter().map(|d| d.join(file)).find(|f| f.exists()).unwrap_or_default()),
+                Some(file) => {
+                    archive(&dirs.iter().map(|d| d.join(file)).find(|f| f.exists()).unwrap_or_default())
+                }
                 None if flag.starts_with("-l") => named(library, &dirs),
                 None => archive(Path::new(flag)),
             };
@@ -67,7 +70,9 @@ mod linked {
 
     /// A library by its name: whole, if it is one of SPDK's or DPDK's archives, since drivers in it register themselves and nobody names them.
     fn named(library: &str, dirs: &[PathBuf]) -> Option<String> {
-        let is = |prefix: &str, suffix: &str| dirs.iter().any(|d| d.join(format!("{prefix}{library}{suffix}")).exists());
+        let is = |prefix: &str, suffix: &str| {
+            dirs.iter().any(|d| d.join(format!("{prefix}{library}{suffix}")).exists())
+        };
         let of_spdk = library.starts_with("spdk") || library.starts_with("rte");
         Some(if of_spdk && is("lib", ".a") && !is("lib", ".so") {
             format!("static:+whole-archive,-bundle={library}")

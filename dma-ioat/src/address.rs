@@ -84,7 +84,8 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), canonical);
         }
-        for text in ["", "04.0", "00:04", "00:20.0", "00:04.8", "0:04.0", "x:00:04.0", "0:0:0:0.0", "+0:04.0"] {
+        for text in ["", "04.0", "00:04", "00:20.0", "00:04.8", "0:04.0", "x:00:04.0", "0:0:0:0.0", "+0:04.0"]
+        {
             let error = text.parse::<PciAddress>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
         }

@@ -83,21 +83,28 @@ impl Function {
                         "see which process has {node} open (`fuser {node}`), whether the option `allow` names {address}, and SPDK's messages"
                     ))
                 } else {
-                    error(ErrorKind::PermissionDenied, format!("{address} is bound to vfio-pci, but {node} cannot be opened"))
-                        .with_hint(format!("run as root, or give this user {node}: `chown $USER {node}`, and raise `ulimit -l`"))
+                    error(
+                        ErrorKind::PermissionDenied,
+                        format!("{address} is bound to vfio-pci, but {node} cannot be opened"),
+                    )
+                    .with_hint(format!(
+                        "run as root, or give this user {node}: `chown $USER {node}`, and raise `ulimit -l`"
+                    ))
                 }
             }
             Some(driver @ ("uio_pci_generic" | "igb_uio")) => {
                 let message = format!("{address} is bound to {driver}, but SPDK does not offer it");
                 if rustix::process::geteuid().is_root() {
-                    error(ErrorKind::InUse, message)
-                        .with_hint(format!("see whether another process uses it, and whether the option `allow` names {address}"))
+                    error(ErrorKind::InUse, message).with_hint(format!(
+                        "see whether another process uses it, and whether the option `allow` names {address}"
+                    ))
                 } else {
                     error(ErrorKind::PermissionDenied, message).with_hint("run as root: uio needs it")
                 }
             }
             Some(driver) => {
-                error(ErrorKind::InUse, format!("{address} is bound to the kernel's driver {driver}")).with_hint(bind)
+                error(ErrorKind::InUse, format!("{address} is bound to the kernel's driver {driver}"))
+                    .with_hint(bind)
             }
         }
     }

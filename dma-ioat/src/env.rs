@@ -62,9 +62,9 @@ impl Environment {
         options.check()?;
         let mut environments = lock(&ENVIRONMENTS);
         let known = match &options.library {
-            Some(library) => environments.iter().find(|e| {
-                std::ptr::fn_addr_eq(e.spdk.env.spdk_env_init, library.env.spdk_env_init)
-            }),
+            Some(library) => environments
+                .iter()
+                .find(|e| std::ptr::fn_addr_eq(e.spdk.env.spdk_env_init, library.env.spdk_env_init)),
             None => environments.iter().find(|e| e.loaded),
         };
         if let Some(known) = known {
@@ -106,8 +106,10 @@ impl Environment {
         match &state.phase {
             Phase::Up(settings) => settings.check(options)?,
             Phase::Failed(why) => {
-                return Err(error::repeat(why)
-                    .with_hint(format!("{}; then start the process again: SPDK cannot try twice", why.hint())));
+                return Err(error::repeat(why).with_hint(format!(
+                    "{}; then start the process again: SPDK cannot try twice",
+                    why.hint()
+                )));
             }
             Phase::Down => match self.set_up(options) {
                 Ok(settings) => {
@@ -128,6 +130,11 @@ impl Environment {
     /// The channels of an environment that is up.
     pub(crate) fn pool(&self) -> PoolGuard<'_> {
         PoolGuard(lock(&self.state))
+    }
+
+    /// Whether its memory comes from huge pages, as far as is known.
+    pub(crate) fn is_huge(&self) -> bool {
+        !matches!(&lock(&self.state).phase, Phase::Up(settings) if !settings.huge)
     }
 
     /// Sets the environment up. With an error comes whether it is final.
@@ -176,9 +183,12 @@ impl Environment {
             ("allow", options.allow.is_some()),
         ];
         if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
-            return Err(error(ErrorKind::InvalidArgument, format!("option `{key}` with an environment that the program set up"))
-                .with_operation("open engine")
-                .with_hint("the program says it to spdk_env_init"));
+            return Err(error(
+                ErrorKind::InvalidArgument,
+                format!("option `{key}` with an environment that the program set up"),
+            )
+            .with_operation("open engine")
+            .with_hint("the program says it to spdk_env_init"));
         }
         Ok(Settings { setup: EnvSetup::External, cores: BTreeSet::new(), mem: None, huge: true, allow: None })
     }
@@ -234,9 +244,12 @@ impl Settings {
             None => usable.iter().take(1).copied().collect(),
         };
         if let Some(core) = cores.iter().find(|core| !usable.is_empty() && !usable.contains(core)) {
-            return Err(error(ErrorKind::InvalidArgument, format!("core {core} is none that this process may use"))
-                .with_operation("open engine")
-                .with_hint(format!("there are {}", Cores(&usable))));
+            return Err(error(
+                ErrorKind::InvalidArgument,
+                format!("core {core} is none that this process may use"),
+            )
+            .with_operation("open engine")
+            .with_hint(format!("there are {}", Cores(&usable))));
         }
         let mem = options.mem.or_else(|| (!huge).then_some(IoatOptions::MEM_WITHOUT_HUGE));
         Ok(Self { setup: EnvSetup::Own, cores, mem, huge, allow: options.allow.clone() })
@@ -286,7 +299,8 @@ impl Settings {
         let failed = error::failed("SPDK's environment does not come up", code).with_operation("open engine");
         let mut hints = Vec::new();
         if self.huge {
-            hints.push(format!("reserve huge pages that are free ({HUGE_HOW}), or use the option `huge=off`"));
+            hints
+                .push(format!("reserve huge pages that are free ({HUGE_HOW}), or use the option `huge=off`"));
         } else {
             hints.push(format!(
                 "without huge pages {} MiB are taken at once: see the option `mem`",
@@ -312,9 +326,12 @@ fn no_huge_pages() -> Error {
 }
 
 fn exists() -> Error {
-    error(ErrorKind::InUse, "other code of this process has set SPDK's environment up, and there is one per process")
-        .with_operation("open engine")
-        .with_hint("use it with the option `env=external`")
+    error(
+        ErrorKind::InUse,
+        "other code of this process has set SPDK's environment up, and there is one per process",
+    )
+    .with_operation("open engine")
+    .with_hint("use it with the option `env=external`")
 }
 
 fn conflict(key: &str, asked: &str, has: &str) -> Error {

@@ -4,9 +4,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use spdk_sys::bindings::{
-    SPDK_MALLOC_DMA, SPDK_MALLOC_SHARE, spdk_ioat_chan, spdk_pci_device,
-};
+use spdk_sys::bindings::{SPDK_MALLOC_DMA, SPDK_MALLOC_SHARE, spdk_ioat_chan, spdk_pci_device};
 use spdk_sys::{EnvOpts, Library};
 
 use crate::PciAddress;
@@ -21,6 +19,8 @@ pub(crate) struct RawChannel(pub(crate) NonNull<spdk_ioat_chan>);
 // SPDK: a channel belongs to one thread at a time, whichever.
 // SAFETY: a name; the calls that take it are unsafe.
 unsafe impl Send for RawChannel {}
+// SAFETY: as above.
+unsafe impl Sync for RawChannel {}
 
 /// A PCI function in SPDK's hands. A name, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(crate) struct RawFunction(NonNull<spdk_pci_device>);
 
 // SAFETY: as above.
 unsafe impl Send for RawFunction {}
+// SAFETY: as above.
+unsafe impl Sync for RawFunction {}
 
 /// How many CPUs the environment has: 0 before it is set up.
 pub(crate) fn core_count(spdk: &Library) -> u32 {
@@ -108,9 +110,7 @@ pub(crate) trait Probe {
 pub(crate) fn probe<P: Probe>(spdk: &Library, probe: &mut P) -> i32 {
     let mut context = (spdk, probe);
     // SAFETY: the callbacks are of this context's type, which outlives the call.
-    unsafe {
-        (spdk.ioat.spdk_ioat_probe)((&raw mut context).cast(), Some(wants::<P>), Some(attached::<P>))
-    }
+    unsafe { (spdk.ioat.spdk_ioat_probe)((&raw mut context).cast(), Some(wants::<P>), Some(attached::<P>)) }
 }
 
 unsafe extern "C" fn wants<P: Probe>(context: *mut c_void, function: *mut spdk_pci_device) -> bool {

@@ -149,15 +149,15 @@ impl IoatOptions {
     ///
     /// `InvalidArgument`: there is no such option, with a list of those there are; or it has no such value, with what it may be.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        let bad = |hint: &str| {
-            invalid(format!("option `{key}` cannot be `{value}`")).with_hint(hint.to_owned())
-        };
+        let bad =
+            |hint: &str| invalid(format!("option `{key}` cannot be `{value}`")).with_hint(hint.to_owned());
         match key {
             "address" => self.address = Some(value.parse()?),
             "lib" if value.is_empty() => return Err(bad("name the directory of SPDK's shared libraries")),
             "lib" => self.lib_dir = Some(PathBuf::from(value)),
             "cores" => {
-                let cores = parse_cores(value).ok_or_else(|| bad("a mask such as 0x3, or a list such as 0+2-3"))?;
+                let cores =
+                    parse_cores(value).ok_or_else(|| bad("a mask such as 0x3, or a list such as 0+2-3"))?;
                 self.cores = Some(cores);
             }
             "mem" => {
@@ -202,7 +202,9 @@ impl IoatOptions {
             }
         }
         if self.allow.as_ref().is_some_and(BTreeSet::is_empty) {
-            return Err(invalid("no PCI function is allowed").with_hint("name at least one, or leave `allow` out"));
+            return Err(
+                invalid("no PCI function is allowed").with_hint("name at least one, or leave `allow` out")
+            );
         }
         Ok(())
     }

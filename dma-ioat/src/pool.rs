@@ -209,8 +209,12 @@ impl Pool {
 
     /// Detaches all channels that no queue has. Returns how many.
     pub(crate) fn release_free(&mut self, spdk: &Library) -> usize {
-        let free: Vec<_> =
-            self.channels.values().filter(|(_, used)| *used == Use::Free).map(|(channel, _)| channel.clone()).collect();
+        let free: Vec<_> = self
+            .channels
+            .values()
+            .filter(|(_, used)| *used == Use::Free)
+            .map(|(channel, _)| channel.clone())
+            .collect();
         for channel in &free {
             // SAFETY: nobody has it; who gave it back had nothing in flight.
             unsafe { self.detach(spdk, channel) };

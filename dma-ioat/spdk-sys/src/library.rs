@@ -215,7 +215,10 @@ fn find(name: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, LoadError> {
     let archives = dirs.iter().map(|dir| dir.join(name.replace(".so", ".a")));
     match archives.into_iter().find(|path| path.is_file()) {
         Some(archive) => Err(LoadError::StaticOnly { archive }),
-        None => Err(LoadError::NotFound { library: name, looked: dirs.iter().map(|dir| dir.join(name)).collect() }),
+        None => Err(LoadError::NotFound {
+            library: name,
+            looked: dirs.iter().map(|dir| dir.join(name)).collect(),
+        }),
     }
 }
 
