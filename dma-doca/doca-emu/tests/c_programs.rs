@@ -127,4 +127,4 @@ macro_rules! programs {
     };
 }
 
-programs! { argp headers log }
+programs! { argp comch devices dma export headers log memory sync_event }
