@@ -208,10 +208,6 @@ unsafe impl RawQueue for DocaQueue {
         let mut pool = lock(&shared);
         let mut taken = 0;
         for descriptor in batch {
-            // More follows what is held back: no doorbell for it, and its report may wait for a later one's.
-            if !self.release(DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS) {
-                break;
-            }
             let Some(slot) = self.context.done.take() else { break };
             let work = descriptor.work();
             let ready = match &work {
@@ -230,13 +226,22 @@ unsafe impl RawQueue for DocaQueue {
                 Work::Listed(_) => self.rebind(&mut pool, slot, &work),
             };
             match ready {
-                Ok(()) => {
+                // More follows what is held back: no doorbell for it, and its report may wait for a later one's. Only once its successor is
+                // ready, which rings the doorbell for both.
+                Ok(()) if self.release(DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS) => {
                     if matches!(work, Work::Listed(_)) {
                         self.context.done.add_list();
                     }
                     self.context.done.begin(slot, descriptor.token());
                     self.held = Some(slot);
                     taken += 1;
+                }
+                Ok(()) => {
+                    if matches!(work, Work::Listed(_)) {
+                        pool.unbind(slot as usize);
+                    }
+                    self.context.done.give(slot);
+                    break;
                 }
                 Err(shortage) => {
                     self.context.done.give(slot);

@@ -294,6 +294,10 @@ impl CardConfig {
 impl Config {
     /// Addresses and names must be different: programs find devices by them.
     fn check(&self) -> Result<(), String> {
+        let mut serials = std::collections::BTreeSet::new();
+        if let Some(card) = self.cards.iter().find(|card| !serials.insert(&card.serial)) {
+            return Err(format!("two cards have serial = `{}`; give each its own", card.serial));
+        }
         let functions = || self.cards.iter().flat_map(|card| &card.function);
         for key in ["pci", "ibdev", "vuid"] {
             let mut seen = std::collections::BTreeSet::new();
@@ -308,11 +312,7 @@ impl Config {
                 }
             }
         }
-        let mut serials = std::collections::BTreeSet::new();
-        match self.cards.iter().find(|card| !serials.insert(&card.serial)) {
-            Some(card) => Err(format!("two cards have serial = `{}`; give each its own", card.serial)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

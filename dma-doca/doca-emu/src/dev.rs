@@ -120,10 +120,10 @@ extern "C" fn doca_dev_open(devinfo: Handle<Info>, dev: Out<*const Dev>) -> Code
     })
 }
 
-/// Closes a device that was opened once, or counts.
+/// Closes a device that was opened once, or counts. NULL is nothing to close, which NVIDIA's samples rely on.
 #[unsafe(no_mangle)]
 extern "C" fn doca_dev_close(dev: Handle<Dev>) -> Code {
-    answer(|| dev.arc()?.close())
+    answer(|| if dev.is_null() { Ok(()) } else { dev.arc()?.close() })
 }
 
 /// Nothing to reclaim here.

@@ -21,6 +21,7 @@ mod notify;
 mod pci;
 mod pe;
 mod rep;
+mod sync_event;
 mod task;
 mod world;
 

@@ -47,7 +47,7 @@ impl fmt::Display for Rights {
 /// The name under which a region is registered. Keys of unregistered regions are never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionKey {
-    index: u32,
+    pub(super) index: u32,
     generation: u32,
 }
 
@@ -234,7 +234,16 @@ pub enum RegionError {
 
 /// The address of memory that the device may touch from whatever thread drives it.
 #[derive(Clone, Copy, Debug)]
-struct Memory(NonNull<u8>);
+pub(super) struct Memory(NonNull<u8>);
+
+impl Memory {
+    pub(super) const NOWHERE: Self = Self(NonNull::dangling());
+
+    #[inline]
+    pub(super) const fn ptr(self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+}
 
 // SAFETY: only an address. Whoever registers memory promises that the device may touch it until it is
 // unregistered, on any thread; memory that the table allocated itself is touched by nobody else.
@@ -265,14 +274,20 @@ impl Piece {
     }
 }
 
+/// Whose a region is, if it is a peer's, and how to reach it.
+#[derive(Debug)]
+enum Peer {
+    Shared(Arc<dyn PeerAccess>),
+    Far(Arc<dyn FarMemory>),
+}
+
 #[derive(Debug)]
 struct Region {
     addr: u64,
     memory: Memory,
     len: u64,
     rights: Rights,
-    peer: Option<Arc<dyn PeerAccess>>,
-    far: Option<Arc<dyn FarMemory>>,
+    peer: Option<Peer>,
     /// Segments of tasks in flight that name the region.
     pins: u32,
     /// How to free the memory, where it is the table's.
@@ -285,13 +300,6 @@ impl Drop for Region {
             // SAFETY: allocated with this layout in `MemoryTable::allocate`, and nothing else frees it.
             unsafe { alloc::dealloc(self.memory.0.as_ptr(), layout) }
         }
-    }
-}
-
-impl Region {
-    #[inline]
-    fn is_remote(&self) -> bool {
-        self.peer.is_some() || self.far.is_some()
     }
 }
 
@@ -341,13 +349,12 @@ impl MemoryTable {
         if addr.checked_add(len).is_none() || isize::try_from(len).is_err() {
             return Err(RegionError::OutOfAddresses { addr, len });
         }
-        let (ptr, peer, far) = match place {
-            Place::Here(ptr) => (ptr, None, None),
-            Place::Shared(ptr, peer) => (ptr, Some(peer), None),
-            Place::Far(memory) => (NonNull::dangling(), None, Some(memory)),
+        let (memory, peer) = match place {
+            Place::Here(ptr) => (Memory(ptr), None),
+            Place::Shared(ptr, access) => (Memory(ptr), Some(Peer::Shared(access))),
+            Place::Far(far) => (Memory::NOWHERE, Some(Peer::Far(far))),
         };
-        let memory = Memory(ptr);
-        Ok(self.insert(Region { addr, memory, len, rights, peer, far, pins: 0, owned: None }))
+        Ok(self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned: None }))
     }
 
     /// Allocates zeroed memory and registers it.
@@ -366,14 +373,15 @@ impl MemoryTable {
         let ptr = unsafe { alloc::alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(failed)?;
         self.next_address = next / PAGE * PAGE;
-        let (memory, owned) = (Memory(ptr), Some(layout));
-        Ok(self.insert(Region { addr, memory, len, rights, peer, far: None, pins: 0, owned }))
+        let (memory, peer, owned) = (Memory(ptr), peer.map(Peer::Shared), Some(layout));
+        Ok(self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned }))
     }
 
-    pub(super) fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
+    /// Unless tasks in flight name the region: those that pinned it, and `others`.
+    pub(super) fn unregister(&mut self, key: RegionKey, others: u32) -> Result<(), RegionError> {
         let region = self.get(key).ok_or(RegionError::Unknown { key })?;
-        if region.pins > 0 {
-            return Err(RegionError::InUse { key, segments: region.pins });
+        if region.pins + others > 0 {
+            return Err(RegionError::InUse { key, segments: region.pins + others });
         }
         let entry = &mut self.entries[key.index as usize];
         entry.region = None;
@@ -400,7 +408,7 @@ impl MemoryTable {
     pub(super) fn resolve(&self, segment: Segment, write: bool) -> Result<Piece, TaskError> {
         let Segment { key, addr, len } = segment;
         let region = self.get(key).ok_or(TaskError::UnknownRegion { key })?;
-        let remote = region.is_remote();
+        let remote = region.peer.is_some();
         let needed = match (write, remote) {
             (false, false) => Rights::LOCAL_READ,
             (true, false) => Rights::LOCAL_WRITE,
@@ -415,6 +423,24 @@ impl MemoryTable {
             return Err(TaskError::Denied { key, needed, granted: region.rights });
         }
         Ok(piece(region, key.index, offset, len))
+    }
+
+    /// The first byte of a segment, if it lies in a region of this process that may be used so. Otherwise
+    /// [`resolve`](Self::resolve) tells why not, or what there is instead.
+    #[inline]
+    pub(super) fn local(&self, segment: Segment, needed: Rights) -> Option<Memory> {
+        let Segment { key, addr, len } = segment;
+        let entry = self.entries.get(key.index as usize)?;
+        let region = entry.region.as_ref()?;
+        // Of an address before the region's it becomes more than any length.
+        let offset = addr.wrapping_sub(region.addr);
+        let inside = offset <= region.len && len <= region.len - offset;
+        let usable =
+            region.rights.contains(needed) && region.peer.is_none() && entry.generation == key.generation;
+        if !inside || !usable {
+            return None;
+        }
+        NonNull::new(region.memory.ptr().wrapping_add(offset as usize)).map(Memory)
     }
 
     /// Keeps the regions of `pieces` registered until [`MemoryTable::unpin`].
@@ -460,12 +486,18 @@ impl MemoryTable {
     }
 
     fn peer(&self, piece: &Piece) -> Option<&dyn PeerAccess> {
-        self.entries[piece.region as usize].region.as_ref()?.peer.as_deref()
+        match self.entries[piece.region as usize].region.as_ref()?.peer.as_ref()? {
+            Peer::Shared(access) => Some(access.as_ref()),
+            Peer::Far(_) => None,
+        }
     }
 
     /// What reaches the bytes of a far piece.
     pub(super) fn far(&self, piece: &Piece) -> Option<&dyn FarMemory> {
-        self.entries[piece.region as usize].region.as_ref()?.far.as_deref()
+        match self.entries[piece.region as usize].region.as_ref()?.peer.as_ref()? {
+            Peer::Shared(_) => None,
+            Peer::Far(memory) => Some(memory.as_ref()),
+        }
     }
 
     /// Reads memory that the table allocated.
@@ -502,7 +534,7 @@ fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
     let start = region.memory.0.as_ptr().wrapping_add(offset as usize);
     // Inside or one behind a region: not null.
     let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-    let (remote, far) = (region.is_remote(), region.far.is_some());
+    let (remote, far) = (region.peer.is_some(), matches!(region.peer, Some(Peer::Far(_))));
     Piece { memory: Memory(start), len, offset, region: index, remote, far }
 }
 
@@ -566,14 +598,14 @@ mod tests {
         let mut table = MemoryTable::default();
         let old = table.allocate(1, Rights::all(), None).unwrap();
         let (addr, _) = table.range(old).unwrap();
-        table.unregister(old).unwrap();
+        table.unregister(old, 0).unwrap();
         let new = table.allocate(1, Rights::all(), None).unwrap();
         assert_eq!(old.index, new.index);
         assert_eq!(
             table.resolve(segment(old, addr, 1), false).unwrap_err(),
             TaskError::UnknownRegion { key: old }
         );
-        assert_eq!(table.unregister(old), Err(RegionError::Unknown { key: old }));
+        assert_eq!(table.unregister(old, 0), Err(RegionError::Unknown { key: old }));
         assert_eq!(RegionKey::from_raw(new.to_raw()), new);
     }
 
@@ -584,9 +616,9 @@ mod tests {
         let (addr, _) = table.range(key).unwrap();
         let piece = table.resolve(segment(key, addr, 8), true).unwrap();
         table.pin(&[piece]);
-        assert_eq!(table.unregister(key), Err(RegionError::InUse { key, segments: 1 }));
+        assert_eq!(table.unregister(key, 2), Err(RegionError::InUse { key, segments: 3 }));
         table.unpin(&[piece]);
-        assert_eq!(table.unregister(key), Ok(()));
+        assert_eq!(table.unregister(key, 0), Ok(()));
     }
 
     #[test]

@@ -40,11 +40,13 @@
 //! ```
 
 mod channel;
+mod check;
 mod curve;
 mod device;
 mod events;
 mod far;
 mod fault;
+mod instant;
 mod memory;
 mod motion;
 mod profile;
