@@ -75,7 +75,7 @@ impl DocaEngine {
         let sdk = Sdk::new(options.load()?);
         crate::log::forward(&sdk, options.log);
         let list = List::new(&sdk)?;
-        let device = Arc::new(pick(&list, options)?.open()?);
+        let device = Arc::new(pick(&list, options, |item| item.problem(&item.capabilities()))?.open()?);
         drop(list);
         let info = describe(&device, options)?;
         let inner =
