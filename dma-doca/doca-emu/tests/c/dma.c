@@ -152,15 +152,16 @@ int main(void)
 
 	/* And can be started again. */
 	OK(doca_ctx_start(ctx));
-	completed = 0;
+	completed = failed = 0;
 	OK(doca_buf_set_data(from[0], source, SIZE));
 	OK(doca_buf_reset_data_len(to[0]));
 	data.u64 = 0;
 	OK(doca_dma_task_memcpy_alloc_init(dma, from[0], to[0], data, &tasks[0]));
 	OK(doca_task_submit(doca_dma_task_memcpy_as_task(tasks[0])));
 	IS(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(ctx));
-	for (int i = 0; i < 1000000 && completed + failed < TASKS; i++)
+	for (int i = 0; i < 1000000 && completed + failed == 0; i++)
 		(void)doca_pe_progress(pe);
+	CHECK(completed + failed == 1);
 	if (completed == 1)
 		doca_task_free(doca_dma_task_memcpy_as_task(tasks[0]));
 	for (int i = 0; i < 1000000 && last_state != DOCA_CTX_STATE_IDLE; i++)
