@@ -177,7 +177,7 @@ fn mistakes_are_named_and_leave_nothing_behind() {
 }
 
 #[test]
-fn a_failed_link_leaves_the_old_installation() {
+fn a_failure_leaves_the_old_installation() {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-again");
     let _ = fs::remove_dir_all(&parent);
     let prefix = parent.join("sdk");
@@ -194,24 +194,26 @@ fn a_failed_link_leaves_the_old_installation() {
     let same = fs::metadata(prefix.join(".doca-emu")).expect("the mark").modified().expect("a time");
     assert_eq!(mark, same);
 
-    // A compiler that says what it is and then fails.
-    let compiler = parent.join("broken-cc");
-    fs::write(&compiler, "#!/bin/sh\n[ \"$1\" = -dumpmachine ] && exec cc -dumpmachine\nexit 1\n")
-        .expect("a script");
-    assert!(Command::new("chmod").arg("+x").arg(&compiler).status().expect("chmod starts").success());
+    // A tool of the second half fails.
+    let broken = parent.join("bin");
+    fs::create_dir(&broken).expect("a directory");
+    let tool = broken.join("awk");
+    fs::write(&tool, "#!/bin/sh\nexit 1\n").expect("a script");
+    assert!(Command::new("chmod").arg("+x").arg(&tool).status().expect("chmod starts").success());
+    let path = format!("{}:{}", broken.display(), std::env::var("PATH").expect("a path"));
     fs::write(prefix.join(".doca-emu"), "an older archive").expect("the mark");
-    let broken = install(&[&prefix], |command| {
+    let failed = install(&[&prefix], |command| {
         profile(command);
-        command.env("CC", &compiler);
+        command.env("PATH", path);
     });
-    refused(&broken, "linking libdoca_common failed");
+    refused(&failed, "awk failed");
     assert!(support::library_dir(&prefix).join("libdoca_dma.so").exists());
     let mut left: Vec<_> = fs::read_dir(&parent)
         .expect("the directory")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
     left.sort();
-    assert_eq!(left, ["broken-cc", "sdk"]);
+    assert_eq!(left, ["bin", "sdk"]);
     let third = install(&[&prefix], profile);
     assert!(text(&third.stdout).contains("holds the stand-in SDK"), "{}", text(&third.stdout));
     fs::remove_dir_all(&parent).expect("removed");
