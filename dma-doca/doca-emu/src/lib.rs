@@ -64,8 +64,10 @@
 //! - Elements and maps that are not started are `BAD_STATE`. User data of an inventory can be set at any time.
 //! - `doca_devinfo_get_active_rate` counts bits a second.
 
+mod argp;
 mod buf;
 mod card;
+mod comch;
 mod config;
 mod ctx;
 mod dev;
@@ -74,11 +76,13 @@ mod door;
 mod error;
 mod inventory;
 mod list;
+mod log;
 mod mmap;
 mod notify;
 mod pci;
 mod pe;
 mod rep;
+mod sync_event;
 mod task;
 mod world;
 
