@@ -33,11 +33,6 @@ impl Notifier {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(0), EventFlags::IN)?)
     }
 
-    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
-        // It may not be watched, or be closed already: then there is nothing to do.
-        let _ = epoll::delete(&self.epoll, fd);
-    }
-
     /// Readable `after` from now.
     pub(crate) fn ring(&self, after: Duration) {
         // 0 would be never.

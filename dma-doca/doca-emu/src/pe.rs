@@ -47,13 +47,6 @@ impl Pe {
         self.notifier()?.watch(fd).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Ends [`watch`](Self::watch).
-    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
-        if let Some(notifier) = self.notifier.get() {
-            notifier.unwatch(fd);
-        }
-    }
-
     /// Wakes who sleeps on the notification handle.
     pub(crate) fn wake(&self) {
         if let Some(notifier) = self.notifier.get() {
