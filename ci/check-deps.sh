@@ -31,6 +31,7 @@ cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is sta
 core_known=(
     atomic-waker bitflags bytes cfg-if crc32fast crossbeam-utils
     rustix linux-raw-sys
+    libc # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )
