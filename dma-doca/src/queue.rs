@@ -239,7 +239,9 @@ unsafe impl RawQueue for DocaQueue {
             };
             match ready {
                 // More follows what is held back, and is ready: no doorbell for it, and its report may wait for a later one's.
-                Ok(()) if self.release(if quiet > 0 { self.held_flags } else { DOCA_TASK_SUBMIT_FLAG_NONE }) => {
+                Ok(())
+                    if self.release(if quiet > 0 { self.held_flags } else { DOCA_TASK_SUBMIT_FLAG_NONE }) =>
+                {
                     quiet = quiet.saturating_sub(1);
                     self.held_flags = if descriptor.len() <= COALESCED {
                         DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS

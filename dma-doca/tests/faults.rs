@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use calls::{engine, try_engine};
 use dma_core::{
-    Access, BufferMut, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, Queue,
-    QueueOptions, Retry,
+    Access, BufferMut, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
+    Queue, QueueOptions, Retry,
 };
 use dma_doca::{DocaEngine, DocaOptions};
 
@@ -73,7 +73,8 @@ fn the_task_that_failed_is_told_from_those_that_were_flushed() {
             let engine = engine(&config);
             let queue = queue(&engine);
             let ends = outcomes(&engine, &queue, 5);
-            let (failed, flushed) = (Err((ErrorKind::DeviceFault, IO_FAILED)), Err((ErrorKind::Aborted, IO_FAILED)));
+            let (failed, flushed) =
+                (Err((ErrorKind::DeviceFault, IO_FAILED)), Err((ErrorKind::Aborted, IO_FAILED)));
             assert_eq!(ends, [Ok(()), Ok(()), failed, flushed, flushed], "{config}");
             assert_eq!(queue.counters().resets, 1);
             works(&engine, &queue);
@@ -239,7 +240,13 @@ fn devices_are_refused_with_reasons() {
     }
     let e = open("", at("03:00.0").with_interface("p1"));
     assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
-    let e = open("[[card.function]]\npci = \"0000:03:00.0\"\nside = \"dpu\"\ndma = false\n[card]\n".split("[card]").next().unwrap(), at("03:00.0"));
+    let e = open(
+        "[[card.function]]\npci = \"0000:03:00.0\"\nside = \"dpu\"\ndma = false\n[card]\n"
+            .split("[card]")
+            .next()
+            .unwrap(),
+        at("03:00.0"),
+    );
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
     assert!(e.hint().contains("BlueField"), "{e}");
     let two = "[[card.function]]\npci = \"0000:03:00.0\"\nside = \"dpu\"\n[[card.function]]\npci = \"0001:03:00.0\"\nside = \"dpu\"\n";
@@ -301,7 +308,8 @@ fn a_host_exports_and_its_dpu_imports() {
         window.read_at(4096, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 16]);
     }
-    let damaged = ExportDescriptor::new("doca", Access::READ, d.address(), d.len(), &d.native()[1..]).unwrap();
+    let damaged =
+        ExportDescriptor::new("doca", Access::READ, d.address(), d.len(), &d.native()[1..]).unwrap();
     assert!(!dpu.import(&damaged).unwrap_err().hint().is_empty());
     // The export ends, and the exporter's memory goes on.
     drop(export);
@@ -325,11 +333,13 @@ fn another_cards_export_is_refused() {
 
 #[test]
 fn an_rdma_export_is_made_and_refused_for_dma() {
-    let host = try_engine("", DocaOptions::new().with_address("3b:00.0").with_export(dma_doca::Fabric::Rdma)).unwrap();
+    let host = try_engine("", DocaOptions::new().with_address("3b:00.0").with_export(dma_doca::Fabric::Rdma))
+        .unwrap();
     let window = host.allocate_window(&MemoryRequest::new(64).exportable(Access::all())).unwrap();
     let export = window.export(Access::WRITE).unwrap();
     assert!(!export.descriptor().native().is_empty());
-    let dpu = DocaEngine::open(&DocaOptions::new().with_address("03:00.0").with_library(calls::library())).unwrap();
+    let dpu =
+        DocaEngine::open(&DocaOptions::new().with_address("03:00.0").with_library(calls::library())).unwrap();
     // The SDK imports it, and no DMA reaches it.
     if let Ok(remote) = dpu.import(export.descriptor()) {
         let q = queue(&dpu);
@@ -391,7 +401,9 @@ fn a_library_without_optional_calls_still_copies() {
     let engine = DocaEngine::open(&options).unwrap();
     let info = engine.info();
     use dma_core::Capabilities;
-    assert!(!info.capabilities.intersects(Capabilities::EXPORT | Capabilities::IMPORT | Capabilities::EVENT_FD));
+    assert!(
+        !info.capabilities.intersects(Capabilities::EXPORT | Capabilities::IMPORT | Capabilities::EVENT_FD)
+    );
     assert_eq!(info.limits.max_segments, 1);
     dma_core::conformance::run_all(&engine);
 }
