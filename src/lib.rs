@@ -23,9 +23,10 @@
 //! | `auto` | the best that this machine has: today `cpu` |
 //! | `cpu` | [`sim::CpuEngine`]: copies with the CPU's fastest instructions, on as many threads as it has; real, and the default |
 //! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, as slow, reordered and broken as real ones can be |
+//! | `doca:03:00.0` | [`doca::DocaEngine`]: an NVIDIA BlueField through its SDK, which is loaded at run time |
 //!
 //! [`discover`] lists what there is on this machine. The documentation of `dma-core` describes the contract and the safe API, all of which is
-//! re-exported here; that of `dma-sim` the engines.
+//! re-exported here; those of `dma-sim` and `dma-doca` the engines.
 
 mod discover;
 mod name;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 pub use discover::{Discovered, discover};
 #[doc(inline)]
 pub use dma_core::*;
+pub use dma_doca as doca;
 pub use dma_sim as sim;
 pub use name::{DeviceName, EngineName, PciAddress};
 
@@ -49,8 +51,9 @@ pub mod prelude {
 /// Opens an engine by name.
 ///
 /// `auto` is the best engine of this machine: today always `cpu`. `cpu` takes the options of [`sim::CpuOptions::set`], `sim` those of
-/// [`sim::SimOptions::set`](dma_sim::sim::SimOptions::set), as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca` and `ioat` are names of hardware
-/// backends that this release does not have; they say so.
+/// [`sim::SimOptions::set`](dma_sim::sim::SimOptions::set), as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca:03:00.0` is a BlueField's
+/// device, `doca` the first that has DMA; both take the options of [`doca::DocaOptions::set`]. `ioat` is the name of a hardware backend that this
+/// release does not have; it says so.
 ///
 /// # Errors
 ///
@@ -74,7 +77,14 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
             }
             Ok(Arc::new(sim::SimEngine::open(&options).map_err(named)?))
         }
-        EngineName::Doca(_) => Err(named(discover::not_built("doca"))),
+        EngineName::Doca(device) => {
+            let mut options = doca::DocaOptions::new();
+            options.address = device.address.map(|address| address.to_string());
+            for (key, value) in &device.options {
+                options.set(key, value).map_err(named)?;
+            }
+            Ok(Arc::new(doca::DocaEngine::open(&options).map_err(named)?))
+        }
         EngineName::Ioat(_) => Err(named(discover::not_built("ioat"))),
     }
 }
@@ -109,6 +119,9 @@ mod tests {
             ("sim:seed=x", &[ErrorKind::InvalidArgument], "seed"),
             ("sim:faults=fial@5", &[ErrorKind::InvalidArgument], "fial"),
             ("sim:color=red", &[ErrorKind::InvalidArgument], "profile"),
+            ("doca:03:00.0,colour=red", &[ErrorKind::InvalidArgument], "interface"),
+            ("doca:03:00.0,depth=0", &[ErrorKind::InvalidArgument], "depth"),
+            ("doca:03:00.0,lib=/nowhere", &[ErrorKind::MissingSdk], "/nowhere"),
         ] {
             let e = open(name).expect_err(name);
             assert!(kinds.contains(&e.kind()), "{name}: {e}");

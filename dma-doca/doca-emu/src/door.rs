@@ -226,6 +226,7 @@ impl<T: Copy> In<T> {
 }
 
 /// A string from C.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Text(*const c_char);
 

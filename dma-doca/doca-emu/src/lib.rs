@@ -3,8 +3,10 @@
 //! C programs do not call this crate as Rust: they link the libraries that it is installed as, or a Rust program that links this crate
 //! declares the functions, as `doca_sys::bindings` does.
 
+mod argp;
 mod buf;
 mod card;
+mod comch;
 mod config;
 mod ctx;
 mod dev;
@@ -13,6 +15,7 @@ mod door;
 mod error;
 mod inventory;
 mod list;
+mod log;
 mod mmap;
 mod notify;
 mod pci;
