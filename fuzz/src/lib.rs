@@ -1,5 +1,7 @@
 //! What the fuzz targets do with an input. Here and not in the targets, so that tests can replay the corpus.
 
+mod door;
+
 use std::time::Duration;
 
 use dma::sim::model::{FaultPlan, Time};
@@ -7,11 +9,14 @@ use dma::sim::remote::{Import, RemoteError};
 use dma::sim::{CpuOptions, SimOptions};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
 
+pub use door::doca_calls;
+
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. One with the same name is in `fuzz_targets/`, its corpus in `corpus/`.
 pub const TARGETS: &[Target] = &[
+    ("doca_calls", doca_calls),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),
     ("remote_import", remote_import),
@@ -41,8 +46,11 @@ pub fn engine_name(input: &[u8]) {
                 }
             }
         }
-        Ok(EngineName::Doca(Some(address)) | EngineName::Ioat(Some(address))) => {
-            assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
+        Ok(EngineName::Doca(device) | EngineName::Ioat(device)) => {
+            if let Some(address) = device.address {
+                let again = address.to_string().parse::<dma::PciAddress>();
+                assert_eq!(again.expect("what was printed"), address);
+            }
         }
         Ok(_) => {}
         Err(error) => {
