@@ -19,6 +19,7 @@
 //! - `linked`: takes the SDK's required calls from the linker instead of loading its libraries.
 
 mod buffers;
+pub mod comch;
 mod device;
 mod engine;
 mod error;

@@ -128,33 +128,27 @@ fn check_export(engine: &Inner, request: &MemoryRequest) -> Result<()> {
     Ok(())
 }
 
-/// The error of `doca_mmap_create_from_export`. The library says in the same words that a descriptor is damaged and that the exporter
-/// took it back or is gone, but for one: damage that it sees is an invalid value.
+/// The error of `doca_mmap_create_from_export`. The descriptor has come whole, as its checksum says; but libraries have one word, an invalid value,
+/// for a descriptor that was taken back, that is of another card, or that was made up.
 fn not_imported(e: Error) -> Error {
-    let kind = match e.native().map(|native| native.code as doca_error_t) {
-        Some(DOCA_ERROR_INVALID_VALUE) => ErrorKind::Malformed,
-        Some(
-            DOCA_ERROR_NOT_FOUND
-            | DOCA_ERROR_DRIVER
-            | DOCA_ERROR_IO_FAILED
-            | DOCA_ERROR_BAD_STATE
-            | DOCA_ERROR_SHUTDOWN
-            | DOCA_ERROR_NOT_CONNECTED
-            | DOCA_ERROR_CONNECTION_RESET
-            | DOCA_ERROR_CONNECTION_ABORTED,
-        ) => ErrorKind::Revoked,
-        Some(DOCA_ERROR_NOT_PERMITTED) => ErrorKind::PermissionDenied,
-        _ => return e,
+    let code = e.native().map_or(DOCA_ERROR_UNKNOWN, |native| native.code as doca_error_t);
+    let (kind, hint) = match code {
+        DOCA_ERROR_NOT_PERMITTED => (
+            ErrorKind::PermissionDenied,
+            "run both sides as the same user, or as root; import on the card's other side",
+        ),
+        DOCA_ERROR_NO_MEMORY => (ErrorKind::OutOfMemory, "drop imports that are not used any more"),
+        DOCA_ERROR_NOT_SUPPORTED => (ErrorKind::Unsupported, "import on the DPU's side of the card"),
+        _ => (
+            ErrorKind::Revoked,
+            "the exporter took it back or is gone: have it export again; or it exported over another card: open that one",
+        ),
     };
-    let mut error = Error::new(kind, e.message().to_owned()).with_backend(BACKEND).with_hint(match kind {
-        ErrorKind::Malformed => "have the peer export the memory again, and pass the descriptor on unchanged",
-        ErrorKind::Revoked => "the exporter took it back, or is gone: have it export again",
-        _ => "import on the device's other side: what the host exports, its own DPU imports",
-    });
-    if let Some(native) = e.native() {
-        error = error.with_native(native.clone());
+    let error = Error::new(kind, e.message().to_owned()).with_backend(BACKEND).with_hint(hint);
+    match e.native() {
+        Some(native) => error.with_native(native.clone()),
+        None => error,
     }
-    error
 }
 
 // SAFETY: nothing changes. Local memory is mapped until the drop: by the map's own mapping, or by whoever registered it, as promised. The

@@ -162,6 +162,11 @@ impl Buf {
         self.data_len.get() as u64
     }
 
+    /// Where its data is, if that is memory of the program's own.
+    pub(crate) fn local_data(&self) -> Option<usize> {
+        self.memory.borrow().as_ref().is_some_and(|memory| memory.is_local).then(|| self.data.get())
+    }
+
     /// The data is within the window.
     pub(crate) fn is_sound(&self) -> bool {
         let (head, data) = (self.head.get(), self.data.get());

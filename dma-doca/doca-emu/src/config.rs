@@ -294,6 +294,10 @@ impl CardConfig {
 impl Config {
     /// Addresses and names must be different: programs find devices by them.
     fn check(&self) -> Result<(), String> {
+        let mut serials = std::collections::BTreeSet::new();
+        if let Some(card) = self.cards.iter().find(|card| !serials.insert(&card.serial)) {
+            return Err(format!("two cards have serial = `{}`; give each its own", card.serial));
+        }
         let functions = || self.cards.iter().flat_map(|card| &card.function);
         for key in ["pci", "ibdev", "vuid"] {
             let mut seen = std::collections::BTreeSet::new();
@@ -308,11 +312,7 @@ impl Config {
                 }
             }
         }
-        let mut serials = std::collections::BTreeSet::new();
-        match self.cards.iter().find(|card| !serials.insert(&card.serial)) {
-            Some(card) => Err(format!("two cards have serial = `{}`; give each its own", card.serial)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -391,6 +391,15 @@ pub(crate) fn world() -> Result<Arc<crate::world::World>, ConfigError> {
             Ok(world)
         }
     }
+}
+
+/// How much time has passed for the card that has a function at this address, among the devices that this thread would list: by the
+/// machine's clock, or by the card's own if that is virtual. `None` if there is no such device.
+#[must_use]
+pub fn model_time(pci: &str) -> Option<std::time::Duration> {
+    let (world, address) = (world().ok()?, crate::pci::whole(pci)?);
+    let info = world.infos.iter().find(|info| info.function().pci == address)?;
+    Some(info.card.engine().now().into())
 }
 
 /// The version to state.

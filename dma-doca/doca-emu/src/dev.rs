@@ -120,10 +120,10 @@ extern "C" fn doca_dev_open(devinfo: Handle<Info>, dev: Out<*const Dev>) -> Code
     })
 }
 
-/// Closes a device that was opened once, or counts.
+/// Closes a device that was opened once, or counts. NULL is nothing to close, which NVIDIA's samples rely on.
 #[unsafe(no_mangle)]
 extern "C" fn doca_dev_close(dev: Handle<Dev>) -> Code {
-    answer(|| dev.arc()?.close())
+    answer(|| if dev.is_null() { Ok(()) } else { dev.arc()?.close() })
 }
 
 /// Nothing to reclaim here.
@@ -322,5 +322,14 @@ extern "C" fn doca_devinfo_rep_cap_is_filter_emulated_supported(
         let info = devinfo.get()?;
         let emulated = info.card.config.function.iter().any(|function| function.emulated);
         supported.put((emulated && info.function().side == Side::Dpu).into())
+    })
+}
+
+/// What no SDK has: says that this is the stand-in, and writes the profile that the device's card is a model of, with its source.
+#[unsafe(no_mangle)]
+extern "C" fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) -> Code {
+    answer(|| {
+        let profile = &devinfo.get()?.card.config.profile;
+        model.text(&format!("doca-emu, profile {} ({})", profile.name, profile.source), size as usize)
     })
 }

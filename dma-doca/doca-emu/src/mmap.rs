@@ -84,6 +84,8 @@ pub(crate) struct Registered {
     keys: Vec<(Arc<Dev>, RegionKey)>,
     /// Bytes that count as locked.
     locked: u64,
+    /// The addresses are the program's own.
+    pub(crate) is_local: bool,
     live: AtomicBool,
     /// Where buffers are counted, if they are.
     bufs: Option<Arc<AtomicU32>>,
@@ -152,7 +154,8 @@ impl Setup {
             range: None,
             devs: Vec::new(),
             max_devs: DEVICES,
-            access: c::DOCA_ACCESS_FLAG_LOCAL_READ_ONLY,
+            // What NVIDIA's local copy samples rely on, which set none.
+            access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
             user_data: 0,
             free: None,
             was_started: false,
@@ -212,6 +215,7 @@ impl Setup {
             rights,
             keys: Vec::new(),
             locked: range.len as u64,
+            is_local: range.dmabuf.is_none(),
             live: AtomicBool::new(true),
             bufs,
         };

@@ -3,6 +3,7 @@
 //! The test is the host. The DPU is this program again, run for one test that does as its standard input says.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use std::fmt::Write as _;
@@ -223,7 +224,8 @@ fn the_end_of_the_exporter_is_an_error_of_the_importer() {
     assert_eq!(rig.dst.read(0, 64), [0x77; 64]);
     host.kill().unwrap();
     host.wait().unwrap();
-    ok!(doca_buf_reset_data_len(code!(doca_dma_task_memcpy_get_dst(task.cast()))));
+    let dst = code!(doca_dma_task_memcpy_get_dst(task.cast()));
+    ok!(doca_buf_reset_data_len(dst));
     rig.dst.write(0, &[0; 64]);
     ok!(doca_task_submit(task));
     rig.until(1);

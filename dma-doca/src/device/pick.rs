@@ -7,8 +7,12 @@ use super::list::{Item, List};
 use crate::error::error;
 use crate::options::DocaOptions;
 
-/// The device that `options` name.
-pub(crate) fn pick<'a>(list: &'a List, options: &DocaOptions) -> Result<Item<'a>> {
+/// The device that `options` name, if `problem` finds nothing wrong with it.
+pub(crate) fn pick<'a>(
+    list: &'a List,
+    options: &DocaOptions,
+    problem: impl Fn(&Item<'_>) -> Option<Error>,
+) -> Result<Item<'a>> {
     if let Some(address) = &options.address
         && !is_address(address)
     {
@@ -26,9 +30,15 @@ pub(crate) fn pick<'a>(list: &'a List, options: &DocaOptions) -> Result<Item<'a>
         return Err(none(list, options));
     }
     // Somebody who names no address leaves the choice open.
-    let usable = found.iter().find(|item| item.problem(&item.capabilities()).is_none());
     if options.address.is_none() {
-        return usable.copied().ok_or_else(|| problem_of(&found[0]));
+        let mut first = None;
+        for item in &found {
+            match problem(item) {
+                None => return Ok(*item),
+                Some(why) => first = first.or(Some(why)),
+            }
+        }
+        return Err(first.unwrap_or_else(|| none(list, options)));
     }
     // Sub-functions share the address of their physical function, which is meant unless a name says otherwise.
     let whole: Vec<_> = found.iter().filter(|item| item.function() != Some(FunctionKind::Sub)).collect();
@@ -44,14 +54,7 @@ pub(crate) fn pick<'a>(list: &'a List, options: &DocaOptions) -> Result<Item<'a>
             .with_hint("give the whole address DDDD:BB:DD.F, or the interface as well"));
         }
     };
-    match item.problem(&item.capabilities()) {
-        None => Ok(*item),
-        Some(problem) => Err(problem),
-    }
-}
-
-fn problem_of(item: &Item<'_>) -> Error {
-    item.problem(&item.capabilities()).unwrap_or_else(|| error(ErrorKind::NotFound, "no device can be used"))
+    problem(item).map_or(Ok(*item), Err)
 }
 
 fn none(list: &List, options: &DocaOptions) -> Error {

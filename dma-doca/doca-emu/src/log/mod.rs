@@ -104,7 +104,7 @@ pub(crate) fn version() -> String {
 }
 
 /// `sdk_log!(ERROR, "no such device: {address}")`: a message of the SDK at a level of `doca_log_level`
-/// (`CRIT`, `ERROR`, `WARNING`, `INFO`, `DEBUG`, `TRACE`). Costs one load where nobody listens.
+/// (those of [`levels`]). Costs one load where nobody listens.
 macro_rules! sdk_log {
     ($level:ident, $($message:tt)+) => {{
         let level = $crate::log::levels::$level;
@@ -118,8 +118,7 @@ pub(crate) use sdk_log;
 /// The levels, by the names that [`sdk_log!`] takes.
 pub(crate) mod levels {
     pub(crate) use doca_sys::bindings::{
-        DOCA_LOG_LEVEL_CRIT as CRIT, DOCA_LOG_LEVEL_DEBUG as DEBUG, DOCA_LOG_LEVEL_ERROR as ERROR,
-        DOCA_LOG_LEVEL_INFO as INFO, DOCA_LOG_LEVEL_TRACE as TRACE, DOCA_LOG_LEVEL_WARNING as WARNING,
+        DOCA_LOG_LEVEL_ERROR as ERROR, DOCA_LOG_LEVEL_INFO as INFO, DOCA_LOG_LEVEL_WARNING as WARNING,
     };
 }
 

@@ -30,6 +30,7 @@ impl Mmap {
             rights: Rights::empty(),
             keys: Vec::new(),
             locked: 0,
+            is_local: false,
             live: AtomicBool::new(true),
             bufs: Some(Arc::clone(&bufs)),
         };
