@@ -6,7 +6,9 @@ mod oracle;
 mod steps;
 mod teardown;
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::rc::Rc;
 
@@ -87,6 +89,8 @@ struct Program {
     source: Box<[u8; LEN]>,
     /// Where devices may write; they hold its address.
     target: *mut u8,
+    /// What a callback panicked with, which must not unwind through C.
+    failed: RefCell<Option<Box<dyn Any + Send>>>,
     oracle: RefCell<Oracle>,
     devs: RefCell<Vec<*mut c::doca_dev>>,
     pes: RefCell<Vec<*mut c::doca_pe>>,
@@ -121,6 +125,7 @@ pub fn doca_calls(input: &[u8]) {
         over: Cell::new(false),
         source: Box::new(oracle::initial(0)),
         target,
+        failed: RefCell::default(),
         oracle: RefCell::default(),
         devs: RefCell::default(),
         pes: RefCell::default(),
@@ -134,8 +139,10 @@ pub fn doca_calls(input: &[u8]) {
     PROGRAM.set(Some(Rc::clone(&program)));
     while program.has_input() {
         program.step();
+        program.pass_on();
     }
     program.tear_down();
+    program.pass_on();
     program.oracle.borrow().check_rest(&program);
     PROGRAM.set(None);
     // SAFETY: made from a box above; every device has let go of it.
@@ -143,11 +150,23 @@ pub fn doca_calls(input: &[u8]) {
     doca_emu::use_config(None).expect("nothing to get wrong");
 }
 
-fn program() -> Rc<Program> {
-    PROGRAM.with_borrow(|program| Rc::clone(program.as_ref().expect("callbacks run within a run")))
+/// Runs a callback of the program.
+fn within(callback: impl FnOnce(&Program)) {
+    let Some(program) = PROGRAM.with_borrow(Clone::clone) else { return };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(&program))) {
+        program.over.set(true);
+        program.failed.borrow_mut().get_or_insert(panic);
+    }
 }
 
 impl Program {
+    /// Panics as a callback did.
+    fn pass_on(&self) {
+        if let Some(panic) = self.failed.take() {
+            resume_unwind(panic);
+        }
+    }
+
     fn has_input(&self) -> bool {
         !self.input.borrow().is_empty()
     }
@@ -191,7 +210,8 @@ impl Program {
             let task = tasks.iter_mut().find(|task| task.task == memcpy).expect("a callback for no task");
             task.flight.take().expect("a callback for a task that is not in flight")
         };
-        let status = call!(doca_task_get_status(call!(doca_dma_task_memcpy_as_task(memcpy))));
+        let task = call!(doca_dma_task_memcpy_as_task(memcpy));
+        let status = call!(doca_task_get_status(task));
         assert_eq!(status == c::DOCA_SUCCESS, well, "the callback and the status disagree");
         self.oracle.borrow_mut().land(flight, well, self);
         if self.over.get() || self.depth.get() >= NESTING {
@@ -209,23 +229,24 @@ impl Program {
 }
 
 unsafe extern "C" fn on_done(task: *mut c::doca_dma_task_memcpy, _user: c::doca_data, _ctx: c::doca_data) {
-    program().ended(task, true);
+    within(|program| program.ended(task, true));
 }
 
 unsafe extern "C" fn on_error(task: *mut c::doca_dma_task_memcpy, _user: c::doca_data, _ctx: c::doca_data) {
-    program().ended(task, false);
+    within(|program| program.ended(task, false));
 }
 
 unsafe extern "C" fn on_state(_user: c::doca_data, ctx: *mut c::doca_ctx, _before: u32, after: u32) {
-    let program = program();
-    let mut state = u32::MAX;
-    assert_eq!(call!(doca_ctx_get_state(ctx, &mut state)), c::DOCA_SUCCESS);
-    assert_eq!(state, after, "the callback tells another state than the context");
-    if !program.over.get() && program.depth.get() < NESTING && program.byte() % 4 == 3 {
-        program.depth.set(program.depth.get() + 1);
-        program.step();
-        program.depth.set(program.depth.get() - 1);
-    }
+    within(|program| {
+        let mut state = u32::MAX;
+        assert_eq!(call!(doca_ctx_get_state(ctx, &mut state)), c::DOCA_SUCCESS);
+        assert_eq!(state, after, "the callback tells another state than the context");
+        if !program.over.get() && program.depth.get() < NESTING && program.byte() % 4 == 3 {
+            program.depth.set(program.depth.get() + 1);
+            program.step();
+            program.depth.set(program.depth.get() - 1);
+        }
+    });
 }
 
 /// The memory stays the program's.

@@ -60,7 +60,11 @@ fn addresses(head: *mut c::doca_buf, room: bool) -> Vec<usize> {
 }
 
 /// What a copy between two lists moves.
-pub(super) fn plan(program: &Program, src: *mut c::doca_buf, dst: *mut c::doca_buf) -> Vec<(Option<usize>, Option<usize>)> {
+pub(super) fn plan(
+    program: &Program,
+    src: *mut c::doca_buf,
+    dst: *mut c::doca_buf,
+) -> Vec<(Option<usize>, Option<usize>)> {
     let source = program.source.as_ptr().addr();
     let target = program.target.addr();
     let place = |address: usize, base: usize| address.checked_sub(base).filter(|at| *at < LEN);

@@ -298,7 +298,9 @@ impl Program {
         let data = if which < 200 { addr.cast::<u8>().wrapping_add(skip).cast() } else { addr };
         let mut buf = ptr::null_mut();
         let args = (inventory, mmap, addr, len, data, data_len);
-        if call!(doca_buf_inventory_buf_get_by_args(args.0, args.1, args.2, args.3, args.4, args.5, &mut buf)) == OK {
+        if call!(doca_buf_inventory_buf_get_by_args(args.0, args.1, args.2, args.3, args.4, args.5, &mut buf))
+            == OK
+        {
             self.bufs.borrow_mut().push(Buf { buf, inventory });
         }
     }
@@ -335,7 +337,12 @@ impl Program {
         self.allocate_with(dma, src, dst);
     }
 
-    fn allocate_with(&self, dma: *mut c::doca_dma, src: *mut c::doca_buf, dst: *mut c::doca_buf) -> Option<Task> {
+    fn allocate_with(
+        &self,
+        dma: *mut c::doca_dma,
+        src: *mut c::doca_buf,
+        dst: *mut c::doca_buf,
+    ) -> Option<Task> {
         let mut task = ptr::null_mut();
         let user_data = c::doca_data { u64_: 1 };
         if call!(doca_dma_task_memcpy_alloc_init(dma, src, dst, user_data, &mut task)) != OK {
@@ -373,7 +380,8 @@ impl Program {
     }
 
     pub(super) fn free(&self, memcpy: *mut c::doca_dma_task_memcpy) {
-        call!(doca_task_free(call!(doca_dma_task_memcpy_as_task(memcpy))));
+        let task = call!(doca_dma_task_memcpy_as_task(memcpy));
+        call!(doca_task_free(task));
         // What the device holds stays.
         self.tasks.borrow_mut().retain(|task| task.task != memcpy || task.flight.is_some());
     }
@@ -473,7 +481,8 @@ impl Program {
             let mut buf = ptr::null_mut();
             let mmaps = self.mmaps.borrow().clone();
             let found = mmaps.into_iter().any(|mmap| {
-                call!(doca_buf_inventory_buf_get_by_args(inventory, mmap, at, len, at, data_len, &mut buf)) == OK
+                call!(doca_buf_inventory_buf_get_by_args(inventory, mmap, at, len, at, data_len, &mut buf))
+                    == OK
             });
             found.then(|| {
                 self.bufs.borrow_mut().push(Buf { buf, inventory });
