@@ -61,7 +61,7 @@ pub(crate) struct Options {
     pub(crate) depth: u32,
 
     /// The most memory to register on each side, from 8K to 16G; the smaller one of the two sides counts
-    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_window)]
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_window)]
     pub(crate) window: u64,
 
     /// How every block is checked before it is written; the stronger one of the two sides counts
