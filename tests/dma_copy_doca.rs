@@ -60,26 +60,49 @@ fn the_card_copies_both_ways() {
             assert!(line.contains("engine doca"), "{line}");
         }
         place.file("src", 10_000_000);
-        for args in ["", "--checksum none --chunk 8M --window 32M", "--depth 64 --chunk 64K --checksum blake3", "--resume"] {
+        for args in [
+            "",
+            "--checksum none --chunk 8M --window 32M",
+            "--depth 64 --chunk 64K --checksum blake3",
+            "--resume",
+        ] {
             copies(&place, from, CARD, args);
         }
         // A device that takes little at a time.
-        copies(&place, from, &format!("{CARD}max_buf_size = 65536\nmax_tasks = 2\n"), "--window 8M --depth 16");
+        copies(
+            &place,
+            from,
+            &format!("{CARD}max_buf_size = 65536\nmax_tasks = 2\n"),
+            "--window 8M --depth 16",
+        );
     }
 
     // A device that resets in the middle, and recovers.
     place.file("src", 1_000_000);
     for from in Side::BOTH {
-        let line = copies(&place, from, &format!("{CARD}faults = \"reset@t=20us\"\n"), "--chunk 4K --window 64K");
-        println!("{line}");
+        for faults in ["reset@7", "fail@9", "reset@20+reset@50"] {
+            let line =
+                copies(&place, from, &format!("{CARD}faults = \"{faults}\"\n"), "--chunk 4K --window 64K");
+            assert!(line.ends_with(" retries") && !line.ends_with(" 0 retries"), "{faults}: {line}");
+        }
         // One that fails for good.
-        let (sender, receiver) = pair(&place, from, &format!("{CARD}faults = \"fail@7\"\n"), "--chunk 4K --window 64K --timeout 5");
+        let (sender, receiver) = pair(
+            &place,
+            from,
+            &format!("{CARD}faults = \"fail@7-\"\n"),
+            "--chunk 4K --window 64K --timeout 5",
+        );
         let (host, dpu) = if from == Side::Host { (sender, receiver) } else { (receiver, sender) };
         dpu.failed(&["DPU: moving bytes by DMA", "DOCA_ERROR"]);
         host.failed(&["the DPU gave up (moving bytes by DMA)"]);
         assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists());
         // One that corrupts.
-        let (_, receiver) = pair(&place, from, &format!("{CARD}faults = \"corrupt@7\"\n"), "--chunk 4K --window 64K --timeout 5");
+        let (_, receiver) = pair(
+            &place,
+            from,
+            &format!("{CARD}faults = \"corrupt@7\"\n"),
+            "--chunk 4K --window 64K --timeout 5",
+        );
         receiver.failed(&["verifying what arrived"]);
     }
 
@@ -88,8 +111,9 @@ fn the_card_copies_both_ways() {
     for from in Side::BOTH {
         for dies in Side::BOTH {
             let args = "--window 64K --chunk 4K --depth 1 --resume --timeout 5";
-            let mut sides = Side::BOTH
-                .map(|side| start(&place, side, CARD, &format!("-f {} {args}", if side == from { "src" } else { "dst" })));
+            let mut sides = Side::BOTH.map(|side| {
+                start(&place, side, CARD, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
+            });
             place.wait_for_bytes();
             sides[usize::from(dies == Side::Dpu)].signal(Signal::KILL);
             let [host, dpu] = sides.map(Running::end);
@@ -115,6 +139,8 @@ fn the_card_copies_both_ways() {
     alone(Side::Dpu, "-f dst -p 03:00.0 -c comch:copy").failed(&["which function of the host", "--rep-pci"]);
     alone(Side::Dpu, "-f dst -p 03:00.0 -r 77:00.0 -c comch:copy").failed(&["77:00.0"]);
     alone(Side::Host, "-f src -p 77:00.0 -c comch:copy").failed(&["77:00.0"]);
-    alone(Side::Host, "-f src -p 3b:00.0 -c comch:nobody --timeout 0.5").failed(&["no DPU listened on comch:nobody"]);
-    alone(Side::Dpu, "-f dst -p 03:00.0 -r 3b:00.0 -c comch:nobody --timeout 0.5").failed(&["no host connected to comch:nobody"]);
+    alone(Side::Host, "-f src -p 3b:00.0 -c comch:nobody --timeout 0.5")
+        .failed(&["no DPU listened on comch:nobody"]);
+    alone(Side::Dpu, "-f dst -p 03:00.0 -r 3b:00.0 -c comch:nobody --timeout 0.5")
+        .failed(&["no host connected to comch:nobody"]);
 }
