@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 mod built;
 mod dma_copy_pair;
-#[expect(unreachable_pub, reason = "another crate's, where it is reachable")]
+#[expect(unreachable_pub, clippy::allow_attributes, reason = "another crate's, for whose tests it is meant")]
 #[path = "../dma-doca/doca-emu/tests/support/mod.rs"]
 mod support;
 
