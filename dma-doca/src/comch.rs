@@ -60,8 +60,11 @@ fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> 
             ("client", can.comch_client, "clients run on the host, on a function of the BlueField")
         };
         (!able).then(|| {
-            error(ErrorKind::Unsupported, format!("device {} cannot be a comm channel {side}", item.address()))
-                .with_hint(hint)
+            error(
+                ErrorKind::Unsupported,
+                format!("device {} cannot be a comm channel {side}", item.address()),
+            )
+            .with_hint(hint)
         })
     })?;
     let device = Arc::new(device.open()?);
@@ -135,7 +138,8 @@ impl Client {
             let endpoint = Endpoint::new(&self.device, &name, None).map_err(of("connect"))?;
             let max = endpoint.max();
             let endpoint = Arc::new(Mutex::new(endpoint));
-            let left = deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left =
+                deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
             let what = "no server answered";
             match wait(&endpoint, left, what, |endpoint| endpoint.connected()) {
                 Ok(peer) => return Ok(Channel { endpoint, peer, max }),
@@ -146,10 +150,14 @@ impl Client {
                 }
                 Err(e) => {
                     let message = format!("{what} on device {} to {:?}", self.device.address, self.name);
-                    let e = if e.kind() == ErrorKind::Closed { Error::new(ErrorKind::TimedOut, message) } else { e };
-                    return Err(e
-                        .with_operation("connect")
-                        .with_hint("start the server on the DPU, for this function's representor and with the same name"));
+                    let e = if e.kind() == ErrorKind::Closed {
+                        Error::new(ErrorKind::TimedOut, message)
+                    } else {
+                        e
+                    };
+                    return Err(e.with_operation("connect").with_hint(
+                        "start the server on the DPU, for this function's representor and with the same name",
+                    ));
                 }
             }
         }
@@ -181,7 +189,9 @@ impl Channel {
                 .with_hint("cut it up: a channel carries short messages, and DMA the data"));
         }
         if message.is_empty() {
-            return Err(error(ErrorKind::InvalidArgument, "an empty message").with_hint("send at least 1 byte"));
+            return Err(
+                error(ErrorKind::InvalidArgument, "an empty message").with_hint("send at least 1 byte")
+            );
         }
         let mut task = None;
         let result = wait(&self.endpoint, timeout, "the message has not gone out", |endpoint| {

@@ -25,6 +25,10 @@ use context::Context;
 /// How long a context may take to come to rest after an error, when it is stopped, or when it is dropped.
 const REST: Duration = Duration::from_secs(5);
 
+/// Reports of descriptors up to this long may wait for a later one's. A longer one takes so long that its user would notice the wait, and
+/// its report costs nothing beside it.
+const COALESCED: usize = 8 << 10;
+
 /// What is done to a context that does not run.
 #[derive(Debug)]
 enum State {
@@ -48,8 +52,11 @@ pub(crate) struct DocaQueue {
     pool: Arc<Mutex<Pool>>,
     /// By slot; null until the slot is first used.
     tasks: Box<[Task]>,
-    /// The slot of the task that is held back.
+    /// The slot of the task that is held back, and how it may be submitted if another follows.
     held: Option<u32>,
+    held_flags: u32,
+    /// As many tasks as the device has had at once. A report may only wait for that of a task which the device is known to have room for.
+    proven: usize,
     /// A flush that could not be carried out.
     ring: bool,
     state: State,
@@ -94,6 +101,8 @@ impl DocaQueue {
             pool,
             tasks: vec![NO_TASK; depth].into(),
             held: None,
+            held_flags: DOCA_TASK_SUBMIT_FLAG_NONE,
+            proven: 0,
             ring: false,
             state: State::Running,
             doorbells: 0,
@@ -156,6 +165,7 @@ impl DocaQueue {
     #[cold]
     fn not_taken(&mut self, slot: u32, code: doca_error_t) -> bool {
         if is_full(code) {
+            self.proven = self.in_flight();
             return false;
         }
         self.held = None;
@@ -207,6 +217,8 @@ unsafe impl RawQueue for DocaQueue {
         let shared = Arc::clone(&self.pool);
         let mut pool = lock(&shared);
         let mut taken = 0;
+        // How many reports may wait: the last task that the device is known to have room for has one of its own.
+        let mut quiet = self.proven.saturating_sub(self.in_flight() + 1);
         for descriptor in batch {
             let Some(slot) = self.context.done.take() else { break };
             let work = descriptor.work();
@@ -226,9 +238,16 @@ unsafe impl RawQueue for DocaQueue {
                 Work::Listed(_) => self.rebind(&mut pool, slot, &work),
             };
             match ready {
-                // More follows what is held back: no doorbell for it, and its report may wait for a later one's. Only once its successor is
-                // ready, which rings the doorbell for both.
-                Ok(()) if self.release(DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS) => {
+                // More follows what is held back, and is ready: no doorbell for it, and its report may wait for a later one's.
+                Ok(())
+                    if self.release(if quiet > 0 { self.held_flags } else { DOCA_TASK_SUBMIT_FLAG_NONE }) =>
+                {
+                    quiet = quiet.saturating_sub(1);
+                    self.held_flags = if descriptor.len() <= COALESCED {
+                        DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
+                    } else {
+                        DOCA_TASK_SUBMIT_FLAG_NONE
+                    };
                     if matches!(work, Work::Listed(_)) {
                         self.context.done.add_list();
                     }
@@ -260,6 +279,7 @@ unsafe impl RawQueue for DocaQueue {
                 }
             }
         }
+        self.proven = self.proven.max(self.in_flight());
         Ok(taken)
     }
 
@@ -272,6 +292,7 @@ unsafe impl RawQueue for DocaQueue {
             // What went before must not wait for it.
             self.context.flush();
         }
+        self.proven = self.proven.max(self.in_flight());
         self.doorbells += 1;
     }
 

@@ -133,9 +133,10 @@ fn check_export(engine: &Inner, request: &MemoryRequest) -> Result<()> {
 fn not_imported(e: Error) -> Error {
     let code = e.native().map_or(DOCA_ERROR_UNKNOWN, |native| native.code as doca_error_t);
     let (kind, hint) = match code {
-        DOCA_ERROR_NOT_PERMITTED => {
-            (ErrorKind::PermissionDenied, "run both sides as the same user, or as root; import on the card's other side")
-        }
+        DOCA_ERROR_NOT_PERMITTED => (
+            ErrorKind::PermissionDenied,
+            "run both sides as the same user, or as root; import on the card's other side",
+        ),
         DOCA_ERROR_NO_MEMORY => (ErrorKind::OutOfMemory, "drop imports that are not used any more"),
         DOCA_ERROR_NOT_SUPPORTED => (ErrorKind::Unsupported, "import on the DPU's side of the card"),
         _ => (

@@ -33,8 +33,10 @@ struct Bench {
 }
 
 unsafe extern "C" fn on_done(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
-    // SAFETY: set to the counter of a `Bench`, which lives until the end.
-    unsafe { *ctx.ptr.cast::<u64>() += 1 }
+    // SAFETY: set to a pointer.
+    let ended = unsafe { ctx.ptr }.cast::<u64>();
+    // SAFETY: to the counter of a `Bench`, which lives until the end and which nothing else writes.
+    unsafe { *ended += 1 }
 }
 
 unsafe extern "C" fn on_error(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, _: c::doca_data) {
@@ -47,7 +49,8 @@ impl Bench {
         let (mut list, mut count, mut dev) = (ptr::null_mut(), 0, ptr::null_mut());
         ok!(doca_devinfo_create_list(&mut list, &mut count));
         // SAFETY: there is a device at least.
-        ok!(doca_dev_open(unsafe { *list }, &mut dev));
+        let info = unsafe { *list };
+        ok!(doca_dev_open(info, &mut dev));
         let memory = vec![1_u8; 2 * TASKS * LEN].leak().as_mut_ptr();
         let (mut mmap, mut inventory) = (ptr::null_mut(), ptr::null_mut());
         ok!(doca_mmap_create(&mut mmap));
@@ -63,7 +66,7 @@ impl Bench {
         // SAFETY: the context lives until the end.
         let ctx = unsafe { c::doca_dma_as_ctx(dma) };
         ok!(doca_pe_connect_ctx(pe, ctx));
-        let ended = Box::leak(Box::new(0_u64)) as *mut u64;
+        let ended = ptr::from_mut(Box::leak(Box::new(0_u64)));
         ok!(doca_ctx_set_user_data(ctx, c::doca_data { ptr: ended.cast() }));
         ok!(doca_dma_task_memcpy_set_conf(dma, Some(on_done), Some(on_error), TASKS as u32));
         ok!(doca_ctx_start(ctx));
@@ -81,6 +84,16 @@ impl Bench {
             bench.bufs.push(bufs);
         }
         bench
+    }
+
+    fn ended(&self) -> u64 {
+        // SAFETY: the counter lives until the end, and only callbacks write it.
+        unsafe { *black_box(self.ended) }
+    }
+
+    fn progress(&self) {
+        // SAFETY: the progress engine lives until the end.
+        unsafe { c::doca_pe_progress(self.pe) };
     }
 
     /// Copies so many times in batches of up to `TASKS`.
@@ -102,12 +115,9 @@ impl Bench {
                 let flush = if last { c::DOCA_TASK_SUBMIT_FLAG_FLUSH } else { 0 };
                 ok!(doca_task_submit_ex(black_box(self.tasks[i]), report | flush));
             }
-            // SAFETY: the counter lives until the end, and only callbacks write it.
-            let goal = unsafe { *self.ended } / batch as u64 * batch as u64 + batch as u64;
-            // SAFETY: as above; and so does the progress engine.
-            while unsafe { self.ended.read_volatile() } < goal {
-                // SAFETY: as above.
-                unsafe { c::doca_pe_progress(self.pe) };
+            let goal = self.ended() / batch as u64 * batch as u64 + batch as u64;
+            while self.ended() < goal {
+                self.progress();
             }
         }
     }

@@ -63,6 +63,9 @@ impl Card {
         profile.depth = Profile::DEPTH_MAX;
         profile.channels = config.max_contexts.unwrap_or(1 << 16);
         profile.in_order = config.order.map_or(ideal, |order| order == Order::Submitted);
+        if ideal && profile.in_order {
+            profile = profile.timeless();
+        }
         // Manners of a BlueField, whatever its times: mistakes are found in the engine and take the context down.
         profile.on_failure = OnFailure::Halt;
         profile.zero_length = ZeroLength::Mistake(ModelFound::InEngine);

@@ -1,6 +1,7 @@
 //! Contexts, tasks and progress engines: their states, counts and callbacks.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use std::cell::Cell;

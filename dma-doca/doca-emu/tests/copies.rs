@@ -1,6 +1,7 @@
 //! Copies: what moves, and what becomes of buffers and tasks.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use std::ptr;

@@ -1,6 +1,7 @@
 //! Devices and representors, and the configuration that they come from.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use std::ffi::CStr;
@@ -19,7 +20,7 @@ fn infos() -> (*mut *mut c::doca_devinfo, Vec<*mut c::doca_devinfo>) {
     let (mut list, mut count) = (ptr::null_mut(), 0);
     ok!(doca_devinfo_create_list(&mut list, &mut count));
     // SAFETY: the list has that many.
-    (list, (0..count as usize).map(|i| unsafe { *list.add(i) }).collect())
+    (list, (0..count as usize).map(|i| unsafe { list.wrapping_add(i).read() }).collect())
 }
 
 fn address(info: *mut c::doca_devinfo) -> String {
@@ -117,7 +118,7 @@ fn reps(
     let (mut list, mut count) = (ptr::null_mut(), 0);
     ok!(doca_devinfo_rep_create_list(dev, filter as i32, &mut list, &mut count));
     // SAFETY: the list has that many.
-    (list, (0..count as usize).map(|i| unsafe { *list.add(i) }).collect())
+    (list, (0..count as usize).map(|i| unsafe { list.wrapping_add(i).read() }).collect())
 }
 
 #[test]
@@ -264,8 +265,8 @@ fn errors_have_names_and_descriptions() {
     );
     assert_eq!(name(31), "DOCA_ERROR_UNKNOWN");
     for code in 0..40 {
-        // SAFETY: strings that live for ever.
-        let text = unsafe { CStr::from_ptr(c::doca_error_get_descr(code)) };
-        assert!(!text.is_empty());
+        let text = code!(doca_error_get_descr(code));
+        // SAFETY: a string that lives for ever.
+        assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
     }
 }

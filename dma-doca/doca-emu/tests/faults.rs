@@ -1,6 +1,7 @@
 //! Every fault of the plan, as a program sees it through the C interface.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use rig::{Rig, c};

@@ -1,6 +1,7 @@
 //! Memory maps, inventories, buffers and lists: their states, counts and rights.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use std::cell::Cell;
@@ -422,7 +423,9 @@ fn an_inventory_gives_what_it_has() {
     );
     fails!(DOCA_ERROR_BAD_STATE, doca_buf_inventory_buf_dup(inventory, bufs[0], &mut none));
     fails!(DOCA_ERROR_IN_USE, doca_buf_inventory_destroy(inventory));
-    [bufs[0], bufs[2], copy].map(|buf| ok!(doca_buf_dec_refcount(buf, ptr::null_mut())));
+    for buf in [bufs[0], bufs[2], copy] {
+        ok!(doca_buf_dec_refcount(buf, ptr::null_mut()));
+    }
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(inventory)), 8);
     ok!(doca_buf_inventory_set_user_data(inventory, number(3)));
     assert_eq!(as_number(get!(doca_buf_inventory_get_user_data(inventory))), 3);

@@ -3,6 +3,7 @@
 //! The test is the host. The DPU is this program again, run for one test that does as its standard input says.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[macro_use]
 mod rig;
 
 use std::fmt::Write as _;

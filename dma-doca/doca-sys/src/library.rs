@@ -1,7 +1,7 @@
 //! Finding and loading the SDK's libraries.
 #![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,15 @@ use std::ptr::NonNull;
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
 
+use crate::bindings::{doca_devinfo, doca_error_t};
 use crate::{Comch, Common, Dma, LoadError};
 
 /// The environment variable that names the directory of the libraries.
 pub const LIB_DIR_VARIABLE: &str = "DMA_DOCA_LIB_DIR";
+
+/// `doca_emu_model` of the stand-in SDK: writes which profile a device is a model of, in at most `size` bytes.
+pub type StandIn =
+    unsafe extern "C" fn(devinfo: *const doca_devinfo, model: *mut c_char, size: u32) -> doca_error_t;
 
 /// The SDK's calls. Once loaded they stay so until the process ends, since the libraries have threads and state of their own.
 #[derive(Clone, Debug)]
@@ -26,6 +31,8 @@ pub struct Library {
     pub comch: Option<Comch>,
     /// Why there is no comm channel.
     pub comch_missing: Option<LoadError>,
+    /// The one call that no SDK has, if this is the project's stand-in.
+    pub stand_in: Option<StandIn>,
     /// The libraries' version as they state it, else as the file's name does, else empty.
     pub version: String,
     /// The file of the common library; empty if it was not loaded from one.
@@ -62,7 +69,15 @@ impl Library {
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself. `version` is what it says of itself.
     #[must_use]
     pub fn from_tables(common: Common, dma: Dma, comch: Option<Comch>, version: impl Into<String>) -> Self {
-        Self { common, dma, comch, comch_missing: None, version: version.into(), path: PathBuf::new() }
+        Self {
+            common,
+            dma,
+            comch,
+            comch_missing: None,
+            stand_in: None,
+            version: version.into(),
+            path: PathBuf::new(),
+        }
     }
 
     /// The calls that this program was linked with; those that a version may lack are looked up when this is called.
@@ -106,7 +121,19 @@ impl Library {
             Err(error) => (None, Some(error)),
         };
         let version = common.version().unwrap_or_default();
-        Ok(Self { common: calls, dma: dma_calls, comch, comch_missing, version, path: common.path.clone() })
+        // SAFETY: only the stand-in has a call of this name, with these parameters.
+        let stand_in = common
+            .symbol(c"doca_emu_model")
+            .map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) });
+        Ok(Self {
+            common: calls,
+            dma: dma_calls,
+            comch,
+            comch_missing,
+            stand_in,
+            version,
+            path: common.path.clone(),
+        })
     }
 }
 

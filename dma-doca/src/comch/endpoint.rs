@@ -41,7 +41,10 @@ unsafe impl Send for Endpoint {}
 
 #[derive(Debug)]
 enum Side {
-    Server(*mut doca_comch_server, #[expect(dead_code, reason = "open for as long as the server")] OpenRepresentor),
+    Server(
+        *mut doca_comch_server,
+        #[expect(dead_code, reason = "open for as long as the server")] OpenRepresentor,
+    ),
     Client(*mut doca_comch_client),
 }
 
@@ -74,7 +77,9 @@ impl Endpoint {
     /// Whether a server of this name can be.
     pub(super) fn check_name(device: &Device, name: &str) -> Result<()> {
         if name.is_empty() {
-            return Err(error(ErrorKind::InvalidArgument, "an empty name").with_hint("give the server a name"));
+            return Err(
+                error(ErrorKind::InvalidArgument, "an empty name").with_hint("give the server a name")
+            );
         }
         let ask = device.sdk.comch.and_then(|calls| calls.doca_comch_cap_get_max_name_len);
         let Some(ask) = ask else { return Ok(()) };
@@ -90,12 +95,17 @@ impl Endpoint {
     }
 
     /// Starts a server for the function that `representor` stands for, or, without one, a client.
-    pub(super) fn new(device: &Arc<Device>, name: &CStr, representor: Option<OpenRepresentor>) -> Result<Self> {
+    pub(super) fn new(
+        device: &Arc<Device>,
+        name: &CStr,
+        representor: Option<OpenRepresentor>,
+    ) -> Result<Self> {
         let sdk = &device.sdk;
         let Some(calls) = sdk.comch else { return Err(error(ErrorKind::MissingSdk, "no comm channel")) };
         let _serial = creation();
         // SAFETY: the pointer can be written.
-        let pe = out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (sdk.common.doca_pe_create)(p) })?;
+        let pe =
+            out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (sdk.common.doca_pe_create)(p) })?;
         let made = match representor {
             Some(representor) => {
                 // SAFETY: an opened device and representor, and a name.
@@ -103,7 +113,9 @@ impl Endpoint {
                     (calls.doca_comch_server_create)(device.raw(), representor.raw(), name.as_ptr(), p)
                 });
                 // SAFETY: made just now.
-                server.map(|raw| (unsafe { (calls.doca_comch_server_as_ctx)(raw) }, Side::Server(raw, representor)))
+                server.map(|raw| {
+                    (unsafe { (calls.doca_comch_server_as_ctx)(raw) }, Side::Server(raw, representor))
+                })
             }
             None => {
                 // SAFETY: an opened device, and a name.
@@ -118,14 +130,23 @@ impl Endpoint {
             // SAFETY: made above, with nothing on it.
             unsafe { (sdk.common.doca_pe_destroy)(pe) };
         })?;
-        let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>, most: u32| {
+        let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>,
+                   most: u32| {
             // SAFETY: an opened device's info.
             call.and_then(|call| out(sdk, "", 0, |p| unsafe { call(device.info(), p) }).ok()).unwrap_or(most)
         };
         let max = ask(calls.doca_comch_cap_get_max_msg_size, MAX_MESSAGE);
         let tasks = ask(calls.doca_comch_cap_get_max_send_tasks, SEND_TASKS).clamp(1, SEND_TASKS);
-        let mut endpoint =
-            Self { device: Arc::clone(device), calls, pe, ctx, side, max, handle: None, told: Box::default() };
+        let mut endpoint = Self {
+            device: Arc::clone(device),
+            calls,
+            pe,
+            ctx,
+            side,
+            max,
+            handle: None,
+            told: Box::default(),
+        };
         // On failure the drop takes it apart, which needs the lock.
         drop(_serial);
         endpoint.configure(tasks)?;
@@ -185,7 +206,9 @@ impl Endpoint {
         }
         let e = failed(sdk, "doca_ctx_start", code);
         Err(match (&self.side, e.kind()) {
-            (Side::Server(..), ErrorKind::InUse) => e.with_hint("another server has the name: stop it, or take another name"),
+            (Side::Server(..), ErrorKind::InUse) => {
+                e.with_hint("another server has the name: stop it, or take another name")
+            }
             _ => e,
         })
     }
@@ -248,7 +271,9 @@ impl Endpoint {
             DOCA_CTX_STATE_RUNNING => {
                 let get = self.calls.doca_comch_client_get_connection;
                 // SAFETY: a running client.
-                let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe { get(raw, p) })?;
+                let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe {
+                    get(raw, p)
+                })?;
                 Ok(Some(self.told.add(peer)))
             }
             DOCA_CTX_STATE_STARTING => Ok(None),
@@ -297,16 +322,22 @@ impl Endpoint {
             Side::Server(raw, _) => {
                 let name = "doca_comch_server_task_send_alloc_init";
                 // SAFETY: an open connection of this endpoint's, and a message that stays until the task has ended.
-                (name, out(sdk, name, std::ptr::null_mut(), |p| unsafe {
-                    (calls.doca_comch_server_task_send_alloc_init)(*raw, peer, bytes, len, p)
-                }))
+                (
+                    name,
+                    out(sdk, name, std::ptr::null_mut(), |p| unsafe {
+                        (calls.doca_comch_server_task_send_alloc_init)(*raw, peer, bytes, len, p)
+                    }),
+                )
             }
             Side::Client(raw) => {
                 let name = "doca_comch_client_task_send_alloc_init";
                 // SAFETY: as above.
-                (name, out(sdk, name, std::ptr::null_mut(), |p| unsafe {
-                    (calls.doca_comch_client_task_send_alloc_init)(*raw, peer, bytes, len, p)
-                }))
+                (
+                    name,
+                    out(sdk, name, std::ptr::null_mut(), |p| unsafe {
+                        (calls.doca_comch_client_task_send_alloc_init)(*raw, peer, bytes, len, p)
+                    }),
+                )
             }
         };
         let send = match made {
@@ -360,9 +391,7 @@ impl Endpoint {
                 match code {
                     DOCA_SUCCESS => Sent::Done,
                     // Whatever the library calls it: a message that cannot be delivered has nobody to go to.
-                    _ => Sent::Failed(
-                        gone().with_native(crate::error::native(&self.device.sdk, code)),
-                    ),
+                    _ => Sent::Failed(gone().with_native(crate::error::native(&self.device.sdk, code))),
                 }
             }
         }
@@ -386,7 +415,8 @@ impl Endpoint {
         let Some(at) = peers.iter().position(|peer| peer.number == number) else { return };
         let peer = peers.swap_remove(at);
         drop(peers);
-        if let (true, Side::Server(raw, _), Some(call)) = (peer.open, &self.side, self.calls.doca_comch_server_disconnect)
+        if let (true, Side::Server(raw, _), Some(call)) =
+            (peer.open, &self.side, self.calls.doca_comch_server_disconnect)
         {
             // SAFETY: a connection of this server's that is open.
             self.told.during(|| unsafe { call(*raw, peer.raw) });

@@ -27,6 +27,10 @@ pub(super) struct Done {
     late: RefCell<VecDeque<Late>>,
     /// A task has failed since the context was last seen running.
     troubled: Cell<bool>,
+    /// Of those, one failed while the context ran, so it is the cause.
+    blamed: Cell<bool>,
+    /// The last time that the context stopped, there was no such task.
+    blameless: Cell<bool>,
     /// The context was stopped on purpose: what fails now has been aborted.
     stopping: Cell<bool>,
 }
@@ -53,6 +57,8 @@ impl Done {
             ended: RefCell::new(Vec::with_capacity(depth as usize)),
             late: RefCell::new(VecDeque::with_capacity(depth as usize)),
             troubled: Cell::new(false),
+            blamed: Cell::new(false),
+            blameless: Cell::new(false),
             stopping: Cell::new(false),
         }
     }
@@ -110,12 +116,13 @@ impl Done {
     /// A slot's task failed, with this status, while its context ran (`running`) or was on its way to rest.
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
         let first = !self.troubled.replace(true);
-        // The first to fail takes the context down; the others are flushed, whatever their status says.
-        let outcome = if !self.stopping.get() && (first || running) {
-            Outcome::Failed(task_kind(status))
-        } else {
-            Outcome::Aborted
-        };
+        // What fails while the context runs takes it down; what fails later is flushed, whatever its status says. Should a device never
+        // name the cause, the first is taken for it every other time: tasks that are submitted again and again must not go on for ever.
+        let cause = !self.stopping.get() && (running || first && self.blameless.get());
+        if cause {
+            self.blamed.set(true);
+        }
+        let outcome = if cause { Outcome::Failed(task_kind(status)) } else { Outcome::Aborted };
         self.end_late(slot, status, outcome);
     }
 
@@ -208,6 +215,7 @@ impl Done {
     pub(super) fn settled(&self) {
         self.troubled.set(false);
         self.stopping.set(false);
+        self.blameless.set(!self.blamed.replace(false));
     }
 
     /// What fails from now on has been aborted.

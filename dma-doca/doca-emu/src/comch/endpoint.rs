@@ -30,6 +30,8 @@ use crate::task::{Head, Holder, Pool, Submit, Task};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often it looks.
 const RETRY: Duration = Duration::from_millis(5);
+/// Descriptors served in one progress as long as the program notices nothing.
+const ROUNDS: u32 = 64;
 /// Closed connections whose handles are still known to be closed.
 const REMEMBERED: usize = 256;
 /// The listener among the descriptors waited for; connections have their numbers.
@@ -296,7 +298,6 @@ impl Endpoint {
                     return self.end(connection);
                 }
                 connection.link.set(Link::Open);
-                self.deadline.set(None);
                 if server {
                     self.tell(self.on_connect.get(), connection);
                 } else {
@@ -339,10 +340,9 @@ impl Endpoint {
             self.remove(connection);
             return greeted;
         }
-        if self.ctx.state() == State::Starting && self.deadline.get().is_some() {
+        if self.ctx.state() == State::Starting && !greeted {
             // The server went while it was greeted: another may come.
-            connection.link.set(Link::Greeting);
-            self.retry_at.set(Some(Instant::now() + RETRY));
+            self.look_again(connection);
             return false;
         }
         if greeted {
@@ -350,6 +350,15 @@ impl Endpoint {
         }
         self.ctx.begin_stop();
         true
+    }
+
+    /// A client looks for a server from the beginning.
+    fn look_again(&self, connection: &Connection) {
+        connection.close();
+        connection.link.set(Link::Greeting);
+        let now = Instant::now();
+        self.deadline.set(Some(now + PATIENCE));
+        self.retry_at.set(Some(now + RETRY));
     }
 
     fn remove(&self, connection: &Rc<Connection>) {
@@ -420,8 +429,10 @@ impl Endpoint {
             return false;
         }
         connection.socket.replace(Some(socket));
+        // Found: how soon it is let in is up to the server's program.
+        self.deadline.set(None);
         if connection.send(&[&self.greeting(&self.address.text).to_bytes(frame::HELLO)]).is_err() {
-            connection.socket.replace(None);
+            self.look_again(&connection);
         }
         false
     }
@@ -508,13 +519,11 @@ impl Context for Endpoint {
             State::Starting if self.look() => return true,
             _ => {}
         }
-        // What the program does not notice is no progress to it: on to the next.
-        while let Some(id) = self.next_ready() {
+        // What the program does not notice is no progress to it: on to the next, and once more for what that led to.
+        for _ in 0..ROUNDS {
+            let Some(id) = self.next_ready() else { break };
             if self.serve(id) {
                 return true;
-            }
-            if self.ready.borrow().is_empty() {
-                break;
             }
         }
         false

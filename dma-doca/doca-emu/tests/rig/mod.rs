@@ -1,6 +1,6 @@
 //! The C interface for tests: calls that need no `unsafe` around each, and what most tests set up.
 
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, unused_macros, reason = "each test uses some of it")]
 #![allow(unreachable_pub, reason = "shared by several tests")]
 
 use std::alloc::Layout;
@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 pub use doca_sys::bindings as c;
 
 /// The result of a call.
-#[macro_export]
 macro_rules! code {
     ($function:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: arguments are NULL, or of objects that live; where a test breaks a rule of the interface, it is one that is checked.
@@ -21,27 +20,24 @@ macro_rules! code {
 }
 
 /// A call that succeeds.
-#[macro_export]
 macro_rules! ok {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        assert_eq!($crate::rig::name($crate::code!($function($($argument),*))), "DOCA_SUCCESS", stringify!($function))
+        assert_eq!($crate::rig::name(code!($function($($argument),*))), "DOCA_SUCCESS", stringify!($function))
     };
 }
 
 /// A call that fails with a code.
-#[macro_export]
 macro_rules! fails {
     ($code:ident, $function:ident($($argument:expr),* $(,)?)) => {
-        assert_eq!($crate::rig::name($crate::code!($function($($argument),*))), stringify!($code), stringify!($function))
+        assert_eq!($crate::rig::name(code!($function($($argument),*))), stringify!($code), stringify!($function))
     };
 }
 
 /// What a call writes through its last parameter.
-#[macro_export]
 macro_rules! get {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         let mut value = $crate::rig::zeroed();
-        $crate::ok!($function($($argument,)* &mut value));
+        ok!($function($($argument,)* &mut value));
         value
     }};
 }
@@ -53,8 +49,10 @@ pub fn zeroed<T: Copy>() -> T {
 
 /// A code's name.
 pub fn name(code: c::doca_error_t) -> &'static str {
-    // SAFETY: strings that live for ever.
-    let name = unsafe { std::ffi::CStr::from_ptr(c::doca_error_get_name(code)) };
+    // SAFETY: takes any number.
+    let name = unsafe { c::doca_error_get_name(code) };
+    // SAFETY: a string that lives for ever.
+    let name = unsafe { std::ffi::CStr::from_ptr(name) };
     name.to_str().unwrap()
 }
 
@@ -84,7 +82,7 @@ pub fn open(pci: &str) -> *mut c::doca_dev {
     let mut dev = ptr::null_mut();
     for i in 0..count as usize {
         // SAFETY: the list has that many.
-        let info = unsafe { *list.add(i) };
+        let info = unsafe { list.wrapping_add(i).read() };
         let mut equal = 0;
         ok!(doca_devinfo_is_equal_pci_addr(info, address.as_ptr(), &mut equal));
         if equal == 1 {
@@ -119,13 +117,13 @@ impl Memory {
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len);
         // SAFETY: in range, and no device is at it now.
-        unsafe { self.ptr.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+        unsafe { self.ptr.wrapping_add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         assert!(offset + len <= self.len);
         // SAFETY: in range, and no device is at it now.
-        unsafe { std::slice::from_raw_parts(self.ptr.add(offset), len) }.to_vec()
+        unsafe { std::slice::from_raw_parts(self.ptr.wrapping_add(offset), len) }.to_vec()
     }
 }
 
@@ -174,9 +172,19 @@ impl Seen {
     }
 }
 
+/// # Safety
+///
+/// The pointer is to a `T` that lives on.
+unsafe fn as_ref<'a, T>(data: c::doca_data) -> &'a T {
+    // SAFETY: the caller's word.
+    let ptr = unsafe { data.ptr };
+    // SAFETY: the caller's word.
+    unsafe { &*ptr.cast() }
+}
+
 pub unsafe extern "C" fn on_end(task: *mut c::doca_dma_task_memcpy, user: c::doca_data, ctx: c::doca_data) {
     // SAFETY: set to this by `Rig`.
-    let seen = unsafe { &*ctx.ptr.cast::<Seen>() };
+    let seen = unsafe { as_ref::<Seen>(ctx) };
     let task = code!(doca_dma_task_memcpy_as_task(task));
     seen.ended.borrow_mut().push((as_number(user), code!(doca_task_get_status(task))));
     let ctx = code!(doca_task_get_ctx(task));
@@ -188,7 +196,7 @@ pub unsafe extern "C" fn on_end(task: *mut c::doca_dma_task_memcpy, user: c::doc
 
 pub unsafe extern "C" fn on_state(user: c::doca_data, _ctx: *mut c::doca_ctx, _before: u32, after: u32) {
     // SAFETY: set to this by `Rig`.
-    let seen = unsafe { &*user.ptr.cast::<Seen>() };
+    let seen = unsafe { as_ref::<Seen>(user) };
     seen.states.borrow_mut().push(after);
 }
 
