@@ -10,5 +10,4 @@ mod log;
 mod string;
 mod util;
 
-pub use config::ConfigError;
-pub use env::init::check_config;
+pub use config::{ConfigError, use_config};
