@@ -128,7 +128,6 @@ impl Pool {
         let held = |address: &PciAddress| {
             self.held.get(address).map(|holder| format!("{address} is taken by {holder}"))
         };
-        let hint = "close one of the queues, or let threads share one (`open_shared_queue`)";
         match address {
             Some(address) => match (self.channels.get(&address), held(&address)) {
                 (Some((_, Use::Lost)), _) => {
@@ -144,16 +143,24 @@ impl Pool {
             },
             None => {
                 let lost = self.channels.values().filter(|(_, used)| *used == Use::Lost).count();
-                let mut message = format!("all {} channels are taken by queues of this process", self.channels.len());
+                let mut message =
+                    format!("all {} channels are taken by queues of this process", self.channels.len());
                 if lost > 0 {
                     message += &format!(" ({lost} of them do not answer)");
                 }
-                for held in self.held.keys().filter_map(held) {
+                let others = device::functions();
+                let others = others.iter().filter(|other| {
+                    !self.channels.contains_key(&other.address) && !self.held.contains_key(&other.address)
+                });
+                let others = others.map(|other| other.obstacle().message().to_owned());
+                for other in self.held.keys().filter_map(held).chain(others) {
                     message += "; ";
-                    message += &held;
+                    message += &other;
                 }
                 let channels = self.channels.len() as u64;
-                error(ErrorKind::OutOfResources, message).with_numbers(channels + 1, channels).with_hint(hint)
+                error(ErrorKind::OutOfResources, message).with_numbers(channels + 1, channels).with_hint(
+                    "close one of the queues (one whose channel did not answer keeps it), or let threads share one (`open_shared_queue`)",
+                )
             }
         }
     }
