@@ -91,8 +91,10 @@ impl Library {
         let dma = unsafe { Dma::linked(|name| this.symbol(name)) };
         // SAFETY: as above.
         let comch = unsafe { Comch::linked(|name| this.symbol(name)) };
-        let version = version(&common).unwrap_or_default();
-        Self::from_tables(common, dma, Some(comch), version)
+        // SAFETY: `doca_version_runtime` is this.
+        let version = common.doca_version_runtime.and_then(|call| unsafe { stated(call) });
+        let tables = Self::from_tables(common, dma, Some(comch), version.unwrap_or_default());
+        Self { stand_in: this.stand_in(), ..tables }
     }
 
     fn open_from(dirs: &[PathBuf], system: bool) -> Result<Self, LoadError> {
@@ -121,16 +123,12 @@ impl Library {
             Err(error) => (None, Some(error)),
         };
         let version = common.version().unwrap_or_default();
-        // SAFETY: only the stand-in has a call of this name, with these parameters.
-        let stand_in = common
-            .symbol(c"doca_emu_model")
-            .map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) });
         Ok(Self {
             common: calls,
             dma: dma_calls,
             comch,
             comch_missing,
-            stand_in,
+            stand_in: common.stand_in(),
             version,
             path: common.path.clone(),
         })
@@ -201,17 +199,20 @@ impl File {
         NonNull::new(symbol.as_raw_ptr())
     }
 
+    fn stand_in(&self) -> Option<StandIn> {
+        // SAFETY: only the stand-in has a call of this name, with these parameters.
+        self.symbol(c"doca_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
+    }
+
     fn version(&self) -> Option<String> {
-        // SAFETY: of a library that declares it, `doca_version_runtime` takes nothing and returns a string that lives for ever.
-        let stated = self.symbol(c"doca_version_runtime").and_then(|call| unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const std::ffi::c_char>(
-                call.as_ptr(),
-            )()
-            .as_ref()
-            .map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
+        let runtime = self.symbol(c"doca_version_runtime").and_then(|f| {
+            // SAFETY: of a library that declares it, the call takes nothing and returns a string.
+            let call = unsafe { std::mem::transmute::<NonNull<c_void>, VersionRuntime>(f) };
+            // SAFETY: as above.
+            unsafe { stated(call) }
         });
         // Installed as `libdoca_common.so.2.10.0087`, with links of shorter names to it.
-        stated.or_else(|| {
+        runtime.or_else(|| {
             let file = self.path.canonicalize().ok()?;
             Some(file.file_name()?.to_str()?.split_once(".so.")?.1.to_owned())
         })
@@ -226,6 +227,20 @@ impl File {
         let symbols = missing.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         LoadError::MissingSymbols { path, version, symbols }
     }
+}
+
+type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
+
+/// What a library says of its version.
+///
+/// # Safety
+///
+/// `call` is `doca_version_runtime`: it returns a string that lives as long as its library, or none.
+unsafe fn stated(call: VersionRuntime) -> Option<String> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { call() };
+    // SAFETY: as above.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 /// Whether a file begins as libraries do.
