@@ -54,9 +54,11 @@
 //!   more than the device takes (`INVALID_VALUE`), and missing rights (`NOT_PERMITTED`).
 //! - A task that is submitted already is `BAD_STATE`; freeing it then does nothing. Its buffers cannot be changed then.
 //! - A context that fails goes on taking tasks until the program has been told, and flushes them.
-//! - A context that has no tasks configured does not start: `BAD_STATE`. Stopping an idle one is `BAD_STATE`, stopping one that is stopping already
-//!   `IN_PROGRESS`.
+//! - A context that has no tasks configured does not start: `BAD_STATE`. Stopping an idle one succeeds, since NVIDIA's samples do it;
+//!   stopping one that is stopping already is `IN_PROGRESS`.
 //! - Destroying a context that is not idle is `IN_USE`. So is closing a device that a map or a context has.
+//! - A map whose permissions are not set can be read and written by its devices, since NVIDIA's samples rely on that. `doca_dev_close` of NULL succeeds, for
+//!   the same reason.
 //! - Memory must be mapped when its map is started (`INVALID_VALUE`), writable if the device is to write it (`NOT_PERMITTED`), and stay so until
 //!   the map is stopped: nothing is pinned here, so what the program unmaps earlier is missing when the device copies.
 //! - A map without memory or devices does not start: `INVALID_VALUE`. Starting a started one, and stopping a stopped one, is `BAD_STATE`. An imported
