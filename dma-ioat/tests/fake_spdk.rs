@@ -1,6 +1,7 @@
 //! The engine on an SPDK in a few lines: what it makes of every answer.
 
 mod fake;
+mod script;
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use dma_core::{
 };
 use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discover};
 use fake::{library, machine};
+use proptest::prelude::*;
 
 /// Machine `N`, with these functions, opened.
 fn open<const N: usize>(functions: u8) -> IoatEngine {
@@ -411,4 +413,19 @@ fn threads_have_channels_of_their_own() {
             });
         }
     });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_do_what_plain_memory_does(program in script::programs(false), depth in 1..40_usize) {
+        script::run(&open::<18>(1), depth, true, &program, |_| ());
+    }
+
+    #[test]
+    fn programs_survive_halts(program in script::programs(true), depth in 1..40_usize) {
+        machine::<19>().halt_in = None;
+        script::run(&open::<19>(1), depth, false, &program, |after| machine::<19>().halt_in = Some(after));
+    }
 }

@@ -163,6 +163,7 @@ impl Options {
     pub(crate) fn engine(&self) -> String {
         match (&self.engine, self.pci_addr) {
             (Some(name), _) => name.clone(),
+            (None, Some(address)) if self.sdk_log_level >= 50 => format!("doca:{address},log=debug"),
             (None, Some(address)) => format!("doca:{address}"),
             (None, None) => "auto".to_owned(),
         }

@@ -336,7 +336,7 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     let world = text
         .map(|text| {
             let error = |problem| ConfigError { source_name: "configuration".to_owned(), problem };
-            Config::parse(text).map_err(error).map(crate::world::World::new)
+            Config::parse(text).and_then(crate::world::World::new).map_err(error)
         })
         .transpose()?;
     OF_THREAD.set(world);
@@ -385,8 +385,9 @@ pub(crate) fn world() -> Result<Arc<crate::world::World>, ConfigError> {
     match &*last {
         Some((before, world)) if *before == text => Ok(Arc::clone(world)),
         _ => {
-            let config = Config::parse(&text).map_err(|problem| ConfigError { source_name, problem })?;
-            let world = crate::world::World::new(config);
+            let world = Config::parse(&text)
+                .and_then(crate::world::World::new)
+                .map_err(|problem| ConfigError { source_name, problem })?;
             *last = Some((text, Arc::clone(&world)));
             Ok(world)
         }

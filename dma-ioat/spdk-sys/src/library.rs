@@ -1,13 +1,13 @@
 //! Finding and loading SPDK's libraries.
 #![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
+use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_LAZY, RTLD_NOW};
 
 use crate::{Env, Ioat, LoadError, Release};
 
@@ -146,17 +146,18 @@ fn symbol(library: &Handle, name: &'static CStr) -> Option<NonNull<c_void>> {
 fn load(file: &Path, beside: &[PathBuf]) -> Result<ManuallyDrop<Handle>, LoadError> {
     is_elf(file)?;
     let mut budget = NEEDED_MAX;
-    load_within(file, beside, &mut budget)
+    load_within(file, RTLD_NOW, beside, &mut budget)
 }
 
 fn load_within(
     file: &Path,
+    binding: c_int,
     beside: &[PathBuf],
     budget: &mut usize,
 ) -> Result<ManuallyDrop<Handle>, LoadError> {
     let mut last = String::new();
     loop {
-        let reason = match open(file) {
+        let reason = match open(file, binding) {
             Ok(handle) => return Ok(handle),
             Err(reason) => reason,
         };
@@ -167,15 +168,16 @@ fn load_within(
             return Err(LoadError::Unloadable { path: file.to_owned(), reason });
         };
         *budget -= 1;
-        load_within(&path, beside, budget)?;
+        // Not bound yet: libspdk_util calls libspdk_env_dpdk, which needs it, and does not say so.
+        load_within(&path, RTLD_LAZY, beside, budget)?;
         last = reason;
     }
 }
 
 /// Asks the system's loader; the error is what it says.
-fn open(file: &Path) -> Result<ManuallyDrop<Handle>, String> {
+fn open(file: &Path, binding: c_int) -> Result<ManuallyDrop<Handle>, String> {
     // SAFETY: libraries of SPDK's and DPDK's names run their initialisers, as they would in any program linked with them.
-    match unsafe { Handle::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
+    match unsafe { Handle::open(Some(file), binding | RTLD_GLOBAL) } {
         Ok(handle) => Ok(ManuallyDrop::new(handle)),
         Err(error) => {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -189,7 +191,7 @@ fn known(name: &str) -> Result<Option<(ManuallyDrop<Handle>, PathBuf)>, LoadErro
     let versioned = NUMBERS.rev().map(|n| format!("{name}.{n}"));
     for file in std::iter::once(name.to_owned()).chain(versioned) {
         let path = PathBuf::from(&file);
-        match open(&path) {
+        match open(&path, RTLD_NOW) {
             Ok(handle) => return Ok(Some((handle, path))),
             // The system says the same of a file that it does not find and of one that it cannot load.
             Err(reason) if reason.contains(&format!("{file}: cannot open")) => {}
