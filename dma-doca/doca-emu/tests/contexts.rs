@@ -88,6 +88,8 @@ fn a_context_is_connected_configured_started_and_stopped() {
     ok!(doca_dma_destroy(dma));
     ok!(doca_pe_destroy(pe));
     ok!(doca_dev_close(dev));
+    // Nothing to close.
+    ok!(doca_dev_close(ptr::null_mut()));
 }
 
 #[test]
