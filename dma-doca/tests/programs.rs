@@ -94,8 +94,13 @@ impl System {
     fn new(config: &str) -> Self {
         let engine = calls::engine(config);
         let queue = open(&engine);
-        let mut system =
-            Self { engine, queue, slots: Vec::new(), flights: Vec::new(), sound: !config.contains("fail") && !config.contains("reset") && !config.contains("gone") };
+        let mut system = Self {
+            engine,
+            queue,
+            slots: Vec::new(),
+            flights: Vec::new(),
+            sound: !config.contains("fail") && !config.contains("reset") && !config.contains("gone"),
+        };
         for n in 0..BUFFERS {
             let slot = system.fresh(n as u8);
             system.slots.push(slot);
@@ -126,7 +131,13 @@ impl System {
 
     fn check(&self, kind: ErrorKind) {
         assert!(!self.sound, "nothing fails on a sound card: {kind:?}");
-        let known = [ErrorKind::DeviceFault, ErrorKind::Aborted, ErrorKind::DeviceLost, ErrorKind::Closed, ErrorKind::TimedOut];
+        let known = [
+            ErrorKind::DeviceFault,
+            ErrorKind::Aborted,
+            ErrorKind::DeviceLost,
+            ErrorKind::Closed,
+            ErrorKind::TimedOut,
+        ];
         assert!(known.contains(&kind), "{kind:?}");
     }
 
@@ -180,7 +191,9 @@ impl System {
                     }
                 }
             }
-            Step::Copy { from, to } if from != to && self.slots[from].is_some() && self.slots[to].is_some() => {
+            Step::Copy { from, to }
+                if from != to && self.slots[from].is_some() && self.slots[to].is_some() =>
+            {
                 let (src, bytes) = self.slots[from].take().unwrap();
                 let (dst, old) = self.slots[to].take().unwrap();
                 match self.queue.copy(src, dst) {
