@@ -1,7 +1,8 @@
 //! Which engines this machine has.
 
-use dma_core::{DmaEngine, EngineInfo, Error, ErrorKind};
+use dma_core::{DmaEngine, EngineInfo, Error};
 use dma_doca::{DocaEngine, DocaOptions};
+use dma_ioat::IoatOptions;
 use dma_sim::{CpuEngine, CpuOptions, SimEngine, SimOptions};
 
 /// One engine that could be opened, or the reason why not.
@@ -16,8 +17,8 @@ pub struct Discovered {
 
 /// Lists every engine with its devices, and for each that cannot be used, exactly why and what to do about it.
 ///
-/// Opens each engine for a moment, which may take some milliseconds, and loads the vendors' libraries if they are there. A missing SDK or
-/// device is an answer, not an error.
+/// Opens each engine for a moment, which may take some milliseconds, and loads the vendors' libraries if they are there: SPDK's environment is then set up
+/// for this process, with the default options. A missing SDK or device is an answer, not an error.
 #[must_use]
 pub fn discover() -> Vec<Discovered> {
     let mut found = vec![
@@ -25,7 +26,8 @@ pub fn discover() -> Vec<Discovered> {
         Discovered { name: "sim".to_owned(), info: info(SimEngine::open(&SimOptions::default())) },
     ];
     found.extend(doca());
-    found.push(Discovered { name: "ioat".to_owned(), info: Err(not_built("ioat")) });
+    let channels = dma_ioat::discover(&IoatOptions::new());
+    found.extend(channels.into_iter().map(|channel| Discovered { name: channel.name, info: channel.info }));
     found
 }
 
@@ -48,12 +50,4 @@ fn doca() -> Vec<Discovered> {
         found.push(Discovered { name: "doca".to_owned(), info: info(DocaEngine::open(&DocaOptions::new())) });
     }
     found
-}
-
-/// Why a hardware backend that this release does not have cannot be opened.
-pub(crate) fn not_built(backend: &'static str) -> Error {
-    Error::new(ErrorKind::Unsupported, "this release has no such backend")
-        .with_operation("open engine")
-        .with_backend(backend)
-        .with_hint("use `cpu`, or `sim` with a profile of that device to see how it would behave")
 }

@@ -400,7 +400,9 @@ fn a_device_that_resets_is_recovered_from() {
     let place = Place::new();
     place.file("src", 400_000);
     for from in Side::BOTH {
-        for faults in ["reset@t=1us", "refuse@7", "reset@t=100us", "reset@t=5us+refuse@9"] {
+        for faults in
+            ["reset@t=1us", "refuse@7", "fail@7", "reset@9", "reset@t=100us", "reset@t=5us+refuse@9"]
+        {
             let args = format!("-e sim:profile=bluefield3,faults={faults} --chunk 4K --window 64K");
             let (sent, received) = place.copies(from, &args);
             assert!(!sent.ends_with(" 0 retries") || faults == "reset@t=100us", "{faults}: {sent}");
@@ -418,7 +420,7 @@ fn a_device_that_fails_ends_both_sides() {
     place.file("src", 400_000);
     for from in Side::BOTH {
         for (faults, says) in [
-            ("fail@7", "device fault"),
+            ("fail@7-", "device fault"),
             ("gone@7", "device"),
             ("refuse", "moving bytes by DMA"),
             ("lose@5", "completed nothing for 0.5 s"),

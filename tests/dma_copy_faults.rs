@@ -306,6 +306,63 @@ fn who_does_not_know_the_secret_is_turned_away() {
     host.end().failed(&["did not prove to be the DPU"]);
 }
 
+/// Copies bytes from one stream to the other, with bit 0 of byte `flip` changed.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
+    let (mut bytes, mut at) = ([0; 4096], 0);
+    while let Ok(n @ 1..) = from.read(&mut bytes) {
+        if let Some(flip) = flip.filter(|flip| (at..at + n).contains(flip)) {
+            bytes[flip - at] ^= 1;
+        }
+        at += n;
+        if to.write_all(&bytes[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
+    // The number and the proof of either side come first.
+    const FIRST: usize = 40 + 32;
+    for from in Side::BOTH {
+        for changed in Side::BOTH {
+            // In the length, the kind, the fields and the MAC of the first message, and in the next one.
+            for at in [0, 4, 15, 50, 140] {
+                let place = Place::new();
+                place.file("src", 100_000);
+                secret(&place, "key", "sixteen or more bytes");
+                let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+                let proxy = listener.local_addr().expect("an address").port();
+                let file = |side| if side == from { "src" } else { "dst" };
+                let args = "--secret-file key --timeout 2";
+                let dpu = place.start(Side::Dpu, &format!("-f {} -c tcp:{port} {args}", file(Side::Dpu)));
+                let host = place.start(Side::Host, &format!("-f {} -c tcp:{proxy} {args}", file(Side::Host)));
+                let (to_host, _) = listener.accept().expect("it connects");
+                let start = Instant::now();
+                let to_dpu = loop {
+                    match TcpStream::connect(("127.0.0.1", port)) {
+                        Ok(stream) => break stream,
+                        Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+                    }
+                };
+                let clone = |stream: &TcpStream| stream.try_clone().expect("cloned");
+                let flip = |side| (side == changed).then_some(FIRST + at);
+                let ways =
+                    [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
+                let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));
+                let ended = [host.end(), dpu.end()];
+                ways.into_iter().for_each(|way| way.join().expect("passed on"));
+                ended.iter().for_each(|ended| assert!(!ended.status.success(), "{ended:?}"));
+                assert!(!place.path("dst").exists());
+                // A length that is wrong may wait for bytes that do not come.
+                let hears = &ended[usize::from(changed == Side::Host)];
+                assert!(at == 0 || hears.err.contains("somebody changed on the way"), "{at}: {hears:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn two_at_one_place_do_not_disturb_each_other() {
     let place = Place::new();

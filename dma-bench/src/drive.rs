@@ -12,6 +12,7 @@ use dma::{
     RawQueue, Segment,
 };
 use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::{Clock, Contender};
 use crate::layout::Layout;
@@ -86,6 +87,13 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds of the histogram")
 }
 
+/// CPU time of this process, in nanoseconds.
+#[must_use]
+pub fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
 /// How long one repetition is to go on.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
@@ -132,6 +140,7 @@ pub struct Worker {
     /// Of the repetition.
     extent: Extent,
     started: u64,
+    ended: u64,
     submitted: u64,
     completed: u64,
     polls: u64,
@@ -196,6 +205,7 @@ impl Worker {
             pending: Vec::with_capacity(cell.batch as usize * pieces),
             extent: Extent { warm: 0, ops: 1, sample_every: 1 },
             started: 0,
+            ended: 0,
             submitted: 0,
             completed: 0,
             polls: 0,
@@ -272,6 +282,7 @@ impl Worker {
                 self.submit_pending()?;
             }
             if self.poll()? {
+                self.ended = self.clock.now();
                 return Ok(true);
             }
         }
@@ -472,13 +483,27 @@ impl Worker {
         Trouble::Failed(format!("operation {} failed: {what}{native}", self.completed + 1))
     }
 
+    /// Goes on to the end of a repetition that was started.
+    ///
+    /// # Errors
+    ///
+    /// As [`burst`](Self::burst).
+    pub fn go(&mut self, rate: Option<f64>) -> Result<(), Trouble> {
+        match rate {
+            Some(rate) => self.go_at(rate),
+            None => {
+                while !self.burst(4096)? {}
+                Ok(())
+            }
+        }
+    }
+
     /// Ends the repetition: compares what was spoilt before.
     ///
     /// # Errors
     ///
     /// Bytes did not arrive.
     pub fn finish(&mut self) -> Result<Slice, Trouble> {
-        let end = self.clock.now();
         let (from, before) = self.from.unwrap_or((self.started, 0));
         for index in std::mem::take(&mut self.spoilt) {
             self.compare(index)?;
@@ -486,7 +511,7 @@ impl Worker {
         let rung = self.queue.as_ref().map_or(0, |q| q.stats().doorbells) - self.rung_before;
         Ok(Slice {
             ops: black_box(self.completed - before),
-            span: (from, end),
+            span: (from, self.ended),
             all_ops: self.completed,
             polls: self.polls,
             doorbells: rung,
@@ -509,24 +534,18 @@ impl Worker {
     pub fn run(&mut self, extent: Extent) -> Result<Slice, Trouble> {
         self.prepare(extent)?;
         self.start();
-        while !self.burst(4096)? {}
+        self.go(None)?;
         self.finish()
     }
 
-    /// One repetition at `rate` operations a second: each is due at its time whether or not the one before has ended, and its latency
-    /// counts from when it was due.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    pub fn run_at(&mut self, extent: Extent, rate: f64) -> Result<Slice, Trouble> {
-        self.prepare(Extent { warm: 0, ..extent })?;
-        self.start();
+    /// Goes on at `rate` operations a second: each is due at its time whether or not the one before has ended, and its latency counts
+    /// from when it was due.
+    fn go_at(&mut self, rate: f64) -> Result<(), Trouble> {
         let simple = self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1;
         let gap = 1e9 / rate;
         loop {
             let due = self.started + (self.submitted as f64 * gap) as u64;
-            let more = self.submitted < extent.ops && self.pending.is_empty() && self.tail > self.head;
+            let more = self.submitted < self.extent.ops && self.pending.is_empty() && self.tail > self.head;
             if more && self.clock.now() >= due {
                 self.submit(1, simple, due.max(1))?;
             }
@@ -534,7 +553,8 @@ impl Worker {
                 self.submit_pending()?;
             }
             if self.completed < self.submitted && self.poll()? {
-                return self.finish();
+                self.ended = self.clock.now();
+                return Ok(());
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use dma::{BufferMut, DmaEngine, DmaEngineExt, MemoryRequest};
 
-use crate::drive::{Slice, Trouble, histogram};
+use crate::drive::{Slice, Trouble, cpu_time, histogram};
 use crate::layout::Layout;
 use crate::memory::{Difference, PATTERN};
 use crate::plan::{Cell, Op};
@@ -38,12 +38,13 @@ impl Memcpy {
         Ok(Self { src, dst, epoch: Instant::now() })
     }
 
-    /// One repetition of `ops` operations from buffer `index` on, which it leaves behind the last one.
+    /// One repetition of `ops` operations from buffer `index` on, which it leaves behind the last one; and the CPU time that it took, in
+    /// nanoseconds.
     ///
     /// # Errors
     ///
     /// Bytes did not arrive.
-    pub fn run(&mut self, cell: &Cell, layout: &Layout, ops: u64, every: u64, index: &mut usize) -> Result<Slice, Trouble> {
+    pub fn run(&mut self, cell: &Cell, layout: &Layout, ops: u64, every: u64, index: &mut usize) -> Result<(Slice, f64), Trouble> {
         let first = *index;
         for (at, len) in layout.parts(first) {
             for (to, from) in self.dst[at..at + len].iter_mut().zip(&self.src[at..at + len]) {
@@ -53,6 +54,7 @@ impl Memcpy {
         let mut latency = histogram();
         let size = layout.size();
         let now = |epoch: &Instant| epoch.elapsed().as_nanos() as u64;
+        let cpu = cpu_time();
         let from = now(&self.epoch);
         // In runs between those that are timed by themselves.
         let mut left = ops;
@@ -69,16 +71,10 @@ impl Memcpy {
             }
         }
         let to = now(&self.epoch);
+        let cpu = cpu_time() - cpu;
         self.check(cell, layout, first)?;
-        Ok(Slice {
-            ops,
-            span: (from, to),
-            all_ops: ops,
-            polls: 0,
-            doorbells: 0,
-            verified: 1,
-            latency,
-        })
+        let slice = Slice { ops, span: (from, to), all_ops: ops, polls: 0, doorbells: 0, verified: 1, latency };
+        Ok((slice, cpu))
     }
 
     #[inline]

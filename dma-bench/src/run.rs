@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use dma::{DmaEngine, ErrorKind};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::Contender;
-use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
+use crate::drive::{Extent, Slice, Trouble, Worker, cpu_time, histogram};
 use crate::interrupt;
 use crate::layout::Layout;
 use crate::machine::Machine;
@@ -221,12 +220,6 @@ fn clock_cost() -> f64 {
     begun.elapsed().as_nanos() as f64 / 1000.0
 }
 
-/// CPU time of this process, in nanoseconds.
-fn cpu_time() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
 impl Runner<'_> {
     fn footprint_of(&self, contender: &Contender) -> usize {
         if contender.clock.is_virtual() { self.footprint.min(MODEL_FOOTPRINT) } else { self.footprint }
@@ -418,7 +411,7 @@ impl Runner<'_> {
         let per_op = loop {
             let begun = Instant::now();
             let extent = Extent { warm: 0, ops, sample_every: 1 << 10 };
-            let slices = run_workers(&mut record.workers, extent, None)?;
+            let (slices, _) = run_workers(&mut record.workers, extent, None)?;
             spent += begun.elapsed();
             let per_op = slices.iter().map(Slice::seconds).fold(0.0, f64::max) / ops as f64;
             if spent >= least || interrupt::stopped() {
@@ -444,11 +437,8 @@ impl Runner<'_> {
         if record.trouble.is_some() {
             return None;
         }
-        let cpu = cpu_time();
-        let outcome = run_workers(&mut record.workers, record.extent, self.campaign.rate);
-        let cpu = cpu_time() - cpu;
-        match outcome {
-            Ok(slices) => {
+        match run_workers(&mut record.workers, record.extent, self.campaign.rate) {
+            Ok((slices, cpu)) => {
                 let from = slices.iter().map(|s| s.span.0).min().unwrap_or(0);
                 let to = slices.iter().map(|s| s.span.1).max().unwrap_or(0);
                 let (ops, all): (u64, u64) = (slices.iter().map(|s| s.ops).sum(), slices.iter().map(|s| s.all_ops).sum());
@@ -472,7 +462,7 @@ impl Runner<'_> {
         let least = Duration::from_secs_f64(self.campaign.warm_up);
         let (mut ops, mut spent) = (1, Duration::ZERO);
         let per_op = loop {
-            let slice = memcpy.run(cell, layout, ops, u64::MAX, at)?;
+            let (slice, _) = memcpy.run(cell, layout, ops, u64::MAX, at)?;
             spent += Duration::from_secs_f64(slice.seconds());
             if spent >= least || interrupt::stopped() {
                 break slice.seconds() / ops as f64;
@@ -485,10 +475,8 @@ impl Runner<'_> {
 
     fn baseline_repetition(&mut self, base: &mut Record, layout: &Layout, at: &mut usize) -> Option<f64> {
         let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
-        let cpu = cpu_time();
         match memcpy.run(&base.cell, layout, base.extent.ops, base.extent.sample_every, at) {
-            Ok(slice) => {
-                let cpu = cpu_time() - cpu;
+            Ok((slice, cpu)) => {
                 let rate = slice.ops as f64 / slice.seconds();
                 let per_op = cpu / slice.ops as f64;
                 base.add(std::slice::from_ref(&slice), rate, per_op);
@@ -502,52 +490,55 @@ impl Runner<'_> {
     }
 }
 
-/// One repetition of all queues of a cell.
-fn run_workers(workers: &mut [Worker], extent: Extent, rate: Option<f64>) -> Result<Vec<Slice>, Trouble> {
-    if let [worker] = workers {
-        let slice = match rate {
-            Some(rate) => worker.run_at(extent, rate),
-            None => worker.run(extent),
-        };
-        return Ok(vec![slice?]);
-    }
+/// One repetition of all queues of a cell; and the CPU time that it took, in nanoseconds.
+fn run_workers(workers: &mut [Worker], extent: Extent, rate: Option<f64>) -> Result<(Vec<Slice>, f64), Trouble> {
     for worker in &mut *workers {
         worker.prepare(extent)?;
     }
-    if workers.first().is_some_and(Worker::virtual_clock) {
+    let cpu = cpu_time();
+    if let [worker] = &mut *workers {
+        worker.start();
+        worker.go(rate)?;
+    } else if workers.first().is_some_and(Worker::virtual_clock) {
         // One thread polls all: polling is what passes their common time.
         workers.iter_mut().for_each(Worker::start);
-        let mut slices: Vec<Option<Slice>> = workers.iter().map(|_| None).collect();
-        while slices.iter().any(Option::is_none) {
-            for (worker, slice) in workers.iter_mut().zip(&mut slices) {
-                if slice.is_none() && worker.burst(1)? {
-                    *slice = Some(worker.finish()?);
+        let mut going: Vec<&mut Worker> = workers.iter_mut().collect();
+        while !going.is_empty() {
+            let mut still = Vec::with_capacity(going.len());
+            for worker in going {
+                if !worker.burst(1)? {
+                    still.push(worker);
                 }
             }
+            going = still;
         }
-        return Ok(slices.into_iter().flatten().collect());
+    } else {
+        in_threads(workers, rate)?;
     }
+    let cpu = cpu_time() - cpu;
+    let slices: Result<Vec<Slice>, Trouble> = workers.iter_mut().map(Worker::finish).collect();
+    Ok((slices?, cpu))
+}
+
+/// Each queue on a thread of its own, all at once.
+fn in_threads(workers: &mut [Worker], rate: Option<f64>) -> Result<(), Trouble> {
     let barrier = Barrier::new(workers.len());
-    let outcomes: Vec<Result<Slice, Trouble>> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter_mut()
             .map(|worker| {
                 let barrier = &barrier;
                 scope.spawn(move || {
                     barrier.wait();
-                    if let Some(rate) = rate {
-                        return worker.run_at(extent, rate);
-                    }
                     worker.start();
-                    while !worker.burst(4096)? {}
-                    worker.finish()
+                    worker.go(rate)
                 })
             })
             .collect();
         let panicked = || Err(Trouble::Failed("a thread panicked".to_owned()));
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
-    });
-    outcomes.into_iter().collect()
+        let outcomes: Vec<_> = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect();
+        outcomes.into_iter().collect()
+    })
 }
 
 impl Record {

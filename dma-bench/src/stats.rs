@@ -25,6 +25,16 @@ impl Figures {
         Some(Self { min, median, max, samples })
     }
 
+    /// What a quarter of the samples is below, and what a quarter is above.
+    #[must_use]
+    pub fn quartiles(&self) -> (f64, f64) {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().saturating_sub(1);
+        let at = |i: usize| sorted.get(i).copied().unwrap_or(self.median);
+        (at(last / 4), at(last - last / 4))
+    }
+
     /// Each multiplied.
     #[must_use]
     pub fn times(&self, by: f64) -> Self {
@@ -130,6 +140,8 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         let figures = Figures::of(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!((figures.min, figures.median, figures.max), (1.0, 2.0, 3.0));
+        let figures = Figures::of((1..=9).rev().map(f64::from).collect()).unwrap();
+        assert_eq!(figures.quartiles(), (3.0, 7.0));
     }
 
     /// By brute force: every way to choose which of the ranks are the first's.

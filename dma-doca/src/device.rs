@@ -156,6 +156,16 @@ impl Device {
         unsafe { (self.sdk.common.doca_dev_as_devinfo)(self.raw()) }
     }
 
+    /// Of what it is a model, if the SDK is the stand-in.
+    pub(crate) fn model(&self) -> Option<String> {
+        const ROOM: usize = 256;
+        let describe = self.sdk.stand_in?;
+        text::<ROOM>(|buffer| {
+            // SAFETY: an opened device's description, and a buffer of the size that is stated.
+            unsafe { describe(self.info(), buffer, ROOM as u32) }
+        })
+    }
+
     /// Opens the representor at the address `of`, in either spelling.
     pub(crate) fn open_representor(self: &Arc<Self>, of: &str) -> Result<OpenRepresentor> {
         let common = &self.sdk.common;

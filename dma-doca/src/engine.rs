@@ -119,9 +119,13 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
         .with_max_segments(if lists { can.max_list_len as usize } else { 1 })
         .with_queue_depth(most, default)
         .with_alignment(1, 64);
-    Ok(EngineInfo::new(BACKEND, device.address.clone(), format!("DOCA {}", sdk.version))
+    let info = EngineInfo::new(BACKEND, device.address.clone(), format!("DOCA {}", sdk.version))
         .with_capabilities(capabilities)
-        .with_limits(limits))
+        .with_limits(limits);
+    Ok(match device.model() {
+        Some(model) => info.with_model(model),
+        None => info,
+    })
 }
 
 /// How many tasks a context may have: a question to a context, which is made for it.

@@ -9,7 +9,7 @@ use dma_core::{
 
 use crate::env::Environment;
 use crate::error::{BACKEND, error};
-use crate::pool::Channel;
+use crate::pool::{Channel, REATTACH_PAUSE};
 use crate::queue::IoatQueue;
 use crate::region::{IoatRegion, REGISTER_ALIGNMENT};
 use crate::{IoatOptions, PciAddress};
@@ -109,9 +109,13 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
         [first, .., last] => format!("{} channels, {} to {}", channels.len(), first.address, last.address),
         [] => String::new(),
     };
-    EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
+    let info = EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
         .with_capabilities(capabilities)
-        .with_limits(limits)
+        .with_limits(limits);
+    match crate::ffi::model(&environment.spdk) {
+        Some(model) => info.with_model(model),
+        None => info,
+    }
 }
 
 impl DmaEngine for IoatEngine {
@@ -142,7 +146,16 @@ impl DmaEngine for IoatEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let channel = self.environment.pool().take(&self.environment.spdk, self.address)?;
+        let channel = loop {
+            let mut pool = self.environment.pool();
+            match pool.take(&self.environment.spdk, self.address) {
+                Ok(channel) => break channel,
+                // For a bounded time: it comes, or is given up.
+                Err(_) if pool.is_awaited(self.address) => drop(pool),
+                Err(none) => return Err(none),
+            }
+            std::thread::sleep(REATTACH_PAUSE);
+        };
         let most = channel.ring.saturating_sub(1) as usize;
         if options.depth > most {
             self.environment.pool().give_back(&channel);

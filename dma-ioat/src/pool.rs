@@ -16,7 +16,7 @@ use crate::{PciAddress, device};
 
 /// How long a channel that halted may take to come back. DPDK offers a function that was given back again after two seconds.
 const REATTACH_TIMEOUT: Duration = Duration::from_secs(6);
-const REATTACH_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const REATTACH_PAUSE: Duration = Duration::from_millis(20);
 
 /// A channel, attached.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ pub(crate) struct Pool {
     held: BTreeMap<PciAddress, String>,
     /// Functions that SPDK could not start.
     broken: BTreeSet<PciAddress>,
+    /// Channels that halted and are being attached again: whoever does that takes them.
+    restarting: BTreeSet<PciAddress>,
+    /// Those of them that are free once they are attached again: their queues are gone.
+    returning: BTreeSet<PciAddress>,
 }
 
 impl Pool {
@@ -102,11 +106,20 @@ impl Pool {
     }
 
     fn take_free(&mut self, address: Option<PciAddress>) -> Option<Channel> {
-        let free = |(at, (_, used)): &(&PciAddress, &mut (Channel, Use))| {
-            *used == Use::Free && address.is_none_or(|address| address == **at)
-        };
-        let (_, (channel, used)) = self.channels.iter_mut().find(free)?;
+        let (_, (channel, used)) = self.channels.iter_mut().find(|(at, (_, used))| {
+            *used == Use::Free
+                && address.is_none_or(|address| address == **at)
+                && !self.restarting.contains(at)
+        })?;
         *used = Use::Taken;
+        Some(channel.clone())
+    }
+
+    /// Takes back a channel that was restarting, if it is attached.
+    fn take_back(&mut self, address: PciAddress) -> Option<Channel> {
+        let (channel, used) = self.channels.get_mut(&address)?;
+        *used = Use::Taken;
+        self.restarting.remove(&address);
         Some(channel.clone())
     }
 
@@ -115,7 +128,6 @@ impl Pool {
         let held = |address: &PciAddress| {
             self.held.get(address).map(|holder| format!("{address} is taken by {holder}"))
         };
-        let hint = "close one of the queues, or let threads share one (`open_shared_queue`)";
         match address {
             Some(address) => match (self.channels.get(&address), held(&address)) {
                 (Some((_, Use::Lost)), _) => {
@@ -131,16 +143,24 @@ impl Pool {
             },
             None => {
                 let lost = self.channels.values().filter(|(_, used)| *used == Use::Lost).count();
-                let mut message = format!("all {} channels are taken by queues of this process", self.channels.len());
+                let mut message =
+                    format!("all {} channels are taken by queues of this process", self.channels.len());
                 if lost > 0 {
                     message += &format!(" ({lost} of them do not answer)");
                 }
-                for held in self.held.keys().filter_map(held) {
+                let others = device::functions();
+                let others = others.iter().filter(|other| {
+                    !self.channels.contains_key(&other.address) && !self.held.contains_key(&other.address)
+                });
+                let others = others.map(|other| other.obstacle().message().to_owned());
+                for other in self.held.keys().filter_map(held).chain(others) {
                     message += "; ";
-                    message += &held;
+                    message += &other;
                 }
                 let channels = self.channels.len() as u64;
-                error(ErrorKind::OutOfResources, message).with_numbers(channels + 1, channels).with_hint(hint)
+                error(ErrorKind::OutOfResources, message).with_numbers(channels + 1, channels).with_hint(
+                    "close one of the queues (one whose channel did not answer keeps it), or let threads share one (`open_shared_queue`)",
+                )
             }
         }
     }
@@ -181,6 +201,24 @@ impl Pool {
     /// Gives a channel back, with nothing in flight.
     pub(crate) fn give_back(&mut self, channel: &Channel) {
         self.mark(channel, Use::Free);
+    }
+
+    /// A channel that is being attached again will be free then.
+    pub(crate) fn comes_back(&mut self, channel: &Channel) {
+        self.returning.insert(channel.address);
+    }
+
+    /// So it is, or did not come back.
+    pub(crate) fn came_back(&mut self, channel: &Channel, back: Option<&Channel>) {
+        self.returning.remove(&channel.address);
+        if let Some(back) = back {
+            self.give_back(back);
+        }
+    }
+
+    /// Whether a channel that could be taken is on its way back.
+    pub(crate) fn is_awaited(&self, address: Option<PciAddress>) -> bool {
+        address.map_or(!self.returning.is_empty(), |address| self.returning.contains(&address))
     }
 
     /// Gives a channel up, with descriptors in flight: it may write to their memory at any time.
@@ -231,17 +269,21 @@ impl Pool {
 pub(crate) unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<Channel> {
     let spdk = &environment.spdk;
     let until = Instant::now() + REATTACH_TIMEOUT;
-    // SAFETY: the caller's promise.
-    unsafe { environment.pool().detach(spdk, channel) };
+    {
+        let mut pool = environment.pool();
+        pool.restarting.insert(channel.address);
+        // SAFETY: the caller's promise.
+        unsafe { pool.detach(spdk, channel) };
+    }
     loop {
         {
             let mut pool = environment.pool();
             let probed = pool.probe(spdk);
-            if let Some(channel) = pool.take_free(Some(channel.address)) {
+            if let Some(channel) = pool.take_back(channel.address) {
                 return Ok(channel);
             }
-            pool.broken.remove(&channel.address);
-            if Instant::now() >= until {
+            if Instant::now() >= until || pool.broken.contains(&channel.address) {
+                pool.restarting.remove(&channel.address);
                 return Err(probed.err().unwrap_or_else(|| pool.not_there(channel.address)));
             }
         }

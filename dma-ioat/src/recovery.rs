@@ -72,8 +72,9 @@ impl Job {
         let result = unsafe { pool::reattach(&self.environment, &self.channel) };
         let mut state = lock(&self.state);
         match (&*state, result) {
-            (State::Abandoned, Ok(channel)) => self.environment.pool().give_back(&channel),
-            (State::Abandoned, Err(_)) => {}
+            (State::Abandoned, result) => {
+                self.environment.pool().came_back(&self.channel, result.ok().as_ref())
+            }
             (_, result) => *state = State::Over(result),
         }
     }
@@ -82,8 +83,10 @@ impl Job {
 impl Drop for Recovery {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
-        if let State::Over(Ok(channel)) = std::mem::replace(&mut *state, State::Abandoned) {
-            self.0.environment.pool().give_back(&channel);
+        match std::mem::replace(&mut *state, State::Abandoned) {
+            State::Over(Ok(channel)) => self.0.environment.pool().give_back(&channel),
+            State::Running => self.0.environment.pool().comes_back(&self.0.channel),
+            State::Over(Err(_)) | State::Abandoned => {}
         }
     }
 }

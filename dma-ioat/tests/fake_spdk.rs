@@ -1,6 +1,7 @@
 //! The engine on an SPDK in a few lines: what it makes of every answer.
 
 mod fake;
+mod script;
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use dma_core::{
 };
 use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discover};
 use fake::{library, machine};
+use proptest::prelude::*;
 
 /// Machine `N`, with these functions, opened.
 fn open<const N: usize>(functions: u8) -> IoatEngine {
@@ -202,7 +204,7 @@ fn no_device_is_told_from_no_spdk() {
     let dir = tempfile::tempdir().unwrap();
     let missing = IoatEngine::open(&IoatOptions::new().with_lib_dir(dir.path())).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::MissingSdk);
-    assert!(missing.to_string().contains("libspdk_env_dpdk.so was not found"), "{missing}");
+    assert!(missing.to_string().contains("no libspdk_env_dpdk.so"), "{missing}");
     assert!(missing.to_string().contains("DMA_SPDK_LIB_DIR"));
 
     std::fs::write(dir.path().join("libspdk_env_dpdk.a"), b"!<arch>\n").unwrap();
@@ -411,4 +413,19 @@ fn threads_have_channels_of_their_own() {
             });
         }
     });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_do_what_plain_memory_does(program in script::programs(false), depth in 1..40_usize) {
+        script::run(&open::<18>(1), depth, true, &program, |_| ());
+    }
+
+    #[test]
+    fn programs_survive_halts(program in script::programs(true), depth in 1..40_usize) {
+        machine::<19>().halt_in = None;
+        script::run(&open::<19>(1), depth, false, &program, |after| machine::<19>().halt_in = Some(after));
+    }
 }

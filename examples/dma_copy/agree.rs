@@ -113,11 +113,17 @@ pub(crate) fn agree(options: &Options, source: Option<Source>, talk: &Talk) -> R
         window: options.window,
         chunk: options.chunk,
     };
-    talk.say(&Message::Hello(mine))?;
+    // The host speaks first, since it was the one that connected: so the DPU knows that somebody is there who listens.
+    if mine.role == Role::Host {
+        talk.say(&Message::Hello(mine))?;
+    }
     let theirs = match talk.hear()? {
         Message::Hello(theirs) => theirs,
         other => return Err(talk.unexpected(&other)),
     };
+    if mine.role == Role::Dpu {
+        talk.say(&Message::Hello(mine))?;
+    }
     let mut plan = Plan::of(&mine, &theirs, options)?;
     tracing::info!(?plan, "agreed");
     match source {

@@ -75,12 +75,16 @@ impl Slots {
             return Ok(None);
         }
         let explain = |e: dma::Error| failure!(Exporting, "{e}");
-        // No more rights than the direction needs.
-        let rights = if plan.sender == Role::Host { Access::READ } else { Access::WRITE };
         let len = plan.slots * plan.block;
-        let request = MemoryRequest::new(len).exportable(rights);
+        let request = MemoryRequest::new(len).exportable(Access::all());
         let window = engine.allocate_window(&request).map_err(explain)?;
-        let export = window.export(rights).map_err(explain)?;
+        // No more rights than the direction needs. Over PCI who may write may read too: there is nothing in the window but this file.
+        let rights = if plan.sender == Role::Host { Access::READ } else { Access::WRITE };
+        let export = match window.export(rights) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => window.export(Access::all()),
+            export => export,
+        };
+        let export = export.map_err(explain)?;
         let descriptor = export.descriptor().to_bytes();
         let limit = talk.max_message.saturating_sub(64).min(MAX_DESCRIPTOR);
         if descriptor.len() > limit {

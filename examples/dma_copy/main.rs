@@ -138,7 +138,7 @@ fn log(options: &Options) {
         60..70 => "debug",
         _ => "trace",
     };
-    let filter = format!("{},dma_doca={}", level(options.log_level), level(options.sdk_log_level));
+    let filter = format!("{},doca={}", level(options.log_level), level(options.sdk_log_level));
     tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::stderr).init();
 }
 

@@ -17,6 +17,8 @@ use crate::talk::worked;
 
 /// How often one piece is submitted again where the error says that this can help: after a device reset, mostly.
 const TRIES: u32 = 100;
+/// How often one piece is submitted again after the device failed it: a reset shows as the failure of one copy, where the device tells no more.
+const FAULTS: u32 = 3;
 /// The longest wait for the device without a look at what else there is to do.
 const SLICE: Duration = Duration::from_micros(500);
 
@@ -103,6 +105,15 @@ impl Either {
 fn parts<T>(e: OpError<T>, buffer: impl FnOnce(T) -> BufferMut) -> (dma::Error, Option<BufferMut>) {
     let (error, operands) = e.into_parts();
     (error, operands.map(buffer))
+}
+
+/// How often to try again after `error`. Copying again to the same place does no harm.
+fn tries_after(error: &dma::Error) -> u32 {
+    match error.retry() {
+        Retry::Never if error.kind() == ErrorKind::DeviceFault => FAULTS,
+        Retry::Never => 0,
+        _ => TRIES,
+    }
 }
 
 impl Mover {
@@ -237,7 +248,7 @@ impl Mover {
                 }
                 Ok(())
             }
-            Err((error, Some(piece))) if error.retry() != Retry::Never && tries < TRIES => {
+            Err((error, Some(piece))) if tries < tries_after(&error) => {
                 tracing::info!("submitting a piece at {at} of the window again: {error}");
                 if error.retry() == Retry::Later {
                     std::thread::sleep(Duration::from_millis(1));

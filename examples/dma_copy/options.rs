@@ -61,7 +61,7 @@ pub(crate) struct Options {
     pub(crate) depth: u32,
 
     /// The most memory to register on each side, from 8K to 16G; the smaller one of the two sides counts
-    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_window)]
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_window)]
     pub(crate) window: u64,
 
     /// How every block is checked before it is written; the stronger one of the two sides counts
@@ -163,6 +163,7 @@ impl Options {
     pub(crate) fn engine(&self) -> String {
         match (&self.engine, self.pci_addr) {
             (Some(name), _) => name.clone(),
+            (None, Some(address)) if self.sdk_log_level >= 50 => format!("doca:{address},log=debug"),
             (None, Some(address)) => format!("doca:{address}"),
             (None, None) => "auto".to_owned(),
         }

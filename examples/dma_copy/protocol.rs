@@ -4,7 +4,8 @@
 //! stream each has its length before it, a `u32`. No message is longer than [`MAX_MESSAGE`].
 //!
 //! ```text
-//! both        Hello                       who I am, whether I have the file, how I would like it
+//! host        Hello                       who I am, whether I have the file, how I would like it
+//! DPU         Hello                       the same
 //! receiver    Resume                      what it has verified before, and its digest (0 bytes if nothing)
 //! sender      ResumeAnswer                from where the copy goes on
 //! host        Export                      its window of memory, in slots of one block each

@@ -1,5 +1,7 @@
 //! What the fuzz targets do with an input. Here and not in the targets, so that tests can replay the corpus.
 
+mod door;
+
 use std::time::Duration;
 
 use dma::sim::model::{FaultPlan, Time};
@@ -11,11 +13,14 @@ use dma::{DeviceName, EngineName, ErrorKind, ExportDescriptor};
 #[path = "../../examples/dma_copy/protocol.rs"]
 mod dma_copy_protocol;
 
+pub use door::doca_calls;
+
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. One with the same name is in `fuzz_targets/`, its corpus in `corpus/`.
 pub const TARGETS: &[Target] = &[
+    ("doca_calls", doca_calls),
     ("dma_copy_message", dma_copy_message),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),

@@ -92,7 +92,8 @@ type Pick = fn(&Measured) -> Option<[f64; 3]>;
 
 fn speed(m: &Measured) -> Option<[f64; 3]> {
     let f = m.bytes_per_second.as_ref()?;
-    Some([f.min, f.median, f.max].map(|v| v / 1e9))
+    let (low, high) = f.quartiles();
+    Some([low, f.median, high].map(|v| v / 1e9))
 }
 
 fn latency(m: &Measured) -> Option<[f64; 3]> {
@@ -102,7 +103,8 @@ fn latency(m: &Measured) -> Option<[f64; 3]> {
 
 fn cpu(m: &Measured) -> Option<[f64; 3]> {
     let f = m.cpu_s_per_gb.as_ref()?;
-    (f.min > 0.0).then_some([f.min, f.median, f.max])
+    let (low, high) = f.quartiles();
+    (f.min > 0.0).then_some([low, f.median, high])
 }
 
 /// Every plot that the results have figures for.
@@ -118,7 +120,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
     keys.sort_by_key(|k| (k.model, k.op, k.direction, k.footprint, k.segments));
     let mut plots = Vec::new();
     for key in keys {
-        let spread = "Line: median of the repetitions; band: least to greatest.";
+        let spread = "Line: median of the repetitions; band: the middle half of them.";
         let tail = "Line: median; band: up to the 99th percentile. Timed from submission to completion.";
         let mut by_size = |what: &str, title: &str, y: Axis, pick: Pick, band: &str| {
             if let Some(mut plot) = over_size(results, key, pick) {
@@ -136,7 +138,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
         by_size("latency", "Latency", axis("", time, 10.0), latency, tail);
         if !key.model {
             let y = axis("CPU seconds for 10\u{2079} bytes", number, 10.0);
-            by_size("cpu", "CPU time", y, cpu, "CPU time of the whole process, polling included; band: least to greatest.");
+            by_size("cpu", "CPU time", y, cpu, "CPU time of the whole process, polling included; band: the middle half.");
         }
         let mut by_depth = |what: &str, title: &str, y: Axis, pick: Pick, band: &str| {
             if let Some(mut plot) = over_depth(results, key, pick) {
@@ -253,16 +255,7 @@ fn mark(plot: &mut Plot, results: &Results, key: Key) {
             plot.marks.push((at, crossover_at(c), curve));
         }
     }
-    // Texts side by side, not one over the other.
     plot.marks.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut last = 0.0;
-    for (at, label, _) in &mut plot.marks {
-        if *at < last * 2.2 {
-            label.clear();
-        } else {
-            last = *at;
-        }
-    }
 }
 
 #[cfg(test)]

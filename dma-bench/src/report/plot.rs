@@ -100,7 +100,7 @@ pub(super) const DARK: Theme = Theme {
 
 /// How large a plot is, before it is scaled.
 pub(super) const SIZE: (u32, u32) = (980, 500);
-const LEGEND: i32 = 250;
+const LEGEND: i32 = 235;
 const FONT: &str = "sans-serif";
 
 /// Makes the font known to the plotting library, so that text is the same on machines without fonts.
@@ -164,7 +164,7 @@ impl Plot {
         let (width, _) = area.dim_in_pixel();
         let bold = (FONT, 17 * scale, FontStyle::Bold).into_font().color(&theme.ink);
         area.draw(&Text::new(self.title.clone(), (18 * scale, 12 * scale), bold)).map_err(text)?;
-        area.draw(&Text::new(self.note.clone(), (18 * scale, 36 * scale), font(12, theme.dim))).map_err(text)?;
+        area.draw(&Text::new(self.note.clone(), (18 * scale, 36 * scale), font(13, theme.dim))).map_err(text)?;
         let (_, body) = area.split_vertically(56 * scale);
         let (left, legend) = body.split_horizontally(width as i32 - LEGEND * scale);
 
@@ -174,7 +174,7 @@ impl Plot {
             .margin_left(8 * scale)
             .margin_right(14 * scale)
             .margin_bottom(6 * scale)
-            .margin_top(22 * scale)
+            .margin_top(36 * scale)
             .x_label_area_size(46 * scale)
             .y_label_area_size(64 * scale)
             .build_cartesian_2d(xs.clone(), ys.clone())
@@ -188,12 +188,13 @@ impl Plot {
             .x_desc(self.x.label.clone())
             .y_desc(self.y.label.clone())
             .axis_desc_style(font(13, theme.ink))
-            .label_style(font(12, theme.dim))
+            .label_style(font(13, theme.dim))
             .x_label_formatter(&|v| (xf.format)(xf.value(*v)))
             .y_label_formatter(&|v| (yf.format)(yf.value(*v)))
             .draw()
             .map_err(text)?;
 
+        let mut last = (f64::MIN, 0);
         for (at, label, curve) in &self.marks {
             let (x, color) = (self.x.place(*at), self.color(theme, *curve));
             if x < xs.from || x > xs.to {
@@ -205,8 +206,11 @@ impl Plot {
                 .map_err(text)?;
             let (px, py) = chart.backend_coord(&(x, ys.to));
             let (ox, oy) = body_offset(&left);
-            let place = (px - ox - 4 * scale, py - oy - 18 * scale);
-            left.draw(&Text::new(label.clone(), place, font(11, color))).map_err(text)?;
+            // Texts that are near each other go one above the other.
+            let near = (x - last.0) < (xs.to - xs.from) / 9.0;
+            last = (x, if near { 1 - last.1 } else { 0 });
+            let place = (px - ox - 4 * scale, py - oy - (18 + 14 * last.1) * scale);
+            left.draw(&Text::new(label.clone(), place, font(12, color))).map_err(text)?;
         }
         for (i, series) in self.series.iter().enumerate() {
             let color = self.color(theme, i);
@@ -229,7 +233,7 @@ impl Plot {
     }
 
     fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: &Theme, scale: i32) -> Drawn {
-        let style = (FONT, 12 * scale).into_font().color(&theme.ink);
+        let style = (FONT, 13 * scale).into_font().color(&theme.ink);
         let mut y = 24 * scale;
         for (i, series) in self.series.iter().enumerate() {
             let color = self.color(theme, i);
@@ -237,7 +241,7 @@ impl Plot {
             let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
             area.draw(&PathElement::new(line, stroke)).map_err(text)?;
             area.draw(&Circle::new((18 * scale, y + 7 * scale), 3 * scale, color.filled())).map_err(text)?;
-            for part in wrapped(&series.name, 28) {
+            for part in wrapped(&series.name, 24) {
                 area.draw(&Text::new(part, (38 * scale, y), style.clone())).map_err(text)?;
                 y += 16 * scale;
             }

@@ -393,6 +393,15 @@ pub(crate) fn world() -> Result<Arc<crate::world::World>, ConfigError> {
     }
 }
 
+/// How much time has passed for the card that has a function at this address, among the devices that this thread would list: by the
+/// machine's clock, or by the card's own if that is virtual. `None` if there is no such device.
+#[must_use]
+pub fn model_time(pci: &str) -> Option<std::time::Duration> {
+    let (world, address) = (world().ok()?, crate::pci::whole(pci)?);
+    let info = world.infos.iter().find(|info| info.function().pci == address)?;
+    Some(info.card.engine().now().into())
+}
+
 /// The version to state.
 pub(crate) fn version() -> &'static CStr {
     // The string lives for ever: the first one asked for is the one that is stated.

@@ -324,3 +324,12 @@ extern "C" fn doca_devinfo_rep_cap_is_filter_emulated_supported(
         supported.put((emulated && info.function().side == Side::Dpu).into())
     })
 }
+
+/// What no SDK has: says that this is the stand-in, and writes the profile that the device's card is a model of, with its source.
+#[unsafe(no_mangle)]
+extern "C" fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) -> Code {
+    answer(|| {
+        let profile = &devinfo.get()?.card.config.profile;
+        model.text(&format!("doca-emu, profile {} ({})", profile.name, profile.source), size as usize)
+    })
+}

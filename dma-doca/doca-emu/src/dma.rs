@@ -8,15 +8,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use dma_sim::model::{HaltCause, Segment, TaskError};
+use dma_sim::model::Segment;
 
 use crate::buf::Buf;
 use crate::config::Found;
 use crate::ctx::{Context, Ctx, Ready, State};
 use crate::dev::Dev;
-use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
+use crate::door::{Handle, INVALID, Mark, Object, Outcome, c, require};
 use crate::task::{Head, Holder, Pool, Submit, Task};
-use queue::{Queue, Report, Staged};
+use queue::{End, Queue, Report, Staged};
 
 /// A DMA context: `struct doca_dma`.
 pub(crate) struct Dma {
@@ -53,8 +53,8 @@ pub(crate) struct Memcpy {
     dst: Cell<Handle<Buf>>,
     /// Bytes that the copy which the device has is of.
     len: Cell<u64>,
-    /// Why the device will fail it, where that is not the model's to find.
-    doom: Cell<Code>,
+    /// The device will fail it for want of room, which is not the model's to find.
+    doomed: Cell<bool>,
 }
 
 /// Creating several contexts at the same moment fails, if the card is configured so.
@@ -144,14 +144,10 @@ impl Dma {
         unpin(src);
         unpin(dst);
         let Some(conf) = self.conf.get() else { return };
-        let (call, status) = match report.end {
-            End::Done => (conf.on_done, c::DOCA_SUCCESS),
-            End::Failed(error) => {
-                (conf.on_error, if body.doom.get() == 0 { native(error) } else { body.doom.get() })
-            }
-            End::Flushed(_) => (conf.on_error, c::DOCA_ERROR_IO_FAILED),
-        };
-        if matches!(report.end, End::Flushed(_)) {
+        let call = if report.end == End::Done { conf.on_done } else { conf.on_error };
+        let doomed = report.end == End::Failed && body.doomed.get();
+        let status = if doomed { c::DOCA_ERROR_IO_FAILED } else { report.status };
+        if report.end == End::Flushed {
             // The device took the context down before it got to this one.
             self.ctx.begin_stop();
         }
@@ -159,26 +155,9 @@ impl Dma {
         let this = Handle::of(task).cast();
         // SAFETY: the program gave the function to be called with these.
         unsafe { call(this, task.head.user_data.get(), self.ctx.user_data()) }
-        if matches!(report.end, End::Failed(_)) {
+        if report.end == End::Failed {
             self.ctx.begin_stop();
         }
-    }
-}
-
-/// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Done,
-    Failed(TaskError),
-    /// For no fault of its own.
-    Flushed(HaltCause),
-}
-
-/// The status of a task that failed.
-fn native(error: TaskError) -> Code {
-    match error {
-        TaskError::Denied { .. } => c::DOCA_ERROR_NOT_PERMITTED,
-        _ => c::DOCA_ERROR_IO_FAILED,
     }
 }
 
@@ -210,7 +189,7 @@ impl Memcpy {
             src: Cell::new(Handle::null()),
             dst: Cell::new(Handle::null()),
             len: Cell::new(0),
-            doom: Cell::new(c::DOCA_SUCCESS),
+            doomed: Cell::new(false),
         }
     }
 }
@@ -284,11 +263,10 @@ impl Context for Dma {
             src.iter().try_for_each(|buf| buf.source(&self.dev).map(drop))?;
             dst.iter().try_for_each(|buf| buf.room(&self.dev).map(drop))?;
         }
-        task.body.doom.set(c::DOCA_SUCCESS);
+        task.body.doomed.set(len > room);
         let mut listed = listed;
         if len > room {
             // The model fails a copy of nothing, which stands for it.
-            task.body.doom.set(c::DOCA_ERROR_IO_FAILED);
             (from.len, to.len, listed) = (0, 0, false);
         } else {
             to.len = len;

@@ -46,5 +46,5 @@ mod library;
 mod table;
 
 pub use error::LoadError;
-pub use library::{LIB_DIR_VARIABLE, Library};
+pub use library::{LIB_DIR_VARIABLE, Library, StandIn};
 pub use table::{Comch, Common, Dma};

@@ -1,7 +1,7 @@
 //! Finding and loading the SDK's libraries.
 #![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,15 @@ use std::ptr::NonNull;
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
 
+use crate::bindings::{doca_devinfo, doca_error_t};
 use crate::{Comch, Common, Dma, LoadError};
 
 /// The environment variable that names the directory of the libraries.
 pub const LIB_DIR_VARIABLE: &str = "DMA_DOCA_LIB_DIR";
+
+/// `doca_emu_model` of the stand-in SDK: writes which profile a device is a model of, in at most `size` bytes.
+pub type StandIn =
+    unsafe extern "C" fn(devinfo: *const doca_devinfo, model: *mut c_char, size: u32) -> doca_error_t;
 
 /// The SDK's calls. Once loaded they stay so until the process ends, since the libraries have threads and state of their own.
 #[derive(Clone, Debug)]
@@ -26,6 +31,8 @@ pub struct Library {
     pub comch: Option<Comch>,
     /// Why there is no comm channel.
     pub comch_missing: Option<LoadError>,
+    /// The one call that no SDK has, if this is the project's stand-in.
+    pub stand_in: Option<StandIn>,
     /// The libraries' version as they state it, else as the file's name does, else empty.
     pub version: String,
     /// The file of the common library; empty if it was not loaded from one.
@@ -62,7 +69,15 @@ impl Library {
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself. `version` is what it says of itself.
     #[must_use]
     pub fn from_tables(common: Common, dma: Dma, comch: Option<Comch>, version: impl Into<String>) -> Self {
-        Self { common, dma, comch, comch_missing: None, version: version.into(), path: PathBuf::new() }
+        Self {
+            common,
+            dma,
+            comch,
+            comch_missing: None,
+            stand_in: None,
+            version: version.into(),
+            path: PathBuf::new(),
+        }
     }
 
     /// The calls that this program was linked with; those that a version may lack are looked up when this is called.
@@ -76,8 +91,10 @@ impl Library {
         let dma = unsafe { Dma::linked(|name| this.symbol(name)) };
         // SAFETY: as above.
         let comch = unsafe { Comch::linked(|name| this.symbol(name)) };
-        let version = version(&common).unwrap_or_default();
-        Self::from_tables(common, dma, Some(comch), version)
+        // SAFETY: `doca_version_runtime` is this.
+        let version = common.doca_version_runtime.and_then(|call| unsafe { stated(call) });
+        let tables = Self::from_tables(common, dma, Some(comch), version.unwrap_or_default());
+        Self { stand_in: this.stand_in(), ..tables }
     }
 
     fn open_from(dirs: &[PathBuf], system: bool) -> Result<Self, LoadError> {
@@ -106,7 +123,15 @@ impl Library {
             Err(error) => (None, Some(error)),
         };
         let version = common.version().unwrap_or_default();
-        Ok(Self { common: calls, dma: dma_calls, comch, comch_missing, version, path: common.path.clone() })
+        Ok(Self {
+            common: calls,
+            dma: dma_calls,
+            comch,
+            comch_missing,
+            stand_in: common.stand_in(),
+            version,
+            path: common.path.clone(),
+        })
     }
 }
 
@@ -174,17 +199,20 @@ impl File {
         NonNull::new(symbol.as_raw_ptr())
     }
 
+    fn stand_in(&self) -> Option<StandIn> {
+        // SAFETY: only the stand-in has a call of this name, with these parameters.
+        self.symbol(c"doca_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
+    }
+
     fn version(&self) -> Option<String> {
-        // SAFETY: of a library that declares it, `doca_version_runtime` takes nothing and returns a string that lives for ever.
-        let stated = self.symbol(c"doca_version_runtime").and_then(|call| unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const std::ffi::c_char>(
-                call.as_ptr(),
-            )()
-            .as_ref()
-            .map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
+        let runtime = self.symbol(c"doca_version_runtime").and_then(|f| {
+            // SAFETY: of a library that declares it, the call takes nothing and returns a string.
+            let call = unsafe { std::mem::transmute::<NonNull<c_void>, VersionRuntime>(f) };
+            // SAFETY: as above.
+            unsafe { stated(call) }
         });
         // Installed as `libdoca_common.so.2.10.0087`, with links of shorter names to it.
-        stated.or_else(|| {
+        runtime.or_else(|| {
             let file = self.path.canonicalize().ok()?;
             Some(file.file_name()?.to_str()?.split_once(".so.")?.1.to_owned())
         })
@@ -199,6 +227,20 @@ impl File {
         let symbols = missing.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         LoadError::MissingSymbols { path, version, symbols }
     }
+}
+
+type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
+
+/// What a library says of its version.
+///
+/// # Safety
+///
+/// `call` is `doca_version_runtime`: it returns a string that lives as long as its library, or none.
+unsafe fn stated(call: VersionRuntime) -> Option<String> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { call() };
+    // SAFETY: as above.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 /// Whether a file begins as libraries do.

@@ -70,8 +70,10 @@ impl EnvOpts {
     /// Does without huge pages. The memory's size has to be set, too.
     pub fn set_no_huge(&mut self, release: Release) {
         if release.soname().is_some_and(|soname| soname < Release::HAS_NO_HUGE) {
-            // 23.05 and 23.09 have no such field.
-            self.write_text(offset_of!(spdk_env_opts, env_context), c"--no-huge".to_owned());
+            // 23.05 and 23.09 have no such field, and tell by the arguments for DPDK alone; without the second they add one that
+            // DPDK refuses together with the first, and they would ask for physical addresses.
+            self.write_text(offset_of!(spdk_env_opts, env_context), c"--no-huge --legacy-mem".to_owned());
+            self.write_text(offset_of!(spdk_env_opts, iova_mode), c"va".to_owned());
         } else {
             self.write(offset_of!(spdk_env_opts, no_huge), true);
         }
@@ -106,6 +108,7 @@ mod tests {
         assert_eq!(offset_of!(spdk_env_opts, no_huge), 43);
         assert_eq!(offset_of!(spdk_env_opts, num_pci_addr), 48);
         assert_eq!(offset_of!(spdk_env_opts, pci_allowed), 72);
+        assert_eq!(offset_of!(spdk_env_opts, iova_mode), 80);
         assert_eq!(offset_of!(spdk_env_opts, env_context), 96);
         assert_eq!(offset_of!(spdk_env_opts, opts_size), OPTS_SIZE);
         assert!(size_of::<spdk_env_opts>() * 4 <= WORDS * 8);

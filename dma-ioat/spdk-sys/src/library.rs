@@ -1,13 +1,13 @@
 //! Finding and loading SPDK's libraries.
 #![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
+use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_LAZY, RTLD_NOW};
 
 use crate::{Env, Ioat, LoadError, Release};
 
@@ -33,6 +33,9 @@ const NUMBERS: std::ops::RangeInclusive<u32> = 1..=40;
 /// How many libraries that others need are found for them.
 const NEEDED_MAX: usize = 128;
 
+/// `spdk_emu_model` of the stand-in SPDK: writes what its channels are models of, in at most `size` bytes, and returns 0.
+pub type StandIn = unsafe extern "C" fn(model: *mut c_char, size: usize) -> c_int;
+
 /// SPDK's calls. Once loaded they stay so until the process ends, since DPDK, behind them, has threads and state of its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -43,6 +46,8 @@ pub struct Library {
     pub ioat: Ioat,
     /// The release, as far as it is known.
     pub release: Release,
+    /// The one call that no SPDK has, if this is the project's stand-in.
+    pub stand_in: Option<StandIn>,
     /// The file of the env library; empty if it was not loaded from one.
     pub path: PathBuf,
 }
@@ -77,7 +82,7 @@ impl Library {
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
     #[must_use]
     pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
-        Self { env, ioat, release, path: PathBuf::new() }
+        Self { env, ioat, release, stand_in: None, path: PathBuf::new() }
     }
 
     /// The calls that this program was linked with; those that a release may lack are looked up when this is called.
@@ -89,7 +94,7 @@ impl Library {
         let env = unsafe { Env::linked(|name| symbol(&program, name)) };
         // SAFETY: as above.
         let ioat = unsafe { Ioat::linked(|name| symbol(&program, name)) };
-        Self::from_tables(env, ioat, Release::default())
+        Self { stand_in: stand_in(&program), ..Self::from_tables(env, ioat, Release::default()) }
     }
 
     fn open_from(dirs: &[PathBuf]) -> Result<Self, LoadError> {
@@ -132,8 +137,13 @@ impl Library {
         let env_calls = unsafe { Env::load(|name| symbol(&env, name)) }.map_err(incomplete(path.clone()))?;
         // SAFETY: as above.
         let ioat_calls = unsafe { Ioat::load(|name| symbol(&ioat, name)) }.map_err(incomplete(ioat_path))?;
-        Ok(Self { env: env_calls, ioat: ioat_calls, release, path })
+        Ok(Self { env: env_calls, ioat: ioat_calls, release, stand_in: stand_in(&env), path })
     }
+}
+
+fn stand_in(env: &Handle) -> Option<StandIn> {
+    // SAFETY: only the stand-in has a call of this name, with these parameters.
+    symbol(env, c"spdk_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
 }
 
 fn symbol(library: &Handle, name: &'static CStr) -> Option<NonNull<c_void>> {
@@ -146,17 +156,18 @@ fn symbol(library: &Handle, name: &'static CStr) -> Option<NonNull<c_void>> {
 fn load(file: &Path, beside: &[PathBuf]) -> Result<ManuallyDrop<Handle>, LoadError> {
     is_elf(file)?;
     let mut budget = NEEDED_MAX;
-    load_within(file, beside, &mut budget)
+    load_within(file, RTLD_NOW, beside, &mut budget)
 }
 
 fn load_within(
     file: &Path,
+    binding: c_int,
     beside: &[PathBuf],
     budget: &mut usize,
 ) -> Result<ManuallyDrop<Handle>, LoadError> {
     let mut last = String::new();
     loop {
-        let reason = match open(file) {
+        let reason = match open(file, binding) {
             Ok(handle) => return Ok(handle),
             Err(reason) => reason,
         };
@@ -167,15 +178,16 @@ fn load_within(
             return Err(LoadError::Unloadable { path: file.to_owned(), reason });
         };
         *budget -= 1;
-        load_within(&path, beside, budget)?;
+        // Not bound yet: libspdk_util calls libspdk_env_dpdk, which needs it, and does not say so.
+        load_within(&path, RTLD_LAZY, beside, budget)?;
         last = reason;
     }
 }
 
 /// Asks the system's loader; the error is what it says.
-fn open(file: &Path) -> Result<ManuallyDrop<Handle>, String> {
+fn open(file: &Path, binding: c_int) -> Result<ManuallyDrop<Handle>, String> {
     // SAFETY: libraries of SPDK's and DPDK's names run their initialisers, as they would in any program linked with them.
-    match unsafe { Handle::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
+    match unsafe { Handle::open(Some(file), binding | RTLD_GLOBAL) } {
         Ok(handle) => Ok(ManuallyDrop::new(handle)),
         Err(error) => {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -189,7 +201,7 @@ fn known(name: &str) -> Result<Option<(ManuallyDrop<Handle>, PathBuf)>, LoadErro
     let versioned = NUMBERS.rev().map(|n| format!("{name}.{n}"));
     for file in std::iter::once(name.to_owned()).chain(versioned) {
         let path = PathBuf::from(&file);
-        match open(&path) {
+        match open(&path, RTLD_NOW) {
             Ok(handle) => return Ok(Some((handle, path))),
             // The system says the same of a file that it does not find and of one that it cannot load.
             Err(reason) if reason.contains(&format!("{file}: cannot open")) => {}

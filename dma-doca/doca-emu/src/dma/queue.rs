@@ -5,14 +5,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dma_sim::model::{
-    ChannelError, ChannelId, Completion, Descriptor, Device, HaltCause, Profile, Refused, Segment, Status,
+    ChannelError, ChannelId, Completion, Descriptor, Device, Profile, Refused, Segment, Status, TaskError,
 };
 
-use super::End;
 use crate::config::Clock;
 use crate::ctx::Ready;
 use crate::dev::Dev;
-use crate::door::{Outcome, c};
+use crate::door::{Code, Outcome, c};
 
 /// How many events of the model one call passes at most, so that it does not take long.
 const EVENTS_PER_CALL: u32 = 4_096;
@@ -33,7 +32,31 @@ pub(super) struct Staged {
 #[derive(Clone, Copy)]
 pub(super) struct Report {
     pub(super) task: u32,
+    pub(super) status: Code,
     pub(super) end: End,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    Failed,
+    /// For no fault of its own.
+    Flushed,
+}
+
+impl Report {
+    fn failed(task: u32, error: TaskError) -> Self {
+        let status = match error {
+            TaskError::Denied { .. } => c::DOCA_ERROR_NOT_PERMITTED,
+            _ => c::DOCA_ERROR_IO_FAILED,
+        };
+        Self { task, status, end: End::Failed }
+    }
+
+    const fn flushed(task: u32) -> Self {
+        Self { task, status: c::DOCA_ERROR_IO_FAILED, end: End::Flushed }
+    }
 }
 
 /// Spells out the segments of a task that copies from or to lists.
@@ -112,7 +135,7 @@ impl Queue {
         for task in &*staged {
             // What was taken before has to end by a report.
             if self.give(engine, channel, task, lists).is_err() {
-                self.report(task.task, End::Flushed(HaltCause::Stopped));
+                self.report(Report::flushed(task.task));
             }
         }
         staged.clear();
@@ -145,28 +168,27 @@ impl Queue {
     fn refused(&self, task: u32, why: Refused) -> Outcome {
         match why {
             Refused::Full { .. } | Refused::Rejected => return Err(c::DOCA_ERROR_AGAIN),
-            Refused::Halted(cause) => self.report(task, End::Flushed(cause)),
-            Refused::DeviceGone => self.report(task, End::Flushed(HaltCause::DeviceGone)),
-            Refused::Invalid(error) => self.report(task, End::Failed(error)),
+            Refused::Halted(_) | Refused::DeviceGone => self.report(Report::flushed(task)),
+            Refused::Invalid(error) => self.report(Report::failed(task, error)),
             _ => return Err(c::DOCA_ERROR_BAD_STATE),
         }
         Ok(())
     }
 
-    fn report(&self, task: u32, end: End) {
-        self.reports.borrow_mut().push_back(Report { task, end });
+    fn report(&self, report: Report) {
+        self.reports.borrow_mut().push_back(report);
     }
 
     #[inline]
     fn collect(&self, engine: &mut Device, channel: ChannelId) {
         let mut reports = self.reports.borrow_mut();
         while let Some(Completion { token, status, .. }) = engine.poll(channel) {
-            let end = match status {
-                Status::Failed(error) => End::Failed(error),
-                Status::Aborted(cause) => End::Flushed(cause),
-                _ => End::Done,
-            };
-            reports.push_back(Report { task: token as u32, end });
+            let task = token as u32;
+            reports.push_back(match status {
+                Status::Failed(error) => Report::failed(task, error),
+                Status::Aborted(_) => Report::flushed(task),
+                _ => Report { task, status: c::DOCA_SUCCESS, end: End::Done },
+            });
         }
     }
 
@@ -200,7 +222,7 @@ impl Queue {
     /// Ends everything that is in flight.
     pub(super) fn stop(&self) {
         for task in self.staged.borrow_mut().drain(..) {
-            self.report(task.task, End::Flushed(HaltCause::Stopped));
+            self.report(Report::flushed(task.task));
         }
         if let Some(channel) = self.channel.get() {
             let mut engine = self.dev.card().engine();

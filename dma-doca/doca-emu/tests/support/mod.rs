@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// # Panics
 ///
 /// If the installation fails; the message has what it printed.
-pub fn doca_emu_prefix() -> PathBuf {
+pub(crate) fn doca_emu_prefix() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let prefix = target.join("doca-emu");
     fs::create_dir_all(target).expect("the directory for what tests write");
@@ -35,7 +35,7 @@ pub fn doca_emu_prefix() -> PathBuf {
 
 /// Where the libraries lie under [`doca_emu_prefix`].
 #[allow(dead_code, reason = "not every test that includes this file loads libraries")]
-pub fn library_dir(prefix: &Path) -> PathBuf {
+pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
     prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))
 }
 
