@@ -338,8 +338,10 @@ fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
 ///
 /// `user` is what `connect` set.
 unsafe fn told<'a>(user: doca_data) -> &'a Told {
-    // SAFETY: the caller's promise: a `Told`, which outlives the context.
-    unsafe { &*user.ptr.cast::<Told>() }
+    // SAFETY: `connect` set the pointer.
+    let told = unsafe { user.ptr }.cast::<Told>();
+    // SAFETY: a `Told`, which outlives the context.
+    unsafe { &*told }
 }
 
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
