@@ -44,7 +44,7 @@ impl Memory {
     }
 
     /// Its bytes, which no device is using.
-    #[allow(clippy::mut_from_ref, reason = "tests do not keep two of them")]
+    #[expect(clippy::mut_from_ref, reason = "tests do not keep two of them")]
     pub(crate) fn bytes(&self) -> &mut [u8] {
         // SAFETY: allocated with this length.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
