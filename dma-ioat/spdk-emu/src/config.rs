@@ -3,6 +3,7 @@
 mod size;
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::{env, fs};
 
 use dma_sim::model::{FaultPlan, Profile};
@@ -236,9 +237,12 @@ impl Config {
         }
     }
 
-    /// The configuration that the environment says.
-    pub(crate) fn of_environment() -> Result<Self, ConfigError> {
-        let (source_name, text) = text_of_environment()?;
+    /// The configuration that [`use_config`] or the environment says.
+    pub(crate) fn in_use() -> Result<Self, ConfigError> {
+        let (source_name, text) = match USED.get() {
+            Some(text) => ("use_config".to_owned(), text.clone()),
+            None => text_of_environment()?,
+        };
         Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
     }
 }
@@ -263,6 +267,22 @@ impl SocketConfig {
 /// The message in one line, with its place.
 fn one_line(error: &toml::de::Error) -> String {
     error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// What [`use_config`] was given.
+static USED: OnceLock<String> = OnceLock::new();
+
+/// Has this process's `spdk_env_init` set up the machine of `text` instead of the one that the environment says. What was given first
+/// stays.
+///
+/// # Errors
+///
+/// The text is no configuration.
+pub fn use_config(text: &str) -> Result<(), ConfigError> {
+    let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
+    Config::parse(text).map_err(error)?;
+    USED.get_or_init(|| text.to_owned());
+    Ok(())
 }
 
 /// The configuration's text as the environment has it, and where that is.

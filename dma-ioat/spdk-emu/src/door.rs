@@ -129,13 +129,13 @@ impl<T: Copy> Ptr<T> {
     /// The value at place `i` of an array.
     pub(crate) fn read(self, i: usize) -> T {
         // SAFETY: the callers know that C's array reaches so far, and that it is not NULL.
-        unsafe { self.0.add(i).read_unaligned() }
+        unsafe { self.0.wrapping_add(i).read_unaligned() }
     }
 
     /// Writes the value at place `i` of an array.
     pub(crate) fn write(self, i: usize, value: T) {
         // SAFETY: as for `read`.
-        unsafe { self.0.add(i).write_unaligned(value) }
+        unsafe { self.0.wrapping_add(i).write_unaligned(value) }
     }
 }
 

@@ -208,9 +208,11 @@ extern "C" fn spdk_log_clear_flag(name: Text) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn spdk_log_usage(to: Ptr<libc::FILE>, option: Text) {
-    let known: Vec<_> =
-        flags().iter().filter_map(|flag| flag.get()).map(|flag| flag_name(flag).to_string_lossy().into_owned()).collect();
+    let known: Vec<_> = flags()
+        .iter()
+        .filter_map(|flag| flag.get())
+        .map(|flag| flag_name(flag).to_string_lossy().into_owned())
+        .collect();
     let option = option.get().unwrap_or_default().to_string_lossy();
     write_to(to, &format!(" {option}, --logflag <flag>    enable log flag (all, {})\n", known.join(", ")));
 }
-

@@ -90,7 +90,13 @@ extern "C" fn spdk_strlen_pad(str: Ptr<u8>, size: usize, pad: c_int) -> usize {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spdk_strcpy_replace(dst: Ptr<c_char>, size: usize, src: Text, search: Text, replace: Text) -> c_int {
+extern "C" fn spdk_strcpy_replace(
+    dst: Ptr<c_char>,
+    size: usize,
+    src: Text,
+    search: Text,
+    replace: Text,
+) -> c_int {
     let (Some(src), Some(search), Some(replace)) = (src.str(), search.str(), replace.str()) else {
         return -libc::EINVAL;
     };

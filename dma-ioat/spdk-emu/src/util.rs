@@ -32,7 +32,9 @@ fn copy(
         let len = src_len.min(dst_len);
         src_at.copy_to(dst_at, len);
         copied += len;
-        let rest = |at: Ptr<c_void>, whole: usize| (whole > len).then(|| (Ptr::at(at.addr() + len as u64), whole - len));
+        let rest = |at: Ptr<c_void>, whole: usize| {
+            (whole > len).then(|| (Ptr::at(at.addr() + len as u64), whole - len))
+        };
         src = rest(src_at, src_len).or_else(|| from.next());
         dst = rest(dst_at, dst_len).or_else(|| to.next());
     }

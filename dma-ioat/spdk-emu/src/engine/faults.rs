@@ -41,7 +41,8 @@ impl Faults {
                 When::Tasks(from, to) => (from..=to).contains(&self.descriptors),
                 When::Every(n) => self.descriptors.is_multiple_of(n),
                 When::At(at) => {
-                    Duration::from(at) <= self.started.elapsed() && !std::mem::replace(&mut self.fired[i], true)
+                    Duration::from(at) <= self.started.elapsed()
+                        && !std::mem::replace(&mut self.fired[i], true)
                 }
                 _ => false,
             };

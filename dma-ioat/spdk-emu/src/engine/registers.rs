@@ -59,7 +59,8 @@ pub(crate) struct Registers {
 
 impl Registers {
     pub(super) fn new(size: usize, config: &SocketConfig) -> Option<Self> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: maps new memory, wherever the system wants to.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {

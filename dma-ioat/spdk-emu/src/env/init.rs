@@ -125,14 +125,18 @@ impl<'a> Asked<'a> {
         let context = text(opts.env_context.cast_const().cast()).unwrap_or("");
         let no_huge = opts.no_huge || context.contains("--no-huge");
         let cores = match (text(opts.core_mask), text(opts.lcore_map)) {
-            (Some(_), Some(_)) => return refuse(-libc::EINVAL, "both core_mask and lcore_map are set; set one"),
+            (Some(_), Some(_)) => {
+                return refuse(-libc::EINVAL, "both core_mask and lcore_map are set; set one");
+            }
             (None, None) => return refuse(-libc::EINVAL, "neither core_mask nor lcore_map is set; set one"),
             (Some(mask), None) => (mask, cpuset::parse(mask)),
             (None, Some(map)) => (map, parse_lcore_map(map)),
         };
         let cores = match cores {
             (_, Some(cores)) if !cores.is_empty() => cores,
-            (asked, _) => return refuse(-libc::EINVAL, format!("`{asked}` names no cores; such as 0x3 or [0,1] does")),
+            (asked, _) => {
+                return refuse(-libc::EINVAL, format!("`{asked}` names no cores; such as 0x3 or [0,1] does"));
+            }
         };
         let iova = text(opts.iova_mode);
         if no_huge {
@@ -181,19 +185,25 @@ fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
         complain(&format!("opts_size is {}, too small; set it to the size of the struct", opts.opts_size));
     }
     let asked = Asked::of(opts)?;
-    let config = match Config::of_environment() {
+    let config = match Config::in_use() {
         Ok(config) => config,
         Err(error) => return refuse(-libc::EINVAL, error.to_string()),
     };
     let Machine { hugepages, memory: there_is, iova, cores: there_are, .. } = config.machine;
     if let Some(core) = asked.cores.iter().find(|core| **core >= there_are) {
-        return refuse(-libc::EINVAL, format!("there is no core {core}; the machine has {there_are} (see `cores`)"));
+        return refuse(
+            -libc::EINVAL,
+            format!("there is no core {core}; the machine has {there_are} (see `cores`)"),
+        );
     }
     if !asked.cores.contains(&asked.main_core) {
         return refuse(-libc::EINVAL, format!("main_core {} is not among the cores", asked.main_core));
     }
     if !hugepages && !asked.no_huge {
-        return refuse(-libc::EACCES, "there are no huge pages; set vm.nr_hugepages, or no_huge and mem_size");
+        return refuse(
+            -libc::EACCES,
+            "there are no huge pages; set vm.nr_hugepages, or no_huge and mem_size",
+        );
     }
     if asked.memory.is_some_and(|asked| asked > there_is) {
         return refuse(-libc::ENOMEM, format!("mem_size is more than the {} MiB there are", there_is >> 20));
@@ -212,8 +222,10 @@ fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
         pci::Filter::block(addresses(opts.pci_blocked))
     };
     pci::start(config, if opts.no_pci { pci::Filter::none() } else { filter });
-    cores::start(asked.cores, asked.main_core)
-        .map_err(|errno| Refusal { errno, problem: "the threads of the cores could not be started".to_owned() })
+    cores::start(asked.cores, asked.main_core).map_err(|errno| Refusal {
+        errno,
+        problem: "the threads of the cores could not be started".to_owned(),
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -221,9 +233,6 @@ extern "C" fn spdk_env_fini() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     if *state == State::Ready {
         *state = State::Over;
-        for device in pci::attached() {
-            complain(&format!("device {device} is still attached"));
-        }
     }
 }
 
@@ -231,16 +240,6 @@ extern "C" fn spdk_env_fini() {
 #[unsafe(no_mangle)]
 extern "C" fn spdk_process_is_primary() -> bool {
     true
-}
-
-/// The configuration's text is checked and its first problem returned, for those who write one.
-///
-/// # Errors
-///
-/// The text is no configuration.
-pub fn check_config(text: &str) -> Result<(), crate::ConfigError> {
-    let error = |problem| crate::ConfigError { source_name: "configuration".to_owned(), problem };
-    Config::parse(text).map(drop).map_err(error)
 }
 
 const _: () = assert!(offset_of!(spdk_env_opts, opts_size) == 112);

@@ -120,7 +120,7 @@ pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
 
 fn check(addr: u64, len: u64) -> Outcome {
     let end = addr.checked_add(len).filter(|end| *end <= 1 << ADDRESS_BITS);
-    if (addr | len) % PAGE != 0 || end.is_none() { Err(-libc::EINVAL) } else { Ok(()) }
+    if !(addr | len).is_multiple_of(PAGE) || end.is_none() { Err(-libc::EINVAL) } else { Ok(()) }
 }
 
 /// Calls `each` with the registered ranges.

@@ -28,8 +28,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn tell(map: Ptr<MemMap>, addr: u64, len: u64, registered: bool) -> c_int {
     let Some(MemMap { ops, context, .. }) = map.get() else { return 0 };
     let Some(notify) = ops.notify_cb else { return 0 };
-    let action =
-        if registered { c::SPDK_MEM_MAP_NOTIFY_REGISTER } else { c::SPDK_MEM_MAP_NOTIFY_UNREGISTER };
+    let action = if registered { c::SPDK_MEM_MAP_NOTIFY_REGISTER } else { c::SPDK_MEM_MAP_NOTIFY_UNREGISTER };
     // SAFETY: the program's own function, with the map and the context that it gave.
     unsafe { notify(context.raw(), map.cast().raw(), action, Ptr::<c_void>::at(addr).raw(), len as usize) }
 }
@@ -42,7 +41,11 @@ pub(super) fn changed(addr: u64, len: u64, registered: bool) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spdk_mem_map_alloc(default: u64, ops: Ptr<c::spdk_mem_map_ops>, cb_ctx: Ptr<c_void>) -> Ptr<MemMap> {
+extern "C" fn spdk_mem_map_alloc(
+    default: u64,
+    ops: Ptr<c::spdk_mem_map_ops>,
+    cb_ctx: Ptr<c_void>,
+) -> Ptr<MemMap> {
     let none = c::spdk_mem_map_ops { notify_cb: None, are_contiguous: None };
     let ops = ops.get().copied().unwrap_or(none);
     let translations = Mutex::default();
@@ -72,12 +75,17 @@ extern "C" fn spdk_mem_map_free(pmap: Ptr<Ptr<MemMap>>) {
 /// The pages, if they are whole ones of a program.
 fn pages(addr: u64, size: u64) -> Option<impl Iterator<Item = u64>> {
     let end = addr.checked_add(size).filter(|end| *end <= 1 << ADDRESS_BITS);
-    let whole = (addr | size) % PAGE == 0;
+    let whole = (addr | size).is_multiple_of(PAGE);
     end.filter(|_| whole).map(|end| addr >> SHIFT..end >> SHIFT)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spdk_mem_map_set_translation(map: Ptr<MemMap>, vaddr: u64, size: u64, translation: u64) -> c_int {
+extern "C" fn spdk_mem_map_set_translation(
+    map: Ptr<MemMap>,
+    vaddr: u64,
+    size: u64,
+    translation: u64,
+) -> c_int {
     let (Some(map), Some(pages)) = (map.get(), pages(vaddr, size)) else { return -libc::EINVAL };
     let mut translations = lock(&map.translations);
     for page in pages {

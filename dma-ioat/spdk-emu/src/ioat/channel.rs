@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use dma_sim::model::{ChannelError, ChannelId, ChannelState, Descriptor, Device, HaltCause, Refused, Segment};
+use dma_sim::model::{
+    ChannelError, ChannelId, ChannelState, Descriptor, Device, HaltCause, Refused, Segment,
+};
 
 use super::socket::Engine;
 use crate::door::{Outcome, Ptr};
@@ -158,7 +160,14 @@ impl Channel {
     /// `-ENOMEM`: the ring has no room, and nothing of it stays. `-EINVAL`: the device does not reach some of the memory; what
     /// was built before that was found stays.
     #[inline]
-    pub(super) fn build(&self, work: Work, dst: u64, len: u64, callback: Callback, arg: Ptr<c_void>) -> Outcome {
+    pub(super) fn build(
+        &self,
+        work: Work,
+        dst: u64,
+        len: u64,
+        callback: Callback,
+        arg: Ptr<c_void>,
+    ) -> Outcome {
         let first = self.head.get();
         let outcome = self.enter_pieces(work, dst, len, callback, arg);
         match outcome {

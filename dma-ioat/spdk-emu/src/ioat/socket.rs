@@ -56,7 +56,8 @@ impl Socket {
 
 impl Engine {
     fn new(config: &SocketConfig, clock: Clock, channels: usize) -> Self {
-        let mut profile = config.profile.clone();
+        let ideal = config.profile.name == "ideal";
+        let mut profile = if ideal { config.profile.clone().timeless() } else { config.profile.clone() };
         profile.max_task = config.xfercap;
         profile.max_segments = 1;
         profile.fill = true;
@@ -68,7 +69,9 @@ impl Engine {
         profile.zero_length = ZeroLength::Completes;
         profile.oversize = Found::AtSubmit;
         let depth = profile.depth;
-        let model = DeviceConfig::new(profile).with_seed(config.seed).with_faults(config.faults.clone());
+        let mut model = DeviceConfig::new(profile).with_seed(config.seed).with_faults(config.faults.clone());
+        // What happens at once does not happen in parts.
+        model.tearing = !ideal;
         let device = Device::new(model).or_else(|_| Device::new(DeviceConfig::new(Profile::ideal())));
         let Ok(mut device) = device else { unreachable!("the ideal profile is valid") };
         let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE;

@@ -103,7 +103,8 @@ impl Driver {
         let any = c::SPDK_PCI_ANY_ID as u16;
         let fits = |id: &spdk_pci_id| {
             let vendor = [any, c::SPDK_PCI_VID_INTEL as u16].contains(&id.vendor_id);
-            let device = functions().iter().any(|function| [any, function.config.device].contains(&id.device_id));
+            let device =
+                functions().iter().any(|function| [any, function.config.device].contains(&id.device_id));
             vendor && device
         };
         std::ptr::eq(self, ioat()) || self.ids.iter().any(fits)
@@ -206,7 +207,11 @@ extern "C" fn spdk_pci_device_map_bar(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spdk_pci_device_unmap_bar(device: Ptr<spdk_pci_device>, bar: u32, mapped: Ptr<c_void>) -> c_int {
+extern "C" fn spdk_pci_device_unmap_bar(
+    device: Ptr<spdk_pci_device>,
+    bar: u32,
+    mapped: Ptr<c_void>,
+) -> c_int {
     match Function::of(device) {
         Some(function) if bar == 0 && function.unmap_bar(mapped) => 0,
         _ => -libc::EINVAL,
@@ -236,7 +241,8 @@ extern "C" fn spdk_pci_device_cfg_write(
     len: u32,
     offset: u32,
 ) -> c_int {
-    let Some(function) = Function::of(device).filter(|_| !value.is_null() && len as usize <= super::config_space::SIZE)
+    let Some(function) =
+        Function::of(device).filter(|_| !value.is_null() && len as usize <= super::config_space::SIZE)
     else {
         return -1;
     };
@@ -250,12 +256,20 @@ extern "C" fn spdk_pci_device_cfg_read8(device: Ptr<spdk_pci_device>, value: Ptr
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spdk_pci_device_cfg_read16(device: Ptr<spdk_pci_device>, value: Ptr<u16>, offset: u32) -> c_int {
+extern "C" fn spdk_pci_device_cfg_read16(
+    device: Ptr<spdk_pci_device>,
+    value: Ptr<u16>,
+    offset: u32,
+) -> c_int {
     spdk_pci_device_cfg_read(device, value.cast(), 2, offset)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spdk_pci_device_cfg_read32(device: Ptr<spdk_pci_device>, value: Ptr<u32>, offset: u32) -> c_int {
+extern "C" fn spdk_pci_device_cfg_read32(
+    device: Ptr<spdk_pci_device>,
+    value: Ptr<u32>,
+    offset: u32,
+) -> c_int {
     spdk_pci_device_cfg_read(device, value.cast(), 4, offset)
 }
 

@@ -194,12 +194,6 @@ pub(crate) fn functions() -> &'static [Function] {
     FUNCTIONS.get().map_or(&[], Vec::as_slice)
 }
 
-/// Addresses of the functions that a driver has.
-pub(super) fn attached() -> impl Iterator<Item = String> {
-    let attached = functions().iter().filter(|function| function.attached.load(Relaxed));
-    attached.map(|function| addr::format(&function.config.pci))
-}
-
 /// What a driver does with a function that it is offered.
 pub(crate) enum Taken {
     Yes,
