@@ -47,8 +47,11 @@ fn copy(dir: &Path, batches: u64) {
     };
     let (from, to) = (parts(&*src), parts(&*dst));
     let mut completions = [Completion::done(0); 128];
+    let mut batch = [Descriptor::copy(0, from[0], to[0]); BATCH];
     for _ in 0..batches {
-        let batch: [_; BATCH] = std::array::from_fn(|i| Descriptor::copy(i as u64, from[i], to[i]));
+        for (i, descriptor) in batch.iter_mut().enumerate() {
+            *descriptor = Descriptor::copy(i as u64, from[i], to[i]);
+        }
         let mut taken = 0;
         while taken < BATCH {
             // SAFETY: parts of this engine's memory, which nobody else uses.
@@ -70,7 +73,7 @@ fn compare() -> ExitCode {
         }
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spdk-emu");
+    let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spdk-emu-release");
     run(Command::new(here.join("spdk-emu/install")).arg(&prefix));
     let (lib, c) = (prefix.join("lib"), prefix.with_file_name("instructions-c"));
     run(Command::new("cc")

@@ -187,12 +187,9 @@ impl IoatQueue {
             .map_err(|at| Refused::Unreachable { at, len: dst.len })
     }
 
-    /// What a refusal after `taken` descriptors of a batch comes to.
+    /// What the refusal of the first descriptor of a batch comes to.
     #[cold]
-    fn refused(&self, taken: usize, why: Refused) -> Result<usize> {
-        if taken > 0 {
-            return Ok(taken);
-        }
+    fn refused(&self, why: Refused) -> Result<usize> {
         match why {
             // The ring is full of pieces: there is room once some have completed.
             Refused::Code(code) if code == -error::ENOMEM && self.in_flight() > 0 => Ok(0),
@@ -219,13 +216,26 @@ impl IoatQueue {
         }
     }
 
+    /// Notes what SPDK has taken.
+    #[inline]
+    fn took(&mut self, batch: &[Descriptor<'_>]) {
+        let (first, rest) = ring_mut(&mut self.tokens, self.head, batch.len());
+        let (to_first, to_rest) = batch.split_at(first.len());
+        for (tokens, batch) in [(first, to_first), (rest, to_rest)] {
+            tokens.iter_mut().zip(batch).for_each(|(token, descriptor)| *token = descriptor.token());
+        }
+        self.head += batch.len() as u64;
+        self.unrung |= !batch.is_empty();
+    }
+
     /// Moves what has ended to the front of `completions`.
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let ready = (self.done() - self.reported).min(completions.len() as u64) as usize;
-        let mask = self.tokens.len() - 1;
-        let first = self.reported as usize;
-        for (n, completion) in completions[..ready].iter_mut().enumerate() {
-            *completion = Completion::done(self.tokens[first.wrapping_add(n) & mask]);
+        let (first, rest) = ring_mut(&mut self.tokens, self.reported, ready);
+        let (to_first, to_rest) = completions[..ready].split_at_mut(first.len());
+        for (tokens, completions) in [(first, to_first), (rest, to_rest)] {
+            let each = completions.iter_mut().zip(tokens);
+            each.for_each(|(completion, token)| *completion = Completion::done(*token));
         }
         if self.reported < self.halted.to && ready > 0 {
             for (n, completion) in (self.reported..).zip(&mut completions[..ready]) {
@@ -301,6 +311,15 @@ impl IoatQueue {
     }
 }
 
+/// `len` places of a ring, a power of two long and not shorter than `len`, from number `from` on: up to its end, and from its beginning on.
+#[inline]
+fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
+    let at = from as usize & (ring.len() - 1);
+    let (before, behind) = ring.split_at_mut(at);
+    let first = len.min(behind.len());
+    (&mut behind[..first], &mut before[..len - first])
+}
+
 const OUTSIDE: &str =
     "the memory is in no region: allocate it from the engine, or register it and keep the region";
 
@@ -334,25 +353,27 @@ unsafe impl RawQueue for IoatQueue {
         }
         let Some(channel) = &self.channel else { return Ok(0) };
         let chan = channel.raw.0.as_ptr();
-        let mask = self.tokens.len() - 1;
-        let take = self.room().min(batch.len());
-        let before = self.head;
-        for descriptor in &batch[..take] {
-            let built = match descriptor.work() {
+        let batch = &batch[..self.room().min(batch.len())];
+        let mut built = 0;
+        let mut refused = None;
+        for descriptor in batch {
+            let result = match descriptor.work() {
                 // SAFETY: the caller's promise.
                 Work::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
                 // SAFETY: as above.
                 Work::Listed(listed) => unsafe { self.build_listed(chan, listed) },
             };
-            if let Err(why) = built {
-                self.unrung |= self.head > before;
-                return self.refused((self.head - before) as usize, why);
+            if let Err(why) = result {
+                refused = Some(why);
+                break;
             }
-            self.tokens[self.head as usize & mask] = descriptor.token();
-            self.head += 1;
+            built += 1;
         }
-        self.unrung |= take > 0;
-        Ok(take)
+        self.took(&batch[..built]);
+        match refused {
+            Some(why) if built == 0 => self.refused(why),
+            _ => Ok(built),
+        }
     }
 
     fn flush(&mut self) {
