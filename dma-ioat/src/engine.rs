@@ -109,9 +109,13 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
         [first, .., last] => format!("{} channels, {} to {}", channels.len(), first.address, last.address),
         [] => String::new(),
     };
-    EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
+    let info = EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
         .with_capabilities(capabilities)
-        .with_limits(limits)
+        .with_limits(limits);
+    match crate::ffi::model(&environment.spdk) {
+        Some(model) => info.with_model(model),
+        None => info,
+    }
 }
 
 impl DmaEngine for IoatEngine {

@@ -77,8 +77,7 @@ pub(crate) fn load(error: LoadError) -> Error {
         LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
         _ => ErrorKind::MissingSdk,
     };
-    // The message has what to do in it.
-    Error::new(kind, error.to_string()).with_backend(BACKEND).with_source(error)
+    Error::new(kind, error.to_string()).with_backend(BACKEND).with_hint(error.remedy()).with_source(error)
 }
 
 /// An error of this backend without a native code.

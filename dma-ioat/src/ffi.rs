@@ -31,6 +31,16 @@ unsafe impl Send for RawFunction {}
 // SAFETY: as above.
 unsafe impl Sync for RawFunction {}
 
+/// Of what the channels are models, if SPDK is the stand-in.
+pub(crate) fn model(spdk: &Library) -> Option<String> {
+    let mut text = [0_u8; 1024];
+    let describe = spdk.stand_in?;
+    // SAFETY: the stand-in writes a string of at most this size.
+    let code = unsafe { describe(text.as_mut_ptr().cast(), text.len()) };
+    let text = std::ffi::CStr::from_bytes_until_nul(&text).ok()?;
+    Some(if code == 0 { text.to_string_lossy().into_owned() } else { "spdk-emu".to_owned() })
+}
+
 /// How many CPUs the environment has: 0 before it is set up.
 pub(crate) fn core_count(spdk: &Library) -> u32 {
     // SAFETY: reads a number, at any time.

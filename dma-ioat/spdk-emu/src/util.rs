@@ -1,9 +1,10 @@
 //! Arithmetic, iovecs and file descriptors.
 #![expect(unsafe_code, reason = "the names are C's; calls of the C library")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
-use crate::door::Ptr;
+use crate::config::Config;
+use crate::door::{Ptr, put_text};
 use libc::iovec;
 
 #[unsafe(no_mangle)]
@@ -108,4 +109,15 @@ extern "C" fn spdk_fd_get_size(fd: c_int) -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn spdk_fd_get_blocklen(fd: c_int) -> u32 {
     status(fd).map_or(0, |status| status.st_blksize as u32)
+}
+
+/// What no SPDK has: says that this is the stand-in, and writes the profiles that its channels are models of, with their sources. Returns 0,
+/// or -1 if there is no configuration or not enough room.
+#[unsafe(no_mangle)]
+extern "C" fn spdk_emu_model(model: Ptr<c_char>, size: usize) -> c_int {
+    let Ok(config) = Config::in_use() else { return -1 };
+    let mut profiles: Vec<_> =
+        config.sockets.iter().map(|s| format!("profile {} ({})", s.profile.name, s.profile.source)).collect();
+    profiles.dedup();
+    if put_text(model, size, &format!("spdk-emu, {}", profiles.join(", "))) { 0 } else { -1 }
 }

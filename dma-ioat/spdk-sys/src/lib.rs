@@ -25,6 +25,6 @@ mod table;
 
 pub use env_opts::EnvOpts;
 pub use error::LoadError;
-pub use library::{LIB_DIR_VARIABLE, Library};
+pub use library::{LIB_DIR_VARIABLE, Library, StandIn};
 pub use release::Release;
 pub use table::{Env, Ioat, Log};

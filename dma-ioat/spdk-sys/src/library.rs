@@ -1,7 +1,7 @@
 //! Finding and loading SPDK's libraries.
 #![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ const NUMBERS: std::ops::RangeInclusive<u32> = 1..=40;
 /// How many libraries that others need are found for them.
 const NEEDED_MAX: usize = 128;
 
+/// `spdk_emu_model` of the stand-in SPDK: writes what its channels are models of, in at most `size` bytes, and returns 0.
+pub type StandIn = unsafe extern "C" fn(model: *mut c_char, size: usize) -> c_int;
+
 /// SPDK's calls. Once loaded they stay so until the process ends, since DPDK, behind them, has threads and state of its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -43,6 +46,8 @@ pub struct Library {
     pub ioat: Ioat,
     /// The release, as far as it is known.
     pub release: Release,
+    /// The one call that no SPDK has, if this is the project's stand-in.
+    pub stand_in: Option<StandIn>,
     /// The file of the env library; empty if it was not loaded from one.
     pub path: PathBuf,
 }
@@ -77,7 +82,7 @@ impl Library {
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
     #[must_use]
     pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
-        Self { env, ioat, release, path: PathBuf::new() }
+        Self { env, ioat, release, stand_in: None, path: PathBuf::new() }
     }
 
     /// The calls that this program was linked with; those that a release may lack are looked up when this is called.
@@ -89,7 +94,7 @@ impl Library {
         let env = unsafe { Env::linked(|name| symbol(&program, name)) };
         // SAFETY: as above.
         let ioat = unsafe { Ioat::linked(|name| symbol(&program, name)) };
-        Self::from_tables(env, ioat, Release::default())
+        Self { stand_in: stand_in(&program), ..Self::from_tables(env, ioat, Release::default()) }
     }
 
     fn open_from(dirs: &[PathBuf]) -> Result<Self, LoadError> {
@@ -132,8 +137,13 @@ impl Library {
         let env_calls = unsafe { Env::load(|name| symbol(&env, name)) }.map_err(incomplete(path.clone()))?;
         // SAFETY: as above.
         let ioat_calls = unsafe { Ioat::load(|name| symbol(&ioat, name)) }.map_err(incomplete(ioat_path))?;
-        Ok(Self { env: env_calls, ioat: ioat_calls, release, path })
+        Ok(Self { env: env_calls, ioat: ioat_calls, release, stand_in: stand_in(&env), path })
     }
+}
+
+fn stand_in(env: &Handle) -> Option<StandIn> {
+    // SAFETY: only the stand-in has a call of this name, with these parameters.
+    symbol(env, c"spdk_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
 }
 
 fn symbol(library: &Handle, name: &'static CStr) -> Option<NonNull<c_void>> {

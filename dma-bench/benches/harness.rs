@@ -1,0 +1,129 @@
+//! What measuring costs: the measuring loop of `dma-bench` against a bare loop over the same queue, 64 B copies, in the cache, 32 in flight and for
+//! each doorbell.
+//!
+//! `cargo bench -p dma-bench --bench harness` prints Criterion's figures and then a table of its own, in which both run in turns and the ratio
+//! is the median over the rounds.
+
+#![expect(unsafe_code, reason = "drives the raw queue for comparison")]
+
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput};
+use dma::{Completion, Descriptor, Outcome, QueueOptions, RawQueue, Segment};
+use dma_bench::contender::Contender;
+use dma_bench::drive::{Extent, Worker};
+use dma_bench::layout::Layout;
+use dma_bench::memory::Memory;
+use dma_bench::plan::{Cell, Direction, Footprint, Op, Verify};
+
+const LEN: usize = 64;
+const BATCH: usize = 32;
+
+/// The least that a loop over the queue can be.
+struct Bare {
+    queue: Box<dyn RawQueue>,
+    segments: Vec<(Segment, Segment)>,
+    _memory: Memory,
+}
+
+impl Bare {
+    fn new(contender: &Contender) -> Self {
+        let memory = Memory::new(&contender.engine, None, LEN * BATCH, Direction::Local).unwrap();
+        let segments = (0..BATCH).map(|i| (memory.src(i * LEN, LEN), memory.dst(i * LEN, LEN))).collect();
+        let queue = contender.engine.open_queue_raw(&QueueOptions::new().with_depth(BATCH)).unwrap();
+        Self { queue, segments, _memory: memory }
+    }
+
+    fn batch(&mut self) {
+        let mut completions = [Completion::done(0); BATCH];
+        let batch: [_; BATCH] = std::array::from_fn(|i| {
+            let (src, dst) = self.segments[i];
+            Descriptor::copy(i as u64, src, dst)
+        });
+        // SAFETY: the memory stays until the queue is gone, and nobody else touches it.
+        assert_eq!(unsafe { self.queue.submit(&batch) }.unwrap(), BATCH);
+        self.queue.flush();
+        let mut done = 0;
+        while done < BATCH {
+            let n = self.queue.poll(&mut completions);
+            assert!(completions[..n].iter().all(|c| c.outcome == Outcome::Done));
+            done += n;
+        }
+    }
+}
+
+fn worker(contender: &Contender) -> Worker {
+    let cell = Cell {
+        engine: contender.name.clone(),
+        op: Op::Copy,
+        size: LEN as u64,
+        depth: BATCH as u32,
+        batch: BATCH as u32,
+        queues: 1,
+        segments: 1,
+        footprint: Footprint::Hot,
+        direction: Direction::Local,
+    };
+    let memory = Memory::new(&contender.engine, None, Layout::bytes(&cell, 0), Direction::Local).unwrap();
+    let layout = Layout::new(&cell, 0, 0);
+    Worker::new(contender, &cell, memory, layout, Verify::Sample, Duration::from_secs(5)).unwrap()
+}
+
+/// As a run would choose it: the clock is read for one in so many doorbells.
+const SAMPLE_EVERY: u64 = 32;
+
+fn table(contender: &Contender, rounds: usize, batches: usize) {
+    let (mut bare, mut worker) = (Bare::new(contender), worker(contender));
+    let extent = Extent { warm: 0, ops: (batches * BATCH) as u64, sample_every: SAMPLE_EVERY };
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..rounds + 2 {
+        for turn in 0..2 {
+            let who = (round + turn) % 2;
+            let seconds = if who == 0 {
+                let begun = Instant::now();
+                (0..batches).for_each(|_| bare.batch());
+                begun.elapsed().as_secs_f64()
+            } else {
+                worker.run(extent).unwrap().seconds()
+            };
+            if round >= 2 {
+                times[who].push(seconds * 1e9 / (batches * BATCH) as f64);
+            }
+        }
+    }
+    let median = |mut v: Vec<f64>| {
+        v.sort_by(f64::total_cmp);
+        v[v.len() / 2]
+    };
+    let ratio = median(times[1].iter().zip(&times[0]).map(|(a, b)| a / b).collect());
+    let [bare, worker] = times.map(median);
+    println!("\n{LEN} B copies, hot, {BATCH} for each doorbell, {}; median of {rounds} rounds in turns", contender.name);
+    println!("bare loop {bare:.2} ns, dma-bench {worker:.2} ns: {ratio:.3} times");
+}
+
+fn main() {
+    let contender = Contender::open("cpu:threads=0").expect("the CPU is always there");
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(20)
+        .configure_from_args();
+    let mut group = criterion.benchmark_group("64 B, batch of 32");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    let mut bare = Bare::new(&contender);
+    group.bench_function("bare loop", |bencher| bencher.iter(|| bare.batch()));
+    let mut worker = worker(&contender);
+    group.bench_function("dma-bench", |bencher| {
+        bencher.iter_custom(|batches| {
+            let extent = Extent { warm: 0, ops: batches * BATCH as u64, sample_every: SAMPLE_EVERY };
+            Duration::from_secs_f64(worker.run(extent).unwrap().seconds())
+        });
+    });
+    group.finish();
+    criterion.final_summary();
+    if std::env::args().any(|arg| arg == "--test") {
+        table(&contender, 1, 10);
+    } else {
+        table(&contender, 31, 20_000);
+    }
+}

@@ -1,0 +1,223 @@
+//! The program: what each subcommand does, and with which exit code it ends.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Arguments, Command, Format, RunArguments};
+use crate::output::{self, Style};
+use crate::progress::Progress;
+use crate::results::{Results, Status, write_file};
+use crate::{compare, doctor, interrupt, list, published, report, run};
+
+/// Something failed.
+const FAILED: u8 = 1;
+/// The command line, or a file that it names, makes no sense.
+const USAGE: u8 = 2;
+/// Bytes did not arrive.
+const WRONG: u8 = 3;
+/// `compare` found a slowdown.
+const SLOWER: u8 = 4;
+/// The user stopped it.
+const INTERRUPTED: u8 = 130;
+
+/// Why the program ends early: the exit code, and what to say.
+type Failure = (u8, String);
+
+fn failed(error: impl ToString) -> Failure {
+    (FAILED, error.to_string())
+}
+
+/// Runs the program on this process's arguments.
+#[must_use]
+pub fn main() -> ExitCode {
+    let outcome = command(Arguments::parse().command);
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err((code, message)) => {
+            eprintln!("dma-bench: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn command(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::List { json } => {
+            let found = dma::discover();
+            print(&if json { list::json(&found) } else { list::table(&found) + "\n" })?;
+            Ok(0)
+        }
+        Command::Doctor { backends, json } => {
+            let report = doctor::examine(&backends).map_err(|e| (USAGE, e))?;
+            print(&if json { report.json() } else { report.text() })?;
+            Ok(if report.usable() { 0 } else { FAILED })
+        }
+        Command::Run(arguments) => measure(&arguments),
+        Command::Report { results, output, plots } => {
+            let results = Results::load(&results).map_err(failed)?;
+            if output.is_none() && plots.is_none() {
+                return Err((USAGE, "nothing to write: give --output FILE or --plots FOLDER".to_owned()));
+            }
+            write_report(&results, output.as_deref(), plots.as_deref())?;
+            Ok(0)
+        }
+        Command::Show { results, format, rank_models } => {
+            let results = Results::load(&results).map_err(failed)?;
+            print(&shown(&results, format, rank_models)?)?;
+            Ok(0)
+        }
+        Command::Compare(arguments) => {
+            let (before, after) = (load(&arguments.before)?, load(&arguments.after)?);
+            let comparison = compare::compare(&before, &after, arguments.metric, arguments.noise);
+            print(&comparison.text(arguments.all))?;
+            if comparison.rows.is_empty() {
+                return Err(failed("the two have no cell in common"));
+            }
+            match arguments.fail_if_slower {
+                Some(limit) if comparison.slower_by(limit).next().is_some() => Ok(SLOWER),
+                _ => Ok(0),
+            }
+        }
+        Command::Profiles { names, format } => profiles(&names, format),
+        Command::Campaign { preset } => {
+            print(&toml::to_string(&preset.campaign()).map_err(failed)?)?;
+            Ok(0)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "dma-bench", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
+            Ok(0)
+        }
+        Command::Man { output } => {
+            if let Some(folder) = output {
+                std::fs::create_dir_all(&folder).map_err(|e| failed(format!("{}: {e}", folder.display())))?;
+                clap_mangen::generate_to(Arguments::command(), &folder)
+                    .map_err(|e| failed(format!("{}: {e}", folder.display())))?;
+            } else {
+                let mut page = Vec::new();
+                clap_mangen::Man::new(Arguments::command()).render(&mut page).map_err(failed)?;
+                print(&String::from_utf8_lossy(&page))?;
+            }
+            Ok(0)
+        }
+    }
+}
+
+/// Writes to standard output; a reader that went away is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(failed(format!("standard output: {e}"))),
+        _ => Ok(()),
+    }
+}
+
+fn load(path: &Path) -> Result<Results, Failure> {
+    Results::load(path).map_err(failed)
+}
+
+fn shown(results: &Results, format: Format, rank_models: bool) -> Result<String, Failure> {
+    Ok(match format {
+        Format::Table => output::tables(results, Style::Plain, rank_models),
+        Format::Markdown => output::tables(results, Style::Markdown, rank_models),
+        Format::Csv => String::from_utf8_lossy(&output::csv(results).map_err(failed)?).into_owned(),
+        Format::Json => results.to_json(),
+    })
+}
+
+fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
+    const KNOWN: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
+    if let Some(unknown) = names.iter().find(|n| !KNOWN.contains(&n.as_str())) {
+        return Err((USAGE, format!("no figures were published for `{unknown}`; there are: {}", KNOWN.join(", "))));
+    }
+    let all = KNOWN.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
+    let rows: Vec<_> = all.flat_map(published::of).collect();
+    print(&match format {
+        Format::Json => serde_json::to_string_pretty(&rows).map_err(failed)? + "\n",
+        Format::Markdown => output::published(&rows, Style::Markdown),
+        Format::Table => output::published(&rows, Style::Plain),
+        Format::Csv => {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            for row in &rows {
+                writer.serialize(row).map_err(failed)?;
+            }
+            String::from_utf8_lossy(&writer.into_inner().map_err(failed)?).into_owned()
+        }
+    })?;
+    Ok(if rows.iter().all(|r| r.holds) { 0 } else { FAILED })
+}
+
+fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
+    let campaign = arguments.plan().map_err(|e| (USAGE, e))?;
+    // Found out before minutes are spent.
+    for path in [&arguments.json, &arguments.csv, &arguments.markdown, &arguments.report].into_iter().flatten() {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            return Err((USAGE, format!("{}: there is no folder {}", path.display(), folder.display())));
+        }
+    }
+    interrupt::install();
+    let mut progress = Progress::new(arguments.quiet);
+    let command = std::env::args().collect();
+    let results = run::run(&campaign, command, &mut progress).map_err(|e| (USAGE, e))?;
+    // Shown before any file is written: a full disk costs the files alone.
+    print(&shown(&results, arguments.format, arguments.rank_models)?)?;
+    let mut failures = Vec::new();
+    let mut write = |path: Option<&Path>, bytes: &dyn Fn() -> Result<Vec<u8>, Failure>| {
+        if let Some(path) = path {
+            let written = bytes().and_then(|bytes| write_file(path, &bytes).map_err(failed));
+            failures.extend(written.err().map(|(_, message)| message));
+        }
+    };
+    write(arguments.json.as_deref(), &|| Ok(results.to_json().into_bytes()));
+    write(arguments.csv.as_deref(), &|| output::csv(&results).map_err(failed));
+    write(arguments.markdown.as_deref(), &|| {
+        Ok(output::tables(&results, Style::Markdown, arguments.rank_models).into_bytes())
+    });
+    if let Err((_, message)) = write_report(&results, arguments.report.as_deref(), arguments.plots.as_deref()) {
+        failures.push(message);
+    }
+    for message in &failures {
+        eprintln!("dma-bench: {message}");
+    }
+    Ok(verdict(&results, failures.is_empty()))
+}
+
+fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Result<(), Failure> {
+    if let Some(page) = page {
+        write_file(page, report::page(results).map_err(failed)?.as_bytes()).map_err(failed)?;
+    }
+    if let Some(folder) = plots {
+        report::files(results, folder).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The exit code, and on standard error why it is not 0.
+fn verdict(results: &Results, written: bool) -> u8 {
+    let of = |status: Status| results.cells.iter().filter(move |m| m.status == status);
+    let wrong = of(Status::Wrong).count();
+    if wrong > 0 {
+        for m in of(Status::Wrong) {
+            eprintln!("dma-bench: {}: {}", m.cell, m.message.as_deref().unwrap_or_default());
+        }
+        eprintln!("dma-bench: VERIFICATION FAILED in {wrong} cells: bytes did not arrive; do not trust this engine");
+        return WRONG;
+    }
+    if results.interrupted {
+        let done = of(Status::Ok).count();
+        eprintln!("dma-bench: interrupted; {done} whole cells were kept");
+        return INTERRUPTED;
+    }
+    let failed = of(Status::Failed).count();
+    let missing = results.engines.iter().filter(|e| e.error.is_some()).count();
+    if failed > 0 || missing > 0 {
+        eprintln!("dma-bench: {failed} cells failed, {missing} engines took no part; see above");
+        return FAILED;
+    }
+    if written { 0 } else { FAILED }
+}

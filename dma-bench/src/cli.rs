@@ -1,0 +1,374 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::plan::{Campaign, Direction, Footprint, Op, Values, Verify};
+use crate::presets::Preset;
+use crate::units;
+
+const EXAMPLES: &str = "\
+Examples:
+  dma-bench list                                   engines of this machine
+  dma-bench doctor                                 what stands between you and each backend
+  dma-bench run --preset quick --report out.html   the picture in half a minute
+  dma-bench run -e cpu -o 64..2M -q 1,32 -t 1      one engine by size and depth
+  dma-bench compare before.json after.json         what changed, and whether it is noise
+
+Exit codes: 0 fine, 1 something failed, 2 the command line makes no sense, 3 bytes did not arrive,
+4 `compare` found a slowdown, 130 interrupted.";
+
+/// Benchmarks DMA engines side by side: which engine, at what size, and is it worth it.
+#[derive(Debug, Parser)]
+#[command(name = "dma-bench", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Lists the engines of this machine, with limits and capabilities, and why others cannot be used.
+    #[command(after_help = "Examples:\n  dma-bench list\n  dma-bench list --json | jq '.[] | select(.usable) | .name'")]
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Checks everything that stands between you and each backend, and says how to mend it.
+    #[command(
+        after_help = "Examples:\n  dma-bench doctor            all backends; succeeds if a hardware backend can be used\n  dma-bench doctor doca       one backend; succeeds if it can be used\n  dma-bench doctor --json"
+    )]
+    Doctor {
+        /// The backends to check: cpu, sim, doca, ioat. All, if none is named.
+        backends: Vec<String>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measures engines side by side, memcpy always among them.
+    Run(Box<RunArguments>),
+    /// Makes an HTML page, SVGs and PNGs of results.
+    #[command(after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/")]
+    Report {
+        /// A results file.
+        results: PathBuf,
+        /// The page to write.
+        #[arg(short = 'o', long = "output", value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The folder for an SVG and a PNG of each plot.
+        #[arg(long, value_name = "FOLDER")]
+        plots: Option<PathBuf>,
+    },
+    /// Prints results as a table, Markdown, CSV or JSON.
+    #[command(after_help = "Examples:\n  dma-bench show results.json --format markdown >> NOTES.md")]
+    Show {
+        /// A results file.
+        results: PathBuf,
+        /// How.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        /// Put models and measurements into one ranking.
+        #[arg(long)]
+        rank_models: bool,
+    },
+    /// Says what changed between two results, with the chance that it is noise.
+    #[command(
+        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%"
+    )]
+    Compare(CompareArguments),
+    /// Compares the simulated profiles with the figures that were published for their devices.
+    #[command(after_help = "Examples:\n  dma-bench profiles\n  dma-bench profiles bluefield3 dsa --format markdown")]
+    Profiles {
+        /// The profiles: bluefield2, bluefield3, ioat, dsa. All, if none is named.
+        names: Vec<String>,
+        /// How.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Prints a campaign, to be changed and given to `run --campaign`.
+    #[command(after_help = "Example:\n  dma-bench campaign knee > mine.toml; edit mine.toml; dma-bench run --campaign mine.toml")]
+    Campaign {
+        /// The preset to print.
+        #[arg(value_enum)]
+        preset: Preset,
+    },
+    /// Prints a completion script.
+    #[command(after_help = "Example:\n  dma-bench completions bash > ~/.local/share/bash-completion/completions/dma-bench")]
+    Completions {
+        /// For which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Prints the manual page, or writes that of every subcommand into a folder.
+    #[command(after_help = "Examples:\n  dma-bench man | man -l -\n  dma-bench man --output ~/.local/share/man/man1")]
+    Man {
+        /// The folder for one page for each subcommand.
+        #[arg(short = 'o', long = "output", value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// An aligned table.
+    #[default]
+    Table,
+    /// Markdown.
+    Markdown,
+    /// Comma-separated values, one line for each cell.
+    Csv,
+    /// The results file.
+    Json,
+}
+
+/// What `compare` takes.
+#[derive(Debug, Args)]
+pub struct CompareArguments {
+    /// The results before.
+    pub before: PathBuf,
+    /// The results after.
+    pub after: PathBuf,
+    /// Exit with 4 if a cell is slower by more than this and it is no noise.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
+    pub fail_if_slower: Option<f64>,
+    /// What counts as noise: the chance, at most, that a difference as large comes from nothing, all cells taken together.
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = units::percent)]
+    pub noise: f64,
+    /// What is compared.
+    #[arg(long, value_enum, default_value_t)]
+    pub metric: Metric,
+    /// All cells, not only those that changed.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// What `compare` compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Metric {
+    /// Throughput as a multiple of memcpy's in the same repetition: what the machine did else cancels out.
+    #[default]
+    Ratio,
+    /// Throughput.
+    Throughput,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  dma-bench run --preset quick --report out.html
+  dma-bench run -e cpu -e sim:profile=bluefield3 -o 64..2M -q 1,32 -t 1
+  dma-bench run -e cpu -o 4K -q 32 -b 1,4,16,32 -a hot --json out.json
+  dma-bench run -e cpu -o 64K --rate 20k              latency under a fixed load
+  dma-bench run -e cpu -e sim -d push,pull -o 64K     to and from a peer's memory
+  dma-bench run -w fill,sg -s 2,8 -o 64K
+  dma-bench run --campaign mine.toml --json mine.json
+
+Every figure is the median over the repetitions; beside it are the least and the greatest. memcpy is
+the C library's, on one core, measured in turns with the engines; a ratio is taken within a repetition.
+Figures of models are a simulation's, in tables of their own.";
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArguments {
+    /// A campaign that is at hand; other options change it.
+    #[arg(long, value_enum, conflicts_with = "campaign")]
+    pub preset: Option<Preset>,
+    /// A campaign of your own, as a TOML file; see `dma-bench campaign`.
+    #[arg(long, value_name = "FILE")]
+    pub campaign: Option<PathBuf>,
+    /// An engine by name, such as cpu, cpu:threads=2, sim:profile=dsa, doca:03:00.0; `real` for all usable ones. May be given again.
+    #[arg(short = 'e', long = "engine", value_name = "NAME")]
+    pub engines: Vec<String>,
+    /// Bytes of each operation: 4K, 64,4K, 64..2M, 64..2M*4.
+    #[arg(short = 'o', long = "size", value_name = "SIZES")]
+    pub sizes: Option<Values>,
+    /// Operations in flight on each queue: 1,32 or 1..256.
+    #[arg(short = 'q', long = "depth", value_name = "DEPTHS")]
+    pub depths: Option<Values>,
+    /// Operations for each doorbell; half the depth unless given.
+    #[arg(short = 'b', long = "batch", value_name = "COUNTS")]
+    pub batches: Option<Values>,
+    /// Queues, each driven by a thread of its own.
+    #[arg(short = 'T', long = "queues", visible_alias = "threads", value_name = "COUNTS")]
+    pub queues: Option<Values>,
+    /// What is done: copy, fill, sg.
+    #[arg(short = 'w', long = "op", value_enum, value_delimiter = ',', value_name = "OPS")]
+    pub ops: Vec<Op>,
+    /// Segments on each side of scatter-gather operations.
+    #[arg(short = 's', long = "segments", value_name = "COUNTS")]
+    pub segments: Option<Values>,
+    /// Which memory is touched: hot, cold, random.
+    #[arg(short = 'a', long = "access", value_enum, value_delimiter = ',', value_name = "KINDS")]
+    pub footprints: Vec<Footprint>,
+    /// Bytes of source, and as many of destination, that cold and random operations go through.
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    pub footprint: Option<u64>,
+    /// Which way: local, push (to a peer), pull (from a peer).
+    #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
+    pub directions: Vec<Direction>,
+    /// Seconds for each cell, over all repetitions.
+    #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count")]
+    pub time: Option<f64>,
+    /// Operations of each repetition, instead of a time.
+    #[arg(short = 'n', long = "count", value_name = "OPS")]
+    pub count: Option<u64>,
+    /// How often each cell is measured.
+    #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
+    pub repetitions: Option<u32>,
+    /// Seconds that each cell warms up.
+    #[arg(long, value_name = "SECONDS")]
+    pub warm_up: Option<f64>,
+    /// Operations a second on each queue, such as 20k. Latency then counts from when an operation was due, so that one that is late
+    /// makes those behind it late, as it would for those who wait.
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    pub rate: Option<f64>,
+    /// Verify the bytes of every operation, within the measured time. Some are always verified, outside of it.
+    #[arg(short = 'y', long = "verify")]
+    pub verify: bool,
+    /// Seconds that an engine may complete nothing before its cell is given up.
+    #[arg(long, value_name = "SECONDS")]
+    pub stall: Option<f64>,
+    /// Compare the profiles of simulated engines with their published figures.
+    #[arg(long)]
+    pub published: bool,
+    /// Put models and measurements into one ranking.
+    #[arg(long)]
+    pub rank_models: bool,
+    /// How to print the results.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write the results to this file, for `compare`, `report` and `show`.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write one line for each cell to this file.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write the tables to this file.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Write a self-contained HTML page to this file.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write an SVG and a PNG of each plot to this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub plots: Option<PathBuf>,
+    /// Neither progress nor lines about it.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl RunArguments {
+    /// The campaign that the options come to.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, or options that make no sense.
+    pub fn plan(&self) -> Result<Campaign, String> {
+        let mut campaign = match (&self.campaign, self.preset) {
+            (Some(path), _) => {
+                let name = path.display();
+                let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+                Campaign::from_toml(&text).map_err(|e| format!("{name}: {e}"))?
+            }
+            (None, Some(preset)) => preset.campaign(),
+            (None, None) => Campaign::default(),
+        };
+        if !self.engines.is_empty() {
+            campaign.engines.clone_from(&self.engines);
+            // What differed by engine no longer does.
+            campaign.sweeps.iter_mut().for_each(|s| s.engines.clear());
+        }
+        for sweep in &mut campaign.sweeps {
+            set(&mut sweep.sizes, self.sizes.as_ref());
+            set(&mut sweep.depths, self.depths.as_ref());
+            set(&mut sweep.queues, self.queues.as_ref());
+            set(&mut sweep.segments, self.segments.as_ref());
+            if self.batches.is_some() {
+                sweep.batches.clone_from(&self.batches);
+            }
+            if !self.ops.is_empty() {
+                sweep.ops.clone_from(&self.ops);
+            }
+            if !self.footprints.is_empty() {
+                sweep.footprints.clone_from(&self.footprints);
+            }
+            if !self.directions.is_empty() {
+                sweep.directions.clone_from(&self.directions);
+            }
+        }
+        set(&mut campaign.repetitions, self.repetitions.as_ref());
+        set(&mut campaign.warm_up, self.warm_up.as_ref());
+        set(&mut campaign.stall, self.stall.as_ref());
+        if let Some(time) = self.time {
+            campaign.seconds = time / f64::from(campaign.repetitions.max(1));
+        }
+        campaign.count = self.count.or(campaign.count);
+        campaign.rate = self.rate.or(campaign.rate);
+        campaign.footprint = self.footprint.or(campaign.footprint);
+        campaign.published |= self.published;
+        if self.verify {
+            campaign.verify = Verify::All;
+        }
+        campaign.check()?;
+        Ok(campaign)
+    }
+}
+
+fn set<T: Clone>(value: &mut T, given: Option<&T>) {
+    if let Some(given) = given {
+        value.clone_from(given);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn plan(words: &[&str]) -> Result<Campaign, String> {
+        let words = ["dma-bench", "run"].iter().chain(words);
+        match Arguments::try_parse_from(words).map_err(|e| e.to_string())?.command {
+            Command::Run(arguments) => arguments.plan(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_change_a_preset() {
+        let campaign = plan(&["--preset", "quick", "-e", "cpu", "-o", "4K", "-q", "2,4", "-t", "1", "-y"]).unwrap();
+        assert_eq!(campaign.engines, ["cpu"]);
+        assert!(campaign.sweeps.iter().all(|s| s.sizes.0 == [4096] && s.depths.0 == [2, 4]));
+        assert!((campaign.seconds * f64::from(campaign.repetitions) - 1.0).abs() < 1e-9);
+        assert_eq!(campaign.verify, Verify::All);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (words, says) in [
+            (&["-o", "4Q"][..], "4Q"),
+            (&["-q", "0"], "contains 0"),
+            (&["-t", "-1"], "unexpected argument"),
+            (&["-t=-1"], "seconds"),
+            (&["-t", "1", "-n", "5"], "cannot be used with"),
+            (&["-w", "move"], "move"),
+            (&["--rate", "fast"], "fast"),
+            (&["-r", "0"], "repetitions is 0"),
+            (&["--campaign", "/nowhere.toml"], "/nowhere.toml"),
+            (&["--preset", "quick", "--campaign", "x"], "cannot be used with"),
+        ] {
+            let error = plan(words).unwrap_err();
+            assert!(error.contains(says), "{words:?}: {error}");
+        }
+    }
+}

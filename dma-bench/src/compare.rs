@@ -1,0 +1,237 @@
+//! `compare`: what changed between two results, with the chance that it is noise.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use crate::cli::Metric;
+use crate::plan::Cell;
+use crate::results::{Measured, Results};
+use crate::stats::{Figures, mann_whitney};
+use crate::units::digits;
+
+/// A cell that both results have.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which.
+    pub cell: Cell,
+    /// Its figures are a model's.
+    pub model: bool,
+    /// The median before.
+    pub before: f64,
+    /// The median after.
+    pub after: f64,
+    /// The chance that samples as far apart come from the same source, corrected for the number of cells (Holm).
+    pub chance: f64,
+    /// It is no noise.
+    pub significant: bool,
+}
+
+impl Row {
+    /// How much greater it is after, as a fraction of before.
+    #[must_use]
+    pub fn change(&self) -> f64 {
+        self.after / self.before - 1.0
+    }
+}
+
+/// What changed.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Cells that both have.
+    pub rows: Vec<Row>,
+    /// What else is to be said.
+    pub notes: Vec<String>,
+    metric: Metric,
+    noise: f64,
+}
+
+/// Compares two results. What is less likely than `noise` to come from nothing, all cells taken together, is called a change.
+#[must_use]
+pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) -> Comparison {
+    let figures = |m: &Measured| -> Option<Figures> {
+        match metric {
+            // The baseline's ratio is 1 by definition.
+            Metric::Ratio if m.cell.is_baseline() => None,
+            Metric::Ratio => m.ratio.clone(),
+            Metric::Throughput => m.bytes_per_second.clone(),
+        }
+    };
+    let mut rows = Vec::new();
+    let mut lost = Vec::new();
+    for old in &before.cells {
+        let new = after.cells.iter().find(|m| m.cell == old.cell);
+        match (figures(old), new.and_then(figures)) {
+            (Some(a), Some(b)) => rows.push(Row {
+                cell: old.cell.clone(),
+                model: old.model,
+                before: a.median,
+                after: b.median,
+                chance: mann_whitney(&a.samples, &b.samples),
+                significant: false,
+            }),
+            (Some(_), None) => lost.push(old.cell.to_string()),
+            _ => {}
+        }
+    }
+    holm(&mut rows, noise);
+    let mut notes = Vec::new();
+    if !lost.is_empty() {
+        notes.push(format!("{} cells are in the first only, the first of them {}", lost.len(), lost[0]));
+    }
+    let differs = |what: &str, a: &str, b: &str| (a != b).then(|| format!("{what} differs: {a} before, {b} after"));
+    let (a, b) = (&before.machine, &after.machine);
+    notes.extend(differs("the processor", &a.cpu, &b.cpu));
+    notes.extend(differs("the kernel", &a.kernel, &b.kernel));
+    notes.extend(differs("the C library", &a.libc, &b.libc));
+    notes.extend(differs("the version of dma-bench", &before.tool, &after.tool));
+    for old in &before.engines {
+        if let Some(new) = after.engine(&old.name) {
+            notes.extend(differs(&format!("the version of {}", old.name), &old.version, &new.version));
+            notes.extend(differs(
+                &format!("the model behind {}", old.name),
+                old.model.as_deref().unwrap_or("none"),
+                new.model.as_deref().unwrap_or("none"),
+            ));
+        }
+    }
+    if before.campaign.verify != after.campaign.verify || before.campaign.rate != after.campaign.rate {
+        notes.push("they were not measured in the same way: verification or rate differ".to_owned());
+    }
+    if before.interrupted || after.interrupted {
+        notes.push("one of them was interrupted".to_owned());
+    }
+    let least = before.campaign.repetitions.min(after.campaign.repetitions);
+    if least < 5 {
+        notes.push(format!("{least} repetitions are too few to tell a change from noise; measure with -r 11 or more"));
+    }
+    Comparison { rows, notes, metric, noise }
+}
+
+/// Corrects for the number of cells: of a hundred cells one is below 1 % by chance alone.
+fn holm(rows: &mut [Row], noise: f64) {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|a, b| rows[*a].chance.total_cmp(&rows[*b].chance));
+    let mut least = 0.0_f64;
+    for (rank, &at) in order.iter().enumerate() {
+        least = least.max((rows[at].chance * (rows.len() - rank) as f64).min(1.0));
+        rows[at].chance = least;
+        rows[at].significant = least <= noise;
+    }
+}
+
+impl Comparison {
+    /// Cells that are slower by more than `limit`, and it is no noise.
+    pub fn slower_by(&self, limit: f64) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |r| r.significant && r.change() < -limit)
+    }
+
+    /// As a table.
+    #[must_use]
+    pub fn text(&self, all: bool) -> String {
+        let mut table = Table::new();
+        let metric = match self.metric {
+            Metric::Ratio => "x memcpy",
+            Metric::Throughput => "GB/s",
+        };
+        let scale = if self.metric == Metric::Throughput { 1e-9 } else { 1.0 };
+        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled).set_header([
+            "cell",
+            &format!("{metric} before"),
+            "after",
+            "change",
+            "chance of noise",
+            "",
+        ]);
+        let mut shown = 0;
+        for row in self.rows.iter().filter(|r| all || r.significant) {
+            shown += 1;
+            let verdict = match (row.significant, row.change() < 0.0) {
+                (false, _) => "noise",
+                (true, true) => "slower",
+                (true, false) => "faster",
+            };
+            let name = if row.model { format!("{} [model]", row.cell) } else { row.cell.to_string() };
+            table.add_row([
+                name,
+                digits(row.before * scale),
+                digits(row.after * scale),
+                format!("{:+.1} %", row.change() * 100.0),
+                if row.chance < 1e-4 { "< 0.01 %".to_owned() } else { format!("{:.2} %", row.chance * 100.0) },
+                verdict.to_owned(),
+            ]);
+        }
+        for column in 1..5 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let mut text = String::new();
+        if shown > 0 {
+            let _ = writeln!(text, "{table}");
+        }
+        let changed = self.rows.iter().filter(|r| r.significant).count();
+        let _ = writeln!(
+            text,
+            "{} cells compared by {metric}, {changed} changed (Mann-Whitney, corrected for the number of cells, at {} %)",
+            self.rows.len(),
+            self.noise * 100.0
+        );
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample;
+
+    fn scaled(results: &Results, engine: &str, by: f64) -> Results {
+        let mut results = results.clone();
+        for m in results.cells.iter_mut().filter(|m| m.cell.engine == engine) {
+            m.ratio = m.ratio.as_ref().map(|f| f.times(by));
+        }
+        results
+    }
+
+    #[test]
+    fn the_same_results_have_not_changed() {
+        let comparison = compare(&sample(), &sample(), Metric::Ratio, 0.01);
+        assert!(comparison.rows.len() >= 8 && comparison.rows.iter().all(|r| !r.significant));
+        assert_eq!(comparison.slower_by(0.0).count(), 0);
+    }
+
+    #[test]
+    fn a_slowdown_is_found_and_a_small_one_tolerated() {
+        // The samples lie within 12 % of each other.
+        let comparison = compare(&sample(), &scaled(&sample(), "cpu", 0.7), Metric::Ratio, 0.02);
+        assert_eq!(comparison.slower_by(0.05).count(), 4, "{}", comparison.text(true));
+        assert_eq!(comparison.slower_by(0.5).count(), 0);
+        let comparison = compare(&sample(), &scaled(&sample(), "cpu", 0.99), Metric::Ratio, 0.02);
+        assert_eq!(comparison.slower_by(0.0).count(), 0, "that is noise");
+        let faster = compare(&sample(), &scaled(&sample(), "cpu", 2.0), Metric::Ratio, 0.02);
+        assert_eq!(faster.slower_by(0.0).count(), 0);
+        assert!(faster.text(false).contains("faster"));
+    }
+
+    #[test]
+    fn the_correction_is_holms() {
+        let row = |chance| Row {
+            cell: sample().cells[0].cell.clone(),
+            model: false,
+            before: 1.0,
+            after: 1.0,
+            chance,
+            significant: false,
+        };
+        let mut rows = vec![row(0.01), row(0.04), row(0.03)];
+        holm(&mut rows, 0.05);
+        let chances: Vec<f64> = rows.iter().map(|r| r.chance).collect();
+        assert!((chances[0] - 0.03).abs() < 1e-12 && (chances[1] - 0.06).abs() < 1e-12 && (chances[2] - 0.06).abs() < 1e-12);
+        assert_eq!(rows.iter().filter(|r| r.significant).count(), 1);
+    }
+}

@@ -1,0 +1,112 @@
+//! [`Contender`]: an engine that takes part, with the clock that its figures are read off.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dma::sim::sim::Clock as SimClock;
+use dma::sim::{SimEngine, SimOptions};
+use dma::{DmaEngine, EngineName, Error, ErrorKind, Result};
+
+/// An engine that takes part.
+#[derive(Clone)]
+pub struct Contender {
+    /// The name that it was opened by.
+    pub name: String,
+    /// The engine.
+    pub engine: Arc<dyn DmaEngine>,
+    /// What its figures are read off.
+    pub clock: Clock,
+}
+
+/// What time is read off: the computer's clock, or that of a simulated device.
+#[derive(Clone)]
+pub enum Clock {
+    /// The computer's, from some moment on.
+    Real(Instant),
+    /// The device's own, which polling passes.
+    Virtual(Arc<SimEngine>),
+}
+
+impl Clock {
+    /// Nanoseconds since the clock began.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        match self {
+            Self::Real(epoch) => epoch.elapsed().as_nanos() as u64,
+            Self::Virtual(engine) => (engine.now().as_secs_f64() * 1e9).round() as u64,
+        }
+    }
+
+    /// Whether it is a simulated device's.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        matches!(self, Self::Virtual(_))
+    }
+}
+
+impl fmt::Debug for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contender").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_virtual() { "Virtual" } else { "Real" })
+    }
+}
+
+impl Contender {
+    /// Opens an engine by name, as [`dma::open`] does; a simulated one so that its clock can be read.
+    ///
+    /// # Errors
+    ///
+    /// As [`dma::open`]; `InvalidArgument` for a simulated device whose clock stands still.
+    pub fn open(name: &str) -> Result<Self> {
+        let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
+        if let EngineName::Sim(pairs) = name.parse().map_err(named)? {
+            let mut options = SimOptions::default();
+            for (key, value) in pairs {
+                options.set(&key, &value).map_err(Error::from).map_err(named)?;
+            }
+            let engine = Arc::new(SimEngine::open(&options).map_err(named)?);
+            let clock = match engine.clock() {
+                SimClock::Virtual => Clock::Virtual(Arc::clone(&engine)),
+                SimClock::Real => Clock::Real(Instant::now()),
+                _ => {
+                    return Err(named(
+                        Error::new(ErrorKind::InvalidArgument, "nothing passes the time of this device")
+                            .with_hint("use clock=virtual or clock=real"),
+                    ));
+                }
+            };
+            return Ok(Self { name: name.to_owned(), engine, clock });
+        }
+        Ok(Self { name: name.to_owned(), engine: dma::open(name)?, clock: Clock::Real(Instant::now()) })
+    }
+
+    /// Whether its figures are a model's.
+    #[must_use]
+    pub fn is_model(&self) -> bool {
+        self.engine.info().model.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulated_engines_have_their_own_clock() {
+        let sim = Contender::open("sim:profile=dsa").unwrap();
+        assert!(sim.clock.is_virtual() && sim.is_model());
+        assert_eq!(sim.clock.now(), 0, "nobody passed any time");
+        assert!(!Contender::open("sim:profile=dsa,clock=real").unwrap().clock.is_virtual());
+        assert!(!Contender::open("cpu").unwrap().is_model());
+        let error = Contender::open("sim:clock=manual").unwrap_err().to_string();
+        assert!(error.contains("clock=virtual"), "{error}");
+        assert!(Contender::open("cpo").unwrap_err().to_string().contains("did you mean"));
+    }
+}

@@ -1,0 +1,197 @@
+//! What follows from the figures: where engines overtake `memcpy`, and how deep a queue needs to be.
+
+use crate::plan::{Direction, Footprint, Op};
+use crate::results::{Crossover, Knee, Measured};
+
+#[derive(Debug)]
+/// A CPU's `memcpy` that was published with a modelled device: bytes, and MiB/s.
+pub struct Reference {
+    /// The profile's name.
+    pub profile: &'static str,
+    /// What it is.
+    pub name: &'static str,
+    /// Sizes in bytes and throughputs in MiB/s.
+    pub points: &'static [(u64, f64)],
+}
+
+/// One core of the machine that the `dsa` profile's figures are from, data in main memory. izumihanako/LightDSA, expr/paper,
+/// `DSA_speed_seq.data`, commit 3905ece.
+pub const DSA_CPU: Reference = Reference {
+    profile: "dsa",
+    name: "the CPU published with the device (izumihanako/LightDSA, commit 3905ece)",
+    points: &[
+        (64, 5_872.0),
+        (256, 6_998.0),
+        (512, 7_259.0),
+        (1 << 10, 5_137.0),
+        (4 << 10, 8_855.0),
+        (8 << 10, 8_862.0),
+        (16 << 10, 9_319.0),
+        (32 << 10, 9_446.0),
+        (64 << 10, 9_600.0),
+        (256 << 10, 9_719.0),
+        (1 << 20, 9_749.0),
+    ],
+};
+
+/// Where `ratios`, by size, begin to stay at 1 or above: the size, and whether they are there from the start. Between two sizes, on the straight
+/// line through the logarithms.
+#[must_use]
+pub fn crossover(ratios: &[(u64, f64)]) -> (Option<f64>, bool) {
+    let below = ratios.iter().rposition(|(_, ratio)| *ratio < 1.0);
+    match below {
+        None => (ratios.first().map(|(size, _)| *size as f64), true),
+        Some(last) if last + 1 == ratios.len() => (None, false),
+        Some(i) => {
+            let ((x0, y0), (x1, y1)) = (ratios[i], ratios[i + 1]);
+            let (x0, x1) = ((x0 as f64).ln(), (x1 as f64).ln());
+            let (y0, y1) = (y0.max(1e-9).ln(), y1.max(1e-9).ln());
+            let part = if y1 > y0 { -y0 / (y1 - y0) } else { 1.0 };
+            (Some((x0 + (x1 - x0) * part.clamp(0.0, 1.0)).exp()), false)
+        }
+    }
+}
+
+/// What tells two curves over the size apart.
+type Curve<'a> = (&'a str, bool, u32, u32, u32, Footprint);
+
+/// The crossover of every curve of copies within local memory with at least three sizes.
+#[must_use]
+pub fn crossovers(cells: &[Measured]) -> Vec<Crossover> {
+    let mut curves: Vec<(Curve<'_>, Vec<&Measured>)> = Vec::new();
+    for m in cells {
+        let c = &m.cell;
+        if c.is_baseline() || c.op != Op::Copy || c.direction != Direction::Local || m.ratio.is_none() {
+            continue;
+        }
+        let key = (c.engine.as_str(), m.model, c.depth, c.batch, c.queues, c.footprint);
+        match curves.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, curve)) => curve.push(m),
+            None => curves.push((key, vec![m])),
+        }
+    }
+    let mut all = Vec::new();
+    for ((engine, model, depth, batch, queues, footprint), mut curve) in curves {
+        if curve.len() < 3 {
+            continue;
+        }
+        curve.sort_by_key(|m| m.cell.size);
+        let mut add = |against: &str, ratios: &[(u64, f64)]| {
+            let (bytes, always) = crossover(ratios);
+            all.push(Crossover {
+                engine: engine.to_owned(),
+                model,
+                depth,
+                batch,
+                queues,
+                footprint,
+                against: against.to_owned(),
+                bytes,
+                always,
+            });
+        };
+        let here: Vec<_> =
+            curve.iter().filter_map(|m| Some((m.cell.size, m.ratio.as_ref()?.median))).collect();
+        add("memcpy here", &here);
+        if engine_profile(engine) == Some(DSA_CPU.profile) && footprint != Footprint::Hot {
+            let published: Vec<_> = curve
+                .iter()
+                .filter_map(|m| {
+                    let (_, mib) = DSA_CPU.points.iter().find(|p| p.0 == m.cell.size)?;
+                    Some((m.cell.size, m.bytes_per_second.as_ref()?.median / (mib * f64::from(1 << 20))))
+                })
+                .collect();
+            if published.len() >= 3 {
+                add(DSA_CPU.name, &published);
+            }
+        }
+    }
+    all
+}
+
+/// The profile in the name of a simulated engine.
+fn engine_profile(name: &str) -> Option<&str> {
+    name.strip_prefix("sim:")?.split(',').find_map(|pair| pair.strip_prefix("profile="))
+}
+
+/// The knee of every series over the depth with at least three depths.
+#[must_use]
+pub fn knees(cells: &[Measured]) -> Vec<Knee> {
+    let mut knees: Vec<Knee> = Vec::new();
+    for m in cells {
+        let same = |other: &&Measured| {
+            let (a, b) = (&m.cell, &other.cell);
+            (a.engine == b.engine && a.op == b.op && a.size == b.size && a.queues == b.queues)
+                && (a.segments == b.segments && a.footprint == b.footprint && a.direction == b.direction)
+                && other.bytes_per_second.is_some()
+        };
+        let known = knees.iter().any(|k| {
+            k.engine == m.cell.engine
+                && k.size == m.cell.size
+                && k.footprint == m.cell.footprint
+                && k.direction == m.cell.direction
+        });
+        if known || m.cell.is_baseline() || m.cell.op != Op::Copy || m.bytes_per_second.is_none() {
+            continue;
+        }
+        let mut series: Vec<(u32, f64)> = Vec::new();
+        for other in cells.iter().filter(same) {
+            let speed = other.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
+            match series.iter_mut().find(|(depth, _)| *depth == other.cell.depth) {
+                // The best number of operations for each doorbell counts.
+                Some((_, best)) => *best = best.max(speed),
+                None => series.push((other.cell.depth, speed)),
+            }
+        }
+        series.sort_by_key(|(depth, _)| *depth);
+        let best = series.iter().map(|s| s.1).fold(0.0, f64::max);
+        if series.len() < 3 {
+            continue;
+        }
+        if let Some((depth, speed)) = series.iter().find(|(_, speed)| *speed >= 0.95 * best) {
+            knees.push(Knee {
+                engine: m.cell.engine.clone(),
+                model: m.model,
+                size: m.cell.size,
+                footprint: m.cell.footprint,
+                direction: m.cell.direction,
+                depth: *depth,
+                bytes_per_second: *speed,
+                best,
+            });
+        }
+    }
+    knees
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crossover_is_where_it_stays_above() {
+        assert_eq!(crossover(&[(64, 2.0), (128, 3.0)]), (Some(64.0), true));
+        assert_eq!(crossover(&[(64, 0.5), (128, 0.9)]), (None, false));
+        assert_eq!(crossover(&[]), (None, true));
+        let (at, always) = crossover(&[(64, 0.5), (256, 2.0), (1024, 4.0)]);
+        assert!(!always && (at.unwrap() - 128.0).abs() < 1e-6, "half way between, on log axes: {at:?}");
+        let (at, _) = crossover(&[(64, 2.0), (128, 0.5), (512, 2.0)]);
+        assert!(at.unwrap() > 128.0, "a lucky first size does not count");
+    }
+
+    #[test]
+    fn the_knee_is_the_smallest_depth_that_suffices() {
+        let like = crate::results::tests::sample().cells.remove(5);
+        let at = |depth: u32, speed: f64| {
+            let mut m = like.clone();
+            m.cell.depth = depth;
+            m.bytes_per_second = crate::stats::Figures::of(vec![speed]);
+            m
+        };
+        let cells = [at(1, 1.0), at(2, 5.0), at(4, 9.6), at(8, 9.9), at(16, 10.0)];
+        let knees = knees(&cells);
+        assert_eq!(knees.len(), 1);
+        assert_eq!((knees[0].depth, knees[0].best), (4, 10.0));
+        assert!(super::knees(&cells[..2]).is_empty(), "two depths say nothing");
+    }
+}

@@ -1,0 +1,252 @@
+//! What the hardware backends need: devices, drivers, libraries, rights.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Finding;
+use super::system::{huge_pages, iommu, is_root, memlock, read};
+
+/// A PCI device of interest.
+struct Device {
+    address: String,
+    driver: Option<String>,
+    group: Option<String>,
+    numa: Option<String>,
+}
+
+/// The devices under `root` (`/sys/bus/pci/devices`) that `wanted` takes by vendor, device and class.
+fn devices(root: &Path, wanted: impl Fn(u16, u16, u32) -> bool) -> Vec<Device> {
+    let mut found: Vec<Device> = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.path();
+            let hex = |file: &str| u32::from_str_radix(read(path.join(file))?.trim_start_matches("0x"), 16).ok();
+            let (vendor, device) = (hex("vendor")? as u16, hex("device")? as u16);
+            let link = |name: &str| {
+                Some(fs::read_link(path.join(name)).ok()?.file_name()?.to_string_lossy().into_owned())
+            };
+            wanted(vendor, device, hex("class")?).then(|| Device {
+                address: entry.file_name().to_string_lossy().into_owned(),
+                driver: link("driver"),
+                group: link("iommu_group"),
+                numa: read(path.join("numa_node")).filter(|n| n != "-1"),
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.address.cmp(&b.address));
+    found
+}
+
+fn pci() -> &'static Path {
+    Path::new("/sys/bus/pci/devices")
+}
+
+/// Folders in which the loader looks, first those that the user named.
+fn library_folders(more: &[&str]) -> Vec<PathBuf> {
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect();
+    let arch = std::env::consts::ARCH;
+    folders.extend(more.iter().map(|f| PathBuf::from(f.replace("{arch}", arch))));
+    for folder in ["/usr/lib/{arch}-linux-gnu", "/lib/{arch}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"] {
+        folders.push(PathBuf::from(folder.replace("{arch}", arch)));
+    }
+    folders
+}
+
+/// Whether a library whose file name begins with one of `names` is in a folder where the loader looks.
+fn library(names: &[&str], more: &[&str], fix: &str) -> Finding {
+    let folders = library_folders(more);
+    let found = folders.iter().find_map(|folder| {
+        let entries = fs::read_dir(folder).ok()?;
+        let mut files: Vec<PathBuf> = entries
+            .flatten()
+            .map(|e| e.path())
+            .filter(|p| {
+                let file = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+                names.iter().any(|n| file.starts_with(n))
+            })
+            .collect();
+        files.sort();
+        files.pop()
+    });
+    let what = format!("library {}", names.join(" or "));
+    match found {
+        Some(path) => Finding::ok(what, path.display().to_string()),
+        None => {
+            let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
+            Finding::bad(what, format!("not in {}", looked.join(", ")), fix)
+        }
+    }
+}
+
+fn describe(device: &Device) -> String {
+    let mut text = device.address.clone();
+    if let Some(driver) = &device.driver {
+        text += &format!(", driver {driver}");
+    }
+    if let Some(group) = &device.group {
+        text += &format!(", IOMMU group {group}");
+    }
+    if let Some(numa) = &device.numa {
+        text += &format!(", NUMA node {numa}");
+    }
+    text
+}
+
+/// NVIDIA (Mellanox): the PCI ids of BlueField's integrated ConnectX, as the PCI ID database has them.
+const BLUEFIELD: [(u16, &str); 3] = [(0xa2d2, "BlueField"), (0xa2d6, "BlueField-2"), (0xa2dc, "BlueField-3")];
+
+pub(super) fn doca() -> Vec<Finding> {
+    let found = devices(pci(), |vendor, device, _| vendor == 0x15b3 && BLUEFIELD.iter().any(|(id, _)| *id == device));
+    let mut findings = Vec::new();
+    if found.is_empty() {
+        findings.push(Finding::bad(
+            "BlueField device",
+            "none on the PCI bus",
+            "put in a card; on a virtual machine, pass it through. `sim:profile=bluefield3` shows how one would behave",
+        ));
+    }
+    for device in &found {
+        let what = format!("BlueField {}", device.address);
+        findings.push(match device.driver.as_deref() {
+            Some("mlx5_core") => Finding::ok(what, describe(device)),
+            Some(other) => Finding::bad(
+                what,
+                format!("driver {other}, not mlx5_core"),
+                format!("`echo {0} | sudo tee /sys/bus/pci/drivers/{other}/unbind; echo {0} | sudo tee /sys/bus/pci/drivers/mlx5_core/bind`", device.address),
+            ),
+            None => Finding::bad(what, "no driver", "load mlx5_core: `sudo modprobe mlx5_core`, and look for it in dmesg"),
+        });
+    }
+    let sdk = ["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64", "/opt/mellanox/doca/lib"];
+    let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name its folder in LD_LIBRARY_PATH";
+    findings.push(library(&["libdoca_common.so"], &sdk, fix));
+    findings.push(library(&["libdoca_dma.so"], &sdk, fix));
+    let version = ["/opt/mellanox/doca/applications/VERSION", "/etc/mlnx-release"].into_iter().find_map(read);
+    findings.push(match version {
+        Some(version) => Finding::ok("SDK version", version),
+        None => Finding::warning("SDK version", "not known", "install NVIDIA DOCA; its version is in /opt/mellanox/doca"),
+    });
+    let verbs = Path::new("/dev/infiniband");
+    findings.push(if verbs.exists() {
+        rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
+    } else {
+        Finding::bad("/dev/infiniband", "not there", "load the RDMA drivers: `sudo modprobe mlx5_ib ib_uverbs`")
+    });
+    findings.push(memlock(64 << 20));
+    findings
+}
+
+/// Intel's PCI ids of I/OAT channels, as the Linux driver has them: class 0880 (system peripheral).
+fn is_ioat(vendor: u16, device: u16, class: u32) -> bool {
+    let known = matches!(
+        device,
+        0x1a38 | 0x360b | 0x402f | 0x65ff | 0x3430..=0x3433 | 0x3429..=0x342c
+            | 0x3710..=0x3719 | 0x3c20..=0x3c2f | 0x0e20..=0x0e2f | 0x2f20..=0x2f2f | 0x6f20..=0x6f2f
+            | 0x0c50..=0x0c53 | 0x6f50..=0x6f53 | 0x2021 | 0x0b00
+    );
+    vendor == 0x8086 && known && class >> 8 == 0x0880
+}
+
+pub(super) fn ioat() -> Vec<Finding> {
+    let found = devices(pci(), is_ioat);
+    let mut findings = Vec::new();
+    if found.is_empty() {
+        findings.push(Finding::bad(
+            "I/OAT channel",
+            "none on the PCI bus",
+            "it takes an Intel Xeon with I/OAT (up to Ice Lake), switched on in the BIOS. `sim:profile=ioat` shows how one would behave",
+        ));
+    }
+    let mut devices_used = Vec::new();
+    for device in &found {
+        let what = format!("I/OAT channel {}", device.address);
+        let bind = format!(
+            "give it to user space: SPDK's `sudo scripts/setup.sh`, or `echo vfio-pci | sudo tee /sys/bus/pci/devices/{0}/driver_override; echo {0} | sudo tee /sys/bus/pci/drivers_probe`",
+            device.address
+        );
+        findings.push(match device.driver.as_deref() {
+            Some("vfio-pci" | "uio_pci_generic" | "igb_uio") => Finding::ok(what, describe(device)),
+            Some(other) => Finding::bad(what, format!("driver {other} has it"), format!("`echo {} | sudo tee /sys/bus/pci/drivers/{other}/unbind`; then {bind}", device.address)),
+            None => Finding::bad(what, "no driver", bind),
+        });
+        if let (Some("vfio-pci"), Some(group)) = (device.driver.as_deref(), &device.group) {
+            devices_used.push(PathBuf::from("/dev/vfio").join(group));
+        }
+    }
+    let sdk = ["/opt/spdk/lib", "/usr/local/lib/{arch}-linux-gnu"];
+    let fix = "install SPDK built with --with-shared, or name the folder of its libraries in LD_LIBRARY_PATH";
+    findings.push(library(&["libspdk_ioat.so"], &sdk, fix));
+    findings.push(library(&["libspdk_env_dpdk.so"], &sdk, fix));
+    findings.push(library(&["librte_eal.so"], &sdk, "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH"));
+    findings.push(huge_pages(64 << 20));
+    findings.push(iommu());
+    findings.push(memlock(64 << 20));
+    if !devices_used.is_empty() {
+        findings.push(rights(&devices_used, "the owner of the /dev/vfio files, or root"));
+    } else if !is_root() {
+        findings.push(Finding::warning("rights", "not root", "SPDK needs root, unless the devices are bound to vfio-pci and /dev/vfio is yours"));
+    }
+    findings
+}
+
+/// Whether this process may open device files.
+fn rights(files: &[PathBuf], who: &str) -> Finding {
+    for file in files {
+        if let Err(e) = fs::OpenOptions::new().read(true).write(true).open(file)
+            && e.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return Finding::bad("rights", format!("{}: {e}", file.display()), format!("run as {who}"));
+        }
+    }
+    Finding::ok("rights", if is_root() { "root" } else { "the device files can be opened" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    /// A tree as /sys/bus/pci/devices is.
+    fn tree(list: &[(&str, u32, u32, u32, Option<&str>)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (address, vendor, device, class, driver) in list {
+            let path = root.path().join(address);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("vendor"), format!("{vendor:#06x}\n")).unwrap();
+            fs::write(path.join("device"), format!("{device:#06x}\n")).unwrap();
+            fs::write(path.join("class"), format!("{class:#08x}\n")).unwrap();
+            if let Some(driver) = driver {
+                std::os::unix::fs::symlink(format!("../../drivers/{driver}"), path.join("driver")).unwrap();
+            }
+        }
+        root
+    }
+
+    #[test]
+    fn devices_are_found_by_what_they_are() {
+        let root = tree(&[
+            ("0000:00:04.1", 0x8086, 0x2021, 0x08_80_00, Some("ioatdma")),
+            ("0000:00:04.0", 0x8086, 0x2021, 0x08_80_00, Some("vfio-pci")),
+            ("0000:00:05.0", 0x8086, 0x2021, 0x06_00_00, None),
+            ("0000:03:00.0", 0x15b3, 0xa2dc, 0x02_00_00, Some("mlx5_core")),
+        ]);
+        let found = devices(root.path(), is_ioat);
+        let seen: Vec<_> = found.iter().map(|d| (d.address.as_str(), d.driver.as_deref())).collect();
+        assert_eq!(seen, [("0000:00:04.0", Some("vfio-pci")), ("0000:00:04.1", Some("ioatdma"))]);
+        assert!(devices(Path::new("/nowhere"), |_, _, _| true).is_empty());
+    }
+
+    #[test]
+    fn a_missing_library_says_where_it_was_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().to_str().unwrap();
+        let missing = library(&["libnone_such.so"], &[place], "install it");
+        assert_eq!(missing.verdict, Verdict::Bad);
+        assert!(missing.found.contains(place) && missing.fix == "install it");
+        fs::write(folder.path().join("libnone_such.so.2"), b"").unwrap();
+        assert_eq!(library(&["libnone_such.so"], &[place], "").verdict, Verdict::Ok);
+    }
+}

@@ -1,0 +1,657 @@
+//! The closed loop: keeps a queue full, counts, times, and verifies.
+//!
+//! It drives the raw queue, so that what is measured is the engine. Each of `depth` places has buffers of its own, so no two operations
+//! in flight ever meet, in whatever order they end.
+#![expect(unsafe_code, reason = "submits to the raw queue")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use dma::{
+    Capabilities, Completion, Descriptor, DmaEngine, EngineInfo, ErrorKind, Limits, Listed, Outcome, QueueOptions,
+    RawQueue, Segment,
+};
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::contender::{Clock, Contender};
+use crate::layout::Layout;
+use crate::memory::{Difference, Memory, PATTERN};
+use crate::plan::{Cell, Op, Verify};
+
+/// Why a cell has no figures, or not all.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Trouble {
+    /// The engine cannot do that.
+    #[error("not possible: {0}")]
+    Unsupported(String),
+    /// The engine refused or failed.
+    #[error("{0}")]
+    Failed(String),
+    /// Bytes did not arrive.
+    #[error("WRONG BYTES: operation of {size} B at {at:#x}: first difference at offset {}: {:#04x} instead of {:#04x}", .difference.offset, .difference.found, .difference.expected)]
+    Verification {
+        /// Where in the destination the operation wrote.
+        at: usize,
+        /// Bytes of the operation.
+        size: usize,
+        /// The first difference, counted from the operation's first byte.
+        difference: Difference,
+    },
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<dma::Error> for Trouble {
+    fn from(error: dma::Error) -> Self {
+        if error.kind() == ErrorKind::Unsupported {
+            Self::Unsupported(error.to_string())
+        } else {
+            Self::Failed(error.to_string())
+        }
+    }
+}
+
+/// What one repetition on one queue came to.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// Operations that were timed.
+    pub ops: u64,
+    /// When the first began and the last ended, on the contender's clock, in nanoseconds.
+    pub span: (u64, u64),
+    /// All operations, the warm-up of a simulated device's included.
+    pub all_ops: u64,
+    /// Polls, over all operations.
+    pub polls: u64,
+    /// Doorbells, over all operations.
+    pub doorbells: u64,
+    /// Operations whose bytes were compared.
+    pub verified: u64,
+    /// From submission (or from when it was due) to completion, in nanoseconds.
+    pub latency: Histogram<u64>,
+}
+
+impl Slice {
+    /// The time in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.span.1.saturating_sub(self.span.0).max(1) as f64 / 1e9
+    }
+}
+
+/// A histogram for latencies: 1 ns to an hour, three digits.
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
+    // The bounds are constants, and right.
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds of the histogram")
+}
+
+/// CPU time of this process, in nanoseconds.
+#[must_use]
+pub fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// How long one repetition is to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Operations before the clock starts.
+    pub warm: u64,
+    /// Operations that are timed.
+    pub ops: u64,
+    /// One in so many doorbells is timed.
+    pub sample_every: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    src: Segment,
+    dst: Segment,
+    index: usize,
+    /// Descriptors that have not ended.
+    left: u32,
+    /// When it was submitted or due; 0 if nobody asks.
+    stamp: u64,
+    lists: (Vec<Segment>, Vec<Segment>),
+}
+
+/// One queue with its memory.
+#[derive(Debug)]
+pub struct Worker {
+    /// `None` once it has been given up on.
+    queue: Option<Box<dyn RawQueue>>,
+    memory: Memory,
+    layout: Layout,
+    clock: Clock,
+    cell: Cell,
+    verify: Verify,
+    stall: Duration,
+    places: Vec<Place>,
+    /// Places that are free, in the order in which they were freed: `tail - head` of them.
+    free: Vec<u32>,
+    head: usize,
+    tail: usize,
+    /// Descriptors of one operation.
+    pieces: usize,
+    max_piece: usize,
+    pending: Vec<Descriptor<'static>>,
+    /// Of the repetition.
+    extent: Extent,
+    started: u64,
+    ended: u64,
+    submitted: u64,
+    completed: u64,
+    polls: u64,
+    bells: u64,
+    rung_before: u64,
+    sampling: u32,
+    from: Option<(u64, u64)>,
+    histogram: Histogram<u64>,
+    spoilt: Vec<usize>,
+    checked: u64,
+    idle: u32,
+    progress: Instant,
+}
+
+/// How many completions one poll takes.
+const POLL: usize = 64;
+/// How many bytes of a repetition's buffers are spoilt before and compared afterwards, at least one buffer.
+const SAMPLE_BYTES: usize = 4 << 20;
+const SAMPLE_OPS: usize = 16;
+
+impl Worker {
+    /// A queue for `cell`, on its part of `memory`.
+    ///
+    /// # Errors
+    ///
+    /// The engine cannot do that, or does not now.
+    pub fn new(
+        contender: &Contender,
+        cell: &Cell,
+        memory: Memory,
+        layout: Layout,
+        verify: Verify,
+        stall: Duration,
+    ) -> Result<Self, Trouble> {
+        let info = contender.engine.info();
+        let (pieces, max_piece) = pieces(info, cell)?;
+        let descriptors = cell.depth as usize * pieces;
+        if descriptors > info.limits.max_queue_depth && cell.depth as usize > info.limits.max_queue_depth {
+            return Err(Trouble::Unsupported(format!(
+                "a depth of {}; this engine's queues hold {}",
+                cell.depth, info.limits.max_queue_depth
+            )));
+        }
+        let options = QueueOptions::new().with_depth(descriptors.min(info.limits.max_queue_depth));
+        let queue = contender.engine.open_queue_raw(&options)?;
+        let places = (0..cell.depth as usize).map(|index| Place::new(&memory, &layout, cell, index)).collect();
+        let ring = (cell.depth as usize).next_power_of_two();
+        Ok(Self {
+            queue: Some(queue),
+            memory,
+            layout,
+            clock: contender.clock.clone(),
+            cell: cell.clone(),
+            verify,
+            stall,
+            places,
+            free: (0..ring as u32).collect(),
+            head: 0,
+            tail: cell.depth as usize,
+            pieces,
+            max_piece,
+            pending: Vec::with_capacity(cell.batch as usize * pieces),
+            extent: Extent { warm: 0, ops: 1, sample_every: 1 },
+            started: 0,
+            ended: 0,
+            submitted: 0,
+            completed: 0,
+            polls: 0,
+            bells: 0,
+            rung_before: 0,
+            sampling: 0,
+            from: None,
+            histogram: histogram(),
+            spoilt: Vec::new(),
+            checked: 0,
+            idle: 0,
+            progress: Instant::now(),
+        })
+    }
+
+    /// Gets ready for a repetition: spoils what will be compared.
+    ///
+    /// # Errors
+    ///
+    /// Memory is gone.
+    pub fn prepare(&mut self, extent: Extent) -> Result<(), Trouble> {
+        self.extent = extent;
+        (self.submitted, self.completed, self.polls, self.bells) = (0, 0, 0, 0);
+        (self.from, self.checked, self.idle, self.sampling) = (None, 0, 0, 0);
+        self.histogram.reset();
+        self.rung_before = self.queue.as_ref().map_or(0, |q| q.stats().doorbells);
+        self.spoilt.clear();
+        if self.verify == Verify::All {
+            for index in 0..self.layout.slots() {
+                self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None))?;
+            }
+            return Ok(());
+        }
+        let total = (extent.warm + extent.ops).min(self.places.len() as u64) as usize;
+        let most = (SAMPLE_BYTES / self.layout.size()).clamp(1, SAMPLE_OPS);
+        // The ring hands these places out first, each for its next buffer.
+        for turn in 0..total.min(most) {
+            let place = self.free[(self.head + turn) & (self.free.len() - 1)] as usize;
+            let index = self.layout.next(self.places[place].index, self.places.len());
+            self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None))?;
+            self.spoilt.push(index);
+        }
+        Ok(())
+    }
+
+    /// Starts the clock.
+    pub fn start(&mut self) {
+        self.progress = Instant::now();
+        self.started = self.clock.now();
+        if self.extent.warm == 0 {
+            self.from = Some((self.started, 0));
+        }
+    }
+
+    /// Goes on for up to `polls` polls; whether the repetition is over.
+    ///
+    /// # Errors
+    ///
+    /// The engine refused or failed an operation, or completes nothing any more.
+    #[inline]
+    pub fn burst(&mut self, polls: u32) -> Result<bool, Trouble> {
+        let total = self.extent.warm + self.extent.ops;
+        let batch = u64::from(self.cell.batch);
+        let simple = self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1;
+        for _ in 0..polls {
+            while self.pending.is_empty() {
+                let want = batch.min(total - self.submitted);
+                if want == 0 || ((self.tail - self.head) as u64) < want {
+                    break;
+                }
+                self.submit(want as usize, simple, 0)?;
+            }
+            if !self.pending.is_empty() {
+                self.submit_pending()?;
+            }
+            if self.poll()? {
+                self.ended = self.clock.now();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes `count` operations and rings the doorbell for them. `due` is when the first was due, 0 for now.
+    #[inline]
+    fn submit(&mut self, count: usize, simple: bool, due: u64) -> Result<(), Trouble> {
+        let sampled = due != 0 || self.bells.is_multiple_of(self.extent.sample_every);
+        let stamp = match due {
+            0 if sampled => self.clock.now().max(1),
+            due => due,
+        };
+        if sampled {
+            self.sampling += count as u32;
+        }
+        self.bells += 1;
+        self.submitted += count as u64;
+        let mask = self.free.len() - 1;
+        let turning = self.layout.turns();
+        if !simple {
+            return self.submit_listed(count, stamp);
+        }
+        for _ in 0..count {
+            let number = self.free[self.head & mask];
+            self.head += 1;
+            let place = &mut self.places[number as usize];
+            if turning {
+                place.advance(&self.memory, &self.layout, self.cell.depth as usize);
+            }
+            if sampled {
+                place.stamp = stamp;
+            }
+            self.pending.push(Descriptor::copy(u64::from(number), place.src, place.dst));
+        }
+        self.submit_pending()
+    }
+
+    /// Hands over what is pending, as far as the queue has room.
+    #[inline]
+    fn submit_pending(&mut self) -> Result<(), Trouble> {
+        let Some(queue) = &mut self.queue else { return Err(Trouble::Failed("the queue is closed".to_owned())) };
+        // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is leaked if a descriptor never
+        // comes back; lengths keep to the limits that the engine states; each place in flight has a source and a destination of
+        // its own, in different regions, that nobody else uses until it has ended.
+        let taken = unsafe { queue.submit(&self.pending) }?;
+        queue.flush();
+        if taken == self.pending.len() {
+            self.pending.clear();
+        } else {
+            self.pending.drain(..taken);
+        }
+        Ok(())
+    }
+
+    /// As [`submit`](Self::submit), for what is more than one segment to one segment.
+    fn submit_listed(&mut self, count: usize, stamp: u64) -> Result<(), Trouble> {
+        let mask = self.free.len() - 1;
+        for _ in 0..count {
+            let number = self.free[self.head & mask];
+            self.head += 1;
+            let depth = self.cell.depth as usize;
+            let place = &mut self.places[number as usize];
+            if self.layout.turns() {
+                place.advance(&self.memory, &self.layout, depth);
+            }
+            place.stamp = stamp;
+            place.left = self.pieces as u32;
+            let token = u64::from(number);
+            if self.cell.op == Op::Copy {
+                let mut at = 0;
+                while at < place.src.len {
+                    let len = self.max_piece.min(place.src.len - at);
+                    let piece = |s: Segment| Segment { addr: s.addr.map_addr(|a| a.saturating_add(at)), len, ..s };
+                    self.pending.push(Descriptor::copy(token, piece(place.src), piece(place.dst)));
+                    at += len;
+                }
+                continue;
+            }
+            let dst = [place.dst];
+            let listed = match self.cell.op {
+                Op::Fill => Listed::Fill { pattern: PATTERN, dst: &dst },
+                _ => Listed::Copy { src: &place.lists.0, dst: &place.lists.1 },
+            };
+            let Some(queue) = &mut self.queue else { continue };
+            // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they name parts of the place's ranges that do
+            // not overlap.
+            let taken = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) }?;
+            if taken != 1 {
+                return Err(Trouble::Failed("the queue is full before its depth".to_owned()));
+            }
+        }
+        match &mut self.queue {
+            Some(queue) if self.pending.is_empty() => queue.flush(),
+            _ => self.submit_pending()?,
+        }
+        Ok(())
+    }
+
+    /// Takes what has completed; whether that was all.
+    #[inline]
+    fn poll(&mut self) -> Result<bool, Trouble> {
+        let mut completions = [Completion::done(0); POLL];
+        let Some(queue) = &mut self.queue else { return Err(Trouble::Failed("the queue is closed".to_owned())) };
+        let n = queue.poll(&mut completions);
+        self.polls += 1;
+        if n == 0 {
+            return self.nothing();
+        }
+        self.idle = 0;
+        let mask = self.free.len() - 1;
+        if self.sampling == 0 && self.pieces == 1 && self.verify == Verify::Sample {
+            for completion in &completions[..n] {
+                if completion.outcome != Outcome::Done {
+                    return Err(self.failure(completion));
+                }
+                self.free[self.tail & mask] = completion.token as u32;
+                self.tail += 1;
+            }
+            self.completed += n as u64;
+        } else {
+            self.ended(&completions[..n])?;
+        }
+        if self.from.is_none() && self.completed >= self.extent.warm {
+            self.from = Some((self.clock.now(), self.completed));
+        }
+        Ok(self.completed >= self.extent.warm + self.extent.ops)
+    }
+
+    /// Completions that are timed, or are one piece of several, or are to be verified.
+    fn ended(&mut self, completions: &[Completion]) -> Result<(), Trouble> {
+        let now = if self.sampling > 0 { self.clock.now() } else { 0 };
+        let mask = self.free.len() - 1;
+        for completion in completions {
+            if completion.outcome != Outcome::Done {
+                return Err(self.failure(completion));
+            }
+            let Some(place) = self.places.get_mut(completion.token as usize) else {
+                return Err(Trouble::Failed(format!("a completion with the unknown token {}", completion.token)));
+            };
+            if self.pieces > 1 {
+                place.left = place.left.saturating_sub(1);
+                if place.left > 0 {
+                    continue;
+                }
+            }
+            if place.stamp != 0 {
+                if self.completed >= self.extent.warm {
+                    self.histogram.saturating_record(now.saturating_sub(place.stamp).max(1));
+                }
+                place.stamp = 0;
+                self.sampling -= 1;
+            }
+            if self.verify == Verify::All {
+                let index = place.index;
+                self.compare(index)?;
+                self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None))?;
+            }
+            self.free[self.tail & mask] = completion.token as u32;
+            self.tail += 1;
+            self.completed += 1;
+        }
+        Ok(())
+    }
+
+    /// Nothing completed: sooner or later that is too long.
+    fn nothing(&mut self) -> Result<bool, Trouble> {
+        std::hint::spin_loop();
+        if self.idle == 0 {
+            self.progress = Instant::now();
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle.is_multiple_of(1024) {
+            let since = self.progress.elapsed();
+            // A device on its own clock that a million polls did not wake does nothing any more.
+            if since > self.stall || (self.clock.is_virtual() && self.idle > 1 << 20) {
+                let missing = self.submitted - self.completed;
+                return Err(Trouble::Failed(format!(
+                    "{missing} operations in flight, and none completed for {since:.1?}; lost, or the device is stuck"
+                )));
+            }
+            if crate::interrupt::stopped() && since > Duration::from_millis(200) {
+                return Err(Trouble::Interrupted);
+            }
+        }
+        Ok(false)
+    }
+
+    #[cold]
+    fn failure(&self, completion: &Completion) -> Trouble {
+        let native = self.queue.as_ref().map(|q| q.explain(completion.native));
+        let native = native.filter(|_| completion.native != 0).map(|n| format!(" ({n})")).unwrap_or_default();
+        let what = match completion.outcome {
+            Outcome::Failed(kind) => kind.as_str(),
+            _ => ErrorKind::Aborted.as_str(),
+        };
+        Trouble::Failed(format!("operation {} failed: {what}{native}", self.completed + 1))
+    }
+
+    /// Goes on to the end of a repetition that was started.
+    ///
+    /// # Errors
+    ///
+    /// As [`burst`](Self::burst).
+    pub fn go(&mut self, rate: Option<f64>) -> Result<(), Trouble> {
+        match rate {
+            Some(rate) => self.go_at(rate),
+            None => {
+                while !self.burst(4096)? {}
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the repetition: compares what was spoilt before.
+    ///
+    /// # Errors
+    ///
+    /// Bytes did not arrive.
+    pub fn finish(&mut self) -> Result<Slice, Trouble> {
+        let (from, before) = self.from.unwrap_or((self.started, 0));
+        for index in std::mem::take(&mut self.spoilt) {
+            self.compare(index)?;
+        }
+        let rung = self.queue.as_ref().map_or(0, |q| q.stats().doorbells) - self.rung_before;
+        Ok(Slice {
+            ops: black_box(self.completed - before),
+            span: (from, self.ended),
+            all_ops: self.completed,
+            polls: self.polls,
+            doorbells: rung,
+            verified: self.checked,
+            latency: self.histogram.clone(),
+        })
+    }
+
+    /// Whether its time is a simulated device's own.
+    #[must_use]
+    pub fn virtual_clock(&self) -> bool {
+        self.clock.is_virtual()
+    }
+
+    /// One repetition, alone on this thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`burst`](Self::burst) and [`finish`](Self::finish).
+    pub fn run(&mut self, extent: Extent) -> Result<Slice, Trouble> {
+        self.prepare(extent)?;
+        self.start();
+        self.go(None)?;
+        self.finish()
+    }
+
+    /// Goes on at `rate` operations a second: each is due at its time whether or not the one before has ended, and its latency counts
+    /// from when it was due.
+    fn go_at(&mut self, rate: f64) -> Result<(), Trouble> {
+        let simple = self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1;
+        let gap = 1e9 / rate;
+        loop {
+            let due = self.started + (self.submitted as f64 * gap) as u64;
+            let more = self.submitted < self.extent.ops && self.pending.is_empty() && self.tail > self.head;
+            if more && self.clock.now() >= due {
+                self.submit(1, simple, due.max(1))?;
+            }
+            if !self.pending.is_empty() {
+                self.submit_pending()?;
+            }
+            if self.completed < self.submitted && self.poll()? {
+                self.ended = self.clock.now();
+                return Ok(());
+            }
+        }
+    }
+
+    fn compare(&mut self, index: usize) -> Result<(), Trouble> {
+        self.checked += 1;
+        let (at, size) = (self.layout.offset(index), self.layout.size());
+        let found = self.each_piece(index, |memory, at, len, fill| memory.verify(at, len, fill))?;
+        match found {
+            None => Ok(()),
+            Some(difference) => Err(Trouble::Verification { at, size, difference }),
+        }
+    }
+
+    /// Calls `f` with each part of a buffer; the first difference, counted from the operation's first byte.
+    fn each_piece(
+        &self,
+        index: usize,
+        mut f: impl FnMut(&Memory, usize, usize, bool) -> dma::Result<Option<Difference>>,
+    ) -> Result<Option<Difference>, Trouble> {
+        let mut before = 0;
+        for (at, len) in self.layout.parts(index) {
+            if let Some(found) = f(&self.memory, at, len, self.cell.op == Op::Fill)? {
+                return Ok(Some(Difference { offset: before + found.offset, ..found }));
+            }
+            before += len;
+        }
+        Ok(None)
+    }
+}
+
+impl Place {
+    fn new(memory: &Memory, layout: &Layout, cell: &Cell, index: usize) -> Self {
+        let at = layout.offset(index);
+        let lists = if cell.segments > 1 {
+            let list = |side: fn(&Memory, usize, usize) -> Segment| {
+                layout.parts(index).map(|(at, len)| side(memory, at, len)).collect()
+            };
+            (list(Memory::src), list(Memory::dst))
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let len = if cell.segments > 1 { 1 } else { layout.size() };
+        Self { src: memory.src(at, len), dst: memory.dst(at, len), index, left: 0, stamp: 0, lists }
+    }
+
+    /// Goes on to the place's next buffer.
+    #[inline]
+    fn advance(&mut self, memory: &Memory, layout: &Layout, depth: usize) {
+        self.index = layout.next(self.index, depth);
+        let at = layout.offset(self.index);
+        if self.lists.0.is_empty() {
+            (self.src, self.dst) = (memory.src(at, self.src.len), memory.dst(at, self.dst.len));
+        } else {
+            for (i, (at, len)) in layout.parts(self.index).enumerate() {
+                (self.lists.0[i], self.lists.1[i]) = (memory.src(at, len), memory.dst(at, len));
+            }
+        }
+    }
+}
+
+/// Into how many descriptors an operation is cut, and how long each is at most.
+fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
+    let Limits { max_transfer, max_segments, .. } = info.limits;
+    let pieces = cell.size.div_ceil(max_transfer).max(1);
+    let unsupported = |what: String| Err(Trouble::Unsupported(what));
+    match cell.op {
+        Op::Fill if !info.capabilities.contains(Capabilities::FILL) => {
+            unsupported("this device has no fill".to_owned())
+        }
+        Op::Sg if cell.segments as usize > max_segments => {
+            unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
+        }
+        Op::Fill | Op::Sg if pieces > 1 => unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size)),
+        _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),
+    }
+}
+
+impl Drop for Worker {
+    /// Whatever is in flight is waited for or given up on; memory that a device may still be at is never given back.
+    fn drop(&mut self) {
+        let Some(mut queue) = self.queue.take() else { return };
+        let mut left = (self.submitted - self.completed) as usize * self.pieces;
+        if left > 0 {
+            queue.stop();
+            let until = Instant::now() + Duration::from_secs(2);
+            let mut completions = [Completion::done(0); POLL];
+            let mut idle = 0;
+            while left > 0 && idle < 1 << 20 && Instant::now() < until {
+                let n = queue.poll(&mut completions);
+                left = left.saturating_sub(n);
+                idle = if n == 0 { idle + 1 } else { 0 };
+            }
+            if left > 0 {
+                std::mem::forget(queue);
+                std::mem::forget(self.memory.clone());
+            }
+        }
+    }
+}

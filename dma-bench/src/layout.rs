@@ -1,0 +1,164 @@
+//! [`Layout`]: where in the memory the buffers of a cell lie.
+
+use crate::plan::{Cell, Footprint};
+
+/// Where the buffers of one queue lie, and in which order they are gone through.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    base: usize,
+    stride: usize,
+    /// How many there are; a multiple of the depth.
+    slots: usize,
+    size: usize,
+    segments: usize,
+    /// In random order.
+    order: Option<Vec<u32>>,
+    depth: usize,
+}
+
+/// Between the segments of a buffer.
+const GAP: usize = 64;
+
+impl Layout {
+    /// The buffers of a cell's queue number `queue`, in a memory of `footprint` bytes for each queue, more if the depth needs it.
+    #[must_use]
+    pub fn new(cell: &Cell, queue: usize, footprint: usize) -> Self {
+        let (stride, depth) = (Self::stride(cell), cell.depth as usize);
+        let rounds = match cell.footprint {
+            Footprint::Hot => 1,
+            Footprint::Cold | Footprint::Random => (footprint / stride / depth).max(1),
+        };
+        let slots = rounds * depth;
+        let order = (cell.footprint == Footprint::Random && rounds > 1).then(|| shuffled(slots));
+        Self {
+            base: queue * Self::bytes(cell, footprint),
+            stride,
+            slots,
+            size: cell.size as usize,
+            segments: cell.segments as usize,
+            order,
+            depth,
+        }
+    }
+
+    /// How much memory each queue of a cell needs.
+    #[must_use]
+    pub fn bytes(cell: &Cell, footprint: usize) -> usize {
+        let least = Self::stride(cell) * cell.depth as usize;
+        match cell.footprint {
+            Footprint::Hot => least,
+            Footprint::Cold | Footprint::Random => least.max(footprint),
+        }
+        .next_multiple_of(4096)
+    }
+
+    fn stride(cell: &Cell) -> usize {
+        (cell.size as usize + (cell.segments as usize - 1) * GAP).next_multiple_of(64)
+    }
+
+    /// Bytes of an operation.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many buffers there are.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Whether a place has more than one buffer.
+    #[inline]
+    #[must_use]
+    pub fn turns(&self) -> bool {
+        self.slots > self.depth
+    }
+
+    /// Which buffer comes after `index` for the same place.
+    #[inline]
+    #[must_use]
+    pub fn next(&self, index: usize, depth: usize) -> usize {
+        let next = index + depth;
+        if next < self.slots { next } else { next - self.slots }
+    }
+
+    /// Where buffer `index` begins.
+    #[inline]
+    #[must_use]
+    pub fn offset(&self, index: usize) -> usize {
+        let slot = match &self.order {
+            None => index,
+            Some(order) => order[index] as usize,
+        };
+        self.base + slot * self.stride
+    }
+
+    /// Where the segments of buffer `index` begin and how long they are.
+    pub fn parts(&self, index: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (at, each, n) = (self.offset(index), self.size / self.segments, self.segments);
+        let last = self.size - each * (n - 1);
+        (0..n).map(move |i| (at + i * (each + GAP), if i + 1 == n { last } else { each }))
+    }
+}
+
+/// The numbers below `n` in an order that is the same every time.
+fn shuffled(n: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    for i in (1..n).rev() {
+        // xorshift64*: good enough to spread accesses.
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        let random = state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        order.swap(i, random as usize % (i + 1));
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Direction, Op};
+
+    #[test]
+    fn buffers_never_overlap_and_places_keep_to_theirs() {
+        for footprint in [Footprint::Hot, Footprint::Cold, Footprint::Random] {
+            for (size, depth, segments) in [(1, 1, 1), (100, 3, 4), (4096, 32, 1), (65_536, 5, 7), (10, 2, 10)] {
+                let cell = Cell {
+                    engine: "cpu".to_owned(),
+                    op: Op::Copy,
+                    size,
+                    depth,
+                    batch: 1,
+                    queues: 2,
+                    segments,
+                    footprint,
+                    direction: Direction::Local,
+                };
+                let (bytes, mut used) = (Layout::bytes(&cell, 300_000), Vec::new());
+                for queue in 0..2 {
+                    let layout = Layout::new(&cell, queue, 300_000);
+                    for place in 0..depth as usize {
+                        let mut index = place;
+                        loop {
+                            assert_eq!(index % depth as usize, place, "no place takes another's buffer");
+                            let parts: Vec<_> = layout.parts(index).collect();
+                            assert_eq!(parts.iter().map(|p| p.1).sum::<usize>(), size as usize);
+                            assert!(parts.iter().all(|p| p.0 + p.1 <= bytes * (queue + 1)), "within its queue's part");
+                            used.extend(parts);
+                            index = layout.next(index, depth as usize);
+                            if index == place {
+                                break;
+                            }
+                        }
+                    }
+                    assert_eq!(layout.turns(), used.len() > (queue + 1) * (depth * segments) as usize);
+                }
+                used.sort_unstable();
+                assert!(used.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{footprint} {size} {depth}");
+            }
+        }
+    }
+}

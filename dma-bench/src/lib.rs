@@ -1,0 +1,26 @@
+//! The benchmark of DMA engines: which engine, at what size, and is it worth it. The program is `dma-bench`; this library is what it is made
+//! of, for its benches and tests.
+
+pub mod app;
+pub mod cli;
+pub mod compare;
+pub mod contender;
+pub mod derive;
+pub mod doctor;
+pub mod drive;
+pub mod interrupt;
+pub mod layout;
+pub mod list;
+pub mod machine;
+pub mod memcpy;
+pub mod memory;
+pub mod output;
+pub mod plan;
+pub mod presets;
+pub mod progress;
+pub mod published;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod stats;
+pub mod units;

@@ -1,0 +1,102 @@
+//! `list`: the engines of this machine.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
+use dma::{Capabilities, Discovered, EngineInfo};
+use serde_json::{Value, json};
+
+/// As a table.
+#[must_use]
+pub fn table(found: &[Discovered]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header([
+        "engine",
+        "device",
+        "capabilities",
+        "longest copy",
+        "segments",
+        "depth",
+        "queues",
+    ]);
+    for Discovered { name, info, .. } in found {
+        match info {
+            Ok(info) => table.add_row(row(name, info)),
+            Err(e) => table.add_row([name, &format!("not usable: {e}")]),
+        };
+    }
+    table.to_string()
+}
+
+fn row(name: &str, info: &EngineInfo) -> [String; 7] {
+    let limits = &info.limits;
+    let device = match &info.model {
+        Some(model) => format!("{} (a model: {model})", info.device),
+        None => info.device.clone(),
+    };
+    [
+        name.to_owned(),
+        device,
+        format!("copy {}", capabilities(info.capabilities).join(" ")),
+        if limits.max_transfer == u64::MAX { "any".to_owned() } else { limits.max_transfer.to_string() },
+        limits.max_segments.to_string(),
+        limits.max_queue_depth.to_string(),
+        limits.max_queues.map_or("any".to_owned(), |n| n.to_string()),
+    ]
+}
+
+fn capabilities(of: Capabilities) -> Vec<String> {
+    of.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-")).collect()
+}
+
+/// As JSON: a list with an object for each engine.
+#[must_use]
+pub fn json(found: &[Discovered]) -> String {
+    let engine = |d: &Discovered| -> Value {
+        match &d.info {
+            Ok(info) => json!({
+                "name": d.name,
+                "usable": true,
+                "backend": info.backend,
+                "device": info.device,
+                "version": info.version,
+                "model": info.model,
+                "capabilities": capabilities(info.capabilities),
+                "limits": {
+                    "max_transfer": info.limits.max_transfer,
+                    "max_segments": info.limits.max_segments,
+                    "max_queue_depth": info.limits.max_queue_depth,
+                    "default_queue_depth": info.limits.default_queue_depth,
+                    "max_queues": info.limits.max_queues,
+                    "register_alignment": info.limits.register_alignment,
+                    "preferred_alignment": info.limits.preferred_alignment,
+                },
+            }),
+            Err(e) => json!({
+                "name": d.name,
+                "usable": false,
+                "kind": e.kind().as_str(),
+                "reason": e.to_string(),
+                "fix": e.hint(),
+            }),
+        }
+    };
+    let all: Vec<Value> = found.iter().map(engine).collect();
+    format!("{:#}\n", Value::from(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_every_engine() {
+        let found = dma::discover();
+        let (table, json) = (table(&found), json(&found));
+        let parsed: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(parsed.as_array().map(Vec::len), Some(found.len()));
+        for name in ["cpu", "sim", "doca", "ioat"] {
+            assert!(table.contains(name), "{table}");
+            assert!(parsed.as_array().unwrap().iter().any(|e| e["name"].as_str().unwrap().starts_with(name)));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The baseline: the C library's `memcpy` and `memset` on one core.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dma::{BufferMut, DmaEngine, DmaEngineExt, MemoryRequest};
+
+use crate::drive::{Slice, Trouble, cpu_time, histogram};
+use crate::layout::Layout;
+use crate::memory::{Difference, PATTERN};
+use crate::plan::{Cell, Op};
+
+/// The memory that the baseline copies from and to: of the same kind as the CPU engine's.
+#[derive(Debug)]
+pub struct Memcpy {
+    src: BufferMut,
+    dst: BufferMut,
+    epoch: Instant,
+}
+
+impl Memcpy {
+    /// `len` bytes on each side.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory.
+    pub fn new(engine: &Arc<dyn DmaEngine>, len: usize) -> dma::Result<Self> {
+        let mut request = MemoryRequest::new(len);
+        request.huge_pages = true;
+        let (mut src, mut dst) = (engine.allocate_with(&request)?, engine.allocate_with(&request)?);
+        // All present. Not all alike, so that nothing is right by chance.
+        for (at, chunk) in src.chunks_mut(8).enumerate() {
+            let word = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        dst.fill(0xFF);
+        Ok(Self { src, dst, epoch: Instant::now() })
+    }
+
+    /// One repetition of `ops` operations from buffer `index` on, which it leaves behind the last one; and the CPU time that it took, in
+    /// nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// Bytes did not arrive.
+    pub fn run(&mut self, cell: &Cell, layout: &Layout, ops: u64, every: u64, index: &mut usize) -> Result<(Slice, f64), Trouble> {
+        let first = *index;
+        for (at, len) in layout.parts(first) {
+            for (to, from) in self.dst[at..at + len].iter_mut().zip(&self.src[at..at + len]) {
+                *to = !from;
+            }
+        }
+        let mut latency = histogram();
+        let size = layout.size();
+        let now = |epoch: &Instant| epoch.elapsed().as_nanos() as u64;
+        let cpu = cpu_time();
+        let from = now(&self.epoch);
+        // In runs between those that are timed by themselves.
+        let mut left = ops;
+        while left > 0 {
+            let run = left.min(every);
+            left -= run;
+            let begun = now(&self.epoch);
+            self.once(cell, layout, *index, size);
+            latency.saturating_record((now(&self.epoch) - begun).max(1));
+            *index = layout.next(*index, 1);
+            for _ in 1..run {
+                self.once(cell, layout, *index, size);
+                *index = layout.next(*index, 1);
+            }
+        }
+        let to = now(&self.epoch);
+        let cpu = cpu_time() - cpu;
+        self.check(cell, layout, first)?;
+        let slice = Slice { ops, span: (from, to), all_ops: ops, polls: 0, doorbells: 0, verified: 1, latency };
+        Ok((slice, cpu))
+    }
+
+    #[inline]
+    fn once(&mut self, cell: &Cell, layout: &Layout, index: usize, size: usize) {
+        if cell.op == Op::Copy {
+            let at = layout.offset(index);
+            black_box(&mut self.dst[at..at + size]).copy_from_slice(black_box(&self.src[at..at + size]));
+            return;
+        }
+        for (at, len) in layout.parts(index) {
+            let dst = black_box(&mut self.dst[at..at + len]);
+            if cell.op == Op::Fill {
+                dst.fill(PATTERN[0]);
+            } else {
+                dst.copy_from_slice(black_box(&self.src[at..at + len]));
+            }
+        }
+    }
+
+    fn check(&self, cell: &Cell, layout: &Layout, index: usize) -> Result<(), Trouble> {
+        let mut before = 0;
+        for (at, len) in layout.parts(index) {
+            let right = |i: usize| if cell.op == Op::Fill { PATTERN[0] } else { self.src[at + i] };
+            if let Some(i) = (0..len).find(|&i| self.dst[at + i] != right(i)) {
+                let difference = Difference { offset: before + i, expected: right(i), found: self.dst[at + i] };
+                return Err(Trouble::Verification { at, size: layout.size(), difference });
+            }
+            before += len;
+        }
+        Ok(())
+    }
+}

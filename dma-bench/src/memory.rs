@@ -1,0 +1,261 @@
+//! The memory that is copied from and to: what is in it, and whether it arrived.
+
+use std::sync::Arc;
+
+use dma::{Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window};
+
+use crate::plan::Direction;
+
+/// A source and a destination of one engine, reached by the CPU only by copy: a device may be at them at any time.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    src: Side,
+    dst: Side,
+    len: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Side {
+    /// What the engine's descriptors name.
+    device: Window,
+    /// What the CPU reads and writes: the same memory, or the peer's own view of it.
+    cpu: Window,
+    /// Keeps a peer's memory exported.
+    _export: Option<Arc<Export>>,
+}
+
+/// The eight bytes that belong at byte `at` of every source: different in every place.
+#[inline]
+fn word(at: usize) -> u64 {
+    // The finisher of splitmix64.
+    let mut z = (at as u64 / 8).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+/// What belongs in `bytes`, which begin at byte `at`.
+fn expected(at: usize, bytes: &mut [u8]) {
+    let skip = at % 8;
+    let mut words = (at - skip..).step_by(8);
+    let (head, rest) = bytes.split_at_mut(if skip == 0 { 0 } else { (8 - skip).min(bytes.len()) });
+    if !head.is_empty() {
+        let first = word(words.next().unwrap_or_default()).to_le_bytes();
+        head.copy_from_slice(&first[skip..skip + head.len()]);
+    }
+    for chunk in rest.chunks_mut(8) {
+        let bytes = word(words.next().unwrap_or_default()).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    }
+}
+
+/// The pattern of fills.
+pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
+
+/// How much is compared at once.
+const CHUNK: usize = 64 << 10;
+
+/// The first byte that is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where: bytes from the start of the range.
+    pub offset: usize,
+    /// What should be there.
+    pub expected: u8,
+    /// What is.
+    pub found: u8,
+}
+
+impl Memory {
+    /// `len` bytes of source, filled, and as many of destination, so that copies go in `direction`.
+    ///
+    /// # Errors
+    ///
+    /// What the engine answers; `Unsupported` if it cannot export or import for a remote side.
+    pub fn new(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize, direction: Direction) -> Result<Self> {
+        let side = |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
+        let memory = Self {
+            src: side(direction == Direction::Pull)?,
+            dst: side(direction == Direction::Push)?,
+            len,
+        };
+        let mut bytes = vec![0; CHUNK];
+        for at in (0..len).step_by(CHUNK) {
+            let n = CHUNK.min(len - at);
+            expected(at, &mut bytes[..n]);
+            memory.src.cpu.write_at(at, &bytes[..n])?;
+            // Present, so that no copy meets a page fault; and wrong, so that none is right by chance.
+            bytes[..n].iter_mut().for_each(|b| *b = !*b);
+            memory.dst.cpu.write_at(at, &bytes[..n])?;
+        }
+        Ok(memory)
+    }
+
+    /// The length of each side in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// `len` bytes of the source from `at` on.
+    #[must_use]
+    pub fn src(&self, at: usize, len: usize) -> Segment {
+        self.src.segment(at, len)
+    }
+
+    /// `len` bytes of the destination from `at` on.
+    #[must_use]
+    pub fn dst(&self, at: usize, len: usize) -> Segment {
+        self.dst.segment(at, len)
+    }
+
+    /// Makes every one of `len` bytes of the destination from `at` on wrong.
+    ///
+    /// # Errors
+    ///
+    /// The memory is not there any more.
+    pub fn spoil(&self, at: usize, len: usize, fill: bool) -> Result<()> {
+        self.each_chunk(at, len, fill, |offset, right| {
+            right.iter_mut().for_each(|b| *b = !*b);
+            self.dst.cpu.write_at(offset, right)?;
+            Ok(None)
+        })
+        .map(|_: Option<Difference>| ())
+    }
+
+    /// Compares `len` bytes of the destination from `at` on with what belongs there.
+    ///
+    /// # Errors
+    ///
+    /// The memory is not there any more.
+    pub fn verify(&self, at: usize, len: usize, fill: bool) -> Result<Option<Difference>> {
+        let mut found = vec![0; CHUNK.min(len)];
+        self.each_chunk(at, len, fill, |offset, right| {
+            let found = &mut found[..right.len()];
+            self.dst.cpu.read_at(offset, found)?;
+            if found == right {
+                return Ok(None);
+            }
+            let first = found.iter().zip(right.iter()).position(|(a, b)| a != b);
+            Ok(first.map(|first| Difference {
+                offset: offset - at + first,
+                expected: right[first],
+                found: found[first],
+            }))
+        })
+    }
+
+    fn each_chunk(
+        &self,
+        at: usize,
+        len: usize,
+        fill: bool,
+        mut f: impl FnMut(usize, &mut [u8]) -> Result<Option<Difference>>,
+    ) -> Result<Option<Difference>> {
+        let mut right = vec![0; CHUNK.min(len)];
+        for from in (0..len).step_by(CHUNK) {
+            let right = &mut right[..CHUNK.min(len - from)];
+            if fill {
+                right.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&PATTERN[..chunk.len()]));
+            } else {
+                expected(at + from, right);
+            }
+            if let Some(difference) = f(at + from, right)? {
+                return Ok(Some(difference));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Side {
+    fn local(engine: &Arc<dyn DmaEngine>, len: usize) -> Result<Self> {
+        let mut request = MemoryRequest::new(len);
+        request.huge_pages = true;
+        let window = engine.allocate_window(&request)?;
+        if !window.region().is_cpu_visible() {
+            return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this engine's memory to verify it"));
+        }
+        Ok(Self { device: window.clone(), cpu: window, _export: None })
+    }
+
+    fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize) -> Result<Self> {
+        let peer = peer.ok_or_else(|| Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to"))?;
+        let request = MemoryRequest::new(len).exportable(Access::all());
+        let cpu = peer.allocate_window(&request)?;
+        let export = cpu.export(Access::all())?;
+        let device = engine.import(export.descriptor())?;
+        Ok(Self { device, cpu, _export: Some(Arc::new(export)) })
+    }
+
+    fn segment(&self, at: usize, len: usize) -> Segment {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.device.len()), "a range of the memory");
+        let raw = self.device.region().as_raw();
+        Segment { key: raw.key(), addr: raw.base().map_addr(|addr| addr.saturating_add(at)), len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(len: usize) -> Memory {
+        Memory::new(&dma::open("cpu").unwrap(), None, len, Direction::Local).unwrap()
+    }
+
+    #[test]
+    fn what_belongs_where_does_not_depend_on_where_one_looks_from() {
+        let mut whole = vec![0; 100];
+        expected(0, &mut whole);
+        for at in 0..40 {
+            for len in 0..40 {
+                let mut part = vec![0; len];
+                expected(at, &mut part);
+                assert_eq!(part, whole[at..at + len], "{at} {len}");
+            }
+        }
+    }
+
+    fn make_right(memory: &Memory) {
+        let mut bytes = vec![0; memory.len()];
+        expected(0, &mut bytes);
+        memory.dst.cpu.write_at(0, &bytes).unwrap();
+    }
+
+    #[test]
+    fn a_single_wrong_byte_is_found_and_named() {
+        let memory = memory(200_000);
+        assert_eq!(memory.verify(3, 1, false).unwrap().map(|d| d.offset), Some(0), "it starts out wrong");
+        make_right(&memory);
+        assert_eq!(memory.verify(3, 150_000, false).unwrap(), None);
+        let mut byte = [0];
+        memory.dst.cpu.read_at(100_003, &mut byte).unwrap();
+        memory.dst.cpu.write_at(100_003, &[byte[0] ^ 4]).unwrap();
+        let difference = memory.verify(3, 150_000, false).unwrap().unwrap();
+        assert_eq!(difference, Difference { offset: 100_000, expected: byte[0], found: byte[0] ^ 4 });
+    }
+
+    #[test]
+    fn what_is_spoilt_is_wrong_in_every_byte() {
+        let memory = memory(1000);
+        make_right(&memory);
+        memory.spoil(10, 900, false).unwrap();
+        for at in 10..910 {
+            assert_eq!(memory.verify(at, 1, false).unwrap().map(|d| d.offset), Some(0));
+        }
+        assert_eq!(memory.verify(0, 10, false).unwrap(), None);
+        memory.spoil(0, 100, true).unwrap();
+        assert!(memory.verify(0, 100, true).unwrap().is_some());
+    }
+
+    #[test]
+    fn memory_of_a_peer_is_reached_through_the_peer() {
+        let (engine, peer) = (dma::open("sim").unwrap(), dma::open("sim").unwrap());
+        for direction in [Direction::Push, Direction::Pull] {
+            let memory = Memory::new(&engine, Some(&peer), 4096, direction).unwrap();
+            make_right(&memory);
+            assert_eq!(memory.verify(0, 4096, false).unwrap(), None);
+        }
+        assert!(Memory::new(&engine, None, 64, Direction::Push).is_err());
+    }
+}

@@ -1,0 +1,381 @@
+//! Results as tables, Markdown and CSV.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use crate::plan::{Direction, Op};
+use crate::results::{Crossover, Measured, Published, Results, Status};
+use crate::stats::Figures;
+use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
+
+/// How tables are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// For a terminal.
+    Plain,
+    /// For a Markdown file.
+    Markdown,
+}
+
+impl Style {
+    fn table(self, header: &[&str]) -> Table {
+        let mut table = Table::new();
+        table.load_style(match self {
+            Self::Plain => UTF8_FULL_CONDENSED,
+            Self::Markdown => ASCII_MARKDOWN,
+        });
+        table.set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+        table
+    }
+
+    fn title(self, text: &str) -> String {
+        match self {
+            Self::Plain => format!("\n{text}\n"),
+            Self::Markdown => format!("\n### {text}\n\n"),
+        }
+    }
+}
+
+/// Text that a terminal or a page shows as it is: no control characters.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn spread(figures: &Figures, scale: f64) -> String {
+    let of = |v: f64| digits(v * scale);
+    format!("{} ({} to {})", of(figures.median), of(figures.min), of(figures.max))
+}
+
+/// A cell in one line.
+#[must_use]
+pub fn cell_line(m: &Measured) -> String {
+    let model = if m.model { " [model]" } else { "" };
+    let Some(speed) = &m.bytes_per_second else {
+        return printable(&format!("{}{model}: {}", m.cell, m.message.as_deref().unwrap_or("nothing measured")));
+    };
+    let mut line = format!("{}{model}: {} GB/s", m.cell, gigabytes(speed.median));
+    if let (Some(ratio), false) = (&m.ratio, m.cell.is_baseline()) {
+        let _ = write!(line, ", {} x memcpy", digits(ratio.median));
+    }
+    if let Some(latency) = &m.latency {
+        let _ = write!(line, ", p50 {}, p99 {}", nanos(latency.p50 as f64), nanos(latency.p99 as f64));
+    }
+    if let Some(message) = &m.message {
+        let _ = write!(line, "; {message}");
+    }
+    printable(&line)
+}
+
+/// Everything, as tables.
+#[must_use]
+pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
+    let mut text = String::new();
+    let machine = &results.machine;
+    let virt = if machine.virtual_machine { ", virtual" } else { "" };
+    let _ = writeln!(
+        text,
+        "{} ({} CPUs{virt}), {}, {}, {}; dma-bench {}, {}",
+        machine.cpu, machine.cpus, machine.kernel, machine.libc, machine.os, results.tool, results.created
+    );
+    if style == Style::Markdown {
+        let _ = write!(text, "\n    {}\n", command_line(&results.command));
+    }
+    if results.interrupted {
+        text.push_str("\nINTERRUPTED: this is what had been measured by then.\n");
+    }
+    let all = |models: bool| -> Vec<&Measured> {
+        results.cells.iter().filter(|m| m.model == models && m.ops_per_second.is_some()).collect()
+    };
+    if rank_models {
+        let mut cells = all(false);
+        cells.extend(all(true));
+        text += &style.title("Measured, and models (marked): figures of models are a simulation's");
+        text += &figures(&mut cells, style, true);
+    } else {
+        let mut cells = all(false);
+        if !cells.is_empty() {
+            text += &style.title("Measured: median (least to greatest)");
+            text += &figures(&mut cells, style, false);
+        }
+        let mut cells = all(true);
+        if !cells.is_empty() {
+            text += &style.title("Models: simulated devices, nothing here was measured; the ratio is to memcpy on this machine");
+            text += &figures(&mut cells, style, false);
+        }
+    }
+    for engine in results.engines.iter().filter(|e| e.model.is_some()) {
+        let _ = writeln!(text, "{}: a model: {}", engine.name, engine.model.as_deref().unwrap_or_default());
+    }
+    if !results.crossovers.is_empty() {
+        text += &style.title("Faster than memcpy from");
+        text += &crossovers(&results.crossovers, style);
+    }
+    if !results.knees.is_empty() {
+        text += &style.title("Smallest depth with 95 % of the best throughput");
+        text += &knees(results, style);
+    }
+    if !results.published.is_empty() {
+        text += &style.title("Models against published figures");
+        text += &published(&results.published, style);
+    }
+    text += &troubles(results, style);
+    text
+}
+
+fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
+    let mut table = style.table(&[
+        "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p99", "p99.9", "max", "CPU/op",
+        "CPU s/GB", "bells/op", "polls/op",
+    ]);
+    cells.sort_by_key(|m| {
+        let c = &m.cell;
+        (c.op, c.direction, c.footprint, c.segments, c.size, c.depth, !c.is_baseline())
+    });
+    for m in cells.iter() {
+        let c = &m.cell;
+        let mut what = format!("{} {}", c.op, c.footprint);
+        if c.direction != Direction::Local {
+            let _ = write!(what, " {}", c.direction);
+        }
+        if c.op == Op::Sg {
+            let _ = write!(what, " {}", c.segments);
+        }
+        let mut depth = format!("{}", c.depth);
+        if c.batch > 1 {
+            let _ = write!(depth, " by {}", c.batch);
+        }
+        if c.queues > 1 {
+            let _ = write!(depth, " on {}", c.queues);
+        }
+        let time = |f: fn(&crate::results::Latency) -> u64| {
+            m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64))
+        };
+        let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
+        let engine = if marked && m.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
+        table.add_row([
+            what,
+            bytes(c.size),
+            engine,
+            match c.depth {
+                1 if c.is_baseline() => "-".to_owned(),
+                n if c.is_baseline() => format!("{n} buffers"),
+                _ => depth,
+            },
+            m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| spread(f, 1e-9)),
+            m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median)),
+            m.ratio.as_ref().filter(|_| !c.is_baseline()).map_or("-".to_owned(), |f| spread(f, 1.0)),
+            time(|l| l.p50),
+            time(|l| l.p99),
+            time(|l| l.p999),
+            time(|l| l.max),
+            m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
+            m.cpu_s_per_gb.as_ref().map_or("-".to_owned(), |f| digits(f.median)),
+            per_op(m.doorbells_per_op),
+            per_op(m.polls_per_op),
+        ]);
+    }
+    right(&mut table, &[1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    format!("{table}\n")
+}
+
+fn right(table: &mut Table, columns: &[usize]) {
+    for &column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// Where an engine overtakes, in words.
+#[must_use]
+pub fn crossover_at(crossover: &Crossover) -> String {
+    match crossover.bytes {
+        Some(at) if crossover.always => format!("always (from {})", bytes(at as u64)),
+        Some(at) if at >= 10_240.0 => format!("{} KiB", digits(at / 1024.0)),
+        Some(at) => format!("{at:.0} B"),
+        None => "never".to_owned(),
+    }
+}
+
+fn crossovers(all: &[Crossover], style: Style) -> String {
+    let mut table = style.table(&["engine", "depth", "memory", "from", "against"]);
+    for c in all {
+        let mut depth = format!("{} by {}", c.depth, c.batch);
+        if c.queues > 1 {
+            let _ = write!(depth, " on {}", c.queues);
+        }
+        let name = if c.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
+        table.add_row([name, depth, c.footprint.to_string(), crossover_at(c), c.against.clone()]);
+    }
+    format!("{table}\n")
+}
+
+fn knees(results: &Results, style: Style) -> String {
+    let mut table = style.table(&["engine", "size", "memory", "way", "depth", "GB/s there", "best GB/s"]);
+    for k in &results.knees {
+        let name = if k.model { format!("{} [model]", k.engine) } else { k.engine.clone() };
+        table.add_row([
+            name,
+            bytes(k.size),
+            k.footprint.to_string(),
+            k.direction.to_string(),
+            k.depth.to_string(),
+            gigabytes(k.bytes_per_second),
+            gigabytes(k.best),
+        ]);
+    }
+    right(&mut table, &[1, 4, 5, 6]);
+    format!("{table}\n")
+}
+
+/// Published figures beside the models'.
+#[must_use]
+pub fn published(rows: &[Published], style: Style) -> String {
+    let mut table =
+        style.table(&["profile", "load", "way", "size", "figure", "published", "simulated", "off", "allowed", ""]);
+    let mut sources: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        if !sources.contains(&(&row.profile, &row.source)) {
+            sources.push((&row.profile, &row.source));
+        }
+        table.add_row([
+            row.profile.clone(),
+            row.load.clone(),
+            row.direction.clone(),
+            bytes(row.size),
+            row.quantity.clone(),
+            digits(row.published),
+            digits(row.simulated),
+            format!("{:+.1} %", (row.simulated / row.published - 1.0) * 100.0),
+            format!("{:.0} %", row.tolerance * 100.0),
+            if row.holds { "within" } else { "MISSED" }.to_owned(),
+        ]);
+    }
+    right(&mut table, &[3, 5, 6, 7, 8]);
+    let mut text = format!("{table}\n");
+    for (profile, source) in sources {
+        let _ = writeln!(text, "{profile}: published in {source}");
+    }
+    text
+}
+
+fn troubles(results: &Results, style: Style) -> String {
+    let mut text = String::new();
+    let failed: Vec<String> = results
+        .engines
+        .iter()
+        .filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?)))
+        .chain(
+            results
+                .cells
+                .iter()
+                .filter(|m| m.status != Status::Ok)
+                .map(|m| format!("{}: {}", m.cell, m.message.as_deref().unwrap_or("interrupted"))),
+        )
+        .collect();
+    if !failed.is_empty() {
+        text += &style.title("Not measured, or not to the end");
+        for line in failed {
+            let _ = writeln!(text, "- {}", printable(&line));
+        }
+    }
+    text
+}
+
+/// One line for each cell.
+///
+/// # Errors
+///
+/// Memory runs out.
+pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record([
+        "engine", "kind", "op", "size", "depth", "batch", "queues", "segments", "footprint", "direction", "status",
+        "ops_per_second_min", "ops_per_second_median", "ops_per_second_max", "bytes_per_second_median", "ratio_min",
+        "ratio_median", "ratio_max", "latency_p50_ns", "latency_p90_ns", "latency_p99_ns", "latency_p999_ns",
+        "latency_max_ns", "cpu_ns_per_op", "cpu_s_per_gb", "doorbells_per_op", "polls_per_op", "ops", "verified",
+        "message",
+    ])?;
+    for m in &results.cells {
+        let c = &m.cell;
+        let kind = match (c.is_baseline(), m.model) {
+            (true, _) => "baseline",
+            (_, true) => "model",
+            _ => "measured",
+        };
+        let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v}"));
+        let of = |f: &Option<Figures>, which: fn(&Figures) -> f64| number(f.as_ref().map(which));
+        let latency =
+            |f: fn(&crate::results::Latency) -> u64| m.latency.as_ref().map_or(String::new(), |l| f(l).to_string());
+        writer.write_record([
+            c.engine.clone(),
+            kind.to_owned(),
+            c.op.to_string(),
+            c.size.to_string(),
+            c.depth.to_string(),
+            c.batch.to_string(),
+            c.queues.to_string(),
+            c.segments.to_string(),
+            c.footprint.to_string(),
+            c.direction.to_string(),
+            format!("{:?}", m.status).to_lowercase(),
+            of(&m.ops_per_second, |f| f.min),
+            of(&m.ops_per_second, |f| f.median),
+            of(&m.ops_per_second, |f| f.max),
+            of(&m.bytes_per_second, |f| f.median),
+            of(&m.ratio, |f| f.min),
+            of(&m.ratio, |f| f.median),
+            of(&m.ratio, |f| f.max),
+            latency(|l| l.p50),
+            latency(|l| l.p90),
+            latency(|l| l.p99),
+            latency(|l| l.p999),
+            latency(|l| l.max),
+            of(&m.cpu_ns_per_op, |f| f.median),
+            of(&m.cpu_s_per_gb, |f| f.median),
+            number(m.doorbells_per_op),
+            number(m.polls_per_op),
+            m.ops.to_string(),
+            m.verified.to_string(),
+            m.message.clone().unwrap_or_default(),
+        ])?;
+    }
+    writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample;
+
+    #[test]
+    fn models_are_labelled_wherever_they_appear() {
+        let results = sample();
+        let plain = tables(&results, Style::Plain, false);
+        let (measured, models) = plain.split_once("Models:").unwrap();
+        assert!(!measured.contains("sim:"), "never among the measured: {measured}");
+        assert!(models.contains("a model: dsa (a public <source>)"));
+        assert!(models.contains("sim:profile=dsa [model]"), "in the crossovers");
+        assert!(tables(&results, Style::Plain, true).contains("sim:profile=dsa [model]"), "when asked for one ranking");
+        let csv = String::from_utf8(csv(&results).unwrap()).unwrap();
+        assert!(csv.lines().filter(|l| l.starts_with("sim:")).all(|l| l.starts_with("sim:profile=dsa,model,")));
+    }
+
+    #[test]
+    fn what_failed_is_named() {
+        let markdown = tables(&sample(), Style::Markdown, false);
+        assert!(markdown.contains("- doca: no SDK"));
+        assert!(markdown.contains("- doca copy 64 B q1 cold: device lost"));
+        assert!(markdown.contains("| copy cold |"));
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_cell() {
+        let results = sample();
+        let bytes = csv(&results).unwrap();
+        let mut reader = csv::Reader::from_reader(bytes.as_slice());
+        assert_eq!(reader.records().map(Result::unwrap).count(), results.cells.len());
+    }
+}

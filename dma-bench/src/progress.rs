@@ -1,0 +1,62 @@
+//! What is shown while a run goes on: a live view on a terminal, a line for each cell in a pipe.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output::cell_line;
+use crate::plan::Cell;
+use crate::results::Measured;
+use crate::run::Observer;
+use crate::units;
+
+/// Shows the progress on standard error.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    lines: bool,
+}
+
+impl Progress {
+    /// A live view if standard error is a terminal, lines if not, nothing if `quiet`.
+    #[must_use]
+    pub fn new(quiet: bool) -> Self {
+        let live = !quiet && std::io::stderr().is_terminal();
+        Self { bar: live.then(|| ProgressBar::new(0)), lines: !quiet && !live }
+    }
+}
+
+impl Observer for Progress {
+    fn begin(&mut self, repetitions: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(repetitions);
+            // The template is a literal; without it the bar is plainer.
+            if let Ok(style) = ProgressStyle::with_template(
+                "{bar:30.cyan/blue} {percent:>3} %  {eta:>4} left  {wide_msg}  (Ctrl-C keeps what there is)",
+            ) {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    }
+
+    fn repetition(&mut self, cell: &Cell, bytes_per_second: f64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+            bar.set_message(format!("{cell}: {} GB/s", units::gigabytes(bytes_per_second)));
+        }
+    }
+
+    fn cell(&mut self, measured: &Measured) {
+        if self.lines {
+            eprintln!("{}", cell_line(measured));
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

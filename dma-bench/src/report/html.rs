@@ -1,0 +1,366 @@
+//! The page.
+
+use std::fmt::Write as _;
+
+use super::plot::{DARK, LIGHT, Plot};
+use super::{curves, escape};
+use crate::output::crossover_at;
+use crate::plan::{Direction, Op};
+use crate::results::{Crossover, Measured, Results, Status};
+use crate::stats::Figures;
+use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
+
+/// One HTML page with everything in it: nothing is loaded, nothing is run.
+///
+/// # Errors
+///
+/// The plotting library fails.
+pub fn page(results: &Results) -> Result<String, String> {
+    let plots = curves::plots(results);
+    let (models, measured): (Vec<_>, Vec<_>) = plots.iter().partition(|p| p.id.starts_with("model-"));
+    let mut body = String::new();
+    header(&mut body, results, !models.is_empty());
+    cards(&mut body, results);
+    if !measured.is_empty() {
+        body += "<h2 id=\"measured\">Measured</h2>\n";
+        figures(&mut body, &measured)?;
+    }
+    table(&mut body, results, false);
+    if results.engines.iter().any(|e| e.model.is_some()) {
+        body += "<h2 id=\"models\">Models</h2>\n<div class=\"note\"><b>Not measured.</b> These devices are simulated, with figures that others published: ";
+        let sources: Vec<_> = results
+            .engines
+            .iter()
+            .filter_map(|e| Some(format!("<code>{}</code> from {}", escape(&e.name), escape(e.model.as_ref()?))))
+            .collect();
+        let _ = writeln!(body, "{}. The memcpy beside them was measured on this machine.</div>", sources.join("; "));
+        figures(&mut body, &models)?;
+        table(&mut body, results, true);
+    }
+    crossovers(&mut body, &results.crossovers);
+    knees(&mut body, results);
+    published(&mut body, results);
+    troubles(&mut body, results);
+    details(&mut body, results);
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>dma-bench: {}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+        escape(&results.campaign.name),
+        include_str!("style.css"),
+    ))
+}
+
+fn header(body: &mut String, results: &Results, models: bool) {
+    let m = &results.machine;
+    let virt = if m.virtual_machine { ", a virtual machine" } else { "" };
+    let _ = write!(
+        body,
+        "<h1>DMA engines against memcpy</h1>\n<p class=\"dim\">{} with {} CPUs{virt} &middot; {} &middot; Linux {} &middot; {} &middot; {}</p>\n<pre>{}</pre>\n",
+        escape(&m.cpu),
+        m.cpus,
+        escape(&m.os),
+        escape(&m.kernel),
+        escape(&m.libc),
+        escape(&results.created),
+        escape(&command_line(&results.command)),
+    );
+    if results.interrupted {
+        body.push_str("<div class=\"note\"><b>Interrupted.</b> This is what had been measured by then.</div>\n");
+    }
+    body.push_str("<nav><a href=\"#measured\">Measured</a>");
+    if models {
+        body.push_str("<a href=\"#models\">Models</a>");
+    }
+    body.push_str("<a href=\"#figures\">Figures</a><a href=\"#how\">How</a></nav>\n");
+}
+
+/// The answer in a few numbers: for each measured engine the best ratio and where it begins to pay.
+fn cards(body: &mut String, results: &Results) {
+    body.push_str("<div class=\"cards\">\n");
+    let best = |list: &mut dyn Iterator<Item = &Measured>| {
+        list.filter(|m| m.cell.op == Op::Copy && m.ratio.is_some())
+            .max_by(|a, b| a.ratio.as_ref().map(|r| r.median).unwrap_or(0.0).total_cmp(&b.ratio.as_ref().map(|r| r.median).unwrap_or(0.0)))
+            .cloned()
+    };
+    for engine in results.engines.iter().filter(|e| e.error.is_none() && e.model.is_none()) {
+        let mut cells = results.cells.iter().filter(|m| m.cell.engine == engine.name && !m.cell.is_baseline());
+        if let Some(m) = best(&mut cells)
+            && let (Some(ratio), Some(speed)) = (&m.ratio, &m.bytes_per_second)
+        {
+            let _ = writeln!(
+                body,
+                "<div class=\"card\"><span>{} at its best</span><b>{} &times; memcpy</b><span>{} GB/s; {} {}, {} in flight</span></div>",
+                escape(&engine.name),
+                digits(ratio.median),
+                gigabytes(speed.median),
+                bytes(m.cell.size),
+                m.cell.footprint,
+                m.cell.depth,
+            );
+        }
+    }
+    for c in results.crossovers.iter().filter(|c| !c.model && c.against == "memcpy here").take(4) {
+        let _ = writeln!(
+            body,
+            "<div class=\"card\"><span>{}, {}, {} in flight: faster than memcpy</span><b>{}</b><span>{}</span></div>",
+            escape(&c.engine),
+            c.footprint,
+            c.depth,
+            crossover_at(c),
+            if c.bytes.is_some() && !c.always { "and longer" } else { "of the sizes measured" },
+        );
+    }
+    body.push_str("</div>\n");
+}
+
+fn figures(body: &mut String, plots: &[&Plot]) -> Result<(), String> {
+    for plot in plots {
+        let _ = writeln!(
+            body,
+            "<figure id=\"{}\"><div class=\"light\">{}</div><div class=\"dark\">{}</div></figure>",
+            escape(&plot.id),
+            plot.svg(&LIGHT)?,
+            plot.svg(&DARK)?,
+        );
+    }
+    Ok(())
+}
+
+fn spread(figures: Option<&Figures>, scale: f64) -> String {
+    let of = |v: f64| digits(v * scale);
+    figures.map_or("-".to_owned(), |f| format!("{} <small>{}&ndash;{}</small>", of(f.median), of(f.min), of(f.max)))
+}
+
+fn table(body: &mut String, results: &Results, models: bool) {
+    let mut cells: Vec<_> = results.with_figures(models).collect();
+    if cells.is_empty() {
+        return;
+    }
+    cells.sort_by_key(|m| {
+        let c = &m.cell;
+        (c.op, c.direction, c.footprint, c.segments, c.size, c.depth, !c.is_baseline())
+    });
+    let id = if models { "" } else { " id=\"figures\"" };
+    let tag = if models { " <span class=\"tag\">model</span>" } else { "" };
+    let _ = write!(
+        body,
+        "<h3{id}>Figures{tag}</h3>\n<p class=\"dim\">Median of the repetitions, the least and the greatest beside it. CPU time is that of the whole process.</p>\n\
+         <div class=\"wide\"><table><thead><tr><th>what</th><th class=\"n\">size</th><th>engine</th><th class=\"n\">depth</th><th class=\"n\">GB/s</th>\
+         <th class=\"n\">ops/s</th><th class=\"n\">&times; memcpy</th><th class=\"n\">p50</th><th class=\"n\">p99</th><th class=\"n\">p99.9</th>\
+         <th class=\"n\">CPU/op</th><th class=\"n\">CPU s/GB</th><th class=\"n\">bells/op</th><th class=\"n\">polls/op</th></tr></thead><tbody>\n"
+    );
+    for m in cells {
+        let c = &m.cell;
+        let mut what = format!("{} {}", c.op, c.footprint);
+        if c.direction != Direction::Local {
+            let _ = write!(what, " {}", c.direction);
+        }
+        let depth = match (c.is_baseline(), c.depth) {
+            (true, 1) => "-".to_owned(),
+            (true, n) => format!("{n} buffers"),
+            (false, n) if c.batch > 1 => format!("{n} by {}", c.batch),
+            (false, n) => n.to_string(),
+        };
+        let time = |f: fn(&crate::results::Latency) -> u64| m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64));
+        let plain = |v: Option<f64>| v.map_or("-".to_owned(), digits);
+        let ratio = if c.is_baseline() { "-".to_owned() } else { spread(m.ratio.as_ref(), 1.0) };
+        let figures = [
+            depth,
+            spread(m.bytes_per_second.as_ref(), 1e-9),
+            m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median)),
+            ratio,
+            time(|l| l.p50),
+            time(|l| l.p99),
+            time(|l| l.p999),
+            m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
+            plain(m.cpu_s_per_gb.as_ref().map(|f| f.median)),
+            plain(m.doorbells_per_op),
+            plain(m.polls_per_op),
+        ];
+        let _ = write!(
+            body,
+            "<tr{}><td>{what}</td><td class=\"n\">{}</td><td>{}{tag}</td>",
+            if c.is_baseline() { " class=\"base\"" } else { "" },
+            bytes(c.size),
+            escape(&c.engine),
+        );
+        for figure in figures {
+            let _ = write!(body, "<td class=\"n\">{figure}</td>");
+        }
+        body.push_str("</tr>\n");
+    }
+    body.push_str("</tbody></table></div>\n");
+}
+
+fn tag(model: bool) -> &'static str {
+    if model { " <span class=\"tag\">model</span>" } else { "" }
+}
+
+fn crossovers(body: &mut String, all: &[Crossover]) {
+    if all.is_empty() {
+        return;
+    }
+    body.push_str("<h2>Faster than memcpy from</h2>\n<div class=\"wide\"><table><thead><tr><th>engine</th><th>depth</th><th>memory</th><th class=\"n\">from</th><th>against</th></tr></thead><tbody>\n");
+    for c in all {
+        let _ = writeln!(
+            body,
+            "<tr><td>{}{}</td><td>{} by {}</td><td>{}</td><td class=\"n\">{}</td><td class=\"source\">{}</td></tr>",
+            escape(&c.engine),
+            tag(c.model),
+            c.depth,
+            c.batch,
+            c.footprint,
+            crossover_at(c),
+            escape(&c.against),
+        );
+    }
+    body.push_str("</tbody></table></div>\n");
+}
+
+fn knees(body: &mut String, results: &Results) {
+    if results.knees.is_empty() {
+        return;
+    }
+    body.push_str("<h2>Smallest depth with 95 % of the best throughput</h2>\n<div class=\"wide\"><table><thead><tr><th>engine</th><th class=\"n\">size</th><th>memory</th><th>way</th><th class=\"n\">depth</th><th class=\"n\">GB/s there</th><th class=\"n\">best</th></tr></thead><tbody>\n");
+    for k in &results.knees {
+        let _ = writeln!(
+            body,
+            "<tr><td>{}{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escape(&k.engine),
+            tag(k.model),
+            bytes(k.size),
+            k.footprint,
+            k.direction,
+            k.depth,
+            gigabytes(k.bytes_per_second),
+            gigabytes(k.best),
+        );
+    }
+    body.push_str("</tbody></table></div>\n");
+}
+
+fn published(body: &mut String, results: &Results) {
+    if results.published.is_empty() {
+        return;
+    }
+    let missed = results.published.iter().filter(|p| !p.holds).count();
+    let _ = write!(
+        body,
+        "<h2>Models against published figures</h2>\n<p class=\"dim\">{} figures, {missed} beyond what the profile allows itself.</p>\n<div class=\"wide\"><table><thead><tr><th>profile</th><th>load</th><th>way</th><th class=\"n\">size</th><th>figure</th><th class=\"n\">published</th><th class=\"n\">simulated</th><th class=\"n\">off</th><th class=\"n\">allowed</th><th>source</th></tr></thead><tbody>\n",
+        results.published.len()
+    );
+    for p in &results.published {
+        let _ = writeln!(
+            body,
+            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:+.1} %</td><td class=\"n\">{:.0} %</td><td class=\"source\">{}</td></tr>",
+            if p.holds { "" } else { " class=\"bad\"" },
+            escape(&p.profile),
+            escape(&p.load),
+            escape(&p.direction),
+            bytes(p.size),
+            escape(&p.quantity),
+            digits(p.published),
+            digits(p.simulated),
+            (p.simulated / p.published - 1.0) * 100.0,
+            p.tolerance * 100.0,
+            escape(&p.source),
+        );
+    }
+    body.push_str("</tbody></table></div>\n");
+}
+
+fn troubles(body: &mut String, results: &Results) {
+    let mut lines: Vec<String> = results
+        .engines
+        .iter()
+        .filter_map(|e| Some(format!("<li><b>{}</b>: {}</li>", escape(&e.name), escape(e.error.as_ref()?))))
+        .collect();
+    for m in results.cells.iter().filter(|m| m.status != Status::Ok) {
+        let class = if m.status == Status::Wrong { " class=\"bad\"" } else { "" };
+        let message = m.message.as_deref().unwrap_or("interrupted");
+        lines.push(format!("<li{class}><b>{}</b>: {}</li>", escape(&m.cell.to_string()), escape(message)));
+    }
+    if !lines.is_empty() {
+        let _ = writeln!(body, "<h2>Not measured, or not to the end</h2>\n<ul>\n{}\n</ul>", lines.join("\n"));
+    }
+}
+
+fn details(body: &mut String, results: &Results) {
+    let m = &results.machine;
+    let c = &results.campaign;
+    let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
+    let _ = write!(
+        body,
+        "<h2 id=\"how\">How it was measured</h2>\n<p>Every repetition measured memcpy (the C library's, on one core) and all engines in turns; a ratio is one repetition's engine over \
+         the same repetition's memcpy, so that what the machine did else hits both. {} repetitions of about {} each, in several passes over all cells. The bytes of {verified} operations \
+         were compared with what they should be. dma-bench {}, {} s in all.</p>\n",
+        c.repetitions,
+        nanos(c.seconds * 1e9),
+        escape(&results.tool),
+        digits(results.seconds),
+    );
+    let rows = [
+        ("instructions", m.flags.join(" ")),
+        ("caches", m.caches.join(", ")),
+        ("memory", format!("{} MiB", m.memory >> 20)),
+        ("governor", m.governor.clone().unwrap_or_else(|| "not known".to_owned())),
+        ("huge pages", m.huge_pages.clone().unwrap_or_else(|| "not known".to_owned())),
+        ("load before", m.load.map_or("not known".to_owned(), digits)),
+    ];
+    body.push_str("<div class=\"wide\"><table><tbody>\n");
+    for (name, value) in rows {
+        let _ = writeln!(body, "<tr><td>{name}</td><td class=\"source\">{}</td></tr>", escape(&value));
+    }
+    for e in results.engines.iter().filter(|e| e.error.is_none()) {
+        let _ = writeln!(
+            body,
+            "<tr><td>{}{}</td><td class=\"source\">{}, version {}, {} clock</td></tr>",
+            escape(&e.name),
+            tag(e.model.is_some()),
+            escape(&e.device),
+            escape(&e.version),
+            escape(&e.clock),
+        );
+    }
+    let toml = toml::to_string(c).unwrap_or_default();
+    let _ = writeln!(
+        body,
+        "</tbody></table></div>\n<details><summary>The campaign, to be run again with <code>dma-bench run --campaign FILE</code></summary><pre>{}</pre></details>",
+        escape(&toml)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample;
+
+    #[test]
+    fn the_page_is_whole_small_and_loads_nothing() {
+        let page = page(&sample()).unwrap();
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert!(page.len() < 2 << 20, "{} bytes", page.len());
+        for outside in ["<script", "src=", "href=\"http", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.matches("<svg").count() >= 8, "every plot, light and dark");
+        assert!(page.contains("Not measured.</b>") && page.contains("dsa (a public &lt;source&gt;)"));
+    }
+
+    #[test]
+    fn what_a_file_says_is_never_markup() {
+        let mut results = sample();
+        for m in &mut results.cells {
+            if m.cell.engine == "cpu" {
+                m.cell.engine = "<img onerror=alert(1)>&\"'".to_owned();
+            }
+        }
+        results.engines[1].name = "<img onerror=alert(1)>&\"'".to_owned();
+        results.machine.cpu = "</title><script>".to_owned();
+        results.command.push("</pre><script>".to_owned());
+        let page = page(&results).unwrap();
+        assert!(!page.contains("<img") && !page.contains("<script"), "escaped");
+        assert!(page.contains("&lt;img"));
+    }
+}

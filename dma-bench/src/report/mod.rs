@@ -1,0 +1,52 @@
+//! `report`: one self-contained HTML page, and files of its plots.
+
+mod curves;
+mod html;
+mod plot;
+
+use std::path::Path;
+
+pub use html::page;
+
+use crate::results::{Results, write_file};
+
+/// Text for HTML and XML.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c if c.is_control() && c != '\n' => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Writes an SVG and a PNG of every plot into `folder`, for light and for dark slides.
+///
+/// # Errors
+///
+/// The system refuses, or there is nothing to plot.
+pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let plots = curves::plots(results);
+    if plots.is_empty() {
+        return Err("nothing to plot: a plot takes at least two sizes or three depths".to_owned());
+    }
+    for plot in plots {
+        for theme in [plot::LIGHT, plot::DARK] {
+            let name = if theme.name == "light" { plot.id.clone() } else { format!("{}-{}", plot.id, theme.name) };
+            let write = |kind: &str, bytes: &[u8]| {
+                write_file(&folder.join(format!("{name}.{kind}")), bytes).map_err(|e| e.to_string())
+            };
+            write("svg", plot.svg(&theme)?.as_bytes())?;
+            write("png", &plot.png(&theme)?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,371 @@
+//! [`Plot`]: curves on logarithmic axes, drawn as SVG or PNG, for light and for dark.
+
+use std::sync::Once;
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::prelude::*;
+use plotters::style::register_font;
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Plot {
+    /// A name for files and anchors.
+    pub(super) id: String,
+    /// The title.
+    pub(super) title: String,
+    /// What the bands are, or whose figures these are.
+    pub(super) note: String,
+    /// What goes to the right.
+    pub(super) x: Axis,
+    /// What goes up.
+    pub(super) y: Axis,
+    /// The curves.
+    pub(super) series: Vec<Series>,
+    /// Places on the x axis that are marked: where, with what text, and in which curve's colour.
+    pub(super) marks: Vec<(f64, String, usize)>,
+}
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    /// What it shows, with its unit.
+    pub(super) label: String,
+    /// How its values are written.
+    pub(super) format: fn(f64) -> String,
+    /// From one tick to the next: 2 or 10.
+    pub(super) base: f64,
+}
+
+/// A curve.
+#[derive(Clone, Debug)]
+pub(super) struct Series {
+    /// Its name.
+    pub(super) name: String,
+    /// Its points by x: the least, the middle, the most.
+    pub(super) points: Vec<(f64, [f64; 3])>,
+    /// It is what others are compared with.
+    pub(super) reference: bool,
+}
+
+/// Colours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Theme {
+    /// `light` or `dark`.
+    pub(super) name: &'static str,
+    paper: RGBColor,
+    ink: RGBColor,
+    dim: RGBColor,
+    grid: RGBColor,
+    curves: [RGBColor; 8],
+}
+
+/// For light pages: Okabe and Ito's colours, told apart by the colour-blind, the light ones darkened.
+pub(super) const LIGHT: Theme = Theme {
+    name: "light",
+    paper: RGBColor(255, 255, 255),
+    ink: RGBColor(31, 35, 40),
+    dim: RGBColor(89, 99, 110),
+    grid: RGBColor(225, 229, 234),
+    curves: [
+        RGBColor(0, 114, 178),
+        RGBColor(213, 94, 0),
+        RGBColor(0, 130, 95),
+        RGBColor(170, 68, 153),
+        RGBColor(176, 125, 0),
+        RGBColor(60, 150, 200),
+        RGBColor(136, 34, 85),
+        RGBColor(90, 90, 200),
+    ],
+};
+
+/// For dark pages: the same hues, lighter.
+pub(super) const DARK: Theme = Theme {
+    name: "dark",
+    paper: RGBColor(22, 27, 34),
+    ink: RGBColor(230, 237, 243),
+    dim: RGBColor(155, 165, 176),
+    grid: RGBColor(46, 53, 62),
+    curves: [
+        RGBColor(88, 166, 255),
+        RGBColor(255, 150, 90),
+        RGBColor(63, 200, 150),
+        RGBColor(225, 150, 215),
+        RGBColor(230, 185, 70),
+        RGBColor(130, 205, 245),
+        RGBColor(240, 120, 160),
+        RGBColor(165, 165, 255),
+    ],
+};
+
+/// How large a plot is, before it is scaled.
+pub(super) const SIZE: (u32, u32) = (980, 500);
+const LEGEND: i32 = 235;
+const FONT: &str = "sans-serif";
+
+/// Makes the font known to the plotting library, so that text is the same on machines without fonts.
+fn fonts() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // It fails only for what is no font.
+        let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
+        let _ = register_font(FONT, FontStyle::Bold, dejavu::sans::bold());
+    });
+}
+
+type Drawn = Result<(), String>;
+
+fn text<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> String {
+    format!("plotting: {error}")
+}
+
+impl Plot {
+    /// As an SVG.
+    ///
+    /// # Errors
+    ///
+    /// The plotting library fails.
+    pub(super) fn svg(&self, theme: &Theme) -> Result<String, String> {
+        fonts();
+        let mut svg = String::new();
+        self.draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), theme, 1)?;
+        // It grows and shrinks with the page, and says what it is to those who cannot see it.
+        let name = super::escape(&format!("{}. {}", self.title, self.note));
+        let (width, height) = SIZE;
+        let head = format!("<svg width=\"{width}\" height=\"{height}\"");
+        Ok(svg.replacen(&head, &format!("{head} role=\"img\" aria-label=\"{name}\""), 1))
+    }
+
+    /// As a PNG, twice as large.
+    ///
+    /// # Errors
+    ///
+    /// The plotting library fails.
+    pub(super) fn png(&self, theme: &Theme) -> Result<Vec<u8>, String> {
+        fonts();
+        let (width, height) = (SIZE.0 * 2, SIZE.1 * 2);
+        let mut pixels = vec![0; width as usize * height as usize * 3];
+        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        self.draw(&area, theme, 2)?;
+        drop(area);
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header().map_err(|e| e.to_string())?;
+        writer.write_image_data(&pixels).map_err(|e| e.to_string())?;
+        writer.finish().map_err(|e| e.to_string())?;
+        Ok(bytes)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: &Theme, scale: i32) -> Drawn {
+        area.fill(&theme.paper).map_err(text)?;
+        let font = |size: i32, color: RGBColor| (FONT, size * scale).into_font().color(&color);
+        let (width, _) = area.dim_in_pixel();
+        let bold = (FONT, 17 * scale, FontStyle::Bold).into_font().color(&theme.ink);
+        area.draw(&Text::new(self.title.clone(), (18 * scale, 12 * scale), bold)).map_err(text)?;
+        area.draw(&Text::new(self.note.clone(), (18 * scale, 36 * scale), font(13, theme.dim))).map_err(text)?;
+        let (_, body) = area.split_vertically(56 * scale);
+        let (left, legend) = body.split_horizontally(width as i32 - LEGEND * scale);
+
+        let xs = self.x.ticks(self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0)));
+        let ys = self.y.ticks(self.series.iter().flat_map(|s| s.points.iter().flat_map(|p| p.1)));
+        let mut chart = ChartBuilder::on(&left)
+            .margin_left(8 * scale)
+            .margin_right(14 * scale)
+            .margin_bottom(6 * scale)
+            .margin_top(36 * scale)
+            .x_label_area_size(46 * scale)
+            .y_label_area_size(64 * scale)
+            .build_cartesian_2d(xs.clone(), ys.clone())
+            .map_err(text)?;
+        let (xf, yf) = (self.x.clone(), self.y.clone());
+        chart
+            .configure_mesh()
+            .bold_line_style(theme.grid.stroke_width(scale as u32))
+            .light_line_style(TRANSPARENT)
+            .axis_style(theme.dim.stroke_width(scale as u32))
+            .x_desc(self.x.label.clone())
+            .y_desc(self.y.label.clone())
+            .axis_desc_style(font(13, theme.ink))
+            .label_style(font(13, theme.dim))
+            .x_label_formatter(&|v| (xf.format)(xf.value(*v)))
+            .y_label_formatter(&|v| (yf.format)(yf.value(*v)))
+            .draw()
+            .map_err(text)?;
+
+        let mut last = (f64::MIN, 0);
+        for (at, label, curve) in &self.marks {
+            let (x, color) = (self.x.place(*at), self.color(theme, *curve));
+            if x < xs.from || x > xs.to {
+                continue;
+            }
+            let line = [(x, ys.from), (x, ys.to)];
+            chart
+                .draw_series(DashedLineSeries::new(line, 5 * scale, 4 * scale, color.stroke_width(scale as u32)))
+                .map_err(text)?;
+            let (px, py) = chart.backend_coord(&(x, ys.to));
+            let (ox, oy) = body_offset(&left);
+            // Texts that are near each other go one above the other.
+            let near = (x - last.0) < (xs.to - xs.from) / 9.0;
+            last = (x, if near { 1 - last.1 } else { 0 });
+            let place = (px - ox - 4 * scale, py - oy - (18 + 14 * last.1) * scale);
+            left.draw(&Text::new(label.clone(), place, font(12, color))).map_err(text)?;
+        }
+        for (i, series) in self.series.iter().enumerate() {
+            let color = self.color(theme, i);
+            let at = |which: usize| series.points.iter().map(move |p| (self.x.place(p.0), self.y.place(p.1[which])));
+            let mut band: Vec<(f64, f64)> = at(0).collect();
+            band.extend(at(2).collect::<Vec<_>>().into_iter().rev());
+            if band.len() > 2 {
+                chart.draw_series(std::iter::once(Polygon::new(band, color.mix(0.15)))).map_err(text)?;
+            }
+            let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
+            if series.reference {
+                chart.draw_series(DashedLineSeries::new(at(1), 9 * scale, 5 * scale, stroke)).map_err(text)?;
+            } else {
+                chart.draw_series(LineSeries::new(at(1), stroke)).map_err(text)?;
+            }
+            let dots = at(1).map(|p| Circle::new(p, 3 * scale, color.filled()));
+            chart.draw_series(dots).map_err(text)?;
+        }
+        self.legend(&legend, theme, scale)
+    }
+
+    fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: &Theme, scale: i32) -> Drawn {
+        let style = (FONT, 13 * scale).into_font().color(&theme.ink);
+        let mut y = 24 * scale;
+        for (i, series) in self.series.iter().enumerate() {
+            let color = self.color(theme, i);
+            let line = vec![(6 * scale, y + 7 * scale), (30 * scale, y + 7 * scale)];
+            let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
+            area.draw(&PathElement::new(line, stroke)).map_err(text)?;
+            area.draw(&Circle::new((18 * scale, y + 7 * scale), 3 * scale, color.filled())).map_err(text)?;
+            for part in wrapped(&series.name, 24) {
+                area.draw(&Text::new(part, (38 * scale, y), style.clone())).map_err(text)?;
+                y += 16 * scale;
+            }
+            y += 6 * scale;
+        }
+        Ok(())
+    }
+
+    fn color(&self, theme: &Theme, series: usize) -> RGBColor {
+        let before = self.series.iter().take(series).filter(|s| !s.reference).count();
+        match self.series.get(series) {
+            Some(s) if s.reference => theme.ink,
+            _ => theme.curves[before % theme.curves.len()],
+        }
+    }
+}
+
+/// Where an area begins in the whole picture.
+fn body_offset<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>) -> (i32, i32) {
+    let (xs, ys) = area.get_pixel_range();
+    (xs.start, ys.start)
+}
+
+/// A text in lines of at most `width` characters, cut where there is a space or a comma if possible.
+fn wrapped(name: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in name.split_inclusive([' ', ',', ':']) {
+        let last = lines.len() - 1;
+        if lines[last].chars().count() + word.trim_end().chars().count() > width && !lines[last].is_empty() {
+            lines.push(word.to_owned());
+        } else {
+            lines[last].push_str(word);
+        }
+    }
+    lines.truncate(3);
+    lines
+}
+
+/// An axis in the logarithm, and its ticks.
+#[derive(Clone)]
+struct Ticks {
+    from: f64,
+    to: f64,
+    at: Vec<f64>,
+}
+
+impl Ranged for Ticks {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let part = (value - self.from) / (self.to - self.from);
+        limit.0 + (f64::from(limit.1 - limit.0) * part).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.at.clone()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.from..self.to
+    }
+}
+
+impl Axis {
+    fn place(&self, value: f64) -> f64 {
+        value.max(1e-12).ln() / self.base.ln()
+    }
+
+    fn value(&self, place: f64) -> f64 {
+        self.base.powf(place)
+    }
+
+    /// All values with a little room, and a tick at every power of the base, or fewer if those are many.
+    fn ticks(&self, values: impl Iterator<Item = f64>) -> Ticks {
+        let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|v| *v > 0.0).map(|v| self.place(v)) {
+            (from, to) = (from.min(value), to.max(value));
+        }
+        if from > to {
+            (from, to) = (0.0, 1.0);
+        }
+        let room = ((to - from) * 0.03).max(0.05);
+        (from, to) = (from - room, to + room);
+        let steps = (to - from).max(1.0);
+        let every = (steps / 10.0).ceil();
+        let mut at: Vec<f64> = Vec::new();
+        let mut tick = (from / every).ceil() * every;
+        while tick <= to {
+            at.push(tick);
+            tick += every;
+        }
+        if self.base > 2.0 && at.len() < 3 {
+            // Less than two decades: 1, 2 and 5 of each.
+            at.clear();
+            for decade in from.floor() as i32..=to.ceil() as i32 {
+                at.extend([1.0_f64, 2.0, 5.0].map(|m| f64::from(decade) + m.log10()));
+            }
+            at.retain(|t| (from..=to).contains(t));
+        }
+        Ticks { from, to, at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_readable_ticks() {
+        let axis = |base| Axis { label: String::new(), format: crate::units::digits, base };
+        let ticks = axis(2.0).ticks([64.0, 4_194_304.0].into_iter());
+        assert!(ticks.at.len() >= 5 && ticks.at.len() <= 11, "{:?}", ticks.at);
+        assert!(ticks.from < 6.0 && ticks.to > 22.0);
+        let ticks = axis(10.0).ticks([3.0, 9.0].into_iter());
+        assert!(ticks.at.len() >= 1);
+        let values: Vec<f64> = ticks.at.iter().map(|t| axis(10.0).value(*t).round()).collect();
+        assert_eq!(values, [5.0]);
+        assert_eq!(axis(10.0).ticks(std::iter::empty()).at.len(), 4);
+    }
+
+    #[test]
+    fn long_names_are_cut_where_they_may_be() {
+        assert_eq!(wrapped("sim:profile=bluefield3 q32 by 16", 28), ["sim:profile=bluefield3 q32 ", "by 16"]);
+        assert_eq!(wrapped("short", 28), ["short"]);
+    }
+}

@@ -1,0 +1,491 @@
+//! The results file: one versioned schema, described field by field in `RESULTS.md`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::plan::{Campaign, Cell, Footprint};
+use crate::stats::Figures;
+
+/// What a results file calls itself.
+pub const SCHEMA: &str = "dma-bench/results";
+/// The version that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+/// All that one run found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The version of this program.
+    pub tool: String,
+    /// When the run began, in UTC.
+    pub created: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The user stopped it: cells are missing.
+    pub interrupted: bool,
+    /// Where.
+    pub machine: Machine,
+    /// What was asked for.
+    pub campaign: Campaign,
+    /// Who took part.
+    pub engines: Vec<Engine>,
+    /// What was measured.
+    pub cells: Vec<Measured>,
+    /// From which size on an engine is faster than `memcpy`.
+    pub crossovers: Vec<Crossover>,
+    /// The smallest depth with 95 % of the best throughput.
+    pub knees: Vec<Knee>,
+    /// Simulated profiles against the figures that they are made from.
+    pub published: Vec<Published>,
+}
+
+/// An engine that took part, or was to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Engine {
+    /// The name that it was opened by.
+    pub name: String,
+    /// The backend's short name.
+    pub backend: String,
+    /// The device.
+    pub device: String,
+    /// The version of what is behind it.
+    pub version: String,
+    /// For a modelled device: the profile's name and source. Its figures are no measurements.
+    pub model: Option<String>,
+    /// What its figures are read off: `real` or `virtual`.
+    pub clock: String,
+    /// Why it took no part.
+    pub error: Option<String>,
+}
+
+/// How a cell ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// All repetitions are there.
+    Ok,
+    /// The engine failed; the figures are of the repetitions before, if any.
+    Failed,
+    /// Bytes did not arrive.
+    Wrong,
+    /// The engine cannot do that.
+    Unsupported,
+    /// The user stopped it; the figures are of the repetitions before, if any.
+    Interrupted,
+}
+
+/// One cell and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What was measured.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// The figures are a model's.
+    pub model: bool,
+    /// How it ended.
+    pub status: Status,
+    /// Why it did not end well.
+    pub message: Option<String>,
+    /// Operations a second.
+    pub ops_per_second: Option<Figures>,
+    /// Bytes a second.
+    pub bytes_per_second: Option<Figures>,
+    /// Operations a second over those of `memcpy` in the same repetition.
+    pub ratio: Option<Figures>,
+    /// From submission to completion.
+    pub latency: Option<Latency>,
+    /// CPU time of the whole process for each operation, in nanoseconds. None for a device on a clock of its own.
+    pub cpu_ns_per_op: Option<Figures>,
+    /// CPU time of the whole process for 10^9 bytes, in seconds.
+    pub cpu_s_per_gb: Option<Figures>,
+    /// Doorbells for each operation.
+    pub doorbells_per_op: Option<f64>,
+    /// Polls for each operation.
+    pub polls_per_op: Option<f64>,
+    /// Operations done in all repetitions.
+    pub ops: u64,
+    /// Operations whose bytes were compared.
+    pub verified: u64,
+}
+
+/// The distribution of latencies, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many were timed.
+    pub samples: u64,
+    /// The mean.
+    pub mean: f64,
+    /// Half are below.
+    pub p50: u64,
+    /// 90 % are below.
+    pub p90: u64,
+    /// 99 % are below.
+    pub p99: u64,
+    /// 99.9 % are below.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// From which size on an engine is faster than `memcpy` on one core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Crossover {
+    /// The engine.
+    pub engine: String,
+    /// The figures are a model's.
+    pub model: bool,
+    /// Operations in flight.
+    pub depth: u32,
+    /// Operations for each doorbell.
+    pub batch: u32,
+    /// Queues.
+    pub queues: u32,
+    /// Which memory.
+    pub footprint: Footprint,
+    /// What it is compared with: `memcpy here`, or the CPU that was published with the model's device.
+    pub against: String,
+    /// The size in bytes from which on it stays faster; none if it is never so within the sizes measured.
+    pub bytes: Option<f64>,
+    /// It is faster at every size that was measured.
+    pub always: bool,
+}
+
+/// The smallest depth with 95 % of the best throughput.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Knee {
+    /// The engine.
+    pub engine: String,
+    /// The figures are a model's.
+    pub model: bool,
+    /// Bytes of each operation.
+    pub size: u64,
+    /// Which memory.
+    pub footprint: Footprint,
+    /// Which way.
+    pub direction: crate::plan::Direction,
+    /// The depth.
+    pub depth: u32,
+    /// Bytes a second there.
+    pub bytes_per_second: f64,
+    /// The most bytes a second at any depth.
+    pub best: f64,
+}
+
+/// A published figure beside the model's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// The profile.
+    pub profile: String,
+    /// The load.
+    pub load: String,
+    /// Which way.
+    pub direction: String,
+    /// Bytes of each task.
+    pub size: u64,
+    /// What the figure is, with its unit.
+    pub quantity: String,
+    /// As measured on the device by its source.
+    pub published: f64,
+    /// As the model has it.
+    pub simulated: f64,
+    /// How far the model may be off, as a fraction.
+    pub tolerance: f64,
+    /// Whether it is within that.
+    pub holds: bool,
+    /// Where the figure was published.
+    pub source: String,
+}
+
+/// A file that cannot be read, written, or understood.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system says no.
+    #[error("{path}: {error}{}", if matches!(.error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) { "; nothing was left half written; free some space or give another path" } else { "" })]
+    Io {
+        /// Which file.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is not a whole results file.
+    #[error("{path}: no results of dma-bench: {reason}")]
+    Malformed {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It is of another version.
+    #[error("{path}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})")]
+    Version {
+        /// Which file.
+        path: String,
+        /// The version found.
+        found: u64,
+        /// The program that wrote it.
+        tool: String,
+    },
+}
+
+/// Writes a file that appears only when it is complete.
+///
+/// # Errors
+///
+/// The system refuses; nothing is left behind then.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let fail = |error| FileError::Io { path: path.display().to_string(), error };
+    // What is no regular file (/dev/stdout, a pipe) cannot be replaced.
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        return fs::write(path, bytes).map_err(fail);
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // As any file that a program creates; the umask takes its part.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder).map_err(fail)?;
+    file.write_all(bytes).map_err(fail)?;
+    file.as_file().sync_all().map_err(fail)?;
+    file.persist(path).map_err(|e| fail(e.error))?;
+    Ok(())
+}
+
+impl Results {
+    /// As JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Nothing in it can fail: no maps with odd keys, and no number that is not finite gets in.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Writes a results file.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        write_file(path, self.to_json().as_bytes())
+    }
+
+    /// Reads a results file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is cut off or something else, or is of another version.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let name = path.display().to_string();
+        let bytes = fs::read(path).map_err(|error| FileError::Io { path: name.clone(), error })?;
+        Self::parse(&name, &bytes)
+    }
+
+    fn parse(name: &str, bytes: &[u8]) -> Result<Self, FileError> {
+        let malformed = |reason: String| FileError::Malformed { path: name.to_owned(), reason };
+        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| {
+            malformed(if e.is_eof() { format!("the file is cut off ({e})") } else { e.to_string() })
+        })?;
+        if value.get("schema").and_then(|s| s.as_str()) != Some(SCHEMA) {
+            return Err(malformed(format!("it has no \"schema\": \"{SCHEMA}\"")));
+        }
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(found) => {
+                let tool = value.get("tool").and_then(|t| t.as_str()).unwrap_or("unknown").to_owned();
+                return Err(FileError::Version { path: name.to_owned(), found, tool });
+            }
+            None => return Err(malformed("it has no \"version\"".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|e| malformed(e.to_string()))
+    }
+
+    /// The engine of that name.
+    #[must_use]
+    pub fn engine(&self, name: &str) -> Option<&Engine> {
+        self.engines.iter().find(|e| e.name == name)
+    }
+
+    /// Cells with figures, measured ones first if `models` are asked for too.
+    pub fn with_figures(&self, models: bool) -> impl Iterator<Item = &Measured> {
+        self.cells.iter().filter(move |c| c.model == models && c.ops_per_second.is_some())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::plan::{Direction, Op};
+
+    /// Results with a cell of each kind.
+    pub(crate) fn sample() -> Results {
+        let mut cells = Vec::new();
+        for (engine, model, speed, status) in [
+            ("memcpy", false, 1.0, Status::Ok),
+            ("cpu", false, 0.5, Status::Ok),
+            ("sim:profile=dsa", true, 0.4, Status::Ok),
+            ("doca", false, 0.0, Status::Failed),
+        ] {
+            for size in [64_u64, 4096, 65_536, 1 << 20] {
+                let cell = Cell {
+                    engine: engine.to_owned(),
+                    op: Op::Copy,
+                    size,
+                    depth: 1,
+                    batch: 1,
+                    queues: 1,
+                    segments: 1,
+                    footprint: Footprint::Cold,
+                    direction: Direction::Local,
+                };
+                let grows = if engine == "memcpy" { 1.0 } else { (size as f64 / 4096.0).sqrt() };
+                let rate = |n: f64| 1e10 / size as f64 * speed * grows.min(6.0) * (1.0 + n / 50.0);
+                let ops = (status == Status::Ok)
+                    .then(|| Figures::of((0..7).map(|n| rate(f64::from(n))).collect()))
+                    .flatten();
+                cells.push(Measured {
+                    cell,
+                    model,
+                    status,
+                    message: (status != Status::Ok).then(|| "device lost".to_owned()),
+                    bytes_per_second: ops.as_ref().map(|f| f.times(size as f64)),
+                    ratio: ops.as_ref().map(|f| f.times(size as f64 / 1e10)),
+                    latency: ops.as_ref().map(|f| Latency {
+                        samples: 1000,
+                        mean: 1e9 / f.median,
+                        p50: (1e9 / f.median) as u64,
+                        p90: (1.1e9 / f.median) as u64,
+                        p99: (1.3e9 / f.median) as u64,
+                        p999: (3e9 / f.median) as u64,
+                        max: (9e9 / f.median) as u64,
+                    }),
+                    cpu_ns_per_op: ops.as_ref().filter(|_| !model).map(|f| f.times(0.0)),
+                    cpu_s_per_gb: Figures::of(vec![0.1, 0.11, 0.12]).filter(|_| !model && ops.is_some()),
+                    doorbells_per_op: Some(1.0),
+                    polls_per_op: Some(1.5),
+                    ops: 10_000,
+                    verified: 16,
+                    ops_per_second: ops,
+                });
+            }
+        }
+        let engine = |name: &str, model: Option<&str>, error: Option<&str>| Engine {
+            name: name.to_owned(),
+            backend: name.split(':').next().unwrap_or_default().to_owned(),
+            device: "a device".to_owned(),
+            version: "1".to_owned(),
+            model: model.map(str::to_owned),
+            clock: if model.is_some() { "virtual" } else { "real" }.to_owned(),
+            error: error.map(str::to_owned),
+        };
+        Results {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            tool: "0.1.0".to_owned(),
+            created: "2026-01-02T03:04:05Z".to_owned(),
+            seconds: 1.5,
+            command: vec!["dma-bench".to_owned(), "run".to_owned()],
+            interrupted: false,
+            machine: Machine::here(),
+            campaign: Campaign::default(),
+            engines: vec![
+                engine("memcpy", None, None),
+                engine("cpu", None, None),
+                engine("sim:profile=dsa", Some("dsa (a public <source>)"), None),
+                engine("doca", None, Some("no SDK")),
+            ],
+            cells,
+            crossovers: vec![Crossover {
+                engine: "sim:profile=dsa".to_owned(),
+                model: true,
+                depth: 1,
+                batch: 1,
+                queues: 1,
+                footprint: Footprint::Cold,
+                against: "memcpy here".to_owned(),
+                bytes: Some(17_000.0),
+                always: false,
+            }],
+            knees: vec![Knee {
+                engine: "cpu".to_owned(),
+                model: false,
+                size: 4096,
+                footprint: Footprint::Cold,
+                direction: Direction::Local,
+                depth: 4,
+                bytes_per_second: 1e10,
+                best: 1.01e10,
+            }],
+            published: vec![Published {
+                profile: "dsa".to_owned(),
+                load: "alone".to_owned(),
+                direction: "local".to_owned(),
+                size: 64,
+                quantity: "us".to_owned(),
+                published: 0.75,
+                simulated: 0.76,
+                tolerance: 0.1,
+                holds: true,
+                source: "somewhere".to_owned(),
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let results = sample();
+        results.save(&path).unwrap();
+        assert_eq!(Results::load(&path).unwrap(), results);
+    }
+
+    #[test]
+    fn every_field_is_documented() {
+        let value: serde_json::Value = serde_json::from_str(&sample().to_json()).unwrap();
+        let text = include_str!("../RESULTS.md");
+        fn fields(value: &serde_json::Value, text: &str) {
+            match value {
+                serde_json::Value::Object(map) => map.iter().for_each(|(name, value)| {
+                    assert!(text.contains(&format!("`{name}`")), "RESULTS.md says nothing of `{name}`");
+                    fields(value, text);
+                }),
+                serde_json::Value::Array(all) => all.iter().for_each(|value| fields(value, text)),
+                _ => {}
+            }
+        }
+        fields(&value, text);
+    }
+
+    #[test]
+    fn what_is_no_results_file_says_so() {
+        let whole = sample().to_json();
+        let says = |bytes: &[u8]| Results::parse("x.json", bytes).unwrap_err().to_string();
+        for cut in [0, 1, 100, whole.len() / 2, whole.len() - 3] {
+            assert!(says(&whole.as_bytes()[..cut]).contains("cut off"), "{cut}");
+        }
+        assert!(says(b"{}").contains("schema"));
+        assert!(says(b"\xff\xfe").contains("x.json: no results"));
+        assert!(says(whole.replace("\"version\": 1,", "\"version\": 7,").as_bytes()).contains("version 7"));
+        assert!(says(whole.replace("\"ops\":", "\"sop\":").as_bytes()).contains("ops"));
+        let error = Results::load(Path::new("/nowhere/x.json")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/x.json"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing_behind() {
+        let error = sample().save(Path::new("/nowhere/x.json")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/x.json"), "{error}");
+        let error = sample().save(Path::new("/dev/full")).unwrap_err().to_string();
+        assert!(error.contains("free some space"), "{error}");
+    }
+}

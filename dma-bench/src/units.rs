@@ -1,0 +1,226 @@
+//! Sizes, ranges, rates and percentages as people write them, and figures as they read them.
+
+use std::fmt::Write as _;
+
+/// Reads a size in bytes: `64`, `4K`, `2MiB`, `1.5G`. A K is 1024.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would have been right.
+pub fn size(text: &str) -> Result<u64, String> {
+    let fail = || format!("`{text}` is no size; write 64, 4K, 2M or 1G (a K is 1024)");
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[number.len()..].to_ascii_lowercase();
+    let shift = match unit.as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return Err(fail()),
+    };
+    scaled(number, (1_u64 << shift) as f64).ok_or_else(fail)
+}
+
+/// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would have been right.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let fail = || format!("`{text}` is no rate; write operations a second, such as 1000, 100k or 2.5M");
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[number.len()..].to_ascii_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        _ => return Err(fail()),
+    };
+    scaled(number, unit).filter(|n| *n > 0).map(|n| n as f64).ok_or_else(fail)
+}
+
+fn scaled(number: &str, unit: f64) -> Option<u64> {
+    if !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return None;
+    }
+    let value: f64 = number.parse().ok()?;
+    let scaled = value * unit;
+    (scaled.is_finite() && scaled < 1e18 && scaled.fract() == 0.0).then_some(scaled as u64)
+}
+
+/// Reads a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (each twice the one before), `64..2M*4` (each four times).
+/// The end of a range belongs to it.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would have been right.
+pub fn list(text: &str) -> Result<Vec<u64>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let Some((from, rest)) = part.split_once("..") else {
+            all.push(size(part)?);
+            continue;
+        };
+        let (to, factor) = match rest.split_once('*') {
+            Some((to, factor)) => {
+                let factor: u64 = factor
+                    .parse()
+                    .ok()
+                    .filter(|f| (2..=1024).contains(f))
+                    .ok_or_else(|| format!("`*{factor}` in `{part}`: the factor is a number from 2 to 1024"))?;
+                (to, factor)
+            }
+            None => (rest, 2),
+        };
+        let (from, to) = (size(from)?, size(to)?);
+        if from == 0 || from > to {
+            return Err(format!("the range `{part}` has nothing in it; write the smaller end first, and not 0"));
+        }
+        let mut at = from;
+        while at < to {
+            all.push(at);
+            at = at.saturating_mul(factor);
+        }
+        all.push(to);
+    }
+    if all.contains(&0) {
+        return Err(format!("`{text}` contains 0; everything is at least 1"));
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// Reads a percentage, `5%` or `5`, as a fraction.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn percent(text: &str) -> Result<f64, String> {
+    text.trim_end_matches('%')
+        .parse::<f64>()
+        .ok()
+        .filter(|p| (0.0..=1000.0).contains(p))
+        .map(|p| p / 100.0)
+        .ok_or_else(|| format!("`{text}` is no percentage; write 5% or 2.5%"))
+}
+
+/// A size in bytes, in the largest unit that divides it.
+#[must_use]
+pub fn bytes(n: u64) -> String {
+    match n {
+        n if n >= 1 << 30 && n.is_multiple_of(1 << 30) => format!("{} GiB", n >> 30),
+        n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
+        n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
+        n => format!("{n} B"),
+    }
+}
+
+/// Three significant digits, without an exponent.
+#[must_use]
+pub fn digits(value: f64) -> String {
+    match value.abs() {
+        v if !v.is_finite() => "-".to_owned(),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.9995 => format!("{value:.2}"),
+        v if v >= 0.000_5 => format!("{value:.3}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// A count a second, such as `12.3 M/s`.
+#[must_use]
+pub fn per_second(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{} G/s", digits(v / 1e9)),
+        v if v >= 1e6 => format!("{} M/s", digits(v / 1e6)),
+        v if v >= 1e3 => format!("{} k/s", digits(v / 1e3)),
+        v => format!("{} /s", digits(v)),
+    }
+}
+
+/// Bytes a second as GB/s (10^9 bytes).
+#[must_use]
+pub fn gigabytes(value: f64) -> String {
+    digits(value / 1e9)
+}
+
+/// A time given in nanoseconds.
+#[must_use]
+pub fn nanos(ns: f64) -> String {
+    match ns {
+        v if v >= 1e9 => format!("{} s", digits(v / 1e9)),
+        v if v >= 1e6 => format!("{} ms", digits(v / 1e6)),
+        v if v >= 1e3 => format!("{} us", digits(v / 1e3)),
+        v => format!("{} ns", digits(v)),
+    }
+}
+
+/// A shell command line that could be pasted.
+#[must_use]
+pub fn command_line(words: &[String]) -> String {
+    let mut line = String::new();
+    for word in words {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let plain = !word.is_empty()
+            && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:=,+%@".contains(&b));
+        if plain {
+            line.push_str(word);
+        } else {
+            let _ = write!(line, "'{}'", word.replace('\'', "'\\''"));
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(size("64"), Ok(64));
+        assert_eq!(size("4K"), Ok(4096));
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert_eq!(size("2m"), Ok(2 << 20));
+        for bad in ["", "K", "-1", "4T", "1.0001", "1e3", "nan", "99999999999G", "4 K"] {
+            assert!(size(bad).unwrap_err().contains("no size"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ranges_have_both_ends() {
+        assert_eq!(list("64..512"), Ok(vec![64, 128, 256, 512]));
+        assert_eq!(list("64..500"), Ok(vec![64, 128, 256, 500]));
+        assert_eq!(list("1,64..1K*4"), Ok(vec![1, 64, 256, 1024]));
+        assert_eq!(list("8,8,4"), Ok(vec![4, 8]));
+        assert!(list("2M..64").unwrap_err().contains("smaller end first"));
+        assert!(list("0..64").is_err());
+        assert!(list("0").unwrap_err().contains("contains 0"));
+        assert!(list("1..8*1").unwrap_err().contains("factor"));
+        assert!(list("1..").is_err());
+    }
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(bytes(1536), "1536 B");
+        assert_eq!(bytes(1 << 20), "1 MiB");
+        assert_eq!(digits(12.345), "12.3");
+        assert_eq!(digits(0.01234), "0.012");
+        assert_eq!(digits(1234.5), "1234");
+        assert_eq!(per_second(12_345_678.0), "12.3 M/s");
+        assert_eq!(nanos(1_880.0), "1.88 us");
+        assert_eq!(percent("5%"), Ok(0.05));
+        assert!(percent("much").is_err());
+        assert_eq!(rate("2.5M"), Ok(2.5e6));
+        assert!(rate("0").is_err());
+    }
+
+    #[test]
+    fn command_lines_can_be_pasted() {
+        let words = ["dma-bench", "run", "-o", "64..2M*4", "it's"].map(str::to_owned);
+        assert_eq!(command_line(&words), "dma-bench run -o '64..2M*4' 'it'\\''s'");
+    }
+}

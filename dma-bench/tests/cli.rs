@@ -1,0 +1,285 @@
+//! The program from outside: what it writes, what it says, and how it ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn bench(words: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_dma-bench");
+    Command::new(program).args(words).stdin(Stdio::null()).output().expect("dma-bench starts")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("the results are there")).expect("JSON")
+}
+
+/// A short run: figures are worth nothing, everything else counts.
+const SHORT: [&str; 9] = ["run", "-r", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"];
+
+fn run(words: &[&str]) -> Output {
+    let all: Vec<&str> = SHORT.iter().chain(words).copied().collect();
+    bench(&all)
+}
+
+#[test]
+fn a_run_writes_everything_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (results, csv, markdown, page, plots) =
+        (path("r.json"), path("r.csv"), path("r.md"), path("r.html"), path("plots"));
+    let output = run(&[
+        "-e", "cpu", "-e", "sim:profile=dsa", "-o", "64,4K,64K", "-q", "1,4", "-a", "cold,hot", "--json", &results, "--csv",
+        &csv, "--markdown", &markdown, "--report", &page, "--plots", &plots,
+    ]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let table = out(&output);
+    let (measured, models) = table.split_once("Models:").expect("a table of its own for models");
+    assert!(measured.contains("memcpy") && !measured.contains("sim:"), "{measured}");
+    assert!(models.contains("LightDSA"), "with their source: {models}");
+
+    let value = json(Path::new(&results));
+    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(1)));
+    let cells = value["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 3 * (2 * 2 * 2) + 3 + 3 * 2, "engines by footprint and depth, and their baselines");
+    for cell in cells {
+        assert_eq!(cell["status"], "ok", "{cell}");
+        assert!(cell["verified"].as_u64().unwrap() > 0, "always some are verified: {cell}");
+        assert!(cell["ops_per_second"]["median"].as_f64().unwrap() > 0.0);
+        assert_eq!(cell["ratio"]["samples"].as_array().unwrap().len(), 2, "paired in every repetition");
+        assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
+        let virtual_clock = cell["engine"] == "sim:profile=dsa";
+        assert_eq!(cell["model"].as_bool(), Some(virtual_clock));
+        assert_eq!(cell["cpu_ns_per_op"].is_null(), virtual_clock, "a simulation's CPU time says nothing");
+        if cell["engine"] != "memcpy" {
+            let bells = cell["doorbells_per_op"].as_f64().unwrap();
+            let batch = cell["batch"].as_f64().unwrap();
+            assert!((bells - 1.0 / batch).abs() < 0.2, "{bells} doorbells for each of {batch}: {cell}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), cells.len() + 1);
+    assert!(fs::read_to_string(&markdown).unwrap().contains("| copy cold |"));
+    assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
+    let png = fs::read(Path::new(&plots).join("throughput-copy-local-cold-1.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 10_000);
+    let svg = fs::read_to_string(Path::new(&plots).join("throughput-copy-local-cold-1-dark.svg")).unwrap();
+    assert!(svg.contains("<svg") && svg.contains("4\u{a0}KiB"));
+
+    // The campaign inside can be run again.
+    for format in ["table", "markdown", "csv", "json"] {
+        let shown = bench(&["show", &results, "--format", format]);
+        assert_eq!(code(&shown), 0, "{}", err(&shown));
+        assert!(!shown.stdout.is_empty());
+    }
+    let same = bench(&["compare", &results, &results, "--fail-if-slower", "1%"]);
+    assert_eq!(code(&same), 0, "{}", out(&same));
+    let mut slower = value.clone();
+    for cell in slower["cells"].as_array_mut().unwrap() {
+        for key in ["min", "median", "max"] {
+            let figure = &mut cell["ratio"][key];
+            *figure = Value::from(figure.as_f64().unwrap() / 2.0);
+        }
+        cell["ratio"]["samples"] = vec![0.1 * cell["ratio"]["min"].as_f64().unwrap(); 40].into();
+    }
+    let mut longer = value;
+    for cell in longer["cells"].as_array_mut().unwrap() {
+        let median = cell["ratio"]["median"].as_f64().unwrap();
+        cell["ratio"]["samples"] = (0..40).map(|i| median * (1.0 + f64::from(i) / 1000.0)).collect::<Vec<_>>().into();
+    }
+    let (slow, long) = (path("slow.json"), path("long.json"));
+    fs::write(&slow, slower.to_string()).unwrap();
+    fs::write(&long, longer.to_string()).unwrap();
+    let worse = bench(&["compare", &long, &slow, "--fail-if-slower", "5%"]);
+    assert_eq!(code(&worse), 4, "{}", out(&worse));
+    assert!(out(&worse).contains("slower"));
+    assert_eq!(code(&bench(&["compare", &slow, &long, "--fail-if-slower", "5%"])), 0, "faster is no failure");
+}
+
+#[test]
+fn every_operation_and_direction_is_measured_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json").display().to_string();
+    for words in [
+        &["-e", "cpu", "-e", "sim", "-w", "copy,fill,sg", "-s", "2,8", "-a", "hot,cold,random"][..],
+        &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
+        &["-e", "cpu", "-e", "sim", "-T", "1,3", "-y"],
+        &["-e", "cpu", "-e", "sim", "-n", "17", "-q", "5", "-b", "3"],
+        // Longer than the device takes at once.
+        &["-e", "sim:profile=bluefield3", "-o", "5M", "-y"],
+        &["-e", "cpu", "--rate", "20k"],
+    ] {
+        let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
+        let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };
+        let output = run(&[words, &sizes, &["--json", &results, "--quiet"]].concat());
+        assert_eq!(code(&output), 0, "{words:?}: {}\n{}", err(&output), out(&output));
+        for cell in json(Path::new(&results))["cells"].as_array().unwrap() {
+            assert_eq!(cell["status"], "ok", "{cell}");
+            let all = words.contains(&"-y") && cell["engine"] != "memcpy";
+            assert!(cell["verified"].as_u64().unwrap() > 0, "{cell}");
+            assert!(!all || cell["verified"] == cell["ops"], "{cell}");
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_fails_costs_only_its_own_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json").display().to_string();
+    for (engine, says) in [
+        ("sim:faults=gone@700", "device lost"),
+        ("sim:faults=stick@700", "none completed"),
+        ("sim:faults=fail@700", "device fault"),
+        ("sim:profile=bluefield3,faults=lose@700", "none completed"),
+        ("sim:clock=real,faults=stick@20", "none completed"),
+    ] {
+        let output = run(&["-e", engine, "-e", "cpu", "-o", "64,4K", "-q", "8", "--stall", "0.2", "--json", &results]);
+        assert_eq!(code(&output), 1, "{engine}: {}", err(&output));
+        let value = json(Path::new(&results));
+        let cells = value["cells"].as_array().unwrap();
+        let of = |name: &'static str| cells.iter().filter(move |c| c["engine"] == name);
+        assert!(of("cpu").count() == 2 && of("cpu").all(|c| c["status"] == "ok"), "{engine}: the rest goes on");
+        let failed = cells.iter().find(|c| c["status"] == "failed").unwrap_or_else(|| panic!("{engine}: {cells:?}"));
+        let message = failed["message"].as_str().unwrap();
+        assert!(message.contains(says), "{engine}: {message}");
+        assert!(out(&output).contains(says), "{engine}: the table says so");
+    }
+}
+
+#[test]
+fn bytes_that_do_not_arrive_are_not_overlooked() {
+    for words in [&["-q", "4"][..], &["-q", "4", "-y", "-a", "hot"]] {
+        let output = run(&[&["-e", "sim:faults=corrupt:p=1.0", "-e", "cpu", "-o", "4K"], words].concat());
+        assert_eq!(code(&output), 3, "{}", err(&output));
+        let said = err(&output);
+        assert!(said.contains("VERIFICATION FAILED") && said.contains("first difference at offset"), "{said}");
+    }
+    // One in thousands is found where all are looked at.
+    let output = run(&["-e", "sim:faults=corrupt@300", "-o", "4K", "-q", "4", "-y", "-a", "hot"]);
+    assert_eq!(code(&output), 3, "{}", err(&output));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let campaign = path("c.toml", "[[sweeps]]\nsizes = '4Q'");
+    let other = path("other.json", "{\"schema\": \"dma-bench/results\", \"version\": 99, \"tool\": \"9.9\"}");
+    let cut = path("cut.json", "{\"schema\": \"dma-bench/results\", \"vers");
+    for (words, exit, says) in [
+        (&["run", "-e", "cpo"][..], 2, "did you mean `cpu`"),
+        (&["run", "-e", "sim:profile=bluefield9"], 2, "bluefield3"),
+        (&["run", "-o", "8..4"], 2, "smaller end first"),
+        (&["run", "-e", "cpu", "-o", "16G"], 2, "memory"),
+        (&["run", "-e", "sim", "--rate", "1k"], 2, "clock=real"),
+        (&["run", "--campaign", &campaign], 2, "4Q"),
+        (&["run", "--json", "/nowhere/r.json"], 2, "/nowhere"),
+        (&["report", &other, "-o", "x.html"], 1, "version 99"),
+        (&["compare", &cut, &cut], 1, "cut off"),
+        (&["show", "/nowhere/r.json"], 1, "/nowhere/r.json"),
+        (&["doctor", "abacus"], 2, "there are: cpu"),
+        (&["profiles", "bluefield9"], 2, "there are: bluefield2"),
+    ] {
+        let output = bench(words);
+        assert_eq!(code(&output), exit, "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(says), "{words:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_full_disk_costs_the_file_alone() {
+    let output = run(&["-e", "cpu", "-o", "4K", "--json", "/dev/full"]);
+    assert_eq!(code(&output), 1, "{}", err(&output));
+    assert!(err(&output).contains("/dev/full") && err(&output).contains("free some space"), "{}", err(&output));
+    assert!(out(&output).contains("copy cold"), "the figures were printed all the same");
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .args(["run", "-e", "cpu", "-o", "64,4K", "-r", "1000000000000", "--json"])
+        .arg(&results)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "that many repetitions make no sense");
+    let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .args(["run", "-e", "cpu", "-o", "64", "-r", "10000", "-t", "600", "--footprint", "1M", "--json"])
+        .arg(&results)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let asked = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 130, "{}", err(&output));
+    assert!(asked.elapsed() < Duration::from_secs(30), "it did not go on to the end");
+    assert!(err(&output).contains("interrupted"), "{}", err(&output));
+    assert!(out(&output).contains("INTERRUPTED"));
+    let value = json(&results);
+    assert_eq!(value["interrupted"], true);
+    let cells = value["cells"].as_array().unwrap();
+    assert!(cells.iter().any(|c| c["status"] == "interrupted" && !c["ops_per_second"].is_null()), "{cells:?}");
+}
+
+#[test]
+fn a_campaign_is_printed_changed_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    for preset in ["quick", "full", "latency", "knee", "crossover"] {
+        let printed = bench(&["campaign", preset]);
+        assert_eq!(code(&printed), 0);
+        fs::write(&file, &printed.stdout).unwrap();
+        let words = ["--campaign", file.to_str().unwrap(), "-e", "cpu", "-o", "64", "-q", "1", "-b", "1", "-d", "local", "-w", "copy"];
+        let output = run(&[&words[..], &["--quiet"]].concat());
+        assert_eq!(code(&output), 0, "{preset}: {}", err(&output));
+    }
+}
+
+#[test]
+fn lists_scripts_and_pages_are_printed() {
+    let list = bench(&["list", "--json"]);
+    let engines: Value = serde_json::from_slice(&list.stdout).unwrap();
+    assert!(engines.as_array().unwrap().iter().any(|e| e["name"] == "cpu" && e["usable"] == true));
+    assert_eq!(code(&bench(&["doctor", "cpu", "sim"])), 0);
+    let doctor: Value = serde_json::from_slice(&bench(&["doctor", "--json"]).stdout).unwrap();
+    assert!(doctor.as_array().unwrap().iter().all(|b| !b["findings"].as_array().unwrap().is_empty()));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = bench(&["completions", shell]);
+        assert!(out(&script).contains("dma-bench") && out(&script).contains("compare"), "{shell}");
+    }
+    assert!(out(&bench(&["man"])).contains(".TH dma-bench"));
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(code(&bench(&["man", "-o", folder.path().to_str().unwrap()])), 0);
+    assert!(folder.path().join("dma-bench-run.1").is_file());
+    let profiles = bench(&["profiles", "dsa", "--format", "csv"]);
+    assert_eq!(code(&profiles), 0);
+    assert_eq!(out(&profiles).lines().count(), 34);
+    for command in ["list", "doctor", "run", "report", "show", "compare", "profiles", "campaign", "completions", "man"] {
+        let help = out(&bench(&[command, "--help"]));
+        assert!(command == "list" || help.contains("Example"), "{command} --help has examples: {help}");
+    }
+}
