@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use dma::{Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window};
+use dma::{
+    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window,
+};
 
 use crate::plan::Direction;
 
@@ -72,13 +74,16 @@ impl Memory {
     /// # Errors
     ///
     /// What the engine answers; `Unsupported` if it cannot export or import for a remote side.
-    pub fn new(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize, direction: Direction) -> Result<Self> {
-        let side = |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
-        let memory = Self {
-            src: side(direction == Direction::Pull)?,
-            dst: side(direction == Direction::Push)?,
-            len,
-        };
+    pub fn new(
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Arc<dyn DmaEngine>>,
+        len: usize,
+        direction: Direction,
+    ) -> Result<Self> {
+        let side =
+            |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
+        let memory =
+            Self { src: side(direction == Direction::Pull)?, dst: side(direction == Direction::Push)?, len };
         let mut bytes = vec![0; CHUNK];
         for at in (0..len).step_by(CHUNK) {
             let n = CHUNK.min(len - at);
@@ -174,13 +179,17 @@ impl Side {
         request.huge_pages = true;
         let window = engine.allocate_window(&request)?;
         if !window.region().is_cpu_visible() {
-            return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this engine's memory to verify it"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the CPU cannot reach this engine's memory to verify it",
+            ));
         }
         Ok(Self { device: window.clone(), cpu: window, _export: None })
     }
 
     fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize) -> Result<Self> {
-        let peer = peer.ok_or_else(|| Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to"))?;
+        let peer =
+            peer.ok_or_else(|| Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to"))?;
         let request = MemoryRequest::new(len).exportable(Access::all());
         let cpu = peer.allocate_window(&request)?;
         let export = cpu.export(Access::all())?;
