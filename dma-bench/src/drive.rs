@@ -81,9 +81,12 @@ impl Slice {
 }
 
 /// A histogram for latencies: 1 ns to an hour, three digits.
+///
+/// # Panics
+///
+/// Never: the bounds are constants, and right.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
-    // The bounds are constants, and right.
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds of the histogram")
 }
 

@@ -13,7 +13,6 @@ use crate::plan::Direction;
 pub struct Memory {
     src: Side,
     dst: Side,
-    len: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +82,7 @@ impl Memory {
         let side =
             |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
         let memory =
-            Self { src: side(direction == Direction::Pull)?, dst: side(direction == Direction::Push)?, len };
+            Self { src: side(direction == Direction::Pull)?, dst: side(direction == Direction::Push)? };
         let mut bytes = vec![0; CHUNK];
         for at in (0..len).step_by(CHUNK) {
             let n = CHUNK.min(len - at);
@@ -94,12 +93,6 @@ impl Memory {
             memory.dst.cpu.write_at(at, &bytes[..n])?;
         }
         Ok(memory)
-    }
-
-    /// The length of each side in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
     }
 
     /// `len` bytes of the source from `at` on.
@@ -226,7 +219,7 @@ mod tests {
     }
 
     fn make_right(memory: &Memory) {
-        let mut bytes = vec![0; memory.len()];
+        let mut bytes = vec![0; memory.dst.cpu.len()];
         expected(0, &mut bytes);
         memory.dst.cpu.write_at(0, &bytes).unwrap();
     }

@@ -157,7 +157,7 @@ impl<'de> Deserialize<'de> for Values {
         enum Written {
             Number(u64),
             Text(String),
-            List(Vec<Written>),
+            List(Vec<Self>),
         }
         fn read(written: &Written) -> Result<Vec<u64>, String> {
             match written {
