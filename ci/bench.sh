@@ -18,7 +18,7 @@ bench run -e sim:profile=bluefield3 -e sim:profile=dsa -e sim:profile=ioat -o 64
     --warm-up 0.001 --footprint 1M --quiet --json "$now" >"$folder/table"
 bench compare dma-bench/baseline.json "$now" --fail-if-slower 1%
 # Slower by half is found; the exit code says so.
-sed -E 's/("(min|median|max)": )([0-9])/\10.00000001\3/' "$now" >"$folder/slower.json"
+sed -E 's/("(min|median|max)": )([0-9]+)[.]/\10.\3/' "$now" >"$folder/slower.json"
 status=0
 bench compare dma-bench/baseline.json "$folder/slower.json" --fail-if-slower 1% >"$folder/comparison" || status=$?
 ((status == 4)) || {

@@ -112,7 +112,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
         notes.push("one of them was interrupted".to_owned());
     }
     let least = before.campaign.repetitions.min(after.campaign.repetitions);
-    if least < 5 {
+    if least < 5 && rows.iter().any(|r| !r.model) {
         notes.push(format!(
             "{least} repetitions are too few to tell a change from noise; measure with -r 11 or more"
         ));

@@ -1,6 +1,6 @@
 //! `doctor`: what stands between the user and each backend, and how to mend it.
 //!
-//! A backend's checks are a function from the machine to findings, in [`BACKENDS`]; a new backend is a line there.
+//! A backend's checks are a function from the machine to findings, in `BACKENDS`; a new backend is a line there.
 
 mod devices;
 mod system;
