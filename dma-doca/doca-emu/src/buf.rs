@@ -19,7 +19,7 @@ pub(crate) struct Buf {
     mark: Mark,
     refs: Cell<u16>,
     /// Tasks in flight that name it. A buffer that is released meanwhile returns to its inventory when they end.
-    pins: Cell<u16>,
+    pins: Cell<u32>,
     /// Another buffer of a list comes before it.
     chained: Cell<bool>,
     head: Cell<usize>,
