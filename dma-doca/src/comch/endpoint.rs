@@ -153,6 +153,7 @@ impl Endpoint {
         };
         // On failure the drop takes it apart, which needs the lock.
         drop(_serial);
+        endpoint.told.client.set(matches!(endpoint.side, Side::Client(_)));
         endpoint.configure(tasks)?;
         endpoint.start()?;
         endpoint.handle = endpoint.notification();
@@ -278,7 +279,7 @@ impl Endpoint {
                 let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe {
                     get(raw, p)
                 })?;
-                Ok(Some(self.told.add(peer)))
+                Ok(Some(self.told.own(peer)))
             }
             DOCA_CTX_STATE_STARTING => Ok(None),
             _ => Err(error(ErrorKind::Closed, "the server refused, or there is none")),

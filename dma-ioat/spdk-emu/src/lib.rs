@@ -28,7 +28,7 @@
 //! # Divergences
 //!
 //! - *Attaching again.* A function that was detached, or declined by a probe, is offered by the next probe. SPDK 23.05 to 26.x counts every
-//!   function that a probe saw as attached, and offers it again only after `spdk_pci_device_detach` and a settling time of two seconds:
+//!   function that a probe saw as attached, and offers it again only after `spdk_pci_device_detach` and two seconds after the next probe:
 //!   `reattach = "spdk"` does the same.
 //! - *Cores that the machine lacks* are accepted, and share those that it has.
 //! - *Registered memory* must be there (`-EFAULT`), and whole pages of 2 MiB; releases from 26.05 on take pages of 4 KiB too.

@@ -99,12 +99,12 @@ impl Driver {
 
     fn read<T: Copy>(&self, offset: usize) -> T {
         // SAFETY: a register.
-        unsafe { self.bar.add(offset).cast::<T>().read_volatile() }
+        unsafe { self.bar.wrapping_add(offset).cast::<T>().read_volatile() }
     }
 
     fn write<T>(&self, offset: usize, value: T) {
         // SAFETY: a register.
-        unsafe { self.bar.add(offset).cast::<T>().write_volatile(value) }
+        unsafe { self.bar.wrapping_add(offset).cast::<T>().write_volatile(value) }
     }
 
     /// Waits until the low bits of the status are these.

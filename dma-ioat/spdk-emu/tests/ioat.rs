@@ -308,21 +308,18 @@ fn memory_that_devices_do_not_reach() {
     let start = pages.as_mut_ptr().wrapping_add(pages.as_ptr().align_offset(PAGE));
     let (start, inside) = (start.cast::<c_void>(), start.wrapping_add(4096).cast::<c_void>());
     // SAFETY: the memory is leaked.
-    unsafe {
-        assert_eq!(c::spdk_mem_register(inside, PAGE), -22);
-        assert_eq!(c::spdk_mem_register(start, 4096), -22);
-        assert_eq!(c::spdk_mem_unregister(start, PAGE), -22);
-        assert_eq!(c::spdk_mem_register(start, PAGE), 0);
-        assert_eq!(c::spdk_mem_register(start, PAGE), -16);
-    }
+    let register = |start, len| unsafe { c::spdk_mem_register(start, len) };
+    // SAFETY: as above.
+    let unregister = |start, len| unsafe { c::spdk_mem_unregister(start, len) };
+    assert_eq!((register(inside, PAGE), register(start, 4096), unregister(start, PAGE)), (-22, -22, -22));
+    assert_eq!((register(start, PAGE), register(start, PAGE)), (0, -16));
     memory.bytes().fill(9);
     assert_eq!(channel.copy(5, inside, memory.at(0), 4096), 0);
     channel.flush();
     assert_eq!(channel.process(), 1);
     // SAFETY: in the leaked memory.
     assert_eq!(unsafe { inside.cast::<u8>().read() }, 9);
-    // SAFETY: the memory is leaked.
-    assert_eq!(unsafe { c::spdk_mem_unregister(start, PAGE) }, 0);
+    assert_eq!(unregister(start, PAGE), 0);
     assert_eq!(channel.copy(6, inside, memory.at(0), 64), -22);
     // SAFETY: nothing is there, which is what is found out.
     assert_eq!(unsafe { c::spdk_mem_register(ptr::without_provenance_mut(1 << 40), PAGE) }, -14);

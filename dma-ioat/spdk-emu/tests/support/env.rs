@@ -11,7 +11,7 @@ use spdk_emu as _;
 use spdk_sys::bindings as c;
 
 /// Sets the environment up with this configuration, unless it is.
-pub fn set_up(config: &'static str) {
+pub(crate) fn set_up(config: &'static str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         spdk_emu::use_config(config).unwrap();
@@ -30,13 +30,13 @@ pub fn set_up(config: &'static str) {
 }
 
 /// Memory of the environment.
-pub struct Memory {
-    pub ptr: *mut u8,
-    pub len: usize,
+pub(crate) struct Memory {
+    pub(crate) ptr: *mut u8,
+    pub(crate) len: usize,
 }
 
 impl Memory {
-    pub fn new(len: usize, align: usize) -> Self {
+    pub(crate) fn new(len: usize, align: usize) -> Self {
         // SAFETY: no pointers.
         let ptr = unsafe { c::spdk_dma_zmalloc(len, align, ptr::null_mut()) }.cast::<u8>();
         assert!(!ptr.is_null());
@@ -44,18 +44,18 @@ impl Memory {
     }
 
     /// Its bytes, which no device is using.
-    #[allow(clippy::mut_from_ref, reason = "tests do not keep two of them")]
-    pub fn bytes(&self) -> &mut [u8] {
+    #[expect(clippy::mut_from_ref, reason = "tests do not keep two of them")]
+    pub(crate) fn bytes(&self) -> &mut [u8] {
         // SAFETY: allocated with this length.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 
-    pub fn at(&self, offset: usize) -> *mut c_void {
+    pub(crate) fn at(&self, offset: usize) -> *mut c_void {
         self.ptr.wrapping_add(offset).cast()
     }
 
     /// Where devices find a byte.
-    pub fn bus(&self, offset: usize) -> u64 {
+    pub(crate) fn bus(&self, offset: usize) -> u64 {
         bus(self.at(offset))
     }
 }
@@ -67,13 +67,13 @@ impl Drop for Memory {
     }
 }
 
-pub fn bus(ptr: *const c_void) -> u64 {
+pub(crate) fn bus(ptr: *const c_void) -> u64 {
     // SAFETY: any address may be asked for.
     unsafe { c::spdk_vtophys(ptr, ptr::null_mut()) }
 }
 
 /// The address of a device, as text.
-pub fn address(device: *mut c::spdk_pci_device) -> String {
+pub(crate) fn address(device: *mut c::spdk_pci_device) -> String {
     // SAFETY: a device that was handed out.
     let addr = unsafe { c::spdk_pci_device_get_addr(device) };
     let mut text = [0; 32];

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// # Panics
 ///
 /// If the installation fails; the message has what it printed.
-pub fn spdk_emu_prefix() -> PathBuf {
+pub(crate) fn spdk_emu_prefix() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let prefix = target.join("spdk-emu");
     fs::create_dir_all(target).expect("the directory for what tests write");

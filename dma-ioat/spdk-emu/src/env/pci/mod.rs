@@ -36,13 +36,23 @@ pub(crate) struct Function {
     reattach: Reattach,
     /// A driver has it.
     attached: AtomicBool,
-    /// Since when it is plugged in again; SPDK waits a while.
-    plugged: Mutex<Option<Instant>>,
+    settling: Mutex<Settling>,
     /// Mappings of its registers.
     mapped: AtomicU32,
     bar: Mutex<Option<Bar>>,
     space: Mutex<config_space::Space>,
     allowed: AtomicBool,
+}
+
+/// SPDK waits a while before it offers a function that was plugged in.
+#[derive(Clone, Copy, Debug, Default)]
+enum Settling {
+    #[default]
+    Settled,
+    /// Plugged in since the last probe.
+    Unseen,
+    /// Seen by a probe then.
+    Since(Instant),
 }
 
 // SAFETY: the pointers in the device are never followed; everything that changes is atomic or behind a lock.
@@ -127,7 +137,7 @@ impl Function {
             channel: OnceLock::new(),
             reattach,
             attached: AtomicBool::new(false),
-            plugged: Mutex::default(),
+            settling: Mutex::default(),
             mapped: AtomicU32::new(0),
             bar: Mutex::default(),
             space,
@@ -154,16 +164,13 @@ impl Function {
         if self.attached.load(Relaxed) {
             return false;
         }
-        let mut plugged = lock(&self.plugged);
-        if self.reattach == Reattach::Spdk
-            && let Some(since) = *plugged
-        {
-            if since.elapsed() < SETTLING {
-                return false;
-            }
-            *plugged = None;
-        }
-        true
+        let mut settling = lock(&self.settling);
+        *settling = match *settling {
+            Settling::Unseen => Settling::Since(Instant::now()),
+            Settling::Since(since) if since.elapsed() >= SETTLING => Settling::Settled,
+            same => same,
+        };
+        matches!(*settling, Settling::Settled)
     }
 
     /// A driver has it now.
@@ -184,8 +191,8 @@ impl Function {
         if unplug || self.reattach == Reattach::Easy {
             self.attached.store(false, Relaxed);
         }
-        if unplug {
-            *lock(&self.plugged) = Some(Instant::now());
+        if unplug && self.reattach == Reattach::Spdk {
+            *lock(&self.settling) = Settling::Unseen;
         }
     }
 }
