@@ -132,7 +132,7 @@ fn a_lost_report_is_a_timeout_and_the_memory_is_kept() {
         first.wait().unwrap();
         assert_eq!(lost.wait().unwrap_err().kind(), ErrorKind::TimedOut);
         // Closing takes the context down, which brings the task back.
-        let counters = queue.close(Duration::from_secs(5));
+        let counters = queue.close(Duration::from_millis(300));
         assert_eq!(counters.in_flight, 0, "{counters:?}");
         works(&engine, &self::queue(&engine));
     }
@@ -147,7 +147,7 @@ fn a_stuck_context_is_taken_down_and_the_device_goes_on() {
         let ends = outcomes(&engine, &queue, 3);
         assert_eq!(ends, [Err((ErrorKind::TimedOut, 0)); 3]);
         // Taking the context down brings the tasks back, and their memory.
-        let counters = queue.close(Duration::from_secs(5));
+        let counters = queue.close(Duration::from_millis(300));
         assert_eq!((counters.in_flight, counters.abandoned), (0, 0), "{counters:?}");
         works(&engine, &self::queue(&engine));
     }

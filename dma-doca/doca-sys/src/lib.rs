@@ -8,7 +8,7 @@
 //!
 //! # Features
 //!
-//! - `linked`: the required calls come from the linker, and the libraries are needed to build and to start: [`Library::linked`].
+//! - `linked`: the required calls come from the linker, and the libraries are needed to build and to start: `Library::linked`.
 //! - `bindgen`: binds the headers of the installed SDK, instead of those in `include/`, when building. They are looked for in
 //!   `DOCA_INCLUDE_DIR`, then where pkg-config says, then in `/opt/mellanox/doca/include`. Needs libclang.
 

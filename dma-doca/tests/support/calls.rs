@@ -27,7 +27,7 @@ pub fn library_without(absent: &[&str]) -> Library {
     let get = |name: &'static CStr| {
         if absent.iter().any(|absent| *absent == name.to_str().unwrap()) { None } else { address(name) }
     };
-    // SAFETY : the functions of these names, which the program is linked with.
+    // SAFETY: the functions of these names, which the program is linked with.
     let common = unsafe { Common::load(get) }.unwrap();
     // SAFETY: as above.
     let dma = unsafe { Dma::load(get) }.unwrap();
