@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# The tests of dma-core and dma-sim touch no freed or foreign memory and leak none (AddressSanitizer), and their threads
-# do not race (ThreadSanitizer):
-#   ci/sanitizers.sh [address|thread]
+# The tests of the crates that copy memory touch no freed or foreign memory and leak none (AddressSanitizer, over the C
+# code with its undefined behaviour trapped), and their threads do not race (ThreadSanitizer):
+#   ci/sanitizers.sh [address|thread] [PACKAGE...]
 # Needs a nightly compiler. Threads need the standard library built with the sanitizer as well, since its locks would
 # look like races otherwise: from nightly's rust-src, or else by Debian's rustc-web, rust-web-src and lld with nightly's
 # sanitizer runtime. Exits with 77 ("skipped") if all that it was asked for could not run for want of these.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(-p dma-core -p dma-sim)
 host=x86_64-unknown-linux-gnu
 targets="${CARGO_TARGET_DIR:-target}"
 
-which=${1:-both}
-[[ "$which" =~ ^(both|address|thread)$ ]] || {
-    echo "usage: ci/sanitizers.sh [address|thread]" >&2
-    exit 2
-}
+which=both
+if [[ "${1:-}" =~ ^(address|thread)$ ]]; then
+    which=$1
+    shift
+fi
+packages=("$@")
+((${#packages[@]})) || packages=(dma-core dma-sim dma-doca-emu dma-doca)
 nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     echo "skipped: no nightly compiler (rustup toolchain install nightly)"
     exit 77
@@ -30,35 +31,64 @@ ran=0
 # The tests ask for sizes that no allocator has: they must be refused, as they are without a sanitizer.
 refuse=allocator_may_return_null=1
 
+# Of the C code. It traps, and so needs no runtime beside the one that Rust brings.
+export CFLAGS="-fsanitize=undefined -fsanitize-undefined-trap-on-error"
+
+# The flags of Rust are no environment: tests install the stand-in SDK, by a cargo of their own, without a sanitizer.
+flags() {
+    local words
+    printf -v words '"%s",' "$@"
+    printf 'target.%s.rustflags=[%s]' "$host" "$words"
+}
+
 if [[ "$which" != thread ]]; then
-    echo "--- address"
-    CARGO_TARGET_DIR=$targets/san-address RUSTFLAGS="-Zsanitizer=address" \
-        ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp \
-        cargo +nightly test --locked "${packages[@]}" --target "$host" --lib --tests
+    for package in "${packages[@]}"; do
+        echo "--- address: $package"
+        CARGO_TARGET_DIR=$targets/san-address \
+            ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp \
+            cargo +nightly test --locked --config "$(flags -Zsanitizer=address)" -p "$package" --target "$host" --lib --tests
+    done
     ran=1
 fi
+
+# Tests of a package that load no library, which would not be built with the sanitizer.
+linked() {
+    local source
+    while read -r source; do
+        printf -- '--test %s ' "$(basename "$source" .rs)"
+    done < <(find . -path ./target -prune -o -path "*/$1/tests/*.rs" -print | grep -E "/$1/tests/[^/]+\.rs$" | xargs -r grep -L doca_emu_prefix)
+}
 
 if [[ "$which" != address ]]; then
     export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse
     runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.tsan.a
+    rustflags=(-Zsanitizer=thread)
+    cargo=(cargo +nightly)
     if [[ -d "$nightly/lib/rustlib/src/rust/library" ]]; then
-        echo "--- thread"
-        RUSTFLAGS="-Zsanitizer=thread" \
-            cargo +nightly test --locked -Zbuild-std "${packages[@]}" --target "$host" --lib --tests
-        ran=1
+        ran=1 threads=1
     elif [[ -x /usr/bin/rustc && -d /usr/lib/rustlib/src/rust/library && -f "$runtime" ]] && command -v ld.lld >/dev/null; then
-        echo "--- thread, with $(/usr/bin/rustc --version)"
-        flags="-Zsanitizer=thread -Zexternal-clangrt -Clink-arg=-fuse-ld=lld -Clink-arg=-Wl,--export-dynamic"
-        flags+=" -Clink-arg=-Wl,--whole-archive,$runtime,--no-whole-archive"
+        ran=1 threads=1
+        rustflags+=(-Zexternal-clangrt -Clink-arg=-fuse-ld=lld "-Clink-arg=-Wl,--export-dynamic")
+        rustflags+=("-Clink-arg=-Wl,--whole-archive,$runtime,--no-whole-archive")
         # What the runtime needs, behind it.
-        flags+=" -Clink-arg=-lm -Clink-arg=-lpthread -Clink-arg=-ldl -Clink-arg=-lrt -Clink-arg=-lc"
+        rustflags+=(-Clink-arg=-lm -Clink-arg=-lpthread -Clink-arg=-ldl -Clink-arg=-lrt -Clink-arg=-lc)
         # RUSTC_BOOTSTRAP: unstable flags of a stable compiler.
-        RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags \
-            cargo test --locked -Zbuild-std "${packages[@]}" --target "$host" --lib --tests
-        ran=1
+        export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+        cargo=(cargo)
     else
+        threads=0
         echo "skipped: ThreadSanitizer, without rust-src (rustup component add rust-src --toolchain nightly," \
             "or apt-get install rustc-web rust-web-src lld)"
     fi
+    for package in "${packages[@]}"; do
+        ((threads)) || break
+        echo "--- thread: $package"
+        # The directory of a package is its name, or what comes behind the family's.
+        directory=$package
+        [[ -n "$(find . -maxdepth 3 -type d -path "*/$directory/tests" -print -quit)" ]] || directory=${package#dma-}
+        # shellcheck disable=SC2046 # words
+        "${cargo[@]}" test --locked -Zbuild-std --config "$(flags "${rustflags[@]}")" -p "$package" --target "$host" \
+            --lib $(linked "$directory")
+    done
 fi
 ((ran)) || exit 77

@@ -371,15 +371,18 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
     place.file("src", 5 * BLOCK);
     let take = || File::create(place.path("dst")).expect("a file").write_all(b"mine").expect("written");
     for from in Side::BOTH {
-        // While the receiver waits for the sender,
-        let mut receiver = place.start(from.other(), "-f dst");
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        assert!(receiver.child().try_wait().expect("a child").is_none());
-        take();
-        let sender = place.start(from, "-f src");
-        receiver.end().failed(&["dst has come to be meanwhile"]);
-        sender.end().failed(&["gave up"]);
-        fs::remove_file(place.path("dst")).expect("removed");
+        // While the DPU waits for the host: it has looked for its file when its socket is there;
+        if from == Side::Host {
+            let receiver = place.start(Side::Dpu, "-f dst");
+            while !place.path("socket").exists() {
+                std::thread::yield_now();
+            }
+            take();
+            let sender = place.start(Side::Host, "-f src");
+            receiver.end().failed(&["dst has come to be meanwhile"]);
+            sender.end().failed(&["gave up"]);
+            fs::remove_file(place.path("dst")).expect("removed");
+        }
         // and while bytes move.
         let args = format!("-e {SLOW} {SMALL}");
         let receiver = place.start(from.other(), &format!("-f dst {args}"));

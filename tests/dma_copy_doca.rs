@@ -107,7 +107,7 @@ fn the_card_copies_both_ways() {
     }
 
     // A side that dies.
-    place.file("src", 50_000_000);
+    place.file("src", 16_000_000);
     for from in Side::BOTH {
         for dies in Side::BOTH {
             let args = "--window 64K --chunk 4K --depth 1 --resume --timeout 5";

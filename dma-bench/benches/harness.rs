@@ -97,7 +97,10 @@ fn table(contender: &Contender, rounds: usize, batches: usize) {
     };
     let ratio = median(times[1].iter().zip(&times[0]).map(|(a, b)| a / b).collect());
     let [bare, worker] = times.map(median);
-    println!("\n{LEN} B copies, hot, {BATCH} for each doorbell, {}; median of {rounds} rounds in turns", contender.name);
+    println!(
+        "\n{LEN} B copies, hot, {BATCH} for each doorbell, {}; median of {rounds} rounds in turns",
+        contender.name
+    );
     println!("bare loop {bare:.2} ns, dma-bench {worker:.2} ns: {ratio:.3} times");
 }
 

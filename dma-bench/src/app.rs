@@ -132,7 +132,10 @@ fn shown(results: &Results, format: Format, rank_models: bool) -> Result<String,
 fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
     const KNOWN: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
     if let Some(unknown) = names.iter().find(|n| !KNOWN.contains(&n.as_str())) {
-        return Err((USAGE, format!("no figures were published for `{unknown}`; there are: {}", KNOWN.join(", "))));
+        return Err((
+            USAGE,
+            format!("no figures were published for `{unknown}`; there are: {}", KNOWN.join(", ")),
+        ));
     }
     let all = KNOWN.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
     let rows: Vec<_> = all.flat_map(published::of).collect();
@@ -154,7 +157,9 @@ fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
 fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     let campaign = arguments.plan().map_err(|e| (USAGE, e))?;
     // Found out before minutes are spent.
-    for path in [&arguments.json, &arguments.csv, &arguments.markdown, &arguments.report].into_iter().flatten() {
+    for path in
+        [&arguments.json, &arguments.csv, &arguments.markdown, &arguments.report].into_iter().flatten()
+    {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
             return Err((USAGE, format!("{}: there is no folder {}", path.display(), folder.display())));
@@ -162,7 +167,8 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     }
     interrupt::install();
     let mut progress = Progress::new(arguments.quiet);
-    let command = std::env::args().collect();
+    // Not where this program lies: that is of no use on another machine.
+    let command = std::iter::once("dma-bench".to_owned()).chain(std::env::args().skip(1)).collect();
     let results = run::run(&campaign, command, &mut progress).map_err(|e| (USAGE, e))?;
     // Shown before any file is written: a full disk costs the files alone.
     print(&shown(&results, arguments.format, arguments.rank_models)?)?;
@@ -178,7 +184,8 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     write(arguments.markdown.as_deref(), &|| {
         Ok(output::tables(&results, Style::Markdown, arguments.rank_models).into_bytes())
     });
-    if let Err((_, message)) = write_report(&results, arguments.report.as_deref(), arguments.plots.as_deref()) {
+    if let Err((_, message)) = write_report(&results, arguments.report.as_deref(), arguments.plots.as_deref())
+    {
         failures.push(message);
     }
     for message in &failures {
@@ -205,7 +212,9 @@ fn verdict(results: &Results, written: bool) -> u8 {
         for m in of(Status::Wrong) {
             eprintln!("dma-bench: {}: {}", m.cell, m.message.as_deref().unwrap_or_default());
         }
-        eprintln!("dma-bench: VERIFICATION FAILED in {wrong} cells: bytes did not arrive; do not trust this engine");
+        eprintln!(
+            "dma-bench: VERIFICATION FAILED in {wrong} cells: bytes did not arrive; do not trust this engine"
+        );
         return WRONG;
     }
     if results.interrupted {

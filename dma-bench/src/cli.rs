@@ -32,7 +32,9 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Lists the engines of this machine, with limits and capabilities, and why others cannot be used.
-    #[command(after_help = "Examples:\n  dma-bench list\n  dma-bench list --json | jq '.[] | select(.usable) | .name'")]
+    #[command(
+        after_help = "Examples:\n  dma-bench list\n  dma-bench list --json | jq '.[] | select(.usable) | .name'"
+    )]
     List {
         /// As JSON.
         #[arg(long)]
@@ -52,7 +54,9 @@ pub enum Command {
     /// Measures engines side by side, memcpy always among them.
     Run(Box<RunArguments>),
     /// Makes an HTML page, SVGs and PNGs of results.
-    #[command(after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/")]
+    #[command(
+        after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/"
+    )]
     Report {
         /// A results file.
         results: PathBuf,
@@ -81,7 +85,9 @@ pub enum Command {
     )]
     Compare(CompareArguments),
     /// Compares the simulated profiles with the figures that were published for their devices.
-    #[command(after_help = "Examples:\n  dma-bench profiles\n  dma-bench profiles bluefield3 dsa --format markdown")]
+    #[command(
+        after_help = "Examples:\n  dma-bench profiles\n  dma-bench profiles bluefield3 dsa --format markdown"
+    )]
     Profiles {
         /// The profiles: bluefield2, bluefield3, ioat, dsa. All, if none is named.
         names: Vec<String>,
@@ -90,21 +96,27 @@ pub enum Command {
         format: Format,
     },
     /// Prints a campaign, to be changed and given to `run --campaign`.
-    #[command(after_help = "Example:\n  dma-bench campaign knee > mine.toml; edit mine.toml; dma-bench run --campaign mine.toml")]
+    #[command(
+        after_help = "Example:\n  dma-bench campaign knee > mine.toml; edit mine.toml; dma-bench run --campaign mine.toml"
+    )]
     Campaign {
         /// The preset to print.
         #[arg(value_enum)]
         preset: Preset,
     },
     /// Prints a completion script.
-    #[command(after_help = "Example:\n  dma-bench completions bash > ~/.local/share/bash-completion/completions/dma-bench")]
+    #[command(
+        after_help = "Example:\n  dma-bench completions bash > ~/.local/share/bash-completion/completions/dma-bench"
+    )]
     Completions {
         /// For which shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
     /// Prints the manual page, or writes that of every subcommand into a folder.
-    #[command(after_help = "Examples:\n  dma-bench man | man -l -\n  dma-bench man --output ~/.local/share/man/man1")]
+    #[command(
+        after_help = "Examples:\n  dma-bench man | man -l -\n  dma-bench man --output ~/.local/share/man/man1"
+    )]
     Man {
         /// The folder for one page for each subcommand.
         #[arg(short = 'o', long = "output", value_name = "FOLDER")]
@@ -150,7 +162,7 @@ pub struct CompareArguments {
 /// What `compare` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Metric {
-    /// Throughput as a multiple of memcpy's in the same repetition: what the machine did else cancels out.
+    /// Throughput as a multiple of memcpy's in the same repetition: what the machine did else cancels out. Models: throughput.
     #[default]
     Ratio,
     /// Throughput.
@@ -346,7 +358,8 @@ mod tests {
 
     #[test]
     fn options_change_a_preset() {
-        let campaign = plan(&["--preset", "quick", "-e", "cpu", "-o", "4K", "-q", "2,4", "-t", "1", "-y"]).unwrap();
+        let campaign =
+            plan(&["--preset", "quick", "-e", "cpu", "-o", "4K", "-q", "2,4", "-t", "1", "-y"]).unwrap();
         assert_eq!(campaign.engines, ["cpu"]);
         assert!(campaign.sweeps.iter().all(|s| s.sizes.0 == [4096] && s.depths.0 == [2, 4]));
         assert!((campaign.seconds * f64::from(campaign.repetitions) - 1.0).abs() < 1e-9);

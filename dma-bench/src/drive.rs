@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use dma::{
-    Capabilities, Completion, Descriptor, DmaEngine, EngineInfo, ErrorKind, Limits, Listed, Outcome, QueueOptions,
-    RawQueue, Segment,
+    Capabilities, Completion, Descriptor, DmaEngine, EngineInfo, ErrorKind, Limits, Listed, Outcome,
+    QueueOptions, RawQueue, Segment,
 };
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
@@ -81,9 +81,12 @@ impl Slice {
 }
 
 /// A histogram for latencies: 1 ns to an hour, three digits.
+///
+/// # Panics
+///
+/// Never: the bounds are constants, and right.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
-    // The bounds are constants, and right.
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds of the histogram")
 }
 
@@ -186,7 +189,8 @@ impl Worker {
         }
         let options = QueueOptions::new().with_depth(descriptors.min(info.limits.max_queue_depth));
         let queue = contender.engine.open_queue_raw(&options)?;
-        let places = (0..cell.depth as usize).map(|index| Place::new(&memory, &layout, cell, index)).collect();
+        let places =
+            (0..cell.depth as usize).map(|index| Place::new(&memory, &layout, cell, index)).collect();
         let ring = (cell.depth as usize).next_power_of_two();
         Ok(Self {
             queue: Some(queue),
@@ -325,7 +329,9 @@ impl Worker {
     /// Hands over what is pending, as far as the queue has room.
     #[inline]
     fn submit_pending(&mut self) -> Result<(), Trouble> {
-        let Some(queue) = &mut self.queue else { return Err(Trouble::Failed("the queue is closed".to_owned())) };
+        let Some(queue) = &mut self.queue else {
+            return Err(Trouble::Failed("the queue is closed".to_owned()));
+        };
         // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is leaked if a descriptor never
         // comes back; lengths keep to the limits that the engine states; each place in flight has a source and a destination of
         // its own, in different regions, that nobody else uses until it has ended.
@@ -357,7 +363,8 @@ impl Worker {
                 let mut at = 0;
                 while at < place.src.len {
                     let len = self.max_piece.min(place.src.len - at);
-                    let piece = |s: Segment| Segment { addr: s.addr.map_addr(|a| a.saturating_add(at)), len, ..s };
+                    let piece =
+                        |s: Segment| Segment { addr: s.addr.map_addr(|a| a.saturating_add(at)), len, ..s };
                     self.pending.push(Descriptor::copy(token, piece(place.src), piece(place.dst)));
                     at += len;
                 }
@@ -387,7 +394,9 @@ impl Worker {
     #[inline]
     fn poll(&mut self) -> Result<bool, Trouble> {
         let mut completions = [Completion::done(0); POLL];
-        let Some(queue) = &mut self.queue else { return Err(Trouble::Failed("the queue is closed".to_owned())) };
+        let Some(queue) = &mut self.queue else {
+            return Err(Trouble::Failed("the queue is closed".to_owned()));
+        };
         let n = queue.poll(&mut completions);
         self.polls += 1;
         if n == 0 {
@@ -422,7 +431,10 @@ impl Worker {
                 return Err(self.failure(completion));
             }
             let Some(place) = self.places.get_mut(completion.token as usize) else {
-                return Err(Trouble::Failed(format!("a completion with the unknown token {}", completion.token)));
+                return Err(Trouble::Failed(format!(
+                    "a completion with the unknown token {}",
+                    completion.token
+                )));
             };
             if self.pieces > 1 {
                 place.left = place.left.saturating_sub(1);
@@ -628,7 +640,9 @@ fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
         Op::Sg if cell.segments as usize > max_segments => {
             unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
         }
-        Op::Fill | Op::Sg if pieces > 1 => unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size)),
+        Op::Fill | Op::Sg if pieces > 1 => {
+            unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
+        }
         _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),
     }
 }

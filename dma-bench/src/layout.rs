@@ -125,7 +125,9 @@ mod tests {
     #[test]
     fn buffers_never_overlap_and_places_keep_to_theirs() {
         for footprint in [Footprint::Hot, Footprint::Cold, Footprint::Random] {
-            for (size, depth, segments) in [(1, 1, 1), (100, 3, 4), (4096, 32, 1), (65_536, 5, 7), (10, 2, 10)] {
+            for (size, depth, segments) in
+                [(1, 1, 1), (100, 3, 4), (4096, 32, 1), (65_536, 5, 7), (10, 2, 10)]
+            {
                 let cell = Cell {
                     engine: "cpu".to_owned(),
                     op: Op::Copy,
@@ -146,7 +148,10 @@ mod tests {
                             assert_eq!(index % depth as usize, place, "no place takes another's buffer");
                             let parts: Vec<_> = layout.parts(index).collect();
                             assert_eq!(parts.iter().map(|p| p.1).sum::<usize>(), size as usize);
-                            assert!(parts.iter().all(|p| p.0 + p.1 <= bytes * (queue + 1)), "within its queue's part");
+                            assert!(
+                                parts.iter().all(|p| p.0 + p.1 <= bytes * (queue + 1)),
+                                "within its queue's part"
+                            );
                             used.extend(parts);
                             index = layout.next(index, depth as usize);
                             if index == place {

@@ -37,8 +37,21 @@ pub struct Machine {
 
 /// The flags worth recording: those of x86 and of aarch64 that decide how memory is copied.
 const FLAGS: [&str; 15] = [
-    "sse2", "avx", "avx2", "avx512f", "avx512vl", "erms", "fsrm", "movdiri", "movdir64b", "enqcmd",
-    "clwb", "asimd", "sve", "mops", "atomics",
+    "sse2",
+    "avx",
+    "avx2",
+    "avx512f",
+    "avx512vl",
+    "erms",
+    "fsrm",
+    "movdiri",
+    "movdir64b",
+    "enqcmd",
+    "clwb",
+    "asimd",
+    "sve",
+    "mops",
+    "atomics",
 ];
 
 fn line(path: &str) -> Option<String> {

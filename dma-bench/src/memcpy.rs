@@ -44,7 +44,14 @@ impl Memcpy {
     /// # Errors
     ///
     /// Bytes did not arrive.
-    pub fn run(&mut self, cell: &Cell, layout: &Layout, ops: u64, every: u64, index: &mut usize) -> Result<(Slice, f64), Trouble> {
+    pub fn run(
+        &mut self,
+        cell: &Cell,
+        layout: &Layout,
+        ops: u64,
+        every: u64,
+        index: &mut usize,
+    ) -> Result<(Slice, f64), Trouble> {
         let first = *index;
         for (at, len) in layout.parts(first) {
             for (to, from) in self.dst[at..at + len].iter_mut().zip(&self.src[at..at + len]) {
@@ -73,7 +80,8 @@ impl Memcpy {
         let to = now(&self.epoch);
         let cpu = cpu_time() - cpu;
         self.check(cell, layout, first)?;
-        let slice = Slice { ops, span: (from, to), all_ops: ops, polls: 0, doorbells: 0, verified: 1, latency };
+        let slice =
+            Slice { ops, span: (from, to), all_ops: ops, polls: 0, doorbells: 0, verified: 1, latency };
         Ok((slice, cpu))
     }
 
@@ -99,7 +107,8 @@ impl Memcpy {
         for (at, len) in layout.parts(index) {
             let right = |i: usize| if cell.op == Op::Fill { PATTERN[0] } else { self.src[at + i] };
             if let Some(i) = (0..len).find(|&i| self.dst[at + i] != right(i)) {
-                let difference = Difference { offset: before + i, expected: right(i), found: self.dst[at + i] };
+                let difference =
+                    Difference { offset: before + i, expected: right(i), found: self.dst[at + i] };
                 return Err(Trouble::Verification { at, size: layout.size(), difference });
             }
             before += len;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use dma::{Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window};
+use dma::{
+    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window,
+};
 
 use crate::plan::Direction;
 
@@ -11,7 +13,6 @@ use crate::plan::Direction;
 pub struct Memory {
     src: Side,
     dst: Side,
-    len: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -72,13 +73,16 @@ impl Memory {
     /// # Errors
     ///
     /// What the engine answers; `Unsupported` if it cannot export or import for a remote side.
-    pub fn new(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize, direction: Direction) -> Result<Self> {
-        let side = |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
-        let memory = Self {
-            src: side(direction == Direction::Pull)?,
-            dst: side(direction == Direction::Push)?,
-            len,
-        };
+    pub fn new(
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Arc<dyn DmaEngine>>,
+        len: usize,
+        direction: Direction,
+    ) -> Result<Self> {
+        let side =
+            |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
+        let memory =
+            Self { src: side(direction == Direction::Pull)?, dst: side(direction == Direction::Push)? };
         let mut bytes = vec![0; CHUNK];
         for at in (0..len).step_by(CHUNK) {
             let n = CHUNK.min(len - at);
@@ -89,12 +93,6 @@ impl Memory {
             memory.dst.cpu.write_at(at, &bytes[..n])?;
         }
         Ok(memory)
-    }
-
-    /// The length of each side in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
     }
 
     /// `len` bytes of the source from `at` on.
@@ -174,13 +172,17 @@ impl Side {
         request.huge_pages = true;
         let window = engine.allocate_window(&request)?;
         if !window.region().is_cpu_visible() {
-            return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this engine's memory to verify it"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the CPU cannot reach this engine's memory to verify it",
+            ));
         }
         Ok(Self { device: window.clone(), cpu: window, _export: None })
     }
 
     fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize) -> Result<Self> {
-        let peer = peer.ok_or_else(|| Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to"))?;
+        let peer =
+            peer.ok_or_else(|| Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to"))?;
         let request = MemoryRequest::new(len).exportable(Access::all());
         let cpu = peer.allocate_window(&request)?;
         let export = cpu.export(Access::all())?;
@@ -217,7 +219,7 @@ mod tests {
     }
 
     fn make_right(memory: &Memory) {
-        let mut bytes = vec![0; memory.len()];
+        let mut bytes = vec![0; memory.dst.cpu.len()];
         expected(0, &mut bytes);
         memory.dst.cpu.write_at(0, &bytes).unwrap();
     }

@@ -53,7 +53,11 @@ fn spread(figures: &Figures, scale: f64) -> String {
 pub fn cell_line(m: &Measured) -> String {
     let model = if m.model { " [model]" } else { "" };
     let Some(speed) = &m.bytes_per_second else {
-        return printable(&format!("{}{model}: {}", m.cell, m.message.as_deref().unwrap_or("nothing measured")));
+        return printable(&format!(
+            "{}{model}: {}",
+            m.cell,
+            m.message.as_deref().unwrap_or("nothing measured")
+        ));
     };
     let mut line = format!("{}{model}: {} GB/s", m.cell, gigabytes(speed.median));
     if let (Some(ratio), false) = (&m.ratio, m.cell.is_baseline()) {
@@ -126,8 +130,8 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
 
 fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
     let mut table = style.table(&[
-        "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p99", "p99.9", "max", "CPU/op",
-        "CPU s/GB", "bells/op", "polls/op",
+        "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p99", "p99.9", "max",
+        "CPU/op", "CPU s/GB", "bells/op", "polls/op",
     ]);
     cells.sort_by_key(|m| {
         let c = &m.cell;
@@ -233,8 +237,18 @@ fn knees(results: &Results, style: Style) -> String {
 /// Published figures beside the models'.
 #[must_use]
 pub fn published(rows: &[Published], style: Style) -> String {
-    let mut table =
-        style.table(&["profile", "load", "way", "size", "figure", "published", "simulated", "off", "allowed", ""]);
+    let mut table = style.table(&[
+        "profile",
+        "load",
+        "way",
+        "size",
+        "figure",
+        "published",
+        "simulated",
+        "off",
+        "allowed",
+        "",
+    ]);
     let mut sources: Vec<(&str, &str)> = Vec::new();
     for row in rows {
         if !sources.contains(&(&row.profile, &row.source)) {
@@ -292,10 +306,35 @@ fn troubles(results: &Results, style: Style) -> String {
 pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
-        "engine", "kind", "op", "size", "depth", "batch", "queues", "segments", "footprint", "direction", "status",
-        "ops_per_second_min", "ops_per_second_median", "ops_per_second_max", "bytes_per_second_median", "ratio_min",
-        "ratio_median", "ratio_max", "latency_p50_ns", "latency_p90_ns", "latency_p99_ns", "latency_p999_ns",
-        "latency_max_ns", "cpu_ns_per_op", "cpu_s_per_gb", "doorbells_per_op", "polls_per_op", "ops", "verified",
+        "engine",
+        "kind",
+        "op",
+        "size",
+        "depth",
+        "batch",
+        "queues",
+        "segments",
+        "footprint",
+        "direction",
+        "status",
+        "ops_per_second_min",
+        "ops_per_second_median",
+        "ops_per_second_max",
+        "bytes_per_second_median",
+        "ratio_min",
+        "ratio_median",
+        "ratio_max",
+        "latency_p50_ns",
+        "latency_p90_ns",
+        "latency_p99_ns",
+        "latency_p999_ns",
+        "latency_max_ns",
+        "cpu_ns_per_op",
+        "cpu_s_per_gb",
+        "doorbells_per_op",
+        "polls_per_op",
+        "ops",
+        "verified",
         "message",
     ])?;
     for m in &results.cells {
@@ -307,8 +346,9 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         };
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v}"));
         let of = |f: &Option<Figures>, which: fn(&Figures) -> f64| number(f.as_ref().map(which));
-        let latency =
-            |f: fn(&crate::results::Latency) -> u64| m.latency.as_ref().map_or(String::new(), |l| f(l).to_string());
+        let latency = |f: fn(&crate::results::Latency) -> u64| {
+            m.latency.as_ref().map_or(String::new(), |l| f(l).to_string())
+        };
         writer.write_record([
             c.engine.clone(),
             kind.to_owned(),
@@ -358,9 +398,14 @@ mod tests {
         assert!(!measured.contains("sim:"), "never among the measured: {measured}");
         assert!(models.contains("a model: dsa (a public <source>)"));
         assert!(models.contains("sim:profile=dsa [model]"), "in the crossovers");
-        assert!(tables(&results, Style::Plain, true).contains("sim:profile=dsa [model]"), "when asked for one ranking");
+        assert!(
+            tables(&results, Style::Plain, true).contains("sim:profile=dsa [model]"),
+            "when asked for one ranking"
+        );
         let csv = String::from_utf8(csv(&results).unwrap()).unwrap();
-        assert!(csv.lines().filter(|l| l.starts_with("sim:")).all(|l| l.starts_with("sim:profile=dsa,model,")));
+        assert!(
+            csv.lines().filter(|l| l.starts_with("sim:")).all(|l| l.starts_with("sim:profile=dsa,model,"))
+        );
     }
 
     #[test]

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::units;
 
 /// What is done to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
     /// One range to one range.
@@ -20,7 +22,9 @@ pub enum Op {
 }
 
 /// Where the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Within this side's memory.
@@ -32,7 +36,9 @@ pub enum Direction {
 }
 
 /// Which memory is touched in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Footprint {
     /// One buffer for each operation in flight, over and over: in the caches, if they are large enough.
@@ -151,7 +157,7 @@ impl<'de> Deserialize<'de> for Values {
         enum Written {
             Number(u64),
             Text(String),
-            List(Vec<Written>),
+            List(Vec<Self>),
         }
         fn read(written: &Written) -> Result<Vec<u64>, String> {
             match written {
@@ -472,11 +478,8 @@ mod tests {
 
     #[test]
     fn batches_are_never_deeper_than_the_queue_and_no_cell_comes_twice() {
-        let sweep = Sweep {
-            depths: Values(vec![1, 4]),
-            batches: Some(Values(vec![1, 2, 32])),
-            ..Sweep::default()
-        };
+        let sweep =
+            Sweep { depths: Values(vec![1, 4]), batches: Some(Values(vec![1, 2, 32])), ..Sweep::default() };
         let campaign = Campaign { sweeps: vec![sweep.clone(), sweep], ..Campaign::default() };
         let groups = campaign.groups(&["cpu".to_owned()]);
         let cells: Vec<_> = groups.iter().flat_map(|g| &g.cells).map(|c| (c.depth, c.batch)).collect();

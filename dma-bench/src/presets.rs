@@ -51,7 +51,12 @@ impl Preset {
                     seconds: 0.012,
                     warm_up: 0.012,
                     sweeps: vec![
-                        Sweep { sizes: sizes.clone(), depths: depths.clone(), footprints: hot_and_cold, ..real },
+                        Sweep {
+                            sizes: sizes.clone(),
+                            depths: depths.clone(),
+                            footprints: hot_and_cold,
+                            ..real
+                        },
                         Sweep { sizes, depths, ..models(&[BLUEFIELD3, DSA]) },
                     ],
                     ..base
@@ -75,7 +80,11 @@ impl Preset {
                             ..real.clone()
                         },
                         Sweep { sizes: values("4K,64K,1M"), queues: values("2"), ..real },
-                        Sweep { sizes: values("64..2M*4"), depths: values("1,8,64"), ..models(&[DSA, "sim:profile=ioat"]) },
+                        Sweep {
+                            sizes: values("64..2M*4"),
+                            depths: values("1,8,64"),
+                            ..models(&[DSA, "sim:profile=ioat"])
+                        },
                         Sweep {
                             sizes: values("64..2M*4"),
                             depths: values("1,8,64"),
@@ -91,7 +100,12 @@ impl Preset {
                 repetitions: 11,
                 seconds: 0.03,
                 sweeps: vec![
-                    Sweep { sizes: values("64..1M*4"), depths: values("1"), footprints: hot_and_cold, ..real },
+                    Sweep {
+                        sizes: values("64..1M*4"),
+                        depths: values("1"),
+                        footprints: hot_and_cold,
+                        ..real
+                    },
                     Sweep { sizes: values("64..1M*4"), depths: values("1"), ..models(&[BLUEFIELD3, DSA]) },
                 ],
                 ..base

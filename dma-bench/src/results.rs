@@ -225,7 +225,9 @@ pub enum FileError {
         reason: String,
     },
     /// It is of another version.
-    #[error("{path}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})")]
+    #[error(
+        "{path}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})"
+    )]
     Version {
         /// Which file.
         path: String,

@@ -77,7 +77,11 @@ const CLOCK_SHARE: f64 = 0.01;
 /// # Errors
 ///
 /// An engine's name makes no sense, or none can be used, or there is not so much memory.
-pub fn run(campaign: &Campaign, command: Vec<String>, observer: &mut dyn Observer) -> Result<Results, String> {
+pub fn run(
+    campaign: &Campaign,
+    command: Vec<String>,
+    observer: &mut dyn Observer,
+) -> Result<Results, String> {
     campaign.check()?;
     let begun = Instant::now();
     let created = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
@@ -99,14 +103,17 @@ pub fn run(campaign: &Campaign, command: Vec<String>, observer: &mut dyn Observe
         }
     }
     if contenders.is_empty() {
-        let why: Vec<_> = engines.iter().filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?))).collect();
+        let why: Vec<_> =
+            engines.iter().filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?))).collect();
         return Err(format!("no engine can be used: {}", why.join("; ")));
     }
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let footprint = campaign.footprint.unwrap_or((machine.last_cache() * 2).clamp(64 << 20, 512 << 20));
     campaign.footprint = Some(footprint);
     if campaign.rate.is_some() && contenders.iter().any(|c| c.clock.is_virtual()) {
-        return Err("--rate needs the computer's clock; add clock=real to the simulated engine's name".to_owned());
+        return Err(
+            "--rate needs the computer's clock; add clock=real to the simulated engine's name".to_owned()
+        );
     }
     let mut runner = Runner {
         campaign: &campaign,
@@ -119,11 +126,14 @@ pub fn run(campaign: &Campaign, command: Vec<String>, observer: &mut dyn Observe
         contenders,
     };
     if runner.groups.iter().all(|g| g.cells.is_empty()) {
-        return Err("no combination is left to measure; do the sweeps name engines that take part?".to_owned());
+        return Err(
+            "no combination is left to measure; do the sweeps name engines that take part?".to_owned()
+        );
     }
     runner.check_memory(machine.memory)?;
     let (cells, interrupted) = runner.all(observer);
-    let published = if campaign.published && !interrupted { published::compare(&campaign.engines) } else { Vec::new() };
+    let published =
+        if campaign.published && !interrupted { published::compare(&campaign.engines) } else { Vec::new() };
     observer.end();
     Ok(Results {
         schema: results::SCHEMA.to_owned(),
@@ -146,7 +156,10 @@ pub fn run(campaign: &Campaign, command: Vec<String>, observer: &mut dyn Observe
 /// Puts the engines of this machine where the campaign says `real`.
 fn expand(campaign: &mut Campaign) {
     let usable = || {
-        dma::discover().into_iter().filter(|d| d.info.as_ref().is_ok_and(|i| i.model.is_none())).map(|d| d.name)
+        dma::discover()
+            .into_iter()
+            .filter(|d| d.info.as_ref().is_ok_and(|i| i.model.is_none()))
+            .map(|d| d.name)
     };
     let expand = |names: &mut Vec<String>| {
         let mut all: Vec<String> = Vec::new();
@@ -349,7 +362,11 @@ impl Runner<'_> {
     }
 
     fn complete(&self, record: &Record) -> bool {
-        let all = if record.virtual_clock { MODEL_REPETITIONS.min(self.campaign.repetitions) } else { self.campaign.repetitions };
+        let all = if record.virtual_clock {
+            MODEL_REPETITIONS.min(self.campaign.repetitions)
+        } else {
+            self.campaign.repetitions
+        };
         record.rates.len() >= all as usize
     }
 
@@ -374,7 +391,8 @@ impl Runner<'_> {
 
     fn try_open(&mut self, record: &mut Record) -> Result<(), Trouble> {
         let cell = record.cell.clone();
-        let contender = self.contender(&cell).cloned().ok_or_else(|| Trouble::Failed("no such engine".to_owned()))?;
+        let contender =
+            self.contender(&cell).cloned().ok_or_else(|| Trouble::Failed("no such engine".to_owned()))?;
         record.model = contender.is_model();
         record.virtual_clock = contender.clock.is_virtual();
         let footprint = self.footprint_of(&contender);
@@ -392,7 +410,14 @@ impl Runner<'_> {
         let stall = Duration::from_secs_f64(self.campaign.stall);
         for queue in 0..cell.queues as usize {
             let layout = Layout::new(&cell, queue, footprint);
-            record.workers.push(Worker::new(&contender, &cell, memory.clone(), layout, self.campaign.verify, stall)?);
+            record.workers.push(Worker::new(
+                &contender,
+                &cell,
+                memory.clone(),
+                layout,
+                self.campaign.verify,
+                stall,
+            )?);
         }
         record.extent = self.warm_up(record)?;
         Ok(())
@@ -441,7 +466,13 @@ impl Runner<'_> {
             Ok((slices, cpu)) => {
                 let from = slices.iter().map(|s| s.span.0).min().unwrap_or(0);
                 let to = slices.iter().map(|s| s.span.1).max().unwrap_or(0);
-                let (ops, all): (u64, u64) = (slices.iter().map(|s| s.ops).sum(), slices.iter().map(|s| s.all_ops).sum());
+                if record.virtual_clock && to <= from {
+                    let text = "this model takes no time, so it has no speed; name another profile, or give it a latency";
+                    record.trouble = Some(Trouble::Unsupported(text.to_owned()));
+                    return None;
+                }
+                let (ops, all): (u64, u64) =
+                    (slices.iter().map(|s| s.ops).sum(), slices.iter().map(|s| s.all_ops).sum());
                 let rate = ops as f64 / (to.saturating_sub(from).max(1) as f64 / 1e9);
                 record.add(&slices, rate, cpu / all.max(1) as f64);
                 Some(rate)
@@ -491,7 +522,11 @@ impl Runner<'_> {
 }
 
 /// One repetition of all queues of a cell; and the CPU time that it took, in nanoseconds.
-fn run_workers(workers: &mut [Worker], extent: Extent, rate: Option<f64>) -> Result<(Vec<Slice>, f64), Trouble> {
+fn run_workers(
+    workers: &mut [Worker],
+    extent: Extent,
+    rate: Option<f64>,
+) -> Result<(Vec<Slice>, f64), Trouble> {
     for worker in &mut *workers {
         worker.prepare(extent)?;
     }

@@ -62,18 +62,19 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
         };
         let (to, factor) = match rest.split_once('*') {
             Some((to, factor)) => {
-                let factor: u64 = factor
-                    .parse()
-                    .ok()
-                    .filter(|f| (2..=1024).contains(f))
-                    .ok_or_else(|| format!("`*{factor}` in `{part}`: the factor is a number from 2 to 1024"))?;
+                let factor: u64 =
+                    factor.parse().ok().filter(|f| (2..=1024).contains(f)).ok_or_else(|| {
+                        format!("`*{factor}` in `{part}`: the factor is a number from 2 to 1024")
+                    })?;
                 (to, factor)
             }
             None => (rest, 2),
         };
         let (from, to) = (size(from)?, size(to)?);
         if from == 0 || from > to {
-            return Err(format!("the range `{part}` has nothing in it; write the smaller end first, and not 0"));
+            return Err(format!(
+                "the range `{part}` has nothing in it; write the smaller end first, and not 0"
+            ));
         }
         let mut at = from;
         while at < to {
@@ -164,8 +165,8 @@ pub fn command_line(words: &[String]) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        let plain = !word.is_empty()
-            && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:=,+%@".contains(&b));
+        let plain =
+            !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:=,+%@".contains(&b));
         if plain {
             line.push_str(word);
         } else {

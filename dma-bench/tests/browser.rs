@@ -16,7 +16,14 @@ fn browser() -> Option<PathBuf> {
 fn dump(browser: &Path, profile: &Path, page: &Path, dark: bool) -> String {
     let mut command = Command::new(browser);
     command
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--window-size=1100,900", "--dump-dom"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=2000",
+            "--window-size=1100,900",
+            "--dump-dom",
+        ])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }))
         .arg(format!("file://{}", page.display()))
@@ -35,7 +42,7 @@ const PROBE: &str = r#"<script>addEventListener("load", () => {
   const body = getComputedStyle(document.body);
   const outside = svgs.flatMap(s => {
     const box = s.getBoundingClientRect();
-    return [...s.querySelectorAll("text")].filter(t => {
+    return [...s.querySelectorAll("text")].filter(t => t.textContent.trim()).filter(t => {
       const b = t.getBoundingClientRect();
       return b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1;
     });
@@ -57,7 +64,21 @@ fn the_page_looks_right_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let status = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
-        .args(["run", "-e", "cpu", "-e", "sim:profile=bluefield3", "-o", "64..1M*4", "-q", "1,4,16", "-r", "3", "-t", "0.003"])
+        .args([
+            "run",
+            "-e",
+            "cpu",
+            "-e",
+            "sim:profile=bluefield3",
+            "-o",
+            "64..1M*4",
+            "-q",
+            "1,4,16",
+            "-r",
+            "3",
+            "-t",
+            "0.003",
+        ])
         .args(["--warm-up", "0.001", "--footprint", "4M", "--quiet", "--report"])
         .arg(&page)
         .stdout(Stdio::null())
@@ -84,7 +105,10 @@ fn the_page_looks_right_in_a_browser() {
         assert_eq!(number("flat"), 0.0, "{found}");
         assert!(number("wide") <= 0.0, "the page does not scroll sideways: {found}");
         let (paper, ink) = (number("paper"), number("ink"));
-        assert!(if dark { paper < 0.2 && ink > 0.8 } else { paper > 0.9 && ink < 0.3 }, "dark {dark}: {found}");
+        assert!(
+            if dark { paper < 0.2 && ink > 0.8 } else { paper > 0.9 && ink < 0.3 },
+            "dark {dark}: {found}"
+        );
         let plot = number("paperOfPlot");
         assert!(if dark { plot < 0.2 } else { plot > 0.9 }, "the plots go with the page: {found}");
     }

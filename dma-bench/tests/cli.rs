@@ -43,8 +43,26 @@ fn a_run_writes_everything_it_is_asked_for() {
     let (results, csv, markdown, page, plots) =
         (path("r.json"), path("r.csv"), path("r.md"), path("r.html"), path("plots"));
     let output = run(&[
-        "-e", "cpu", "-e", "sim:profile=dsa", "-o", "64,4K,64K", "-q", "1,4", "-a", "cold,hot", "--json", &results, "--csv",
-        &csv, "--markdown", &markdown, "--report", &page, "--plots", &plots,
+        "-e",
+        "cpu",
+        "-e",
+        "sim:profile=dsa",
+        "-o",
+        "64,4K,64K",
+        "-q",
+        "1,4",
+        "-a",
+        "cold,hot",
+        "--json",
+        &results,
+        "--csv",
+        &csv,
+        "--markdown",
+        &markdown,
+        "--report",
+        &page,
+        "--plots",
+        &plots,
     ]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let table = out(&output);
@@ -55,7 +73,11 @@ fn a_run_writes_everything_it_is_asked_for() {
     let value = json(Path::new(&results));
     assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(1)));
     let cells = value["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 3 * (2 * 2 * 2) + 3 + 3 * 2, "engines by footprint and depth, and their baselines");
+    assert_eq!(
+        cells.len(),
+        3 * (2 * 2 * 2) + 3 + 3 * 2,
+        "engines by footprint and depth, and their baselines"
+    );
     for cell in cells {
         assert_eq!(cell["status"], "ok", "{cell}");
         assert!(cell["verified"].as_u64().unwrap() > 0, "always some are verified: {cell}");
@@ -98,7 +120,8 @@ fn a_run_writes_everything_it_is_asked_for() {
     let mut longer = value;
     for cell in longer["cells"].as_array_mut().unwrap() {
         let median = cell["ratio"]["median"].as_f64().unwrap();
-        cell["ratio"]["samples"] = (0..40).map(|i| median * (1.0 + f64::from(i) / 1000.0)).collect::<Vec<_>>().into();
+        cell["ratio"]["samples"] =
+            (0..40).map(|i| median * (1.0 + f64::from(i) / 1000.0)).collect::<Vec<_>>().into();
     }
     let (slow, long) = (path("slow.json"), path("long.json"));
     fs::write(&slow, slower.to_string()).unwrap();
@@ -114,17 +137,19 @@ fn every_operation_and_direction_is_measured_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json").display().to_string();
     for words in [
-        &["-e", "cpu", "-e", "sim", "-w", "copy,fill,sg", "-s", "2,8", "-a", "hot,cold,random"][..],
+        &["-e", "cpu", "-e", "sim:latency=1us", "-w", "copy,fill,sg", "-s", "2,8", "-a", "hot,cold,random"][..],
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
-        &["-e", "cpu", "-e", "sim", "-T", "1,3", "-y"],
-        &["-e", "cpu", "-e", "sim", "-n", "17", "-q", "5", "-b", "3"],
+        &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
+        &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
         // Longer than the device takes at once.
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y"],
         &["-e", "cpu", "--rate", "20k"],
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
         let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };
-        let output = run(&[words, &sizes, &["--json", &results, "--quiet"]].concat());
+        let short =
+            if words.contains(&"-n") { vec!["run", "-r", "2", "--footprint", "1M"] } else { SHORT.to_vec() };
+        let output = bench(&[&short, words, &sizes, &["--json", &results, "--quiet"]].concat());
         assert_eq!(code(&output), 0, "{words:?}: {}\n{}", err(&output), out(&output));
         for cell in json(Path::new(&results))["cells"].as_array().unwrap() {
             assert_eq!(cell["status"], "ok", "{cell}");
@@ -140,19 +165,24 @@ fn an_engine_that_fails_costs_only_its_own_cells() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json").display().to_string();
     for (engine, says) in [
-        ("sim:faults=gone@700", "device lost"),
-        ("sim:faults=stick@700", "none completed"),
-        ("sim:faults=fail@700", "device fault"),
-        ("sim:profile=bluefield3,faults=lose@700", "none completed"),
+        ("sim:latency=1us,faults=gone@100", "device lost"),
+        ("sim:latency=1us,faults=stick@100", "none completed"),
+        ("sim:latency=1us,faults=fail@100", "device fault"),
+        ("sim:profile=bluefield3,faults=lose@100", "none completed"),
         ("sim:clock=real,faults=stick@20", "none completed"),
     ] {
-        let output = run(&["-e", engine, "-e", "cpu", "-o", "64,4K", "-q", "8", "--stall", "0.2", "--json", &results]);
+        let output =
+            run(&["-e", engine, "-e", "cpu", "-o", "64,4K", "-q", "8", "--stall", "0.2", "--json", &results]);
         assert_eq!(code(&output), 1, "{engine}: {}", err(&output));
         let value = json(Path::new(&results));
         let cells = value["cells"].as_array().unwrap();
         let of = |name: &'static str| cells.iter().filter(move |c| c["engine"] == name);
-        assert!(of("cpu").count() == 2 && of("cpu").all(|c| c["status"] == "ok"), "{engine}: the rest goes on");
-        let failed = cells.iter().find(|c| c["status"] == "failed").unwrap_or_else(|| panic!("{engine}: {cells:?}"));
+        assert!(
+            of("cpu").count() == 2 && of("cpu").all(|c| c["status"] == "ok"),
+            "{engine}: the rest goes on"
+        );
+        let failed =
+            cells.iter().find(|c| c["status"] == "failed").unwrap_or_else(|| panic!("{engine}: {cells:?}"));
         let message = failed["message"].as_str().unwrap();
         assert!(message.contains(says), "{engine}: {message}");
         assert!(out(&output).contains(says), "{engine}: the table says so");
@@ -162,13 +192,17 @@ fn an_engine_that_fails_costs_only_its_own_cells() {
 #[test]
 fn bytes_that_do_not_arrive_are_not_overlooked() {
     for words in [&["-q", "4"][..], &["-q", "4", "-y", "-a", "hot"]] {
-        let output = run(&[&["-e", "sim:faults=corrupt:p=1.0", "-e", "cpu", "-o", "4K"], words].concat());
+        let output =
+            run(&[&["-e", "sim:latency=1us,faults=corrupt:p=1.0", "-e", "cpu", "-o", "4K"], words].concat());
         assert_eq!(code(&output), 3, "{}", err(&output));
         let said = err(&output);
-        assert!(said.contains("VERIFICATION FAILED") && said.contains("first difference at offset"), "{said}");
+        assert!(
+            said.contains("VERIFICATION FAILED") && said.contains("first difference at offset"),
+            "{said}"
+        );
     }
     // One in thousands is found where all are looked at.
-    let output = run(&["-e", "sim:faults=corrupt@300", "-o", "4K", "-q", "4", "-y", "-a", "hot"]);
+    let output = run(&["-e", "sim:latency=1us,faults=corrupt@100", "-o", "4K", "-q", "4", "-y", "-a", "hot"]);
     assert_eq!(code(&output), 3, "{}", err(&output));
 }
 
@@ -207,7 +241,11 @@ fn what_makes_no_sense_is_refused_at_once() {
 fn a_full_disk_costs_the_file_alone() {
     let output = run(&["-e", "cpu", "-o", "4K", "--json", "/dev/full"]);
     assert_eq!(code(&output), 1, "{}", err(&output));
-    assert!(err(&output).contains("/dev/full") && err(&output).contains("free some space"), "{}", err(&output));
+    assert!(
+        err(&output).contains("/dev/full") && err(&output).contains("free some space"),
+        "{}",
+        err(&output)
+    );
     assert!(out(&output).contains("copy cold"), "the figures were printed all the same");
 }
 
@@ -242,7 +280,10 @@ fn ctrl_c_keeps_what_was_measured() {
     let value = json(&results);
     assert_eq!(value["interrupted"], true);
     let cells = value["cells"].as_array().unwrap();
-    assert!(cells.iter().any(|c| c["status"] == "interrupted" && !c["ops_per_second"].is_null()), "{cells:?}");
+    assert!(
+        cells.iter().any(|c| c["status"] == "interrupted" && !c["ops_per_second"].is_null()),
+        "{cells:?}"
+    );
 }
 
 #[test]
@@ -253,7 +294,22 @@ fn a_campaign_is_printed_changed_and_run() {
         let printed = bench(&["campaign", preset]);
         assert_eq!(code(&printed), 0);
         fs::write(&file, &printed.stdout).unwrap();
-        let words = ["--campaign", file.to_str().unwrap(), "-e", "cpu", "-o", "64", "-q", "1", "-b", "1", "-d", "local", "-w", "copy"];
+        let words = [
+            "--campaign",
+            file.to_str().unwrap(),
+            "-e",
+            "cpu",
+            "-o",
+            "64",
+            "-q",
+            "1",
+            "-b",
+            "1",
+            "-d",
+            "local",
+            "-w",
+            "copy",
+        ];
         let output = run(&[&words[..], &["--quiet"]].concat());
         assert_eq!(code(&output), 0, "{preset}: {}", err(&output));
     }
@@ -278,7 +334,9 @@ fn lists_scripts_and_pages_are_printed() {
     let profiles = bench(&["profiles", "dsa", "--format", "csv"]);
     assert_eq!(code(&profiles), 0);
     assert_eq!(out(&profiles).lines().count(), 34);
-    for command in ["list", "doctor", "run", "report", "show", "compare", "profiles", "campaign", "completions", "man"] {
+    for command in
+        ["list", "doctor", "run", "report", "show", "compare", "profiles", "campaign", "completions", "man"]
+    {
         let help = out(&bench(&[command, "--help"]));
         assert!(command == "list" || help.contains("Example"), "{command} --help has examples: {help}");
     }

@@ -87,6 +87,8 @@ pub(crate) struct Bound {
     pub(crate) dst_key: usize,
     pub(crate) src: *mut doca_buf,
     pub(crate) dst: *mut doca_buf,
+    /// The slot's task; null until it is first used. It outlives what the slot is bound to.
+    pub(crate) task: *mut doca_task,
     /// Lists are made for one operation, and given back after it.
     pub(crate) listed: bool,
     /// A region of a peer's among those that the operation names, or `NONE`.
@@ -98,6 +100,7 @@ const UNBOUND: Bound = Bound {
     dst_key: NONE,
     src: std::ptr::null_mut(),
     dst: std::ptr::null_mut(),
+    task: std::ptr::null_mut(),
     listed: false,
     imported: NONE,
 };
@@ -161,8 +164,9 @@ impl Pool {
             }
         };
         let imported = [src.0, dst.0].into_iter().find(|key| self.is_imported(*key)).unwrap_or(NONE);
+        let task = self.slots[slot].task;
         self.slots[slot] =
-            Bound { src_key: src.0, dst_key: dst.0, src: from, dst: to, listed: false, imported };
+            Bound { src_key: src.0, dst_key: dst.0, src: from, dst: to, task, listed: false, imported };
         Ok(())
     }
 
@@ -184,13 +188,16 @@ impl Pool {
         };
         let mut all = src.iter().chain(dst).map(|segment| segment.key.0);
         let imported = all.find(|key| self.is_imported(*key)).unwrap_or(NONE);
-        self.slots[slot] = Bound { src_key: NONE, dst_key: NONE, src: from, dst: to, listed: true, imported };
+        let task = self.slots[slot].task;
+        self.slots[slot] =
+            Bound { src_key: NONE, dst_key: NONE, src: from, dst: to, task, listed: true, imported };
         Ok(())
     }
 
     /// Takes a slot's buffers back.
     pub(crate) fn unbind(&mut self, slot: usize) {
-        let bound = std::mem::replace(&mut self.slots[slot], UNBOUND);
+        let task = self.slots[slot].task;
+        let bound = std::mem::replace(&mut self.slots[slot], Bound { task, ..UNBOUND });
         if bound.listed {
             self.release(bound.src);
             self.release(bound.dst);

@@ -207,21 +207,24 @@ impl Device {
         let common = &self.sdk.common;
         let mut found = Vec::new();
         self.each_representor(|info| {
-            // SAFETY (each): a listed representor, and a buffer of the size that is stated.
             let address = common.doca_devinfo_rep_get_pci_addr_str.and_then(|call| {
+                // SAFETY: a listed representor, and a buffer of the size that the interface fixes.
                 text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(info, buffer) })
             });
             let interface = common.doca_devinfo_rep_get_iface_name.and_then(|call| {
                 const SIZE: u32 = DOCA_DEVINFO_IFACE_NAME_SIZE;
+                // SAFETY: a listed representor, and a buffer of the size that is stated.
                 text::<{ SIZE as usize }>(|buffer| unsafe { call(info, buffer, SIZE) })
             });
             let vuid = common.doca_devinfo_rep_get_vuid.and_then(|call| {
                 const SIZE: u32 = DOCA_DEVINFO_REP_VUID_SIZE;
+                // SAFETY: a listed representor, and a buffer of the size that is stated.
                 text::<{ SIZE as usize }>(|buffer| unsafe { call(info, buffer, SIZE) })
             });
-            let function = common
-                .doca_devinfo_rep_get_pci_func_type
-                .and_then(|call| out(&self.sdk, "", 0, |p| unsafe { call(info, p) }).ok());
+            let function = common.doca_devinfo_rep_get_pci_func_type.and_then(|call| {
+                // SAFETY: a listed representor.
+                out(&self.sdk, "", 0, |p| unsafe { call(info, p) }).ok()
+            });
             let function = function.and_then(FunctionKind::of);
             found.push(Representor { address: address.unwrap_or_default(), interface, vuid, function });
         })?;

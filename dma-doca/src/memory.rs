@@ -9,6 +9,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use crate::error::error;
 
+/// The smallest page that any machine has: mappings begin at a multiple of it.
+const PAGE: usize = 4096;
 /// A huge page, on the processors that BlueFields come with.
 const HUGE: usize = 2 << 20;
 
@@ -28,13 +30,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// As `request` says. Memory that will be exported is a memfd's, which other processes can map too.
     pub(crate) fn new(request: &MemoryRequest) -> Result<Self> {
-        let (page, shared) = (rustix::param::page_size(), !request.export.is_empty());
+        let shared = !request.export.is_empty();
         let align = if request.huge_pages { request.align.max(HUGE) } else { request.align };
         let too_long = || error(ErrorKind::OutOfMemory, format!("{} bytes aligned to {align}", request.len));
-        let round = if request.huge_pages { HUGE } else { page };
+        let round = if request.huge_pages { HUGE } else { PAGE };
         let len = request.len.checked_next_multiple_of(round).ok_or_else(too_long)?;
-        // Mappings are page-aligned: a stricter alignment is found within a longer mapping.
-        let mapped = if align > page { len.checked_add(align).ok_or_else(too_long)? } else { len };
+        // A stricter alignment is found within a longer mapping.
+        let mapped = if align > PAGE { len.checked_add(align).ok_or_else(too_long)? } else { len };
         if isize::try_from(mapped).is_err() {
             return Err(too_long());
         }

@@ -25,6 +25,9 @@ use context::Context;
 /// How long a context may take to come to rest after an error, when it is stopped, or when it is dropped.
 const REST: Duration = Duration::from_secs(5);
 
+/// What no call answers: a slot's buffers are of other regions.
+const NOT_BOUND: doca_error_t = doca_error_t::MAX;
+
 /// Reports of descriptors up to this long may wait for a later one's. A longer one takes so long that its user would notice the wait, and
 /// its report costs nothing beside it.
 const COALESCED: usize = 8 << 10;
@@ -50,10 +53,10 @@ pub(crate) struct DocaQueue {
     engine: Arc<Inner>,
     context: Context,
     pool: Arc<Mutex<Pool>>,
-    /// By slot; null until the slot is first used.
-    tasks: Box<[Task]>,
-    /// The slot of the task that is held back, and how it may be submitted if another follows.
-    held: Option<u32>,
+    depth: usize,
+    /// The task that is held back, or null; its slot, and how it may be submitted if another follows.
+    held: *mut doca_task,
+    held_slot: u32,
     held_flags: u32,
     /// As many tasks as the device has had at once. A report may only wait for that of a task which the device is known to have room for.
     proven: usize,
@@ -64,15 +67,6 @@ pub(crate) struct DocaQueue {
     resets: u64,
 }
 
-/// A task, by its two types.
-#[derive(Clone, Copy, Debug)]
-struct Task {
-    memcpy: *mut doca_dma_task_memcpy,
-    base: *mut doca_task,
-}
-
-const NO_TASK: Task = Task { memcpy: std::ptr::null_mut(), base: std::ptr::null_mut() };
-
 // SAFETY: a progress engine and what hangs on it may be used by one thread at a time, which is how the queue is used; it has no
 // thread's state.
 unsafe impl Send for DocaQueue {}
@@ -81,7 +75,7 @@ impl fmt::Debug for DocaQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DocaQueue")
             .field("device", &self.engine.device.address)
-            .field("depth", &self.tasks.len())
+            .field("depth", &self.depth)
             .field("in_flight", &self.in_flight())
             .field("state", &self.state)
             .finish_non_exhaustive()
@@ -99,8 +93,9 @@ impl DocaQueue {
             engine: Arc::clone(engine),
             context,
             pool,
-            tasks: vec![NO_TASK; depth].into(),
-            held: None,
+            depth,
+            held: std::ptr::null_mut(),
+            held_slot: 0,
             held_flags: DOCA_TASK_SUBMIT_FLAG_NONE,
             proven: 0,
             ring: false,
@@ -112,13 +107,13 @@ impl DocaQueue {
 
     /// Tasks that the device has.
     fn in_flight(&self) -> usize {
-        self.tasks.len() - self.context.done.free() - usize::from(self.held.is_some())
+        self.depth - self.context.done.free() - usize::from(!self.held.is_null())
     }
 
-    /// Makes a slot's task one of a copy between segments of regions that it is not bound to.
+    /// Makes a slot's task one of `work`, for which it is not ready: its buffers are of other regions, or would not do.
     #[cold]
-    fn rebind(&mut self, pool: &mut Pool, slot: u32, work: &Work<'_>) -> Result<(), Shortage> {
-        let index = slot as usize;
+    fn prepare(&self, pool: &mut Pool, slot: u32, descriptor: &Descriptor<'_>) -> Result<(), Shortage> {
+        let (index, work) = (slot as usize, descriptor.work());
         match work {
             Work::Copy { src, dst } => pool.bind(index, src.key, dst.key)?,
             Work::Listed(Listed::Copy { src, dst }) => pool.bind_lists(index, src, dst)?,
@@ -126,14 +121,30 @@ impl DocaQueue {
                 return Err(Shortage::Error(error(ErrorKind::Unsupported, "the device has no fill")));
             }
         }
-        let bound = pool.slots[index];
-        match self.context.set(&mut self.tasks[index], slot, bound.src, bound.dst) {
-            Ok(()) => Ok(()),
-            Err(e) => {
-                pool.unbind(index);
-                Err(e)
+        let bound = &mut pool.slots[index];
+        let mut ready = self.context.set(bound, slot);
+        if let (Ok(()), Work::Copy { src, dst }) = (&ready, work) {
+            let code = self.context.aim(bound.src, bound.dst, &src, &dst);
+            if code != DOCA_SUCCESS {
+                ready = Err(Shortage::Error(call_failed(&self.engine, "doca_buf_set_data", code)));
             }
         }
+        match ready {
+            Ok(()) if bound.listed => self.context.done.add_list(),
+            Ok(()) => {}
+            Err(_) => pool.unbind(index),
+        }
+        ready
+    }
+
+    /// A slot was made ready, and nobody has room for it.
+    #[cold]
+    fn put_back(&self, pool: &mut Pool, slot: u32) {
+        if pool.slots[slot as usize].listed {
+            pool.unbind(slot as usize);
+            self.context.done.remove_list();
+        }
+        self.context.done.give(slot);
     }
 
     /// Gives back the lists of tasks that have ended.
@@ -152,13 +163,21 @@ impl DocaQueue {
     /// Submits the task that is held back. `false` if the device has no room for it, or has stopped.
     #[inline]
     fn release(&mut self, flags: u32) -> bool {
-        let Some(slot) = self.held else { return true };
-        let code = self.context.submit(self.tasks[slot as usize].base, flags);
-        if code == DOCA_SUCCESS {
-            self.held = None;
+        if self.held.is_null() {
             return true;
         }
-        self.not_taken(slot, code)
+        let code = self.context.submit(self.held, flags);
+        if code == DOCA_SUCCESS {
+            self.held = std::ptr::null_mut();
+            return true;
+        }
+        self.not_taken(self.held_slot, code)
+    }
+
+    /// The slot of the task that is held back, which is not any more.
+    fn take_held(&mut self) -> Option<u32> {
+        let held = std::mem::replace(&mut self.held, std::ptr::null_mut());
+        (!held.is_null()).then_some(self.held_slot)
     }
 
     /// What to do with a task that was refused.
@@ -168,7 +187,7 @@ impl DocaQueue {
             self.proven = self.in_flight();
             return false;
         }
-        self.held = None;
+        self.take_held();
         if code == DOCA_ERROR_BAD_STATE {
             // The context has stopped by itself: polling will show why.
             self.context.done.end_late(slot, code, Outcome::Aborted);
@@ -204,7 +223,7 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     fn depth(&self) -> usize {
-        self.tasks.len()
+        self.depth
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
@@ -221,53 +240,23 @@ unsafe impl RawQueue for DocaQueue {
         let mut quiet = self.proven.saturating_sub(self.in_flight() + 1);
         for descriptor in batch {
             let Some(slot) = self.context.done.take() else { break };
-            let work = descriptor.work();
-            let ready = match &work {
-                Work::Copy { src, dst } => {
-                    let bound = &pool.slots[slot as usize];
-                    let ready = if bound.src_key == src.key.0 && bound.dst_key == dst.key.0 {
-                        Ok(())
-                    } else {
-                        self.rebind(&mut pool, slot, &work)
-                    };
-                    ready.and_then(|()| {
-                        let bound = &pool.slots[slot as usize];
-                        self.context.aim(bound.src, bound.dst, src, dst).map_err(Shortage::Error)
-                    })
+            let bound = &pool.slots[slot as usize];
+            let mut task = bound.task;
+            let aimed = match descriptor.work() {
+                Work::Copy { src, dst } if bound.src_key == src.key.0 && bound.dst_key == dst.key.0 => {
+                    self.context.aim(bound.src, bound.dst, &src, &dst)
                 }
-                Work::Listed(_) => self.rebind(&mut pool, slot, &work),
+                _ => NOT_BOUND,
             };
-            match ready {
-                // More follows what is held back, and is ready: no doorbell for it, and its report may wait for a later one's.
-                Ok(())
-                    if self.release(if quiet > 0 { self.held_flags } else { DOCA_TASK_SUBMIT_FLAG_NONE }) =>
-                {
-                    quiet = quiet.saturating_sub(1);
-                    self.held_flags = if descriptor.len() <= COALESCED {
-                        DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
-                    } else {
-                        DOCA_TASK_SUBMIT_FLAG_NONE
-                    };
-                    if matches!(work, Work::Listed(_)) {
-                        self.context.done.add_list();
-                    }
-                    self.context.done.begin(slot, descriptor.token());
-                    self.held = Some(slot);
-                    taken += 1;
-                }
-                Ok(()) => {
-                    if matches!(work, Work::Listed(_)) {
-                        pool.unbind(slot as usize);
-                    }
-                    self.context.done.give(slot);
-                    break;
-                }
-                Err(shortage) => {
+            if aimed != DOCA_SUCCESS {
+                let ready = self.prepare(&mut pool, slot, descriptor);
+                task = pool.slots[slot as usize].task;
+                if let Err(shortage) = ready {
                     self.context.done.give(slot);
                     match shortage {
                         Shortage::Error(e) if taken == 0 => return Err(e),
                         // Without anything in flight, waiting would not help.
-                        Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_none() => {
+                        Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_null() => {
                             return Err(error(
                                 ErrorKind::OutOfResources,
                                 "no buffer is left for the descriptor",
@@ -278,16 +267,30 @@ unsafe impl RawQueue for DocaQueue {
                     }
                 }
             }
+            // More follows what is held back, and is ready: no doorbell for it, and its report may wait for a later one's.
+            if !self.release(if quiet > 0 { self.held_flags } else { DOCA_TASK_SUBMIT_FLAG_NONE }) {
+                self.put_back(&mut pool, slot);
+                break;
+            }
+            quiet = quiet.saturating_sub(1);
+            self.held_flags = if descriptor.len() <= COALESCED {
+                DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
+            } else {
+                DOCA_TASK_SUBMIT_FLAG_NONE
+            };
+            self.context.done.begin(slot, descriptor.token());
+            (self.held, self.held_slot) = (task, slot);
+            taken += 1;
         }
         self.proven = self.proven.max(self.in_flight());
         Ok(taken)
     }
 
     fn flush(&mut self) {
-        if !matches!(self.state, State::Running) || self.held.is_none() {
+        if !matches!(self.state, State::Running) || self.held.is_null() {
             return;
         }
-        self.ring = !self.release(DOCA_TASK_SUBMIT_FLAG_FLUSH) && self.held.is_some();
+        self.ring = !self.release(DOCA_TASK_SUBMIT_FLAG_FLUSH) && !self.held.is_null();
         if self.ring {
             // What went before must not wait for it.
             self.context.flush();
@@ -320,7 +323,7 @@ unsafe impl RawQueue for DocaQueue {
         if matches!(self.state, State::Closed | State::Lost(..) | State::Resting { again: false, .. }) {
             return;
         }
-        if let Some(slot) = self.held.take() {
+        if let Some(slot) = self.take_held() {
             self.context.done.end_late(slot, 0, Outcome::Aborted);
         }
         self.ring = false;

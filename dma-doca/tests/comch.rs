@@ -51,6 +51,26 @@ fn messages_go_both_ways_whole_and_in_order() {
     talk(&host, &dpu, &longest);
 }
 
+/// A server that speaks as soon as it has accepted is heard, however long the client takes to see that it is connected.
+#[test]
+fn the_first_words_of_a_server_are_not_lost() {
+    doca_emu::use_config(Some("serial = \"first\"\n")).unwrap();
+    let server = listen("first");
+    let client = Client::new(&options("3b:00.0"), "first").unwrap();
+    for n in 0..50_u8 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let dpu = server.accept(SOON).unwrap();
+                dpu.send(&[n], SOON).unwrap();
+                assert_eq!(dpu.recv(SOON).unwrap(), [n]);
+            });
+            let host = client.connect(SOON).unwrap();
+            assert_eq!(host.recv(SOON).unwrap(), [n]);
+            host.send(&[n], SOON).unwrap();
+        });
+    }
+}
+
 #[test]
 fn a_server_has_several_clients() {
     doca_emu::use_config(Some("serial = \"several\"\n")).unwrap();

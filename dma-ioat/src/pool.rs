@@ -87,8 +87,15 @@ impl Pool {
                     tracing::warn!(%address, "SPDK cannot start this I/OAT channel: see its messages");
                 }
                 _ if self.channels.is_empty() => {
-                    return Err(crate::error::failed("SPDK cannot look for I/OAT functions", code)
-                        .with_hint("see SPDK's messages, on stderr; functions bound to vfio or uio need root, or permission for /dev/vfio"));
+                    let functions = device::functions();
+                    let why = if functions.is_empty() {
+                        error(ErrorKind::InUse, "SPDK cannot have the I/OAT functions of this machine").with_hint(
+                            "see SPDK's messages, on stderr: another process may have them, or they need root, or permission for /dev/vfio",
+                        )
+                    } else {
+                        device::none(&functions)
+                    };
+                    return Err(why.with_native(crate::error::native(code)));
                 }
                 _ => return Ok(()),
             }

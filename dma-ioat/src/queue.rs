@@ -120,56 +120,66 @@ impl IoatQueue {
         self.depth - (self.head - self.reported) as usize
     }
 
-    /// Hands one descriptor to SPDK. 0, or what SPDK answers.
+    /// Hands a copy to SPDK.
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
-    #[inline]
-    unsafe fn build(&self, chan: *mut spdk_ioat_chan, work: &Work<'_>) -> Result<(), Refused> {
-        let code = match work {
-            Work::Copy { src, dst } => {
-                self.check(*src, *dst)?;
-                let (to, from) = (dst.addr.as_ptr().cast(), src.addr.as_ptr().cast_const().cast());
-                let build = self.ioat.spdk_ioat_build_copy;
-                // SAFETY: the channel is this queue's; the memory is the caller's promise; the count outlives the callback.
-                unsafe { build(chan, self.done.as_ptr().cast(), Some(done), to, from, dst.len as u64) }
-            }
-            Work::Listed(Listed::Copy { src: [src], dst: [dst] }) => {
-                // SAFETY: the caller's promise.
-                return unsafe { self.build(chan, &Work::Copy { src: *src, dst: *dst }) };
-            }
-            Work::Listed(Listed::Fill { pattern, dst: [dst] }) => {
-                if let Err(at) = ffi::translate(&self.environment.spdk, dst.addr, dst.len) {
-                    return Err(Refused::Unreachable { at, len: dst.len });
-                }
-                let fill = Fill::new(dst.addr, dst.len, *pattern);
-                // SAFETY: within the destination, which is the caller's to give until the completion.
-                unsafe { fill.begin() };
-                let (to, len) = (fill.rest.as_ptr().cast(), fill.len as u64);
-                let (count, ioat) = (self.done.as_ptr().cast(), &self.ioat);
-                if len == 0 {
-                    // SPDK never takes a fill of nothing; a copy of nothing completes, in its turn.
-                    // SAFETY: no memory; as for a copy.
-                    unsafe { (ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, to.cast_const(), 0) }
-                } else {
-                    // SAFETY: as for a copy.
-                    unsafe { (ioat.spdk_ioat_build_fill)(chan, count, Some(done), to, fill.pattern, len) }
-                }
-            }
-            Work::Listed(_) => return Err(Refused::Unsupported),
+    /// As [`RawQueue::submit`]; `chan` is this queue's.
+    #[inline(always)]
+    unsafe fn build_copy(
+        &self,
+        chan: *mut spdk_ioat_chan,
+        src: Segment,
+        dst: Segment,
+    ) -> Result<(), Refused> {
+        let len = dst.len;
+        // SPDK finds out piece by piece whether it can translate a copy, and what it has built until then stays. So what may be more than one
+        // piece is looked at as a whole before.
+        let furthest = (src.addr.addr().get() % PAGE).max(dst.addr.addr().get() % PAGE);
+        if furthest + len > PAGE {
+            self.check_pieces(src, dst)?;
+        }
+        let (to, from) = (dst.addr.as_ptr().cast(), src.addr.as_ptr().cast_const().cast());
+        let count = self.done.as_ptr().cast();
+        // SAFETY: the channel is this queue's; the memory is the caller's promise; the count outlives the callback.
+        match unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, from, len as u64) } {
+            0 => Ok(()),
+            code => Err(Refused::Code(code)),
+        }
+    }
+
+    /// Hands anything else to SPDK.
+    ///
+    /// # Safety
+    ///
+    /// As [`build_copy`](Self::build_copy).
+    #[inline(never)]
+    unsafe fn build_listed(&self, chan: *mut spdk_ioat_chan, listed: &Listed<'_>) -> Result<(), Refused> {
+        let (pattern, dst) = match *listed {
+            // SAFETY: the caller's promise.
+            Listed::Copy { src: &[src], dst: &[dst] } => return unsafe { self.build_copy(chan, src, dst) },
+            Listed::Fill { pattern, dst: &[dst] } => (pattern, dst),
+            _ => return Err(Refused::Unsupported),
+        };
+        ffi::translate(&self.environment.spdk, dst.addr, dst.len)
+            .map_err(|at| Refused::Unreachable { at, len: dst.len })?;
+        let fill = Fill::new(dst.addr, dst.len, pattern);
+        // SAFETY: within the destination, which is the caller's to give until the completion.
+        unsafe { fill.begin() };
+        let (to, count) = (fill.rest.as_ptr().cast(), self.done.as_ptr().cast());
+        let code = match fill.len as u64 {
+            // SPDK never takes a fill of nothing; a copy of nothing completes, in its turn.
+            // SAFETY: no memory; else as for a copy.
+            0 => unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, to.cast_const(), 0) },
+            // SAFETY: as for a copy.
+            len => unsafe {
+                (self.ioat.spdk_ioat_build_fill)(chan, count, Some(done), to, fill.pattern, len)
+            },
         };
         if code == 0 { Ok(()) } else { Err(Refused::Code(code)) }
     }
 
-    /// SPDK finds out piece by piece whether it can translate a copy, and what it has built until then stays. So what may be more than one piece is
-    /// looked at as a whole before.
-    #[inline]
-    fn check(&self, src: Segment, dst: Segment) -> Result<(), Refused> {
-        let crosses = |segment: Segment| (segment.addr.addr().get() & (PAGE - 1)) + segment.len > PAGE;
-        if crosses(src) || crosses(dst) { self.check_pieces(src, dst) } else { Ok(()) }
-    }
-
+    #[inline(never)]
     fn check_pieces(&self, src: Segment, dst: Segment) -> Result<(), Refused> {
         let spdk = &self.environment.spdk;
         ffi::translate(spdk, src.addr, src.len)
@@ -177,12 +187,9 @@ impl IoatQueue {
             .map_err(|at| Refused::Unreachable { at, len: dst.len })
     }
 
-    /// What a refusal after `taken` descriptors of a batch comes to.
+    /// What the refusal of the first descriptor of a batch comes to.
     #[cold]
-    fn refused(&self, taken: usize, why: Refused) -> Result<usize> {
-        if taken > 0 {
-            return Ok(taken);
-        }
+    fn refused(&self, why: Refused) -> Result<usize> {
         match why {
             // The ring is full of pieces: there is room once some have completed.
             Refused::Code(code) if code == -error::ENOMEM && self.in_flight() > 0 => Ok(0),
@@ -209,13 +216,26 @@ impl IoatQueue {
         }
     }
 
+    /// Notes what SPDK has taken.
+    #[inline]
+    fn took(&mut self, batch: &[Descriptor<'_>]) {
+        let (first, rest) = ring_mut(&mut self.tokens, self.head, batch.len());
+        let (to_first, to_rest) = batch.split_at(first.len());
+        for (tokens, batch) in [(first, to_first), (rest, to_rest)] {
+            tokens.iter_mut().zip(batch).for_each(|(token, descriptor)| *token = descriptor.token());
+        }
+        self.head += batch.len() as u64;
+        self.unrung |= !batch.is_empty();
+    }
+
     /// Moves what has ended to the front of `completions`.
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let ready = (self.done() - self.reported).min(completions.len() as u64) as usize;
-        let mask = self.tokens.len() - 1;
-        let first = self.reported as usize;
-        for (n, completion) in completions[..ready].iter_mut().enumerate() {
-            *completion = Completion::done(self.tokens[first.wrapping_add(n) & mask]);
+        let (first, rest) = ring_mut(&mut self.tokens, self.reported, ready);
+        let (to_first, to_rest) = completions[..ready].split_at_mut(first.len());
+        for (tokens, completions) in [(first, to_first), (rest, to_rest)] {
+            let each = completions.iter_mut().zip(tokens);
+            each.for_each(|(completion, token)| *completion = Completion::done(*token));
         }
         if self.reported < self.halted.to && ready > 0 {
             for (n, completion) in (self.reported..).zip(&mut completions[..ready]) {
@@ -291,6 +311,15 @@ impl IoatQueue {
     }
 }
 
+/// `len` places of a ring, a power of two long and not shorter than `len`, from number `from` on: up to its end, and from its beginning on.
+#[inline]
+fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
+    let at = from as usize & (ring.len() - 1);
+    let (before, behind) = ring.split_at_mut(at);
+    let first = len.min(behind.len());
+    (&mut behind[..first], &mut before[..len - first])
+}
+
 const OUTSIDE: &str =
     "the memory is in no region: allocate it from the engine, or register it and keep the region";
 
@@ -324,18 +353,27 @@ unsafe impl RawQueue for IoatQueue {
         }
         let Some(channel) = &self.channel else { return Ok(0) };
         let chan = channel.raw.0.as_ptr();
-        let mask = self.tokens.len() - 1;
-        let take = self.room().min(batch.len());
-        for (taken, descriptor) in batch[..take].iter().enumerate() {
-            // SAFETY: the caller's promise.
-            if let Err(why) = unsafe { self.build(chan, &descriptor.work()) } {
-                return self.refused(taken, why);
+        let batch = &batch[..self.room().min(batch.len())];
+        let mut built = 0;
+        let mut refused = None;
+        for descriptor in batch {
+            let result = match descriptor.work() {
+                // SAFETY: the caller's promise.
+                Work::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
+                // SAFETY: as above.
+                Work::Listed(listed) => unsafe { self.build_listed(chan, listed) },
+            };
+            if let Err(why) = result {
+                refused = Some(why);
+                break;
             }
-            self.tokens[self.head as usize & mask] = descriptor.token();
-            self.head += 1;
-            self.unrung = true;
+            built += 1;
         }
-        Ok(take)
+        self.took(&batch[..built]);
+        match refused {
+            Some(why) if built == 0 => self.refused(why),
+            _ => Ok(built),
+        }
     }
 
     fn flush(&mut self) {

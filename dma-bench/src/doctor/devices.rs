@@ -22,7 +22,8 @@ fn devices(root: &Path, wanted: impl Fn(u16, u16, u32) -> bool) -> Vec<Device> {
         .flatten()
         .filter_map(|entry| {
             let path = entry.path();
-            let hex = |file: &str| u32::from_str_radix(read(path.join(file))?.trim_start_matches("0x"), 16).ok();
+            let hex =
+                |file: &str| u32::from_str_radix(read(path.join(file))?.trim_start_matches("0x"), 16).ok();
             let (vendor, device) = (hex("vendor")? as u16, hex("device")? as u16);
             let link = |name: &str| {
                 Some(fs::read_link(path.join(name)).ok()?.file_name()?.to_string_lossy().into_owned())
@@ -46,10 +47,13 @@ fn pci() -> &'static Path {
 /// Folders in which the loader looks, first those that the user named.
 fn library_folders(more: &[&str]) -> Vec<PathBuf> {
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect();
+    let mut folders: Vec<PathBuf> =
+        std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect();
     let arch = std::env::consts::ARCH;
     folders.extend(more.iter().map(|f| PathBuf::from(f.replace("{arch}", arch))));
-    for folder in ["/usr/lib/{arch}-linux-gnu", "/lib/{arch}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"] {
+    for folder in
+        ["/usr/lib/{arch}-linux-gnu", "/lib/{arch}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"]
+    {
         folders.push(PathBuf::from(folder.replace("{arch}", arch)));
     }
     folders
@@ -99,7 +103,8 @@ fn describe(device: &Device) -> String {
 const BLUEFIELD: [(u16, &str); 3] = [(0xa2d2, "BlueField"), (0xa2d6, "BlueField-2"), (0xa2dc, "BlueField-3")];
 
 pub(super) fn doca() -> Vec<Finding> {
-    let found = devices(pci(), |vendor, device, _| vendor == 0x15b3 && BLUEFIELD.iter().any(|(id, _)| *id == device));
+    let found =
+        devices(pci(), |vendor, device, _| vendor == 0x15b3 && BLUEFIELD.iter().any(|(id, _)| *id == device));
     let mut findings = Vec::new();
     if found.is_empty() {
         findings.push(Finding::bad(
@@ -120,20 +125,29 @@ pub(super) fn doca() -> Vec<Finding> {
             None => Finding::bad(what, "no driver", "load mlx5_core: `sudo modprobe mlx5_core`, and look for it in dmesg"),
         });
     }
-    let sdk = ["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64", "/opt/mellanox/doca/lib"];
+    let sdk =
+        ["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64", "/opt/mellanox/doca/lib"];
     let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name its folder in LD_LIBRARY_PATH";
     findings.push(library(&["libdoca_common.so"], &sdk, fix));
     findings.push(library(&["libdoca_dma.so"], &sdk, fix));
     let version = ["/opt/mellanox/doca/applications/VERSION", "/etc/mlnx-release"].into_iter().find_map(read);
     findings.push(match version {
         Some(version) => Finding::ok("SDK version", version),
-        None => Finding::warning("SDK version", "not known", "install NVIDIA DOCA; its version is in /opt/mellanox/doca"),
+        None => Finding::warning(
+            "SDK version",
+            "not known",
+            "install NVIDIA DOCA; its version is in /opt/mellanox/doca",
+        ),
     });
     let verbs = Path::new("/dev/infiniband");
     findings.push(if verbs.exists() {
         rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
     } else {
-        Finding::bad("/dev/infiniband", "not there", "load the RDMA drivers: `sudo modprobe mlx5_ib ib_uverbs`")
+        Finding::bad(
+            "/dev/infiniband",
+            "not there",
+            "load the RDMA drivers: `sudo modprobe mlx5_ib ib_uverbs`",
+        )
     });
     findings.push(memlock(64 << 20));
     findings
@@ -169,7 +183,14 @@ pub(super) fn ioat() -> Vec<Finding> {
         );
         findings.push(match device.driver.as_deref() {
             Some("vfio-pci" | "uio_pci_generic" | "igb_uio") => Finding::ok(what, describe(device)),
-            Some(other) => Finding::bad(what, format!("driver {other} has it"), format!("`echo {} | sudo tee /sys/bus/pci/drivers/{other}/unbind`; then {bind}", device.address)),
+            Some(other) => Finding::bad(
+                what,
+                format!("driver {other} has it"),
+                format!(
+                    "`echo {} | sudo tee /sys/bus/pci/drivers/{other}/unbind`; then {bind}",
+                    device.address
+                ),
+            ),
             None => Finding::bad(what, "no driver", bind),
         });
         if let (Some("vfio-pci"), Some(group)) = (device.driver.as_deref(), &device.group) {
@@ -180,14 +201,22 @@ pub(super) fn ioat() -> Vec<Finding> {
     let fix = "install SPDK built with --with-shared, or name the folder of its libraries in LD_LIBRARY_PATH";
     findings.push(library(&["libspdk_ioat.so"], &sdk, fix));
     findings.push(library(&["libspdk_env_dpdk.so"], &sdk, fix));
-    findings.push(library(&["librte_eal.so"], &sdk, "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH"));
+    findings.push(library(
+        &["librte_eal.so"],
+        &sdk,
+        "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH",
+    ));
     findings.push(huge_pages(64 << 20));
     findings.push(iommu());
     findings.push(memlock(64 << 20));
     if !devices_used.is_empty() {
         findings.push(rights(&devices_used, "the owner of the /dev/vfio files, or root"));
     } else if !is_root() {
-        findings.push(Finding::warning("rights", "not root", "SPDK needs root, unless the devices are bound to vfio-pci and /dev/vfio is yours"));
+        findings.push(Finding::warning(
+            "rights",
+            "not root",
+            "SPDK needs root, unless the devices are bound to vfio-pci and /dev/vfio is yours",
+        ));
     }
     findings
 }

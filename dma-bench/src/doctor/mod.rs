@@ -1,6 +1,6 @@
 //! `doctor`: what stands between the user and each backend, and how to mend it.
 //!
-//! A backend's checks are a function from the machine to findings, in [`BACKENDS`]; a new backend is a line there.
+//! A backend's checks are a function from the machine to findings, in `BACKENDS`; a new backend is a line there.
 
 mod devices;
 mod system;
@@ -99,19 +99,26 @@ pub fn examine(names: &[String]) -> Result<Report, String> {
         .iter()
         .filter(|b| names.is_empty() || names.iter().any(|n| n == b.name))
         .map(|known| {
-            let of_it = |name: &str| name == known.name || name.strip_prefix(known.name).is_some_and(|r| r.starts_with(':'));
+            let of_it = |name: &str| {
+                name == known.name || name.strip_prefix(known.name).is_some_and(|r| r.starts_with(':'))
+            };
             let mut findings = (known.checks)();
             let mut usable = false;
             for found in discovered.iter().filter(|d| of_it(&d.name)) {
                 match &found.info {
                     Ok(info) => {
                         usable |= !(known.hardware && info.model.is_some());
-                        let model = info.model.as_ref().map(|m| format!("; a model: {m}")).unwrap_or_default();
+                        let model =
+                            info.model.as_ref().map(|m| format!("; a model: {m}")).unwrap_or_default();
                         let text = format!("{}, version {}{model}", info.device, info.version);
                         findings.push(Finding::ok(format!("opens as `{}`", found.name), text));
                     }
                     Err(e) => {
-                        findings.push(Finding::bad(format!("opens as `{}`", found.name), e.to_string(), e.hint()));
+                        findings.push(Finding::bad(
+                            format!("opens as `{}`", found.name),
+                            e.to_string(),
+                            e.hint(),
+                        ));
                     }
                 }
             }
@@ -179,7 +186,10 @@ mod tests {
                 assert!(finding.verdict == Verdict::Ok || !finding.fix.is_empty(), "{finding:?}");
             }
             if !backend.usable {
-                assert!(backend.findings.iter().any(|f| f.verdict == Verdict::Bad), "it says why: {backend:?}");
+                assert!(
+                    backend.findings.iter().any(|f| f.verdict == Verdict::Bad),
+                    "it says why: {backend:?}"
+                );
             }
         }
         assert!(report.text().contains("cpu: usable"));

@@ -39,14 +39,16 @@ pub(super) fn huge_pages(least: u64) -> Finding {
     for entry in fs::read_dir(pool).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let kib: u64 = name.trim_start_matches("hugepages-").trim_end_matches("kB").parse().unwrap_or(0);
-        let number = |file: &str| read(entry.path().join(file)).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
+        let number =
+            |file: &str| read(entry.path().join(file)).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
         let (all, unused) = (number("nr_hugepages"), number("free_hugepages"));
         free += unused * kib * 1024;
         if all > 0 {
             found.push(format!("{unused} of {all} with {} MiB free", kib >> 10));
         }
     }
-    let mounted = read("/proc/mounts").is_some_and(|m| m.lines().any(|l| l.split(' ').nth(2) == Some("hugetlbfs")));
+    let mounted =
+        read("/proc/mounts").is_some_and(|m| m.lines().any(|l| l.split(' ').nth(2) == Some("hugetlbfs")));
     let fix = format!(
         "reserve some: `echo {} | sudo tee /proc/sys/vm/nr_hugepages`, and `sudo mount -t hugetlbfs nodev /dev/hugepages` if it is not mounted",
         least >> 21
@@ -70,7 +72,11 @@ pub(super) fn iommu() -> Finding {
     }
     let unsafe_mode = read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode").as_deref() == Some("Y");
     if unsafe_mode {
-        return Finding::warning(what, "none; vfio runs without one, which lets a device write anywhere", "switch it on in the BIOS and boot with intel_iommu=on or amd_iommu=on");
+        return Finding::warning(
+            what,
+            "none; vfio runs without one, which lets a device write anywhere",
+            "switch it on in the BIOS and boot with intel_iommu=on or amd_iommu=on",
+        );
     }
     Finding::warning(
         what,
@@ -85,18 +91,30 @@ pub(super) fn cpu() -> Vec<Finding> {
     let mut findings = vec![if cpus > 1 {
         Finding::ok("CPUs", format!("{cpus}: one drives, the others help with long copies"))
     } else {
-        Finding::warning("CPUs", "1: long copies get no help", "give the process more CPUs (taskset, cgroup), if there are any")
+        Finding::warning(
+            "CPUs",
+            "1: long copies get no help",
+            "give the process more CPUs (taskset, cgroup), if there are any",
+        )
     }];
     if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
         findings.push(if governor == "performance" {
             Finding::ok("frequency governor", governor)
         } else {
-            Finding::warning("frequency governor", format!("{governor}: figures depend on what ran before"), "`cpupower frequency-set -g performance` while measuring")
+            Finding::warning(
+                "frequency governor",
+                format!("{governor}: figures depend on what ran before"),
+                "`cpupower frequency-set -g performance` while measuring",
+            )
         });
     }
     let pages = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     findings.push(if pages.contains("[never]") {
-        Finding::warning("transparent huge pages", "off", "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`")
+        Finding::warning(
+            "transparent huge pages",
+            "off",
+            "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`",
+        )
     } else {
         Finding::ok("transparent huge pages", if pages.is_empty() { "not known".to_owned() } else { pages })
     });

@@ -138,7 +138,13 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
         by_size("latency", "Latency", axis("", time, 10.0), latency, tail);
         if !key.model {
             let y = axis("CPU seconds for 10\u{2079} bytes", number, 10.0);
-            by_size("cpu", "CPU time", y, cpu, "CPU time of the whole process, polling included; band: the middle half.");
+            by_size(
+                "cpu",
+                "CPU time",
+                y,
+                cpu,
+                "CPU time of the whole process, polling included; band: the middle half.",
+            );
         }
         let mut by_depth = |what: &str, title: &str, y: Axis, pick: Pick, band: &str| {
             if let Some(mut plot) = over_depth(results, key, pick) {
@@ -176,7 +182,15 @@ fn add(series: &mut Vec<Series>, name: String, x: f64, figures: [f64; 3], refere
 
 fn empty(x: Axis) -> Plot {
     let y = axis("", number, 10.0);
-    Plot { id: String::new(), title: String::new(), note: String::new(), x, y, series: Vec::new(), marks: Vec::new() }
+    Plot {
+        id: String::new(),
+        title: String::new(),
+        note: String::new(),
+        x,
+        y,
+        series: Vec::new(),
+        marks: Vec::new(),
+    }
 }
 
 /// The most curves that can be told apart.
@@ -201,7 +215,8 @@ fn over_size(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
 
 fn over_depth(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
     let mut plot = empty(axis("operations in flight", number, 2.0));
-    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key && m.cell.queues == 1) {
+    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key && m.cell.queues == 1)
+    {
         if let Some(figures) = pick(m) {
             let name = format!("{} {}", m.cell.engine, units::bytes(m.cell.size));
             add(&mut plot.series, name, f64::from(m.cell.depth), figures, false);
@@ -223,7 +238,8 @@ fn finish(mut plot: Plot, least: usize) -> Option<Plot> {
             same
         });
     }
-    let many = |s: &Series| s.points.iter().map(|p| p.0.to_bits()).collect::<std::collections::HashSet<_>>().len();
+    let many =
+        |s: &Series| s.points.iter().map(|p| p.0.to_bits()).collect::<std::collections::HashSet<_>>().len();
     plot.series.retain(|s| s.reference || many(s) >= least);
     plot.series.truncate(MOST);
     plot.series.iter().any(|s| !s.reference).then_some(plot)

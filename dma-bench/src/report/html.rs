@@ -31,9 +31,15 @@ pub fn page(results: &Results) -> Result<String, String> {
         let sources: Vec<_> = results
             .engines
             .iter()
-            .filter_map(|e| Some(format!("<code>{}</code> from {}", escape(&e.name), escape(e.model.as_ref()?))))
+            .filter_map(|e| {
+                Some(format!("<code>{}</code> from {}", escape(&e.name), escape(e.model.as_ref()?)))
+            })
             .collect();
-        let _ = writeln!(body, "{}. The memcpy beside them was measured on this machine.</div>", sources.join("; "));
+        let _ = writeln!(
+            body,
+            "{}. The memcpy beside them was measured on this machine.</div>",
+            sources.join("; ")
+        );
         figures(&mut body, &models)?;
         table(&mut body, results, true);
     }
@@ -66,7 +72,9 @@ fn header(body: &mut String, results: &Results, models: bool) {
         escape(&command_line(&results.command)),
     );
     if results.interrupted {
-        body.push_str("<div class=\"note\"><b>Interrupted.</b> This is what had been measured by then.</div>\n");
+        body.push_str(
+            "<div class=\"note\"><b>Interrupted.</b> This is what had been measured by then.</div>\n",
+        );
     }
     body.push_str("<nav><a href=\"#measured\">Measured</a>");
     if models {
@@ -80,11 +88,18 @@ fn cards(body: &mut String, results: &Results) {
     body.push_str("<div class=\"cards\">\n");
     let best = |list: &mut dyn Iterator<Item = &Measured>| {
         list.filter(|m| m.cell.op == Op::Copy && m.ratio.is_some())
-            .max_by(|a, b| a.ratio.as_ref().map(|r| r.median).unwrap_or(0.0).total_cmp(&b.ratio.as_ref().map(|r| r.median).unwrap_or(0.0)))
+            .max_by(|a, b| {
+                a.ratio
+                    .as_ref()
+                    .map(|r| r.median)
+                    .unwrap_or(0.0)
+                    .total_cmp(&b.ratio.as_ref().map(|r| r.median).unwrap_or(0.0))
+            })
             .cloned()
     };
     for engine in results.engines.iter().filter(|e| e.error.is_none() && e.model.is_none()) {
-        let mut cells = results.cells.iter().filter(|m| m.cell.engine == engine.name && !m.cell.is_baseline());
+        let mut cells =
+            results.cells.iter().filter(|m| m.cell.engine == engine.name && !m.cell.is_baseline());
         if let Some(m) = best(&mut cells)
             && let (Some(ratio), Some(speed)) = (&m.ratio, &m.bytes_per_second)
         {
@@ -129,7 +144,9 @@ fn figures(body: &mut String, plots: &[&Plot]) -> Result<(), String> {
 
 fn spread(figures: Option<&Figures>, scale: f64) -> String {
     let of = |v: f64| digits(v * scale);
-    figures.map_or("-".to_owned(), |f| format!("{} <small>{}&ndash;{}</small>", of(f.median), of(f.min), of(f.max)))
+    figures.map_or("-".to_owned(), |f| {
+        format!("{} <small>{}&ndash;{}</small>", of(f.median), of(f.min), of(f.max))
+    })
 }
 
 fn table(body: &mut String, results: &Results, models: bool) {
@@ -162,7 +179,9 @@ fn table(body: &mut String, results: &Results, models: bool) {
             (false, n) if c.batch > 1 => format!("{n} by {}", c.batch),
             (false, n) => n.to_string(),
         };
-        let time = |f: fn(&crate::results::Latency) -> u64| m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64));
+        let time = |f: fn(&crate::results::Latency) -> u64| {
+            m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64))
+        };
         let plain = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let ratio = if c.is_baseline() { "-".to_owned() } else { spread(m.ratio.as_ref(), 1.0) };
         let figures = [

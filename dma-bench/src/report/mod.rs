@@ -40,7 +40,8 @@ pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
     }
     for plot in plots {
         for theme in [plot::LIGHT, plot::DARK] {
-            let name = if theme.name == "light" { plot.id.clone() } else { format!("{}-{}", plot.id, theme.name) };
+            let name =
+                if theme.name == "light" { plot.id.clone() } else { format!("{}-{}", plot.id, theme.name) };
             let write = |kind: &str, bytes: &[u8]| {
                 write_file(&folder.join(format!("{name}.{kind}")), bytes).map_err(|e| e.to_string())
             };

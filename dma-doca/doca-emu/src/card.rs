@@ -1,7 +1,7 @@
 //! A card: what all of its functions share, which is one DMA engine.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use dma_sim::model::{
@@ -10,6 +10,7 @@ use dma_sim::model::{
 
 use crate::config::{CardConfig, Clock, Found, Order};
 use crate::door::{Outcome, c, require};
+use crate::notify::Timer;
 
 /// Limits that the configuration does not state for the profile without a device.
 const MAX_BUF_SIZE: u64 = 2 << 20;
@@ -29,6 +30,8 @@ pub(crate) struct Card {
     locked: AtomicU64,
     started: Instant,
     engine: Mutex<Device>,
+    /// Progress engines that wait for something of the card.
+    sleepers: Mutex<Vec<Weak<Timer>>>,
 }
 
 /// What the card says that it can do, and does.
@@ -43,7 +46,10 @@ pub(crate) struct Limits {
 }
 
 impl Card {
-    pub(crate) fn new(config: CardConfig) -> Self {
+    /// # Errors
+    ///
+    /// The device cannot be; says why.
+    pub(crate) fn new(config: CardConfig) -> Result<Self, String> {
         let ideal = config.profile.name == "ideal";
         let mut profile = config.profile.clone();
         if ideal {
@@ -72,10 +78,8 @@ impl Card {
         profile.protection = ModelFound::InEngine;
         profile.oversize = ModelFound::InEngine;
         let model = DeviceConfig::new(profile).with_seed(config.seed).with_faults(config.faults.clone());
-        // What could be wrong with it was checked when the configuration was read.
-        let engine = Device::new(model).or_else(|_| Device::new(DeviceConfig::new(Profile::ideal())));
-        let Ok(engine) = engine else { unreachable!("the ideal profile is valid") };
-        Self {
+        let engine = Device::new(model).map_err(|error| error.to_string())?;
+        Ok(Self {
             clock: config.clock.unwrap_or(if ideal { Clock::Virtual } else { Clock::Real }),
             eager: !config.faults.rules.is_empty(),
             limits,
@@ -83,8 +87,9 @@ impl Card {
             locked: AtomicU64::new(0),
             started: Instant::now(),
             engine: Mutex::new(engine),
+            sleepers: Mutex::default(),
             config,
-        }
+        })
     }
 
     /// The engine, with its time being what it is now.
@@ -95,6 +100,22 @@ impl Card {
             engine.advance(self.started.elapsed().into());
         }
         engine
+    }
+
+    /// Has `timer` ring if the card is gone.
+    pub(crate) fn sleep(&self, timer: &Arc<Timer>) {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.retain(|sleeper| {
+            sleeper.strong_count() > 0 && !std::ptr::eq(sleeper.as_ptr(), &raw const **timer)
+        });
+        sleepers.push(Arc::downgrade(timer));
+    }
+
+    /// Wakes all who sleep: the card is gone, and with it what they wait for.
+    #[cold]
+    pub(crate) fn wake_all(&self) {
+        let sleepers = std::mem::take(&mut *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
+        sleepers.iter().filter_map(Weak::upgrade).for_each(|timer| timer.ring(Duration::ZERO));
     }
 
     /// Locks memory, as registering does.

@@ -14,7 +14,9 @@ use crate::buf::Buf;
 use crate::config::Found;
 use crate::ctx::{Context, Ctx, Ready, State};
 use crate::dev::Dev;
-use crate::door::{Handle, INVALID, Mark, Object, Outcome, c, require};
+use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
+use crate::error;
+use crate::log::sdk_log;
 use crate::task::{Head, Holder, Pool, Submit, Task};
 use queue::{End, Queue, Report, Staged};
 
@@ -128,6 +130,15 @@ impl Dma {
         require(readable && writable, c::DOCA_ERROR_NOT_PERMITTED)
     }
 
+    #[cold]
+    fn tell(&self, end: End, status: Code) {
+        let (pci, status) = (&self.dev.function().pci, error::name(status));
+        match end {
+            End::Failed => sdk_log!(ERROR, "{pci}: a memcpy task failed with {status}, its context stops"),
+            _ => sdk_log!(INFO, "{pci}: a memcpy task was flushed"),
+        }
+    }
+
     /// A task ended.
     #[inline]
     fn deliver(&self, report: Report) {
@@ -147,6 +158,9 @@ impl Dma {
         let call = if report.end == End::Done { conf.on_done } else { conf.on_error };
         let doomed = report.end == End::Failed && body.doomed.get();
         let status = if doomed { c::DOCA_ERROR_IO_FAILED } else { report.status };
+        if status != c::DOCA_SUCCESS {
+            self.tell(report.end, status);
+        }
         if report.end == End::Flushed {
             // The device took the context down before it got to this one.
             self.ctx.begin_stop();
@@ -285,6 +299,13 @@ impl Context for Dma {
         let pool = self.pool();
         if pool.find(task).is_some() {
             pool.put(task);
+            // The last one makes a stopping context idle, for which its owner may sleep.
+            if self.ctx.state() == State::Stopping
+                && self.is_drained()
+                && let Some(pe) = self.ctx.pe()
+            {
+                pe.wake();
+            }
         }
     }
 
@@ -297,7 +318,12 @@ impl Context for Dma {
         match self.ctx.in_flight.get() {
             0 if self.ctx.state() == State::Stopping && self.is_drained() => Ready::Now,
             0 => Ready::WhenWoken,
-            _ => self.queue.ready(),
+            _ => {
+                if let Some(timer) = self.ctx.pe().and_then(|pe| pe.timer()) {
+                    self.queue.sleep(&timer);
+                }
+                self.queue.ready()
+            }
         }
     }
 }

@@ -46,17 +46,21 @@
 //!
 //! Choices where nothing public says how the real library answers:
 //!
-//! - What only the engine finds ends with `IO_FAILED`; a missing right with `NOT_PERMITTED`. So do the tasks that are flushed: the program tells
-//!   them from the one that failed by the state of the context, which is still running when the callback of the latter is called, and stopping
-//!   when those of the former are.
+//! - What only the engine finds ends with `IO_FAILED`, but for a missing right, which ends with `NOT_PERMITTED`. Tasks that are flushed end with
+//!   `IO_FAILED` as well. A program tells them from the one that failed by the state of the context: it is still running when the callback of the
+//!   one that failed is called, and stopping when those of flushed ones are.
 //! - A task is refused with `INVALID_VALUE` if a buffer is missing, is not the head of its list, or is of a map that does not have the context's
 //!   device; a list that is too long too. `doca_task_try_submit` refuses data outside of a buffer's window, no data, more data than room,
 //!   more than the device takes (`INVALID_VALUE`), and missing rights (`NOT_PERMITTED`).
 //! - A task that is submitted already is `BAD_STATE`; freeing it then does nothing. Its buffers cannot be changed then.
 //! - A context that fails goes on taking tasks until the program has been told, and flushes them.
-//! - A context that has no tasks configured does not start: `BAD_STATE`. Stopping an idle one is `BAD_STATE`, stopping one that is stopping already
-//!   `IN_PROGRESS`.
+//! - A context that has no tasks configured does not start: `BAD_STATE`. Stopping an idle one succeeds, since NVIDIA's samples do it;
+//!   stopping one that is stopping already is `IN_PROGRESS`.
 //! - Destroying a context that is not idle is `IN_USE`. So is closing a device that a map or a context has.
+//! - A map whose permissions are not set can be read and written by its devices, since NVIDIA's samples rely on that. `doca_dev_close` of NULL succeeds, for
+//!   the same reason.
+//! - Memory must be mapped when its map is started (`INVALID_VALUE`), writable if the device is to write it (`NOT_PERMITTED`), and stay so until
+//!   the map is stopped: nothing is pinned here, so what the program unmaps earlier is missing when the device copies.
 //! - A map without memory or devices does not start: `INVALID_VALUE`. Starting a started one, and stopping a stopped one, is `BAD_STATE`. An imported
 //!   map cannot be stopped: `NOT_PERMITTED`; it is destroyed. A map can have 8 devices unless it is told otherwise.
 //! - `PCI_RELAXED_ORDERING` together with a right over PCI is `INVALID_VALUE`, as a 3.2 library was seen to answer.

@@ -5,6 +5,7 @@ mod calls;
 mod dmabuf;
 mod export;
 mod import;
+mod mapped;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -205,6 +206,9 @@ impl Setup {
             None => NonNull::new(std::ptr::with_exposed_provenance_mut(range.addr)).ok_or(INVALID)?,
         };
         let writable = self.access & c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE != 0;
+        if range.dmabuf.is_none() {
+            mapped::check(range.addr, range.len, writable)?;
+        }
         let rights = if writable { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
         let mut spec = RegionSpec::local(here, range.len as u64, rights);
         spec.addr = range.addr as u64;

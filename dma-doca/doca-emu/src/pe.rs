@@ -4,11 +4,12 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ctx::{self, Context, Ctx, Ready};
 use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, answer, c, require};
-use crate::notify::Notifier;
+use crate::notify::{Notifier, Timer};
 
 /// A progress engine: `struct doca_pe`. One thread at a time uses it and the contexts connected to it.
 pub(crate) struct Pe {
@@ -38,7 +39,7 @@ impl Pe {
         Ok(self.notifier.get_or_init(|| notifier))
     }
 
-    /// Has the notification handle become readable whenever `fd` is.
+    /// Has the notification handle become readable whenever `fd` is, until that is closed.
     ///
     /// # Errors
     ///
@@ -47,17 +48,15 @@ impl Pe {
         self.notifier()?.watch(fd).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Ends [`watch`](Self::watch).
-    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
-        if let Some(notifier) = self.notifier.get() {
-            notifier.unwatch(fd);
-        }
+    /// What wakes who sleeps on the notification handle, from any thread; none if nobody asked for the handle.
+    pub(crate) fn timer(&self) -> Option<Arc<Timer>> {
+        self.notifier.get().map(|notifier| Arc::clone(notifier.timer()))
     }
 
     /// Wakes who sleeps on the notification handle.
     pub(crate) fn wake(&self) {
         if let Some(notifier) = self.notifier.get() {
-            notifier.ring(Duration::ZERO);
+            notifier.timer().ring(Duration::ZERO);
         }
     }
 
@@ -102,7 +101,7 @@ impl Pe {
             }
         }
         if let Some(after) = soonest {
-            notifier.ring(after);
+            notifier.timer().ring(after);
         }
         Ok(())
     }

@@ -15,13 +15,16 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(config: Config) -> Arc<Self> {
+    /// # Errors
+    ///
+    /// A card cannot be; says which and why.
+    pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
-        for card in config.cards {
-            let card = Arc::new(Card::new(card));
+        for (card, number) in config.cards.into_iter().zip(1..) {
+            let card = Arc::new(Card::new(card).map_err(|problem| format!("card {number}: {problem}"))?);
             let seen = card.config.function.iter().zip(0..).filter(|(function, _)| function.seen);
             infos.extend(seen.map(|(_, index)| Arc::new(Info::new(Arc::clone(&card), index))));
         }
-        Arc::new(Self { version: config.version, infos })
+        Ok(Arc::new(Self { version: config.version, infos }))
     }
 }

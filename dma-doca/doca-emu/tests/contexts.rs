@@ -88,6 +88,8 @@ fn a_context_is_connected_configured_started_and_stopped() {
     ok!(doca_dma_destroy(dma));
     ok!(doca_pe_destroy(pe));
     ok!(doca_dev_close(dev));
+    // Nothing to close.
+    ok!(doca_dev_close(ptr::null_mut()));
 }
 
 #[test]
@@ -104,7 +106,6 @@ fn nulls_are_invalid_values() {
         doca_devinfo_rep_destroy_list(null.cast());
         doca_dev_open(null.cast(), null.cast());
         doca_dev_open(info, null.cast());
-        doca_dev_close(null.cast());
         doca_dev_rep_open(null.cast(), null.cast());
         doca_dev_rep_close(null.cast());
         doca_devinfo_get_pci_addr_str(info, null.cast());
@@ -388,4 +389,42 @@ fn a_sleeper_is_woken_and_no_completion_is_lost() {
         rig.free(task);
         rig.close();
     }
+}
+
+#[test]
+fn freeing_the_last_task_wakes_who_waits_for_idle() {
+    let rig = Rig::new("", 1);
+    let handle = get!(doca_pe_get_notification_handle(rig.pe));
+    let task = rig.copy(0, 8, 0);
+    fails!(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(rig.ctx));
+    ok!(doca_pe_request_notification(rig.pe));
+    assert!(!readable(handle, Duration::ZERO));
+    rig.free(task);
+    assert!(readable(handle, Duration::from_secs(20)));
+    ok!(doca_pe_clear_notification(rig.pe, handle));
+    assert_eq!(code!(doca_pe_progress(rig.pe)), 1);
+    assert_eq!(rig.state(), IDLE);
+    rig.close();
+}
+
+#[test]
+fn the_end_of_the_device_wakes_all() {
+    // The second context's task ends the device; the first one's would take until tomorrow.
+    let rig = Rig::new("profile = \"bluefield3\"\nfaults = \"slow:ch=0:for=100000s+gone:ch=1\"", 1);
+    let other = Rig::on(rig::open("03:00.1"), 1);
+    let handle = get!(doca_pe_get_notification_handle(rig.pe));
+    let slow = rig.copy(0, 8, 0);
+    ok!(doca_task_submit(slow));
+    ok!(doca_pe_request_notification(rig.pe));
+    assert!(!readable(handle, Duration::ZERO));
+    let last = other.copy(0, 8, 0);
+    ok!(doca_task_submit(last));
+    other.until(1);
+    assert!(readable(handle, Duration::from_secs(20)));
+    rig.until(1);
+    assert_eq!(rig.seen.take(), [(0, "DOCA_ERROR_IO_FAILED")]);
+    rig.free(slow);
+    other.free(last);
+    rig.close();
+    other.close();
 }

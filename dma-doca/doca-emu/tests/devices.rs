@@ -109,6 +109,7 @@ fn a_device_is_open_as_long_as_somebody_has_it() {
     ok!(doca_mmap_destroy(mmap));
     fails!(DOCA_ERROR_NOT_SUPPORTED, doca_dev_accelerate_resource_reclaim(first));
     ok!(doca_dev_close(first));
+    ok!(doca_dev_close(ptr::null_mut()));
 }
 
 fn reps(

@@ -175,6 +175,27 @@ fn locked_memory_is_limited_if_the_configuration_says_so() {
 }
 
 #[test]
+fn memory_must_be_there() {
+    rig::configure("");
+    let dev = rig::open("03:00.0");
+    let start = |addr: *mut c_void, len, access| {
+        let mmap = new_map();
+        ok!(doca_mmap_set_memrange(mmap, addr, len));
+        ok!(doca_mmap_set_permissions(mmap, access));
+        ok!(doca_mmap_add_dev(mmap, dev));
+        let code = code!(doca_mmap_start(mmap));
+        ok!(doca_mmap_destroy(mmap));
+        rig::name(code)
+    };
+    assert_eq!(start(ptr::without_provenance_mut(8), 8, READ_WRITE), "DOCA_ERROR_INVALID_VALUE");
+    static CONSTANT: [u8; 64] = [7; 64];
+    let constant = CONSTANT.as_ptr().cast_mut().cast();
+    assert_eq!(start(constant, 64, READ_WRITE), "DOCA_ERROR_NOT_PERMITTED");
+    assert_eq!(start(constant, 64, c::DOCA_ACCESS_FLAG_LOCAL_READ_ONLY), "DOCA_SUCCESS");
+    ok!(doca_dev_close(dev));
+}
+
+#[test]
 fn what_needs_an_accelerator_or_a_gpu_is_not_supported() {
     let rig = Rig::new("", 1);
     let mmap = new_map();

@@ -10,6 +10,8 @@ use doca_sys::bindings::*;
 /// ask a connection for it.
 #[derive(Debug, Default)]
 pub(super) struct Told {
+    /// A client has one connection, on which messages can come before the client has been seen to be connected.
+    pub(super) client: Cell<bool>,
     pub(super) peers: RefCell<Vec<Peer>>,
     pub(super) sends: RefCell<Vec<Outgoing>>,
 }
@@ -59,6 +61,13 @@ impl Told {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The connection of a client, whether or not messages have come on it.
+    pub(super) fn own(&self, raw: *mut doca_comch_connection) -> u64 {
+        let known =
+            self.peers.borrow().iter().find(|peer| peer.raw == raw && peer.open).map(|peer| peer.number);
+        known.unwrap_or_else(|| self.add(raw))
     }
 
     /// A connection that has come.
@@ -119,6 +128,9 @@ pub(super) unsafe extern "C" fn received(
         unsafe { std::slice::from_raw_parts(buffer, len as usize) }.to_vec()
     };
     current(|told| {
+        if told.client.get() {
+            told.own(connection);
+        }
         let mut peers = told.peers.borrow_mut();
         if let Some(peer) = peers.iter_mut().find(|peer| peer.raw == connection && peer.open) {
             peer.inbox.push_back(message);

@@ -112,9 +112,10 @@ impl Endpoint {
                 let server = out(sdk, "doca_comch_server_create", std::ptr::null_mut(), |p| unsafe {
                     (calls.doca_comch_server_create)(device.raw(), representor.raw(), name.as_ptr(), p)
                 });
-                // SAFETY: made just now.
                 server.map(|raw| {
-                    (unsafe { (calls.doca_comch_server_as_ctx)(raw) }, Side::Server(raw, representor))
+                    // SAFETY: made just now.
+                    let ctx = unsafe { (calls.doca_comch_server_as_ctx)(raw) };
+                    (ctx, Side::Server(raw, representor))
                 })
             }
             None => {
@@ -122,8 +123,11 @@ impl Endpoint {
                 let client = out(sdk, "doca_comch_client_create", std::ptr::null_mut(), |p| unsafe {
                     (calls.doca_comch_client_create)(device.raw(), name.as_ptr(), p)
                 });
-                // SAFETY: made just now.
-                client.map(|raw| (unsafe { (calls.doca_comch_client_as_ctx)(raw) }, Side::Client(raw)))
+                client.map(|raw| {
+                    // SAFETY: made just now.
+                    let ctx = unsafe { (calls.doca_comch_client_as_ctx)(raw) };
+                    (ctx, Side::Client(raw))
+                })
             }
         };
         let (ctx, side) = made.inspect_err(|_| {
@@ -149,6 +153,7 @@ impl Endpoint {
         };
         // On failure the drop takes it apart, which needs the lock.
         drop(_serial);
+        endpoint.told.client.set(matches!(endpoint.side, Side::Client(_)));
         endpoint.configure(tasks)?;
         endpoint.start()?;
         endpoint.handle = endpoint.notification();
@@ -274,7 +279,7 @@ impl Endpoint {
                 let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe {
                     get(raw, p)
                 })?;
-                Ok(Some(self.told.add(peer)))
+                Ok(Some(self.told.own(peer)))
             }
             DOCA_CTX_STATE_STARTING => Ok(None),
             _ => Err(error(ErrorKind::Closed, "the server refused, or there is none")),

@@ -94,8 +94,8 @@ impl Item<'_> {
         let sdk = &self.list.sdk;
         let (common, dma) = (&sdk.common, &sdk.dma);
         let yes = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u8) -> doca_error_t>| {
-            // SAFETY: a listed device.
             call.is_some_and(|call| {
+                // SAFETY: a listed device.
                 out(sdk, "", 0, |p| unsafe { call(self.raw, p) }).is_ok_and(|yes| yes != 0)
             })
         };

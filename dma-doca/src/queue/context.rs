@@ -1,6 +1,7 @@
 //! A DMA context on a progress engine of its own.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
+use std::cell::Cell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -10,8 +11,7 @@ use dma_core::{Completion, ErrorKind, Result, Segment};
 use doca_sys::bindings::*;
 
 use super::done::Done;
-use super::{NO_TASK, Task};
-use crate::buffers::Shortage;
+use crate::buffers::{Bound, Shortage};
 use crate::device::Device;
 use crate::error::{check, error, failed};
 use crate::ffi::{Sdk, creation, out};
@@ -25,6 +25,8 @@ pub(super) struct Context {
     dma: *mut doca_dma,
     ctx: *mut doca_ctx,
     depth: u32,
+    /// By slot, the tasks as what they are; valid where the slot has one.
+    tasks: Box<[Cell<*mut doca_dma_task_memcpy>]>,
     pub(super) done: Shared,
     handle: Option<i32>,
     set_data: SetData,
@@ -97,6 +99,7 @@ impl Context {
             dma,
             ctx,
             depth,
+            tasks: (0..depth).map(|_| Cell::new(std::ptr::null_mut())).collect(),
             done: Shared { told: NonNull::from(Box::leak(told)), keep: false },
             handle: None,
             set_data: common.doca_buf_set_data,
@@ -165,7 +168,7 @@ impl Context {
         state_of(&self.device.sdk, self.ctx)
     }
 
-    /// Points buffers, each over a whole region, at what is to be copied.
+    /// Points buffers, each over a whole region, at what is to be copied. Answers the call's code.
     #[inline]
     pub(super) fn aim(
         &self,
@@ -173,45 +176,36 @@ impl Context {
         to: *mut doca_buf,
         src: &Segment,
         dst: &Segment,
-    ) -> Result<()> {
+    ) -> doca_error_t {
         // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of the region that it is over.
         let a = unsafe { (self.set_data)(from, src.addr.as_ptr().cast(), src.len) };
         // The device writes behind what is there: nothing.
         // SAFETY: as above.
         let b = unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) };
-        if a | b == DOCA_SUCCESS { Ok(()) } else { Err(self.not_aimed(a, b)) }
+        // Of two codes that are not 0, some other, which is not 0 either.
+        a | b
     }
 
-    #[cold]
-    fn not_aimed(&self, a: doca_error_t, b: doca_error_t) -> dma_core::Error {
-        failed(&self.device.sdk, "doca_buf_set_data", if a == DOCA_SUCCESS { b } else { a })
-    }
-
-    /// Gives a task its buffers; makes it if there is none.
-    pub(super) fn set(
-        &self,
-        task: &mut Task,
-        slot: u32,
-        src: *mut doca_buf,
-        dst: *mut doca_buf,
-    ) -> Result<(), Shortage> {
+    /// Gives a slot's task its buffers; makes it if there is none.
+    pub(super) fn set(&self, bound: &mut Bound, slot: u32) -> Result<(), Shortage> {
         let (sdk, calls) = (&self.device.sdk, &self.device.sdk.dma);
-        if !task.memcpy.is_null() {
+        let memcpy = &self.tasks[slot as usize];
+        if !bound.task.is_null() {
             // SAFETY: a task of this context that is not in flight, and a buffer.
-            unsafe { (calls.doca_dma_task_memcpy_set_src)(task.memcpy, src) };
+            unsafe { (calls.doca_dma_task_memcpy_set_src)(memcpy.get(), bound.src) };
             // SAFETY: as above.
-            unsafe { (calls.doca_dma_task_memcpy_set_dst)(task.memcpy, dst) };
+            unsafe { (calls.doca_dma_task_memcpy_set_dst)(memcpy.get(), bound.dst) };
             return Ok(());
         }
         let user = doca_data { u64_: u64::from(slot) };
         let name = "doca_dma_task_memcpy_alloc_init";
         // SAFETY: a context, two buffers, and a pointer that can be written.
         let made = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
-            (calls.doca_dma_task_memcpy_alloc_init)(self.dma, src, dst, user, p)
+            (calls.doca_dma_task_memcpy_alloc_init)(self.dma, bound.src, bound.dst, user, p)
         });
-        let memcpy = made.map_err(Shortage::Error)?;
+        memcpy.set(made.map_err(Shortage::Error)?);
         // SAFETY: a task.
-        *task = Task { memcpy, base: unsafe { (calls.doca_dma_task_memcpy_as_task)(memcpy) } };
+        bound.task = unsafe { (calls.doca_dma_task_memcpy_as_task)(memcpy.get()) };
         Ok(())
     }
 
@@ -257,12 +251,12 @@ impl Context {
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 
-    /// Frees all tasks. None may be in flight.
-    pub(super) fn free(&self, tasks: &mut [Task]) {
-        for task in tasks.iter_mut().filter(|task| !task.base.is_null()) {
+    /// Frees a slot's task, if it has one. It may not be in flight.
+    pub(super) fn free(&self, bound: &mut Bound) {
+        let task = std::mem::replace(&mut bound.task, std::ptr::null_mut());
+        if !task.is_null() {
             // SAFETY: a task that is not in flight.
-            unsafe { (self.device.sdk.common.doca_task_free)(task.base) };
-            *task = NO_TASK;
+            unsafe { (self.device.sdk.common.doca_task_free)(task) };
         }
     }
 
@@ -344,8 +338,10 @@ fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
 ///
 /// `user` is what `connect` set.
 unsafe fn told<'a>(user: doca_data) -> &'a Told {
-    // SAFETY: the caller's promise: a `Told`, which outlives the context.
-    unsafe { &*user.ptr.cast::<Told>() }
+    // SAFETY: `connect` set the pointer.
+    let told = unsafe { user.ptr }.cast::<Told>();
+    // SAFETY: a `Told`, which outlives the context.
+    unsafe { &*told }
 }
 
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {

@@ -98,7 +98,8 @@ impl Done {
     #[inline]
     pub(super) fn end(&self, slot: u32) {
         let Some(token) = self.tokens.get(slot as usize) else { return };
-        let completion = Completion::done(token.get());
+        // Written out: the function that makes one is not inlined across crates.
+        let completion = Completion { token: token.get(), native: 0, outcome: Outcome::Done };
         let room = self.room.get();
         if room > 0 {
             let out = self.out.get();
@@ -108,9 +109,19 @@ impl Done {
             self.out.set(unsafe { out.add(1) });
             self.room.set(room - 1);
         } else {
-            self.late.borrow_mut().push_back(Late { slot, completion, suspect: false });
+            self.keep(Late { slot, completion, suspect: false });
         }
         self.over(slot);
+    }
+
+    #[cold]
+    fn keep(&self, late: Late) {
+        self.late.borrow_mut().push_back(late);
+    }
+
+    #[cold]
+    fn note(&self, slot: u32) {
+        self.ended.borrow_mut().push(slot);
     }
 
     /// A slot's task failed, with this status, while its context ran (`running`) or was on its way to rest.
@@ -141,7 +152,7 @@ impl Done {
     #[inline]
     fn over(&self, slot: u32) {
         if self.lists.get() > 0 {
-            self.ended.borrow_mut().push(slot);
+            self.note(slot);
         }
         self.give(slot);
     }
@@ -155,6 +166,11 @@ impl Done {
     /// A list goes out.
     pub(super) fn add_list(&self) {
         self.lists.set(self.lists.get() + 1);
+    }
+
+    /// A list does not go out after all.
+    pub(super) fn remove_list(&self) {
+        self.lists.set(self.lists.get().saturating_sub(1));
     }
 
     /// Calls `was_list` with every slot that has ended since the last time, which says whether its task had lists.

@@ -28,7 +28,7 @@ impl DocaQueue {
                 return;
             }
             // What is held back was never started, and will not be by this context.
-            if let Some(slot) = self.held.take() {
+            if let Some(slot) = self.take_held() {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
             self.ring = false;
@@ -55,9 +55,9 @@ impl DocaQueue {
         }
         self.reap();
         // A context is idle only once its tasks are free.
-        self.context.free(&mut self.tasks);
         let mut pool = lock(&self.pool);
-        for slot in 0..self.tasks.len() {
+        for slot in 0..self.depth {
+            self.context.free(&mut pool.slots[slot]);
             pool.unbind(slot);
         }
         drop(pool);
@@ -104,7 +104,7 @@ impl DocaQueue {
 
     /// Stops the context and waits for it to rest. `false` if it does not, in time.
     fn bring_down(&mut self) -> bool {
-        self.held = None;
+        self.take_held();
         if self.context.state() != DOCA_CTX_STATE_IDLE {
             self.context.done.all_aborted();
             self.context.stop();
@@ -127,7 +127,7 @@ impl DocaQueue {
 impl Drop for DocaQueue {
     fn drop(&mut self) {
         // A held task keeps its slot, but the device never saw it.
-        if let Some(slot) = self.held.take() {
+        if let Some(slot) = self.take_held() {
             self.context.done.give(slot);
         }
         let down = !matches!(self.state, State::Lost(..)) && self.bring_down() || self.settle();

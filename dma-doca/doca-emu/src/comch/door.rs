@@ -1,39 +1,31 @@
 //! The calls of `doca_comch.h`.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
-use std::ffi::c_void;
 use std::ptr;
-use std::rc::Rc;
 
-use super::connection::{Connection, Link};
-use super::endpoint::{Endpoint, Send, SendConf};
-use super::{ReceiveCallback, SendCallback, StatusCallback};
+use super::connection::Connection;
+use super::endpoint::Endpoint;
 use crate::config::{ComchConfig, Side};
 use crate::dev::{Dev, Info};
 use crate::door::{Code, Handle, INVALID, Out, Outcome, Text, answer, c, require};
 use crate::rep::Rep;
-use crate::task::Task;
-
-/// Told that a consumer came or went, which none does here.
-type ConsumerCallback =
-    unsafe extern "C" fn(*mut c::doca_comch_event_consumer, *mut c::doca_comch_connection, u32);
 
 /// The server that a handle stands for.
-fn server(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
+pub(super) fn server(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
     let endpoint = endpoint.get()?;
     require(endpoint.is_server(), INVALID)?;
     Ok(endpoint)
 }
 
 /// The client that a handle stands for.
-fn client(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
+pub(super) fn client(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
     let endpoint = endpoint.get()?;
     require(!endpoint.is_server(), INVALID)?;
     Ok(endpoint)
 }
 
 /// Which side a handle must be of.
-type Find = for<'a> fn(&'a Handle<Endpoint>) -> Outcome<&'a Endpoint>;
+pub(super) type Find = for<'a> fn(&'a Handle<Endpoint>) -> Outcome<&'a Endpoint>;
 
 fn is_supported(info: &Info, side: Side) -> Outcome {
     require(info.function().comch && info.function().side == side, c::DOCA_ERROR_NOT_SUPPORTED)
@@ -167,7 +159,11 @@ extern "C" fn doca_comch_cap_get_max_send_tasks(devinfo: Handle<Info>, max_send_
     capability(devinfo, &max_send_tasks, |limits| limits.max_send_tasks)
 }
 
-fn configure(endpoint: &Handle<Endpoint>, find: Find, set: impl FnOnce(&Endpoint) -> Outcome) -> Code {
+pub(super) fn configure(
+    endpoint: &Handle<Endpoint>,
+    find: Find,
+    set: impl FnOnce(&Endpoint) -> Outcome,
+) -> Code {
     answer(|| {
         let endpoint = find(endpoint)?;
         endpoint.ctx.require_idle()?;
@@ -290,222 +286,5 @@ extern "C" fn doca_comch_server_disconnect(
     answer(|| {
         let server = server(&comch_server)?;
         server.disconnect(&*server.own(connection)?)
-    })
-}
-
-fn set_send_conf(
-    endpoint: &Handle<Endpoint>,
-    find: Find,
-    completed: Option<SendCallback>,
-    failed: Option<SendCallback>,
-    tasks: u32,
-) -> Code {
-    configure(endpoint, find, |endpoint| {
-        let (completed, failed) = (completed.ok_or(INVALID)?, failed.ok_or(INVALID)?);
-        require((1..=endpoint.limits().max_send_tasks).contains(&tasks), INVALID)?;
-        endpoint.send_conf.set(Some(SendConf { completed, failed, tasks }));
-        Ok(())
-    })
-}
-
-/// How many send tasks there are, and who is told how they ended.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_server_task_send_set_conf(
-    comch_server: Handle<Endpoint>,
-    completed: Option<SendCallback>,
-    failed: Option<SendCallback>,
-    tasks: u32,
-) -> Code {
-    set_send_conf(&comch_server, server, completed, failed, tasks)
-}
-
-/// How many send tasks there are, and who is told how they ended.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_client_task_send_set_conf(
-    comch_client: Handle<Endpoint>,
-    completed: Option<SendCallback>,
-    failed: Option<SendCallback>,
-    tasks: u32,
-) -> Code {
-    set_send_conf(&comch_client, client, completed, failed, tasks)
-}
-
-fn alloc(
-    endpoint: &Handle<Endpoint>,
-    find: Find,
-    peer: Handle<Connection>,
-    msg: *const c_void,
-    len: u32,
-    task: &Out<Handle<Task<Send>>>,
-) -> Code {
-    answer(|| {
-        task.check()?;
-        task.put(find(endpoint)?.alloc(peer, msg, len)?)
-    })
-}
-
-/// A task that sends a message, which stays where it is until the task ends. `NO_MEMORY` if all tasks are taken.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_server_task_send_alloc_init(
-    comch_server: Handle<Endpoint>,
-    peer: Handle<Connection>,
-    msg: *const c_void,
-    len: u32,
-    task: Out<Handle<Task<Send>>>,
-) -> Code {
-    alloc(&comch_server, server, peer, msg, len, &task)
-}
-
-/// A task that sends a message, which stays where it is until the task ends. `NO_MEMORY` if all tasks are taken.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_client_task_send_alloc_init(
-    comch_client: Handle<Endpoint>,
-    peer: Handle<Connection>,
-    msg: *const c_void,
-    len: u32,
-    task: Out<Handle<Task<Send>>>,
-) -> Code {
-    alloc(&comch_client, client, peer, msg, len, &task)
-}
-
-/// The task as a task of any kind.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_task_send_as_task(task: Handle<Task<Send>>) -> *mut c::doca_task {
-    task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
-}
-
-fn set_receive(endpoint: &Handle<Endpoint>, find: Find, callback: Option<ReceiveCallback>) -> Code {
-    configure(endpoint, find, |endpoint| {
-        endpoint.on_message.set(Some(callback.ok_or(INVALID)?));
-        Ok(())
-    })
-}
-
-/// Who is given messages.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_server_event_msg_recv_register(
-    comch_server: Handle<Endpoint>,
-    callback: Option<ReceiveCallback>,
-) -> Code {
-    set_receive(&comch_server, server, callback)
-}
-
-/// Who is given messages.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_client_event_msg_recv_register(
-    comch_client: Handle<Endpoint>,
-    callback: Option<ReceiveCallback>,
-) -> Code {
-    set_receive(&comch_client, client, callback)
-}
-
-/// Who is told of clients that come and go.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_server_event_connection_status_changed_register(
-    comch_server: Handle<Endpoint>,
-    on_connect: Option<StatusCallback>,
-    on_disconnect: Option<StatusCallback>,
-) -> Code {
-    configure(&comch_server, server, |endpoint| {
-        let (on_connect, on_disconnect) = (on_connect.ok_or(INVALID)?, on_disconnect.ok_or(INVALID)?);
-        endpoint.on_connect.set(Some(on_connect));
-        endpoint.on_disconnect.set(Some(on_disconnect));
-        Ok(())
-    })
-}
-
-fn set_consumer(
-    endpoint: &Handle<Endpoint>,
-    find: Find,
-    came: Option<ConsumerCallback>,
-    went: Option<ConsumerCallback>,
-) -> Code {
-    // There are no producers and consumers in these headers, so none ever comes.
-    configure(endpoint, find, |_| require(came.is_some() && went.is_some(), INVALID))
-}
-
-/// Accepted, and never called: these headers have no consumers.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_server_event_consumer_register(
-    comch_server: Handle<Endpoint>,
-    came: Option<ConsumerCallback>,
-    went: Option<ConsumerCallback>,
-) -> Code {
-    set_consumer(&comch_server, server, came, went)
-}
-
-/// Accepted, and never called: these headers have no consumers.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_client_event_consumer_register(
-    comch_client: Handle<Endpoint>,
-    came: Option<ConsumerCallback>,
-    went: Option<ConsumerCallback>,
-) -> Code {
-    set_consumer(&comch_client, client, came, went)
-}
-
-/// What the program attaches to a connection.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_connection_set_user_data(
-    connection: Handle<Connection>,
-    user_data: c::doca_data,
-) -> Code {
-    answer(|| {
-        connection.get()?.user_data.set(user_data);
-        Ok(())
-    })
-}
-
-/// What the program attached to a connection; 0 for NULL.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_connection_get_user_data(connection: Handle<Connection>) -> c::doca_data {
-    connection.get().map_or(c::doca_data { u64_: 0 }, |connection| connection.user_data.get())
-}
-
-fn endpoint_of(connection: &Handle<Connection>, is_server: bool) -> *const Endpoint {
-    let endpoint = connection.get().ok().and_then(|connection| connection.endpoint.upgrade());
-    endpoint
-        .filter(|endpoint| endpoint.is_server() == is_server)
-        .map_or(ptr::null(), |endpoint| Rc::as_ptr(&endpoint))
-}
-
-/// The server that the connection is of, or NULL.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_server_get_server_ctx(connection: Handle<Connection>) -> *const Endpoint {
-    endpoint_of(&connection, true)
-}
-
-/// The client that the connection is of, or NULL.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_client_get_client_ctx(connection: Handle<Connection>) -> *const Endpoint {
-    endpoint_of(&connection, false)
-}
-
-/// Takes the counters as they are now.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_connection_update_info(connection: Handle<Connection>) -> Code {
-    answer(|| {
-        let connection = connection.get()?;
-        connection.shown.set(connection.counters.get());
-        match connection.link.get() {
-            Link::Greeting => Err(c::DOCA_ERROR_CONNECTION_INPROGRESS),
-            Link::Open => Ok(()),
-            Link::Closed => Err(c::DOCA_ERROR_CONNECTION_ABORTED),
-        }
-    })
-}
-
-/// A counter, as of the last update.
-#[unsafe(no_mangle)]
-extern "C" fn doca_comch_connection_get_counter(
-    connection: Handle<Connection>,
-    counter: c::doca_comch_counter,
-    value: Out<u64>,
-) -> Code {
-    answer(|| {
-        value.check()?;
-        let counters = connection.get()?.shown.get();
-        let which = counter.checked_sub(c::DOCA_COMCH_COUNTER_SENT_MESSAGES).ok_or(INVALID)?;
-        value.put(*counters.get(which as usize).ok_or(INVALID)?)
     })
 }

@@ -6,9 +6,13 @@
 
 mod address;
 mod connection;
+mod context;
 mod door;
+mod door_connection;
+mod door_send;
 mod endpoint;
 mod frame;
+mod traffic;
 
 use crate::door::c;
 

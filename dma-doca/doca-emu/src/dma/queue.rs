@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dma_sim::model::{
-    ChannelError, ChannelId, Completion, Descriptor, Device, Profile, Refused, Segment, Status, TaskError,
+    ChannelError, ChannelId, Completion, Descriptor, Device, HaltCause, Profile, Refused, Segment, Status,
+    TaskError,
 };
 
 use crate::config::Clock;
 use crate::ctx::Ready;
 use crate::dev::Dev;
 use crate::door::{Code, Outcome, c};
+use crate::notify::Timer;
 
 /// How many events of the model one call passes at most, so that it does not take long.
 const EVENTS_PER_CALL: u32 = 4_096;
@@ -186,7 +188,12 @@ impl Queue {
             let task = token as u32;
             reports.push_back(match status {
                 Status::Failed(error) => Report::failed(task, error),
-                Status::Aborted(_) => Report::flushed(task),
+                Status::Aborted(cause) => {
+                    if cause == HaltCause::DeviceGone {
+                        self.dev.card().wake_all();
+                    }
+                    Report::flushed(task)
+                }
                 _ => Report { task, status: c::DOCA_SUCCESS, end: End::Done },
             });
         }
@@ -229,6 +236,13 @@ impl Queue {
             // The channel is there.
             let _ = engine.stop(channel);
             self.collect(&mut engine, channel);
+        }
+    }
+
+    /// Has `timer` ring if another context finds that the card is gone, which takes a fault.
+    pub(super) fn sleep(&self, timer: &Arc<Timer>) {
+        if self.dev.card().eager {
+            self.dev.card().sleep(timer);
         }
     }
 

@@ -25,6 +25,7 @@ use dma_sim::remote::{Export, RemoteError};
 use super::{PCI, RDMA, Setup};
 use crate::dev::Dev;
 use crate::door::{Outcome, c, require};
+use crate::log::sdk_log;
 
 const MARK: [u8; 8] = *b"DOCAEMUX";
 const VERSION: u16 = 1;
@@ -155,10 +156,13 @@ impl Setup {
                 // SAFETY: the program promises, by exporting the map, that the memory is there until it is stopped, which revokes the
                 // export first; and whoever it passes the descriptor to may touch it.
                 let export = unsafe { Export::of_process_memory(here, range.len, rights) };
-                Some(export.map_err(|error| match error {
-                    RemoteError::NotMapped { .. } => c::DOCA_ERROR_NOT_PERMITTED,
-                    RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
-                    _ => c::DOCA_ERROR_DRIVER,
+                Some(export.map_err(|error| {
+                    sdk_log!(ERROR, "memory cannot be exported: {error}");
+                    match error {
+                        RemoteError::NotMapped { .. } => c::DOCA_ERROR_NOT_PERMITTED,
+                        RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
+                        _ => c::DOCA_ERROR_DRIVER,
+                    }
                 })?)
             }
         };

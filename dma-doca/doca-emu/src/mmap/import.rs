@@ -11,6 +11,7 @@ use super::export::{Descriptor, Way};
 use super::{Mmap, Range, Registered, Setup};
 use crate::dev::Dev;
 use crate::door::{INVALID, Outcome, c, require};
+use crate::log::sdk_log;
 
 /// That a map is imported, and how.
 pub(super) struct Imported {
@@ -74,6 +75,7 @@ impl Mmap {
 
 /// What an import fails with.
 fn native(error: RemoteError) -> c::doca_error_t {
+    sdk_log!(ERROR, "memory cannot be imported: {error}");
     match error {
         RemoteError::MalformedBlob { .. } | RemoteError::VersionMismatch { .. } => INVALID,
         RemoteError::UnknownExport { .. } | RemoteError::Revoked { .. } | RemoteError::PeerGone { .. } => {

@@ -2,6 +2,7 @@
 //!
 //! The number lies in memory of its own, which the other side maps too, or in memory of the program.
 
+mod context;
 mod door;
 mod door_tasks;
 mod elsewhere;

@@ -34,7 +34,6 @@ pub(crate) fn doca_emu_prefix() -> PathBuf {
 }
 
 /// Where the libraries lie under [`doca_emu_prefix`].
-#[allow(dead_code, reason = "not every test that includes this file loads libraries")]
 pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
     prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))
 }

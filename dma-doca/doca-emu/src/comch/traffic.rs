@@ -1,0 +1,274 @@
+//! What goes over an endpoint's sockets: clients let in, greetings, messages, ends.
+#![expect(unsafe_code, reason = "the program's callbacks")]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use super::StatusCallback;
+use super::address::accept;
+use super::connection::{Connection, Link, Packet, is_ours};
+use super::endpoint::{Endpoint, LISTENER, PATIENCE};
+use super::frame::{self, Greeting};
+use crate::ctx::State;
+use crate::door::{Code, Handle, Outcome, c};
+use crate::log::sdk_log;
+
+/// How often a client looks for its server.
+const RETRY: Duration = Duration::from_millis(5);
+/// Closed connections whose handles are still known to be closed.
+const REMEMBERED: usize = 256;
+
+impl Endpoint {
+    pub(super) fn epoll(&self) -> Outcome<BorrowedFd<'_>> {
+        let system = |_| c::DOCA_ERROR_OPERATING_SYSTEM;
+        if self.epoll.get().is_none() {
+            let made = epoll::create(CreateFlags::CLOEXEC).map_err(system)?;
+            self.ctx.pe().ok_or(c::DOCA_ERROR_NOT_CONNECTED)?.watch(made.as_fd())?;
+            let _ = self.epoll.set(made);
+        }
+        Ok(self.epoll.get().ok_or(c::DOCA_ERROR_UNEXPECTED)?.as_fd())
+    }
+
+    pub(super) fn watch(&self, fd: BorrowedFd<'_>, id: u64) -> Outcome {
+        let added = epoll::add(self.epoll()?, fd, EventData::new_u64(id), EventFlags::IN);
+        added.map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
+    }
+
+    /// Has the descriptor also say when there is room to send, or not.
+    pub(super) fn watch_room(&self, connection: &Connection, wanted: bool) {
+        let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        if let (Some(epoll), Some(socket)) = (self.epoll.get(), connection.socket.borrow().as_ref()) {
+            // It is watched as long as it is open.
+            let _ = epoll::modify(epoll, socket, EventData::new_u64(connection.id), flags);
+        }
+    }
+
+    pub(super) fn new_connection(&self, socket: Option<OwnedFd>) -> Rc<Connection> {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        let connection = Rc::new(Connection::new(id, self.this.clone(), socket));
+        self.connections.borrow_mut().push(Rc::clone(&connection));
+        connection
+    }
+
+    pub(super) fn find(&self, id: u64) -> Option<Rc<Connection>> {
+        self.connections.borrow().iter().find(|connection| connection.id == id).cloned()
+    }
+
+    /// The next descriptor that has something to say.
+    pub(super) fn next_ready(&self) -> Option<u64> {
+        if self.ready.borrow().is_empty() {
+            let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let count = epoll::wait(self.epoll.get()?, &mut events[..], Some(&now)).unwrap_or(0);
+            self.ready.borrow_mut().extend(events[..count].iter().map(|event| event.data.u64()));
+        }
+        self.ready.borrow_mut().pop_front()
+    }
+
+    /// Does what one descriptor asks for; whether the program noticed.
+    pub(super) fn serve(&self, id: u64) -> bool {
+        if id == LISTENER {
+            self.admit();
+            return false;
+        }
+        let Some(connection) = self.find(id) else { return false };
+        if connection.link.get() == Link::Closed {
+            return self.end(&connection);
+        }
+        self.send_pending(&connection);
+        let mut buffer = self.buffer.take();
+        buffer.resize(self.max_msg_size.get().max(1 << 10) as usize + 1, 0);
+        let noticed = match connection.receive(&mut buffer) {
+            Packet::None => false,
+            Packet::End => self.end(&connection),
+            Packet::Bytes(length) => self.take(&connection, &mut buffer[..length]),
+        };
+        self.buffer.replace(buffer);
+        noticed
+    }
+
+    /// Lets a client in, who has to greet before anybody is told.
+    pub(super) fn admit(&self) {
+        let listener = self.listener.borrow();
+        let Some(Ok(socket)) = listener.as_ref().map(accept) else { return };
+        let room = self.connections.borrow().len() < self.limits().max_clients as usize;
+        if !room || !is_ours(&socket) {
+            sdk_log!(WARNING, "comch server: a client was turned away");
+            return;
+        }
+        let connection = self.new_connection(Some(socket));
+        let watched =
+            connection.socket.borrow().as_ref().map(|socket| self.watch(socket.as_fd(), connection.id));
+        if watched != Some(Ok(())) {
+            self.remove(&connection);
+        }
+    }
+
+    pub(super) fn greeting(&self, address: &str) -> Greeting {
+        Greeting { max_msg_size: self.max_msg_size.get(), address: address.to_owned() }
+    }
+
+    /// A packet came; whether the program noticed.
+    pub(super) fn take(&self, connection: &Rc<Connection>, packet: &mut [u8]) -> bool {
+        let server = self.is_server();
+        match (connection.link.get(), packet.first()) {
+            (Link::Greeting, _) => {
+                let kind = if server { frame::HELLO } else { frame::WELCOME };
+                let greeting = Greeting::parse(kind, packet);
+                let Some(greeting) =
+                    greeting.filter(|greeting| !server || greeting.address == self.address.text)
+                else {
+                    sdk_log!(ERROR, "comch: the other side is none of ours");
+                    return self.end(connection);
+                };
+                connection.peer_max.set(greeting.max_msg_size);
+                if server && connection.send(&[&self.greeting("").to_bytes(frame::WELCOME)]).is_err() {
+                    return self.end(connection);
+                }
+                connection.link.set(Link::Open);
+                if server {
+                    self.tell(self.on_connect.get(), connection);
+                } else {
+                    self.ctx.enter(State::Running);
+                }
+                true
+            }
+            (Link::Open, Some(&frame::MESSAGE)) => {
+                let (_, message) = packet.split_at_mut(1);
+                connection.count(2, message.len());
+                if let Some(on_message) = self.on_message.get() {
+                    let event = ptr::from_ref(self).cast_mut().cast();
+                    let handle = Handle::of(&**connection).cast();
+                    // SAFETY: the program gave the function to be called with a message, which lies in a buffer of ours
+                    // during the call.
+                    unsafe { on_message(event, message.as_mut_ptr(), message.len() as u32, handle) }
+                }
+                true
+            }
+            _ => self.end(connection),
+        }
+    }
+
+    pub(super) fn tell(&self, callback: Option<StatusCallback>, connection: &Rc<Connection>) {
+        let Some(callback) = callback else { return };
+        let event = ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the program gave the function to be called with a connection, which lives during the call.
+        unsafe { callback(event, Handle::of(&**connection).cast(), 1) }
+    }
+
+    /// A connection is over, whoever ended it; whether the program noticed. A client is over with it.
+    pub(super) fn end(&self, connection: &Rc<Connection>) -> bool {
+        let greeted = connection.peer_max.get() > 0;
+        connection.close();
+        self.abandon_pending(connection);
+        if self.is_server() {
+            if greeted {
+                self.tell(self.on_disconnect.get(), connection);
+            }
+            self.remove(connection);
+            return greeted;
+        }
+        if self.ctx.state() == State::Starting && !greeted {
+            // The server went while it was greeted: another may come.
+            self.look_again(connection);
+            return false;
+        }
+        if greeted {
+            sdk_log!(INFO, "comch client: the server ended the connection");
+        }
+        self.ctx.begin_stop();
+        true
+    }
+
+    /// A client looks for a server from the beginning.
+    pub(super) fn look_again(&self, connection: &Connection) {
+        connection.close();
+        connection.link.set(Link::Greeting);
+        let now = Instant::now();
+        self.deadline.set(Some(now + PATIENCE));
+        self.retry_at.set(Some(now + RETRY));
+    }
+
+    pub(super) fn remove(&self, connection: &Rc<Connection>) {
+        connection.close();
+        connection.forget();
+        self.connections.borrow_mut().retain(|other| !Rc::ptr_eq(other, connection));
+        let mut closed = self.closed.borrow_mut();
+        closed.push_back(Rc::clone(connection));
+        if closed.len() > REMEMBERED {
+            closed.pop_front();
+        }
+    }
+
+    /// What was not sent never will be.
+    pub(super) fn abandon_pending(&self, connection: &Connection) {
+        let pending = connection.pending.take();
+        let ended = pending.into_iter().map(|(task, _)| (task, c::DOCA_ERROR_CONNECTION_ABORTED));
+        self.ended.borrow_mut().extend(ended);
+    }
+
+    pub(super) fn send_pending(&self, connection: &Connection) {
+        let mut pending = connection.pending.borrow_mut();
+        if pending.is_empty() {
+            return;
+        }
+        while let Some((task, message)) = pending.front() {
+            let status = match connection.send_message(message) {
+                Ok(()) => c::DOCA_SUCCESS,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => c::DOCA_ERROR_CONNECTION_RESET,
+            };
+            self.ended.borrow_mut().push_back((*task, status));
+            pending.pop_front();
+        }
+        self.watch_room(connection, false);
+    }
+
+    /// Reports a task that ended.
+    pub(super) fn report(&self, index: u32, status: Code) {
+        let pool = self.pool();
+        let Some(task) = pool.at(index) else { return };
+        self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
+        task.head.end(status);
+        let Some(conf) = self.send_conf.get() else { return };
+        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
+        let user_data = task.head.user_data.get();
+        // SAFETY: the program gave the function to be called with a task of this context.
+        unsafe { callback(Handle::of(task).cast(), user_data, self.ctx.user_data()) }
+    }
+
+    /// A client looks for its server; whether the program noticed.
+    pub(super) fn look(&self) -> bool {
+        let Some(connection) = self.connections.borrow().first().cloned() else { return false };
+        let now = Instant::now();
+        if self.deadline.get().is_some_and(|deadline| now >= deadline) {
+            self.deadline.set(None);
+            sdk_log!(ERROR, "comch client: no server answers for {}", self.address.text.replace('\n', " "));
+            connection.close();
+            self.ctx.begin_stop();
+            return true;
+        }
+        if connection.socket.borrow().is_some() || self.retry_at.get().is_some_and(|at| now < at) {
+            return false;
+        }
+        self.retry_at.set(Some(now + RETRY));
+        let Ok(socket) = self.address.connect() else { return false };
+        if !is_ours(&socket) || self.watch(socket.as_fd(), connection.id).is_err() {
+            return false;
+        }
+        connection.socket.replace(Some(socket));
+        // Found: how soon it is let in is up to the server's program.
+        self.deadline.set(None);
+        if connection.send(&[&self.greeting(&self.address.text).to_bytes(frame::HELLO)]).is_err() {
+            self.look_again(&connection);
+        }
+        false
+    }
+}

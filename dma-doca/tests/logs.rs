@@ -1,0 +1,56 @@
+//! What the SDK logs comes out as `tracing` events.
+
+#[path = "support/calls.rs"]
+mod calls;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dma_doca::comch::{Client, Server};
+use dma_doca::{DocaEngine, DocaOptions};
+
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn log_lines_become_events() {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
+    doca_emu::use_config(Some("serial = \"logs\"\n[comch]\nmax_clients = 1\n")).unwrap();
+    let options = |address: &str| DocaOptions::new().with_library(calls::library()).with_address(address);
+    let _engine = DocaEngine::open(&options("03:00.0")).unwrap();
+    // One client too many is something that the stand-in logs.
+    let server = Server::listen(&options("03:00.0"), "3b:00.0", "logs").unwrap();
+    std::thread::scope(|scope| {
+        let client = Client::new(&options("3b:00.0"), "logs").unwrap();
+        scope.spawn(|| {
+            let one = server.accept(Duration::from_secs(20)).unwrap();
+            let e = server.accept(Duration::from_millis(100)).unwrap_err();
+            drop((one, e));
+        });
+        let _one = client.connect(Duration::from_secs(20)).unwrap();
+        client.connect(Duration::from_millis(50)).unwrap_err();
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+        if text.contains("turned away") {
+            assert!(text.contains(" WARN doca:"), "{text}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "no line came: {text}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,126 @@
+//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same stand-in: 64 bytes, batches of 32. At most 1.10 times as many.
+//!
+//! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind`, which counts, and a C compiler; without them it says so. Fails beyond the bound.
+#![expect(unsafe_code, reason = "submits to a raw queue")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, Segment};
+use dma_ioat::{HugePages, IoatEngine, IoatOptions};
+
+const BATCH: usize = 32;
+const LEN: usize = 64;
+const BOUND: f64 = 1.10;
+/// Batches of a short and a long run: the difference leaves out what happens once.
+const RUNS: [u64; 2] = [100, 1100];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("work") => {
+            let dir = arguments.next().expect("the directory of the libraries");
+            let batches = arguments.next().and_then(|n| n.parse().ok()).expect("a number of batches");
+            copy(Path::new(&dir), batches);
+            ExitCode::SUCCESS
+        }
+        // `cargo test --benches` only wants to know that it runs.
+        Some("--test") => ExitCode::SUCCESS,
+        _ => compare(),
+    }
+}
+
+/// The loop of `instructions.c`, through the engine.
+fn copy(dir: &Path, batches: u64) {
+    let options = IoatOptions::new().with_lib_dir(dir).with_huge(HugePages::Off).with_mem(512);
+    let engine: Box<dyn DmaEngine> = Box::new(IoatEngine::open(&options).expect("the stand-in opens"));
+    let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(256)).expect("a queue");
+    let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * LEN)).expect("memory");
+    let (src, dst) = (memory(), memory());
+    let parts = |region: &dyn dma_core::RawRegion| -> [Segment; BATCH] {
+        let (key, base) = (region.key(), region.base());
+        std::array::from_fn(|i| Segment {
+            key,
+            addr: base.map_addr(|addr| addr.saturating_add(i * LEN)),
+            len: LEN,
+        })
+    };
+    let (from, to) = (parts(&*src), parts(&*dst));
+    let mut completions = [Completion::done(0); 128];
+    let mut batch = [Descriptor::copy(0, from[0], to[0]); BATCH];
+    for _ in 0..batches {
+        for (i, descriptor) in batch.iter_mut().enumerate() {
+            *descriptor = Descriptor::copy(i as u64, from[i], to[i]);
+        }
+        let mut taken = 0;
+        while taken < BATCH {
+            // SAFETY: parts of this engine's memory, which nobody else uses.
+            taken += unsafe { queue.submit(&batch[taken..]) }.expect("it takes them");
+        }
+        queue.flush();
+        let mut done = 0;
+        while done < BATCH {
+            done += queue.poll(&mut completions);
+        }
+    }
+}
+
+fn compare() -> ExitCode {
+    for (tool, why) in [("valgrind", "counts instructions"), ("cc", "compiles the C side")] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            println!("skipped: no {tool}, which {why}");
+            return ExitCode::SUCCESS;
+        }
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spdk-emu-release");
+    run(Command::new(here.join("spdk-emu/install")).arg(&prefix));
+    let (lib, c) = (prefix.join("lib"), prefix.with_file_name("instructions-c"));
+    run(Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&c)
+        .arg(here.join("benches/instructions.c"))
+        .arg(format!("-I{}", prefix.join("include").display()))
+        .arg(format!("-L{}", lib.display()))
+        .arg(format!("-Wl,-rpath,{}", lib.display()))
+        .args(["-lspdk_ioat", "-lspdk_env_dpdk"]));
+    let me = std::env::current_exe().expect("a program");
+    let per_copy = |run: &dyn Fn(u64) -> Command| {
+        let [few, many] = RUNS.map(|batches| instructions(&mut run(batches)));
+        (many - few) as f64 / ((RUNS[1] - RUNS[0]) as f64 * BATCH as f64)
+    };
+    let theirs = per_copy(&|batches| {
+        let mut command = callgrind(&c);
+        command.arg(batches.to_string());
+        command
+    });
+    let ours = per_copy(&|batches| {
+        let mut command = callgrind(&me);
+        command.arg("work").arg(&lib).arg(batches.to_string());
+        command
+    });
+    let ratio = ours / theirs;
+    println!(
+        "instructions per copy of {LEN} bytes, batch {BATCH}: C {theirs:.1}, dma-ioat {ours:.1}, ratio {ratio:.3} (at most {BOUND:.2})"
+    );
+    if ratio <= BOUND { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn callgrind(program: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).env_remove("SPDK_EMU");
+    command
+}
+
+/// What callgrind counted.
+fn instructions(command: &mut Command) -> u64 {
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    count.filter(|_| output.status.success()).unwrap_or_else(|| panic!("{command:?}: {text}"))
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(status.success(), "{command:?}: {status}");
+}
