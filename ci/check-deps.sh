@@ -31,6 +31,7 @@ cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is sta
 core_known=(
     atomic-waker bitflags bytes cfg-if crc32fast crossbeam-utils
     rustix linux-raw-sys
+    libc # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )
@@ -40,7 +41,7 @@ new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 
 default=$(dependencies dma --edges normal,build)
 foreign=$(grep -xE 'cc|cmake|bindgen|pkg-config|vcpkg|autocfg|nasm-rs|openssl.*|native-tls|.*-sys' <<<"$default" |
-    grep -vxE 'linux-raw-sys|doca-sys|spdk-sys') || true # Declarations only; our own load at run time.
+    grep -vxE 'linux-raw-sys|dma-(doca|spdk)-sys') || true # Declarations only; our own load at run time.
 [[ -z "$foreign" ]] || fail "the default build of dma needs more than Rust:" "$foreign"
 runtime=$(grep -xE 'tokio|async-std|smol|async-executor|futures-executor|mio' <<<"$default") || true
 [[ -z "$runtime" ]] || fail "the default build of dma brings an async runtime:" "$runtime"

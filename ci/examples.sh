@@ -18,7 +18,7 @@ while IFS=$'\t' read -r package folder; do
     ((${#examples[@]})) || continue
     cargo build --locked --release -p "$package" --examples
     for name in "${examples[@]}"; do
-        case $name in copy_file | 10_copy_host | 11_copy_dpu) continue ;; esac
+        case $name in copy_file | dma_copy | 10_copy_host | 11_copy_dpu) continue ;; esac
         echo "--- $package: $name"
         timeout "$seconds" cargo run --locked --release --quiet -p "$package" --example "$name" </dev/null || {
             echo "example $name of $package: exit status $? (124: ran for more than $seconds s)" >&2
@@ -47,4 +47,9 @@ done
 [[ "$(example 11_copy_dpu -- --export "$dir/export" --buffer "$dir/buffer" | tail -n 1)" == "a text" ]]
 echo >&3
 wait "$host"
-echo "$((ran + 2)) examples ran"
+example dma_copy -- --role dpu --channel "unix:$dir/socket" --file "$dir/copy" &
+dpu=$!
+example dma_copy -- --role host --channel "unix:$dir/socket" --file Cargo.lock
+wait "$dpu"
+cmp Cargo.lock "$dir/copy"
+echo "$((ran + 3)) examples ran"

@@ -23,9 +23,11 @@
 //! | `auto` | the best that this machine has: today `cpu` |
 //! | `cpu` | [`sim::CpuEngine`]: copies with the CPU's fastest instructions, on as many threads as it has; real, and the default |
 //! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, as slow, reordered and broken as real ones can be |
+//! | `doca:03:00.0` | [`doca::DocaEngine`]: an NVIDIA BlueField through its SDK, which is loaded at run time |
+//! | `ioat:00:04.0` | [`ioat::IoatEngine`]: Intel I/OAT through SPDK, which is loaded at run time |
 //!
 //! [`discover`] lists what there is on this machine. The documentation of `dma-core` describes the contract and the safe API, all of which is
-//! re-exported here; that of `dma-sim` the engines.
+//! re-exported here; those of `dma-sim`, `dma-doca` and `dma-ioat` the engines.
 
 mod discover;
 mod name;
@@ -35,6 +37,8 @@ use std::sync::Arc;
 pub use discover::{Discovered, discover};
 #[doc(inline)]
 pub use dma_core::*;
+pub use dma_doca as doca;
+pub use dma_ioat as ioat;
 pub use dma_sim as sim;
 pub use name::{DeviceName, EngineName, PciAddress};
 
@@ -49,13 +53,14 @@ pub mod prelude {
 /// Opens an engine by name.
 ///
 /// `auto` is the best engine of this machine: today always `cpu`. `cpu` takes the options of [`sim::CpuOptions::set`], `sim` those of
-/// [`sim::SimOptions::set`](dma_sim::sim::SimOptions::set), as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca` and `ioat` are names of hardware
-/// backends that this release does not have; they say so.
+/// [`sim::SimOptions::set`](dma_sim::sim::SimOptions::set), as `cpu:threads=2` or `sim:seed=7,profile=bluefield3,faults=fail@5`. `doca:03:00.0` is a BlueField's
+/// device, `doca` the first that has DMA; both take the options of [`doca::DocaOptions::set`]. `ioat:00:04.0` is a channel of I/OAT, `ioat` all that this process can have,
+/// one for each queue; both take the options of [`ioat::IoatOptions::set`].
 ///
 /// # Errors
 ///
-/// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, saying what would have been right; `Unsupported` for
-/// a backend that this build does not have; what opening the engine answers.
+/// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, saying what would have been right; what opening the
+/// engine answers: `MissingSdk` if the vendor's libraries cannot be used, `NotFound` if there is no such device.
 pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
     let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
     match name.parse().map_err(named)? {
@@ -74,8 +79,24 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
             }
             Ok(Arc::new(sim::SimEngine::open(&options).map_err(named)?))
         }
-        EngineName::Doca(_) => Err(named(discover::not_built("doca"))),
-        EngineName::Ioat(_) => Err(named(discover::not_built("ioat"))),
+        EngineName::Doca(device) => {
+            let mut options = doca::DocaOptions::new();
+            options.address = device.address.map(|address| address.to_string());
+            for (key, value) in &device.options {
+                options.set(key, value).map_err(named)?;
+            }
+            Ok(Arc::new(doca::DocaEngine::open(&options).map_err(named)?))
+        }
+        EngineName::Ioat(device) => {
+            let mut options = ioat::IoatOptions::new();
+            if let Some(address) = device.address {
+                options.set("address", &address.to_string()).map_err(named)?;
+            }
+            for (key, value) in &device.options {
+                options.set(key, value).map_err(named)?;
+            }
+            Ok(Arc::new(ioat::IoatEngine::open(&options).map_err(named)?))
+        }
     }
 }
 
@@ -109,6 +130,11 @@ mod tests {
             ("sim:seed=x", &[ErrorKind::InvalidArgument], "seed"),
             ("sim:faults=fial@5", &[ErrorKind::InvalidArgument], "fial"),
             ("sim:color=red", &[ErrorKind::InvalidArgument], "profile"),
+            ("doca:03:00.0,colour=red", &[ErrorKind::InvalidArgument], "interface"),
+            ("doca:03:00.0,depth=0", &[ErrorKind::InvalidArgument], "depth"),
+            ("ioat:00:04.0,colour=red", &[ErrorKind::InvalidArgument], "cores"),
+            ("ioat:00:04.0,lib=/nowhere", &[ErrorKind::MissingSdk], "/nowhere"),
+            ("doca:03:00.0,lib=/nowhere", &[ErrorKind::MissingSdk], "/nowhere"),
         ] {
             let e = open(name).expect_err(name);
             assert!(kinds.contains(&e.kind()), "{name}: {e}");

@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "copies in and out of memory that others write")]
 
 use std::fmt;
+use std::io;
 use std::ops::RangeBounds;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,7 +15,8 @@ use crate::{Access, BufferMut, Error, ErrorKind, ExportDescriptor, RawExport, Re
 /// CPU cannot reach.
 ///
 /// There are no references to its bytes. They move by DMA (a window is a source and a destination), or by
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) where the CPU can reach them. Windows may overlap each other; an operation whose
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) where the CPU can reach them, or between them and a file by
+/// [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other; an operation whose
 /// own source and destination overlap is rejected as far as addresses show it (a region imported into the process that exported it
 /// has two addresses).
 #[derive(Clone)]
@@ -136,6 +139,74 @@ impl Window {
         Ok(())
     }
 
+    /// Has the kernel read up to `len` bytes of `file`, from its byte `file_offset` on, into the bytes from `offset` on: `pread`, with no
+    /// copy on the way. A peer can see it half done.
+    ///
+    /// Returns how many bytes were read; fewer than `len` at the end of the file, or if that is how the kernel did it, and 0 only at the
+    /// end. Goes on when a signal interrupts it. Blocks as reading the file does.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`, for the window and for what a file's
+    /// offset can be; `Os` for what reading answers, with that as its source.
+    pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
+        const WHAT: &str = "read a file into shared memory";
+        let to = self.check(WHAT, offset, len)?;
+        let at = self.file_offset(WHAT, file_offset)?;
+        let fd = file.as_fd();
+        self.count(WHAT, || {
+            // SAFETY: in range by `check`; the region is mapped and writable while `self` lives. No reference is made: the kernel
+            // writes the bytes as a device would.
+            unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
+        })
+    }
+
+    /// Has the kernel write up to `len` of the bytes from `offset` on to `file`, from its byte `file_offset` on: `pwrite`, with no copy on
+    /// the way. The bytes are those at some moment during the call, not all at the same.
+    ///
+    /// Returns how many bytes were written; fewer than `len` if that is how the kernel did it (a full disk takes what fits, and the next call
+    /// fails). Goes on when a signal interrupts it. Blocks as writing the file does.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`, for the window and for what a file's
+    /// offset can be; `Os` for what writing answers, with that as its source.
+    pub fn write_to(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
+        const WHAT: &str = "write shared memory to a file";
+        let from = self.check(WHAT, offset, len)?;
+        let at = self.file_offset(WHAT, file_offset)?;
+        let fd = file.as_fd();
+        self.count(WHAT, || {
+            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives. No reference is made: the kernel
+            // reads the bytes as a device would.
+            unsafe { libc::pwrite(fd.as_raw_fd(), from.cast_const().cast(), len, at) }
+        })
+    }
+
+    fn file_offset(&self, operation: &'static str, offset: u64) -> Result<libc::off_t> {
+        libc::off_t::try_from(offset).map_err(|_| {
+            Error::new(ErrorKind::OutOfRange, format!("byte {offset} of a file"))
+                .with_operation(operation)
+                .with_backend(self.0.region.0.backend)
+                .with_numbers(offset, libc::off_t::MAX as u64)
+        })
+    }
+
+    /// What `call` counted, once no signal interrupts it.
+    fn count(&self, operation: &'static str, call: impl Fn() -> isize) -> Result<usize> {
+        loop {
+            if let Ok(n) = usize::try_from(call()) {
+                return Ok(n);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(Error::from(error)
+                    .with_operation(operation)
+                    .with_backend(self.0.region.0.backend));
+            }
+        }
+    }
+
     /// Grants a peer `rights` to this range, until the [`Export`] is revoked or dropped.
     ///
     /// # Errors
@@ -224,5 +295,59 @@ impl fmt::Debug for Export {
             .field("descriptor", &self.descriptor)
             .field("raw", &self.raw)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::doc_engine;
+    use crate::{DmaEngineExt, MemoryRequest};
+
+    fn window(len: usize) -> Window {
+        doc_engine().allocate_window(&MemoryRequest::new(len)).expect("memory is allocated")
+    }
+
+    #[test]
+    fn files_are_read_and_written_in_place() {
+        let sample: Vec<u8> = (0..10_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
+        let source = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(source.path(), &sample).expect("written");
+        let target = tempfile::tempfile().expect("a file");
+        let window = window(5000);
+        assert_eq!(window.read_from(1000, 3000, &source, 500).expect("read"), 3000);
+        let mut bytes = vec![0; 5000];
+        window.read_at(0, &mut bytes).expect("readable");
+        assert_eq!(bytes[1000..4000], sample[500..3500]);
+        assert!(bytes[..1000].iter().chain(&bytes[4000..]).all(|byte| *byte == 0), "nothing but those");
+        assert_eq!(window.write_to(1000, 3000, &target, 70).expect("written"), 3000);
+        let mut arrived = vec![0; 3000];
+        std::os::unix::fs::FileExt::read_exact_at(&target, &mut arrived, 70).expect("readable");
+        assert_eq!(arrived, sample[500..3500]);
+        // At the end of the file there is less, and then nothing.
+        assert_eq!(window.read_from(0, 5000, &source, 9_990).expect("read"), 10);
+        assert_eq!(window.read_from(0, 5000, &source, 10_000).expect("read"), 0);
+        assert_eq!(window.read_from(5000, 0, &source, 0).expect("no bytes"), 0);
+    }
+
+    #[test]
+    fn what_is_no_range_or_no_file_is_refused() {
+        let file = tempfile::tempfile().expect("a file");
+        let window = window(100);
+        for (offset, len) in [(0, 101), (100, 1), (101, 0), (usize::MAX, 2)] {
+            for e in [window.read_from(offset, len, &file, 0), window.write_to(offset, len, &file, 0)] {
+                assert_eq!(e.expect_err("out of range").kind(), ErrorKind::OutOfRange);
+            }
+        }
+        assert_eq!(
+            window.write_to(0, 1, &file, 1 << 63).expect_err("no offset").kind(),
+            ErrorKind::OutOfRange
+        );
+        let (reader, writer) = io::pipe().expect("a pipe");
+        for e in [window.read_from(0, 1, &reader, 0), window.write_to(0, 1, &writer, 0)] {
+            let e = e.expect_err("a pipe has no offsets");
+            assert_eq!(e.kind(), ErrorKind::Os);
+            assert!(std::error::Error::source(&e).is_some_and(|source| source.is::<io::Error>()), "{e}");
+        }
     }
 }

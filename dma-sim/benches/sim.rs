@@ -87,6 +87,28 @@ fn model(c: &mut Criterion) {
     group.finish();
 }
 
+/// A device that takes no time: submit, doorbell, poll.
+fn instant(c: &mut Criterion) {
+    const TASKS: u64 = 10_000;
+    let mut group = c.benchmark_group("instant");
+    group.throughput(Throughput::Elements(TASKS));
+    for (size, batch) in [(64, 1), (64, 32), (64, 1_024), (4_096, 32)] {
+        let mut work = Loop::new(Profile::ideal().timeless(), size, 1_024, TraceMode::Off);
+        work.device.poll_each(work.channel, 1_024, |_| {});
+        group.bench_function(BenchmarkId::from_parameter(format!("{size} B, batches of {batch}")), |b| {
+            measure(b, || {
+                for _ in 0..TASKS / batch {
+                    (0..batch).for_each(|_| work.submit());
+                    work.device.doorbell(work.channel).unwrap();
+                    let done = |completion: Completion| assert_eq!(completion.status, Status::Done);
+                    assert_eq!(work.device.poll_each(work.channel, 1_024, done), batch as usize);
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
 /// Through the contract and the safe API: batches of 32 copies of 64 bytes.
 fn engine(c: &mut Criterion) {
     const COPIES: usize = 32;
@@ -105,5 +127,5 @@ fn engine(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, model, engine);
+criterion_group!(benches, model, instant, engine);
 criterion_main!(benches);

@@ -95,8 +95,9 @@ fn a_read_only_grant_can_be_read_and_not_written() {
 fn make_writable(import: &Import) -> Result<(), rustix::io::Errno> {
     use rustix::mm::{MprotectFlags, mprotect};
     let access = MprotectFlags::READ | MprotectFlags::WRITE;
+    let page = import.ptr().unwrap();
     // SAFETY: the page stays mapped, and nothing in this process depends on its not being writable.
-    unsafe { mprotect(import.ptr().as_ptr().cast(), 4096, access) }
+    unsafe { mprotect(page.as_ptr().cast(), 4096, access) }
 }
 
 #[test]

@@ -13,6 +13,14 @@ dma_core::conformance_tests!(bluefield2, engine(Profile::bluefield2(), 2));
 dma_core::conformance_tests!(bluefield3, engine(Profile::bluefield3(), 3));
 dma_core::conformance_tests!(ioat, engine(Profile::ioat(), 4));
 dma_core::conformance_tests!(dsa, engine(Profile::dsa(), 5));
+dma_core::conformance_tests!(timeless, engine(Profile::ideal().timeless(), 11));
+dma_core::conformance_tests!(
+    timeless_in_real_time,
+    SimEngine::open(
+        &SimOptions::new().with_profile(Profile::bluefield3().timeless()).with_clock(Clock::Real)
+    )
+    .unwrap()
+);
 dma_core::conformance_tests!(boxed, Box::new(engine(Profile::bluefield3(), 6)) as Box<dyn DmaEngine>);
 dma_core::conformance_tests!(
     arced,

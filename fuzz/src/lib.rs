@@ -1,17 +1,27 @@
 //! What the fuzz targets do with an input. Here and not in the targets, so that tests can replay the corpus.
 
+mod door;
+
 use std::time::Duration;
 
 use dma::sim::model::{FaultPlan, Time};
 use dma::sim::remote::{Import, RemoteError};
 use dma::sim::{CpuOptions, SimOptions};
-use dma::{EngineName, ErrorKind, ExportDescriptor};
+use dma::{DeviceName, EngineName, ErrorKind, ExportDescriptor};
+
+#[expect(dead_code, reason = "the example's own, of which a fuzzer uses a part")]
+#[path = "../../examples/dma_copy/protocol.rs"]
+mod dma_copy_protocol;
+
+pub use door::doca_calls;
 
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. One with the same name is in `fuzz_targets/`, its corpus in `corpus/`.
 pub const TARGETS: &[Target] = &[
+    ("doca_calls", doca_calls),
+    ("dma_copy_message", dma_copy_message),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),
     ("remote_import", remote_import),
@@ -41,7 +51,10 @@ pub fn engine_name(input: &[u8]) {
                 }
             }
         }
-        Ok(EngineName::Doca(Some(address)) | EngineName::Ioat(Some(address))) => {
+        Ok(
+            EngineName::Doca(DeviceName { address: Some(address), .. })
+            | EngineName::Ioat(DeviceName { address: Some(address), .. }),
+        ) => {
             assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
         }
         Ok(_) => {}
@@ -107,6 +120,29 @@ pub fn remote_import(input: &[u8]) {
     match Import::open_within(input, Duration::ZERO) {
         Ok(import) => panic!("imported {import:?}, which nobody exported"),
         Err(RemoteError::MalformedBlob { what }) => assert!(!what.is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// What comes over a channel of the example `dma_copy` is a message that encodes to the same bytes, or refused.
+///
+/// # Panics
+///
+/// If the decoder breaks its promises.
+pub fn dma_copy_message(input: &[u8]) {
+    use dma_copy_protocol::{MAX_DESCRIPTOR, MAX_MESSAGE, MAX_TEXT, Message};
+    match Message::decode(input) {
+        Ok(message) => {
+            match &message {
+                Message::Export(export) => assert!(export.descriptor.len() <= MAX_DESCRIPTOR),
+                Message::Abort { text, .. } => assert!(text.len() <= MAX_TEXT),
+                _ => {}
+            }
+            assert!(input.len() <= MAX_MESSAGE, "a message longer than any");
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            assert_eq!(bytes, input, "something was dropped on the way");
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Library {
 }
 
 /// All of them.
-pub(crate) const ALL: &[Sdk] = &[DOCA];
+pub(crate) const ALL: &[Sdk] = &[DOCA, SPDK];
 
 const DOCA: Sdk = Sdk {
     dir: "dma-doca/doca-sys",
@@ -159,6 +159,63 @@ const DOCA: Sdk = Sdk {
                 "doca_comch_server_task_send_set_conf",
                 "doca_comch_task_send_as_task",
             ],
+        },
+    ],
+};
+
+const SPDK: Sdk = Sdk {
+    dir: "dma-ioat/spdk-sys",
+    prefix: "spdk_",
+    constants: "SPDK_",
+    headers: &["spdk/env.h", "spdk/ioat.h", "spdk/log.h", "spdk/cpuset.h", "spdk/version.h"],
+    defines: &["_GNU_SOURCE"],
+    by_hand: &[
+        ("FILE", "pub type FILE = ::core::ffi::c_void;\n"),
+        (
+            "__va_list_tag",
+            "/// A `va_list`, as parameter: on the common processors, the address of one.\n\
+            pub type __va_list_tag = ::core::ffi::c_void;\n",
+        ),
+    ],
+    libraries: &[
+        Library {
+            name: "Env",
+            file: "libspdk_env_dpdk.so",
+            headers: &["spdk/env.h"],
+            required: &[
+                "spdk_env_init",
+                "spdk_env_opts_init",
+                "spdk_free",
+                "spdk_mem_register",
+                "spdk_mem_unregister",
+                "spdk_pci_addr_fmt",
+                "spdk_pci_device_get_addr",
+                "spdk_pci_device_get_device_id",
+                "spdk_pci_device_get_vendor_id",
+                "spdk_vtophys",
+                "spdk_zmalloc",
+            ],
+        },
+        Library {
+            name: "Ioat",
+            file: "libspdk_ioat.so",
+            headers: &["spdk/ioat.h"],
+            required: &[
+                "spdk_ioat_build_copy",
+                "spdk_ioat_build_fill",
+                "spdk_ioat_detach",
+                "spdk_ioat_flush",
+                "spdk_ioat_get_dma_capabilities",
+                "spdk_ioat_get_max_descriptors",
+                "spdk_ioat_probe",
+                "spdk_ioat_process_events",
+            ],
+        },
+        Library {
+            name: "Log",
+            file: "libspdk_log.so",
+            headers: &["spdk/log.h"],
+            required: &["spdk_log_open", "spdk_log_set_print_level"],
         },
     ],
 };

@@ -5,7 +5,8 @@
 #ifndef DMA_DOCA_CONFIG_H
 #define DMA_DOCA_CONFIG_H
 
-#include <doca_compat.h>
-#include <doca_version.h>
+#include <doca_build_config.h>
+
+#define DOCA_COMPAT_HELPERS
 
 #endif

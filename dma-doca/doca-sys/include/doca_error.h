@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stddef.h>
 
+#include <doca_common_defines.h>
 #include <doca_compat.h>
 
 #ifdef __cplusplus
@@ -61,7 +62,7 @@ const char *doca_error_get_descr(doca_error_t error);
 			(r) = (t); \
 	} while (0)
 
-#define DOCA_IS_ERROR(r) ((r) != DOCA_SUCCESS)
+#define DOCA_IS_ERROR(r) doca_unlikely((r) != DOCA_SUCCESS)
 
 #ifdef __cplusplus
 }

@@ -24,15 +24,14 @@ const char *doca_version_runtime(void);
 
 #define DOCA_VER_STRING DOCA_VERSION_STRING
 
-/* One number for a version, to compare: 16 bits for the patch, 8 for the minor number. */
-#define DOCA_VERSION_NUM(major, minor, patch) \
-	(((uint64_t)(major) << 24) | ((uint64_t)(minor) << 16) | (uint64_t)(patch))
-
-#define DOCA_CURRENT_VERSION_NUM DOCA_VERSION_NUM(DOCA_VERSION_MAJOR, DOCA_VERSION_MINOR, DOCA_VERSION_PATCH)
-#define DOCA_VERSION_EQ_CURRENT(major, minor, patch) \
-	(DOCA_VERSION_NUM(major, minor, patch) == DOCA_CURRENT_VERSION_NUM)
-#define DOCA_VERSION_LTE_CURRENT(major, minor, patch) \
-	(DOCA_VERSION_NUM(major, minor, patch) <= DOCA_CURRENT_VERSION_NUM)
+/* One number for a version, to compare. An official version has a patch number in thousands; what comes between are
+ * builds towards the next one. */
+#define DOCA_VERSION_CALC_EXACT(major, minor, patch) ((size_t)((major) << 24 | (minor) << 16 | (patch)))
+#define DOCA_VERSION_EXACT DOCA_VERSION_CALC_EXACT(DOCA_VERSION_MAJOR, DOCA_VERSION_MINOR, DOCA_VERSION_PATCH)
+#define DOCA_VERSION_CALC(major, minor, patch) DOCA_VERSION_CALC_EXACT(major, minor, (patch) * 1000)
+#define DOCA_VERSION_OFFICIAL DOCA_VERSION_CALC(DOCA_VERSION_MAJOR, DOCA_VERSION_MINOR, DOCA_VERSION_PATCH)
+#define DOCA_VERSION_EQ_CURRENT(major, minor, patch) (DOCA_VERSION_CALC(major, minor, patch) == DOCA_VERSION_OFFICIAL)
+#define DOCA_VERSION_LTE_CURRENT(major, minor, patch) (DOCA_VERSION_CALC(major, minor, patch) <= DOCA_VERSION_OFFICIAL)
 
 /* The version of these headers. */
 DOCA_EXPERIMENTAL

@@ -27,6 +27,11 @@ pub type doca_argp_logger_cb_t = ::core::option::Option<
 >;
 
 
+pub const DOCA_VERSION_MAJOR: u32 = 3;
+pub const DOCA_VERSION_MINOR: u32 = 0;
+pub const DOCA_VERSION_PATCH: u32 = 58;
+pub const DOCA_VERSION_STRING: &[u8; 9] = b"3.0.0058\0";
+pub const DOCA_VER_STRING: &[u8; 9] = b"3.0.0058\0";
 pub const DOCA_GID_BYTE_LENGTH: u32 = 16;
 pub const DOCA_DEVINFO_VUID_SIZE: u32 = 128;
 pub const DOCA_DEVINFO_IPV4_ADDR_SIZE: u32 = 4;
@@ -39,11 +44,9 @@ pub const DOCA_DEVINFO_PCI_BDF_SIZE: u32 = 8;
 pub const DOCA_DEVINFO_REP_VUID_SIZE: u32 = 128;
 pub const DOCA_DEVINFO_REP_PCI_ADDR_SIZE: u32 = 13;
 pub const DOCA_DEVINFO_REP_PCI_BDF_SIZE: u32 = 8;
-pub const DOCA_VERSION_MAJOR: u32 = 3;
-pub const DOCA_VERSION_MINOR: u32 = 0;
-pub const DOCA_VERSION_PATCH: u32 = 58;
-pub const DOCA_VERSION_STRING: &[u8; 9] = b"3.0.0058\0";
-pub const DOCA_VER_STRING: &[u8; 9] = b"3.0.0058\0";
+unsafe extern "C" {
+    pub fn doca_version_runtime() -> *const ::core::ffi::c_char;
+}
 pub const DOCA_SUCCESS: doca_error = 0;
 pub const DOCA_ERROR_UNKNOWN: doca_error = 1;
 pub const DOCA_ERROR_NOT_PERMITTED: doca_error = 2;
@@ -1636,9 +1639,6 @@ unsafe extern "C" {
         new_consumer_event_cb: doca_comch_event_consumer_cb_t,
         expired_consumer_event_cb: doca_comch_event_consumer_cb_t,
     ) -> doca_error_t;
-}
-unsafe extern "C" {
-    pub fn doca_version_runtime() -> *const ::core::ffi::c_char;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -1,8 +1,50 @@
-//! Declarations of the DOCA C interface.
+//! The DOCA C interface: its declarations, and its libraries loaded at run time.
+//!
+//! [`bindings`] has the types, constants and functions of the headers in `include/`, as bindgen writes them. [`Library`] finds
+//! the installed libraries and fills [`Common`], [`Dma`] and [`Comch`], tables of function pointers: calls that every supported version has
+//! are plain fields, others are options. Nothing of the SDK is needed to build.
+//!
+//! A table is a plain value: a test can hand in other functions ([`Library::from_tables`]).
+//!
+//! # Features
+//!
+//! - `linked`: the required calls come from the linker, and the libraries are needed to build and to start: [`Library::linked`].
+//! - `bindgen`: binds the headers of the installed SDK, instead of those in `include/`, when building. They are looked for in
+//!   `DOCA_INCLUDE_DIR`, then where pkg-config says, then in `/opt/mellanox/doca/include`. Needs libclang.
 
+#[cfg(not(feature = "bindgen"))]
 #[rustfmt::skip]
 pub mod bindings;
+#[cfg(feature = "bindgen")]
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_upper_case_globals,
+    unsafe_code,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::use_self,
+    rustdoc::broken_intra_doc_links,
+    rustdoc::bare_urls,
+    rustdoc::invalid_html_tags,
+    reason = "written by a program, with the names and comments of C"
+)]
+pub mod bindings {
+    //! The declarations of the installed SDK's headers.
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+mod error;
+mod inline;
+mod library;
 #[rustfmt::skip]
 mod table;
 
+pub use error::LoadError;
+pub use library::{LIB_DIR_VARIABLE, Library, StandIn};
 pub use table::{Comch, Common, Dma};

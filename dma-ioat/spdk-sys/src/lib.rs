@@ -1,1 +1,30 @@
-//! Declarations of SPDK's env and I/OAT calls.
+//! Declarations of SPDK's env and I/OAT calls, and the libraries that hold them, loaded at run time.
+//!
+//! [`Library::open`] finds and loads `libspdk_env_dpdk` and `libspdk_ioat`; nothing is needed to build. Two features change where the calls come from:
+//! `linked` takes them from the linker (for SPDK's static libraries, which is how SPDK is built unless it is told otherwise; `pkg-config` says what to link),
+//! `bindgen` makes the declarations from the headers of the installed SPDK instead of from ours.
+//!
+//! The [tables](Env) are plain structs of function pointers, so that a test can hand in others: [`Library::from_tables`].
+
+#[cfg(not(feature = "bindgen"))]
+#[rustfmt::skip]
+pub mod bindings;
+#[cfg(feature = "bindgen")]
+#[rustfmt::skip]
+#[allow(missing_docs, missing_debug_implementations, non_camel_case_types, non_upper_case_globals, non_snake_case, unsafe_code, clippy::all, clippy::pedantic, clippy::allow_attributes, clippy::ptr_as_ptr, clippy::ref_as_ptr, clippy::use_self, reason = "written by a program, with the names of C")]
+pub mod bindings {
+    //! The declarations of the installed SPDK's headers.
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+mod env_opts;
+mod error;
+mod library;
+mod release;
+#[rustfmt::skip]
+mod table;
+
+pub use env_opts::EnvOpts;
+pub use error::LoadError;
+pub use library::{LIB_DIR_VARIABLE, Library, StandIn};
+pub use release::Release;
+pub use table::{Env, Ioat, Log};

@@ -74,7 +74,8 @@ impl CpuRegion {
         let import = Arc::new(Import::open(descriptor.native())?);
         // What was granted is the exporter's word, not the descriptor's.
         let access = import.grant().rights;
-        let (key, base, len) = (key_of(&import), import.ptr(), import.len());
+        let (key, len) = (key_of(&import), import.len());
+        let base = import.span(0, len as u64, Access::empty())?;
         Ok(Self { engine, key, base, len, access, backing: Backing::Imported(import) })
     }
 }

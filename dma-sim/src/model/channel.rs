@@ -6,7 +6,7 @@ use super::memory::Piece;
 use super::motion::Tearing;
 use super::profile::{Direction, Profile};
 use super::rng::{Stream, Use};
-use super::task::{Completion, HaltCause, Operation, Status, TaskError};
+use super::task::{Completion, Descriptor, HaltCause, Operation, Status, TaskError};
 use super::time::Time;
 
 bitflags::bitflags! {
@@ -50,6 +50,8 @@ pub(super) struct Task {
     pub(super) fence: bool,
     pub(super) coalesce: bool,
     pub(super) remote: bool,
+    /// Some of the memory has no address here.
+    pub(super) far: bool,
     pub(super) touched: bool,
     /// Parts of the tearing that moved.
     pub(super) part: u8,
@@ -84,6 +86,7 @@ impl Default for Task {
             fence: false,
             coalesce: false,
             remote: false,
+            far: false,
             touched: false,
             part: 0,
             direction: Direction::Local,
@@ -111,6 +114,30 @@ impl Task {
     #[inline]
     pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> + Clone {
         self.src.iter().chain(&self.dst)
+    }
+
+    /// Becomes what a checked descriptor asks for, whose pieces it holds, and which will fail with `error` if any.
+    #[inline]
+    pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, len: u64, error: Option<TaskError>) {
+        let pushes = self.dst.iter().any(|piece| piece.remote);
+        let pulls = self.src.iter().any(|piece| piece.remote);
+        self.direction = match (pushes, pulls) {
+            (true, _) => Direction::Push,
+            (false, true) => Direction::Pull,
+            (false, false) => Direction::Local,
+        };
+        self.remote = pushes || pulls;
+        self.far = self.remote && self.pieces().any(|piece| piece.far);
+        self.token = descriptor.token;
+        self.len = len;
+        self.operation = descriptor.operation;
+        self.fence = descriptor.fence;
+        // Assigning what is there most often costs more than looking.
+        if error.is_some() || self.error.is_some() {
+            self.error = error;
+        }
+        (self.touched, self.part) = (false, 0);
+        (self.rung, self.ended) = (Time::ZERO, Time::ZERO);
     }
 
     #[inline]

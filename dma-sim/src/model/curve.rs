@@ -87,6 +87,11 @@ impl Curve {
         Ok(Self { lines })
     }
 
+    /// Whether the cost is none whatever the size.
+    pub(super) fn is_zero(&self) -> bool {
+        self.lines.iter().all(|line| line.ps == 0 && line.slope == 0)
+    }
+
     /// The cost for `size`.
     #[must_use]
     #[inline]

@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Channel, ChannelState, ChannelStats, Marks, Stage};
+use super::check;
 use super::events::{Calendar, Event};
+use super::far::Carrier;
 use super::fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
-use super::memory::{
-    MemoryTable, PeerAccess, PeerError, RegionError, RegionKey, RegionSpec, Rights, Segment,
-};
+use super::instant::Ring;
+use super::memory::{MemoryTable, PeerAccess, PeerError, RegionError, RegionKey, RegionSpec, Rights};
 use super::motion::{self, Tearing};
-use super::profile::{Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength};
+use super::profile::{Direction, Found, OnFailure, Profile, ProfileError, Reporting};
 use super::rng;
 use super::task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
 use super::time::Time;
@@ -137,7 +138,8 @@ struct Rule {
 /// A DMA device.
 ///
 /// Nothing happens by itself: tasks are [submitted](Self::submit), released by a [doorbell](Self::doorbell),
-/// and run while time [advances](Self::advance). See the [module](super) for an example.
+/// and run while time [advances](Self::advance). See the [module](super) for an example. Where nothing takes time
+/// ([`Profile::timeless`]), goes wrong or is recorded, they run in the doorbell.
 ///
 /// One thread at a time drives a device; to share one, put it into a mutex.
 #[derive(Debug)]
@@ -148,7 +150,10 @@ pub struct Device {
     now: Time,
     gone: bool,
     memory: MemoryTable,
+    carrier: Carrier,
     channels: Vec<Option<Box<Channel>>>,
+    /// Instead of the channels, where nothing takes time, goes wrong or is recorded.
+    rings: Option<Vec<Option<Box<Ring>>>>,
     open: u32,
     lanes: [Lane; 3],
     calendar: Calendar,
@@ -166,6 +171,8 @@ impl Device {
         let DeviceConfig { profile, seed, faults, trace, tearing } = config;
         profile.validate()?;
         faults.validate()?;
+        let instant = profile.is_timeless() && faults.rules.is_empty() && trace == TraceMode::Off;
+        let rings = instant.then(Vec::new);
         let mut calendar = Calendar::default();
         for (i, rule) in (0..).zip(&faults.rules) {
             if let (When::At(at), Fault::Reset | Fault::Stick | Fault::Gone) = (rule.when, rule.fault) {
@@ -179,7 +186,9 @@ impl Device {
             now: Time::ZERO,
             gone: false,
             memory: MemoryTable::default(),
+            carrier: Carrier::default(),
             channels: Vec::new(),
+            rings,
             open: 0,
             lanes: Default::default(),
             calendar,
@@ -230,13 +239,14 @@ impl Device {
     ///
     /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
     /// valid for reads, and for writes if the rights include any, from whatever thread drives the device;
-    /// except memory of a peer, which need be so only while leave to touch it is [had](PeerAccess::acquire).
+    /// except memory of a peer, which need be so only while leave to touch it is [had](PeerAccess::acquire), and
+    /// [far](super::FarMemory) memory, which has no address.
     /// While a task in flight names bytes of it, no Rust reference to them is used, but for shared ones to
     /// bytes that are only read.
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         // SAFETY: the caller's promise.
         let key = unsafe { self.memory.register(spec.clone()) }?;
-        let remote = spec.peer.is_some();
+        let remote = spec.is_remote();
         self.trace.record(self.now, None, || Happening::Register {
             key,
             len: spec.len,
@@ -272,7 +282,8 @@ impl Device {
     /// There is no such region, or tasks in flight name it. A task names its regions until it ends, even
     /// when its completion is polled later; one whose completion was lost until its channel is taken down.
     pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
-        self.memory.unregister(key)?;
+        let rings = self.rings.iter().flatten().flatten();
+        self.memory.unregister(key, rings.map(|ring| ring.names(key)).sum())?;
         self.trace.record(self.now, None, || Happening::Unregister { key });
         Ok(())
     }
@@ -316,8 +327,14 @@ impl Device {
         if depth == 0 || depth > max {
             return Err(ChannelError::Depth { asked: depth, max });
         }
-        if self.open == self.profile.channels || self.channels.len() == u32::MAX as usize {
+        let opened = self.rings.as_ref().map_or(self.channels.len(), Vec::len);
+        if self.open == self.profile.channels || opened == u32::MAX as usize {
             return Err(ChannelError::NoneFree { max: self.profile.channels });
+        }
+        if let Some(rings) = &mut self.rings {
+            rings.push(Some(Box::new(Ring::new(depth))));
+            self.open += 1;
+            return Ok(ChannelId(opened as u32));
         }
         let index = self.channels.len() as u32;
         let channel = Channel::new(&self.profile, depth, self.seed, index, self.now);
@@ -333,12 +350,17 @@ impl Device {
     ///
     /// There is no such channel, or it holds tasks.
     pub fn close_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
-        match self.channel(id).ok_or(ChannelError::NoSuchChannel)?.used {
+        let used = self.ring(id).map(Ring::used).or(self.channel(id).map(|channel| channel.used));
+        match used.ok_or(ChannelError::NoSuchChannel)? {
             0 => {}
             tasks => return Err(ChannelError::Busy { tasks }),
         }
-        self.channels[id.0 as usize] = None;
         self.open -= 1;
+        if let Some(rings) = &mut self.rings {
+            rings[id.0 as usize] = None;
+            return Ok(());
+        }
+        self.channels[id.0 as usize] = None;
         self.trace.record(self.now, Some(id.0), || Happening::Close);
         Ok(())
     }
@@ -346,13 +368,13 @@ impl Device {
     /// Whether a channel runs, if there is such a channel.
     #[must_use]
     pub fn state(&self, id: ChannelId) -> Option<ChannelState> {
-        self.channel(id).map(|channel| channel.state)
+        self.ring(id).map(|ring| ring.state).or(self.channel(id).map(|channel| channel.state))
     }
 
     /// How many tasks a channel holds, submitted and not yet polled. 0 if there is no such channel.
     #[must_use]
     pub fn in_flight(&self, id: ChannelId) -> u32 {
-        self.channel(id).map_or(0, |channel| channel.used)
+        self.ring(id).map_or_else(|| self.channel(id).map_or(0, |channel| channel.used), Ring::used)
     }
 
     /// How many tasks of a channel were released by a doorbell and did not end. 0 if there is no such channel.
@@ -364,13 +386,21 @@ impl Device {
     /// What a channel did so far, if there is such a channel.
     #[must_use]
     pub fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
-        self.channel(id).map(|channel| channel.stats)
+        self.ring(id).map(|ring| ring.stats).or(self.channel(id).map(|channel| channel.stats))
     }
 
     /// Whether [`poll`](Self::poll) would return a completion.
     #[must_use]
     pub fn has_completion(&self, id: ChannelId) -> bool {
-        self.channel(id).is_some_and(Channel::has_reports)
+        match &self.rings {
+            Some(_) => self.ring(id).is_some_and(Ring::has_reports),
+            None => self.channel(id).is_some_and(Channel::has_reports),
+        }
+    }
+
+    #[inline]
+    fn ring(&self, id: ChannelId) -> Option<&Ring> {
+        self.rings.as_ref()?.get(id.0 as usize)?.as_deref()
     }
 
     fn channel(&self, id: ChannelId) -> Option<&Channel> {
@@ -382,7 +412,18 @@ impl Device {
     /// # Errors
     ///
     /// The task was not accepted, and nothing of it was kept.
+    #[inline]
     pub fn submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
+        match &mut self.rings {
+            Some(rings) => match rings.get_mut(id.0 as usize) {
+                Some(Some(ring)) => ring.submit(&self.profile, &mut self.memory, descriptor),
+                _ => Err(Refused::NoSuchChannel),
+            },
+            None => self.submit_timed(id, descriptor),
+        }
+    }
+
+    fn submit_timed(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
         let outcome = self.try_submit(id, descriptor);
         if let Err(why) = outcome {
             if let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) {
@@ -410,24 +451,8 @@ impl Device {
 
         let slot = channel.free_place();
         let task = &mut channel.tasks[slot as usize];
-        task.src.clear();
-        task.dst.clear();
-        let len = shape(&self.profile, descriptor).map_err(Refused::Invalid)?;
-        let mut error = translate(&self.memory, descriptor, &mut task.src, &mut task.dst).err();
-        if let (Some(error), Found::AtSubmit) = (error, self.profile.protection) {
-            return Err(Refused::Invalid(error));
-        }
-        if error.is_some() {
-            // Nothing of it will move.
-            task.src.clear();
-            task.dst.clear();
-        }
-        if let (0, ZeroLength::Mistake(found)) = (len, self.profile.zero_length) {
-            error = error.or(Some(TaskError::ZeroLength));
-            if found == Found::AtSubmit {
-                return Err(Refused::Invalid(TaskError::ZeroLength));
-            }
-        }
+        let (len, mut error) =
+            check::inspect(&self.profile, &self.memory, descriptor, task).map_err(Refused::Invalid)?;
         let max = self.profile.max_task;
         let oversize = len > max;
         if oversize && self.profile.oversize == Found::AtSubmit {
@@ -457,32 +482,15 @@ impl Device {
         }
 
         let task = &mut channel.tasks[slot as usize];
+        task.take(descriptor, len, error);
         task.chance = channel.chances.bits();
         task.tearing = match task.dst.first() {
             Some(first) if self.tearing => Tearing::new(len, first.offset, task.chance),
             _ => Tearing::none(),
         };
-        let pushes = task.dst.iter().any(|piece| piece.remote);
-        let pulls = task.src.iter().any(|piece| piece.remote);
-        task.direction = match (pushes, pulls) {
-            (true, _) => Direction::Push,
-            (false, true) => Direction::Pull,
-            (false, false) => Direction::Local,
-        };
-        task.remote = pushes || pulls;
-        task.token = descriptor.token;
         task.number = number;
-        task.len = len;
-        task.operation = descriptor.operation;
-        task.fence = descriptor.fence;
         task.coalesce = descriptor.coalesce && self.profile.reporting == Reporting::Each { coalescing: true };
         (task.marks, task.slow) = (marks, slow);
-        task.error = None;
-        if error.is_some() {
-            task.error = error;
-        }
-        (task.touched, task.part) = (false, 0);
-        (task.rung, task.ended) = (Time::ZERO, Time::ZERO);
         self.memory.pin(&task.src);
         self.memory.pin(&task.dst);
         channel.enqueue();
@@ -509,7 +517,20 @@ impl Device {
     /// # Errors
     ///
     /// There is no such channel.
+    #[inline]
     pub fn doorbell(&mut self, id: ChannelId) -> Result<u32, ChannelError> {
+        match &mut self.rings {
+            Some(rings) => match rings.get_mut(id.0 as usize) {
+                Some(Some(ring)) => {
+                    Ok(ring.doorbell(&self.profile, &mut self.memory, &mut self.carrier, self.now))
+                }
+                _ => Err(ChannelError::NoSuchChannel),
+            },
+            None => self.doorbell_timed(id),
+        }
+    }
+
+    fn doorbell_timed(&mut self, id: ChannelId) -> Result<u32, ChannelError> {
         let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
             return Err(ChannelError::NoSuchChannel);
         };
@@ -535,7 +556,29 @@ impl Device {
     }
 
     /// The next completion of a channel, if one is there. Time does not pass.
+    #[inline]
     pub fn poll(&mut self, id: ChannelId) -> Option<Completion> {
+        match &mut self.rings {
+            Some(rings) => rings.get_mut(id.0 as usize)?.as_mut()?.pop(),
+            None => self.poll_timed(id),
+        }
+    }
+
+    /// Calls `each` with up to `max` completions of a channel, as [`poll`](Self::poll) returns them; returns how many
+    /// that were.
+    #[inline]
+    pub fn poll_each(&mut self, id: ChannelId, max: usize, mut each: impl FnMut(Completion)) -> usize {
+        let mut polled = 0;
+        while polled < max
+            && let Some(completion) = self.poll(id)
+        {
+            each(completion);
+            polled += 1;
+        }
+        polled
+    }
+
+    fn poll_timed(&mut self, id: ChannelId) -> Option<Completion> {
         let channel = self.channels.get_mut(id.0 as usize)?.as_mut()?;
         let (completion, task) = channel.pop()?;
         let token = completion.token;
@@ -554,7 +597,14 @@ impl Device {
             None => Err(ChannelError::NoSuchChannel),
             Some(ChannelState::Halted(_)) => Ok(()),
             Some(ChannelState::Running) => {
-                self.halt(id.0, HaltCause::Stopped);
+                match &mut self.rings {
+                    Some(rings) => {
+                        if let Some(ring) = &mut rings[id.0 as usize] {
+                            ring.halt(&mut self.memory, HaltCause::Stopped, self.now);
+                        }
+                    }
+                    None => self.halt(id.0, HaltCause::Stopped),
+                }
                 Ok(())
             }
         }
@@ -566,6 +616,13 @@ impl Device {
     ///
     /// There is no such channel, or the device is gone.
     pub fn restart(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        if let Some(rings) = &mut self.rings {
+            let Some(Some(ring)) = rings.get_mut(id.0 as usize) else {
+                return Err(ChannelError::NoSuchChannel);
+            };
+            ring.state = ChannelState::Running;
+            return Ok(());
+        }
         let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
             return Err(ChannelError::NoSuchChannel);
         };
@@ -783,7 +840,7 @@ impl Device {
         task.part += 1;
         let (number, part, parts) = (task.number, task.part, task.tearing.parts);
         self.trace.record(self.now, Some(index), || Happening::Move { task: number, part, parts });
-        if let Err(error) = move_part(&self.memory, task, part) {
+        if let Err(error) = move_part(&self.memory, &mut self.carrier, task, part) {
             task.error = Some(error.into());
             return;
         }
@@ -808,7 +865,7 @@ impl Device {
         }
         while task.error.is_none() && task.part < task.tearing.parts {
             task.part += 1;
-            if let Err(error) = move_part(&self.memory, task, task.part) {
+            if let Err(error) = move_part(&self.memory, &mut self.carrier, task, task.part) {
                 task.error = Some(error.into());
             }
         }
@@ -823,7 +880,7 @@ impl Device {
         channel.stats.bytes += task.len;
         let number = task.number;
         if task.marks.contains(Marks::CORRUPT) && task.len > 0 {
-            let byte = corrupt(&self.memory, task);
+            let byte = corrupt(&self.memory, &mut self.carrier, task);
             if let Some(byte) = byte {
                 self.trace.record(self.now, Some(index), || Happening::Corrupt { task: number, byte });
             }
@@ -935,45 +992,6 @@ fn task_token(channel: &Channel, slot: u32) -> u64 {
     channel.tasks[slot as usize].token
 }
 
-/// Checks what can be told from a descriptor alone; returns its length.
-fn shape(profile: &Profile, descriptor: &Descriptor<'_>) -> Result<u64, TaskError> {
-    let fill = descriptor.operation != Operation::Copy;
-    if fill && !profile.fill {
-        return Err(TaskError::Unsupported);
-    }
-    let max = profile.max_segments as usize;
-    for (segments, least) in [(descriptor.src.len(), usize::from(!fill)), (descriptor.dst.len(), 1)] {
-        if segments < least || segments > max {
-            return Err(TaskError::Segments { segments, max });
-        }
-    }
-    let total = |segments: &[Segment]| segments.iter().fold(0_u64, |sum, s| sum.saturating_add(s.len));
-    let (src, dst) = (total(descriptor.src), total(descriptor.dst));
-    if dst == u64::MAX {
-        return Err(TaskError::TooLong { len: dst, max: profile.max_task });
-    }
-    let wanted = if fill { 0 } else { dst };
-    if src != wanted || (fill && !descriptor.src.is_empty()) {
-        return Err(TaskError::LengthMismatch { src, dst });
-    }
-    Ok(dst)
-}
-
-fn translate(
-    memory: &MemoryTable,
-    descriptor: &Descriptor<'_>,
-    src: &mut Vec<super::memory::Piece>,
-    dst: &mut Vec<super::memory::Piece>,
-) -> Result<(), TaskError> {
-    for segment in descriptor.src {
-        src.push(memory.resolve(*segment, false)?);
-    }
-    for segment in descriptor.dst {
-        dst.push(memory.resolve(*segment, true)?);
-    }
-    Ok(())
-}
-
 /// Which faults strike task `number` of a channel.
 #[cold]
 fn strike(
@@ -1035,7 +1053,12 @@ fn part_time(from: Time, to: Time, part: u8, parts: u8) -> Time {
 }
 
 /// Moves a part of a task, with leave of the peers that its memory belongs to.
-fn move_part(memory: &MemoryTable, task: &mut super::channel::Task, part: u8) -> Result<(), PeerError> {
+pub(super) fn move_part(
+    memory: &MemoryTable,
+    carrier: &mut Carrier,
+    task: &mut super::channel::Task,
+    part: u8,
+) -> Result<(), PeerError> {
     if task.dst.is_empty() || task.len == 0 {
         return Ok(());
     }
@@ -1043,26 +1066,38 @@ fn move_part(memory: &MemoryTable, task: &mut super::channel::Task, part: u8) ->
         memory.acquire(task.pieces())?;
     }
     task.touched = true;
-    // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
-    // pinned: from submission to the end. Leave for remote ones was had just now. The lengths were checked
-    // at submission.
-    unsafe { motion::move_part(task.operation, &task.src, &task.dst, task.len, &task.tearing, part) };
+    let moved = if task.far {
+        // SAFETY: as below.
+        unsafe { carrier.move_part(memory, task, part) }
+    } else {
+        // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
+        // pinned: from submission to the end. Leave for remote ones was had just now. The lengths were checked
+        // at submission.
+        unsafe { motion::move_part(task.operation, &task.src, &task.dst, task.len, &task.tearing, part) };
+        Ok(())
+    };
     if task.remote {
         memory.release(task.pieces());
     }
-    Ok(())
+    moved
 }
 
 /// Makes one bit of a task's destination wrong; returns in which byte. `None` if a peer does not let us.
-fn corrupt(memory: &MemoryTable, task: &super::channel::Task) -> Option<u64> {
+fn corrupt(memory: &MemoryTable, carrier: &mut Carrier, task: &super::channel::Task) -> Option<u64> {
     let byte = rng::scale(rng::mix(!task.chance), task.len);
     if task.remote {
         memory.acquire(task.pieces()).ok()?;
     }
-    // SAFETY: as in `move_part`; the byte is less than the task's length.
-    unsafe { motion::flip_bit(&task.dst, byte, task.chance >> 8) };
+    let flipped = if task.far {
+        // SAFETY: as below.
+        unsafe { carrier.flip_bit(memory, &task.dst, byte, task.chance >> 8) }.is_ok()
+    } else {
+        // SAFETY: as in `move_part`; the byte is less than the task's length.
+        unsafe { motion::flip_bit(&task.dst, byte, task.chance >> 8) };
+        true
+    };
     if task.remote {
         memory.release(task.pieces());
     }
-    Some(byte)
+    flipped.then_some(byte)
 }

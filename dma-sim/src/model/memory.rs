@@ -47,7 +47,7 @@ impl fmt::Display for Rights {
 /// The name under which a region is registered. Keys of unregistered regions are never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionKey {
-    index: u32,
+    pub(super) index: u32,
     generation: u32,
 }
 
@@ -110,32 +110,73 @@ pub trait PeerAccess: fmt::Debug + Send + Sync {
     fn release(&self);
 }
 
+/// Memory of a peer that has no address in this process: its bytes are fetched and sent.
+///
+/// The model calls these within one call of [`Device::advance`](super::Device::advance), for as many bytes at a time as
+/// its buffer holds, so a peer that wants its memory back waits for one such piece at most.
+pub trait FarMemory: fmt::Debug + Send + Sync {
+    /// Copies the bytes from `offset` of the region to `to`.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory cannot be reached, now or later; `to` may hold anything.
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError>;
+
+    /// Copies `from` to the bytes from `offset` of the region.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory cannot be reached, now or later; some of the bytes may have been written.
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), PeerError>;
+}
+
+/// Where the bytes of a region are.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In this process, whose own they are.
+    Here(NonNull<u8>),
+    /// In this process, but a peer's.
+    Shared(NonNull<u8>, Arc<dyn PeerAccess>),
+    /// In a peer.
+    Far(Arc<dyn FarMemory>),
+}
+
 /// What to register: memory and what may be done with it.
 #[derive(Clone, Debug)]
 pub struct RegionSpec {
     /// The address by which descriptors name the first byte.
     pub addr: u64,
-    /// Where that byte is in this process.
-    pub ptr: NonNull<u8>,
     /// Length in bytes.
     pub len: u64,
     /// What may be done with it.
     pub rights: Rights,
-    /// Whom to ask before touching it; for memory of a peer.
-    pub peer: Option<Arc<dyn PeerAccess>>,
+    /// Where the bytes are.
+    pub place: Place,
 }
 
 impl RegionSpec {
     /// Memory of this process, named by its own addresses.
     #[must_use]
     pub fn local(ptr: NonNull<u8>, len: u64, rights: Rights) -> Self {
-        Self { addr: ptr.as_ptr().addr() as u64, ptr, len, rights, peer: None }
+        Self { addr: ptr.as_ptr().addr() as u64, len, rights, place: Place::Here(ptr) }
     }
 
     /// Memory of a peer, found at `ptr` here and named by the peer's addresses from `addr` on.
     #[must_use]
     pub fn remote(addr: u64, ptr: NonNull<u8>, len: u64, rights: Rights, peer: Arc<dyn PeerAccess>) -> Self {
-        Self { addr, ptr, len, rights, peer: Some(peer) }
+        Self { addr, len, rights, place: Place::Shared(ptr, peer) }
+    }
+
+    /// Memory of a peer that has no address here, named by the peer's addresses from `addr` on.
+    #[must_use]
+    pub fn far(addr: u64, len: u64, rights: Rights, memory: Arc<dyn FarMemory>) -> Self {
+        Self { addr, len, rights, place: Place::Far(memory) }
+    }
+
+    /// Whether it is a peer's.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        !matches!(self.place, Place::Here(_))
     }
 }
 
@@ -193,7 +234,16 @@ pub enum RegionError {
 
 /// The address of memory that the device may touch from whatever thread drives it.
 #[derive(Clone, Copy, Debug)]
-struct Memory(NonNull<u8>);
+pub(super) struct Memory(NonNull<u8>);
+
+impl Memory {
+    pub(super) const NOWHERE: Self = Self(NonNull::dangling());
+
+    #[inline]
+    pub(super) const fn ptr(self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+}
 
 // SAFETY: only an address. Whoever registers memory promises that the device may touch it until it is
 // unregistered, on any thread; memory that the table allocated itself is touched by nobody else.
@@ -210,16 +260,25 @@ pub(super) struct Piece {
     pub(super) offset: u64,
     region: u32,
     pub(super) remote: bool,
+    /// It has no address here: its bytes are reached through [`MemoryTable::far`].
+    pub(super) far: bool,
 }
 
 impl Piece {
-    /// The byte at `at`, which must be less than or equal to the piece's length.
+    /// The byte at `at`, which must be less than or equal to the piece's length; of a piece that is not far.
     #[inline]
     pub(super) fn ptr(&self, at: u64) -> *mut u8 {
-        debug_assert!(at <= self.len);
+        debug_assert!(at <= self.len && !self.far);
         // In range: `at` is at most the length of a region, which is in memory.
         self.memory.0.as_ptr().wrapping_add(at as usize)
     }
+}
+
+/// Whose a region is, if it is a peer's, and how to reach it.
+#[derive(Debug)]
+enum Peer {
+    Shared(Arc<dyn PeerAccess>),
+    Far(Arc<dyn FarMemory>),
 }
 
 #[derive(Debug)]
@@ -228,7 +287,7 @@ struct Region {
     memory: Memory,
     len: u64,
     rights: Rights,
-    peer: Option<Arc<dyn PeerAccess>>,
+    peer: Option<Peer>,
     /// Segments of tasks in flight that name the region.
     pins: u32,
     /// How to free the memory, where it is the table's.
@@ -286,11 +345,16 @@ impl MemoryTable {
     ///
     /// As [`Device::register`](super::Device::register).
     pub(super) unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
-        let RegionSpec { addr, ptr, len, rights, peer } = spec;
+        let RegionSpec { addr, len, rights, place } = spec;
         if addr.checked_add(len).is_none() || isize::try_from(len).is_err() {
             return Err(RegionError::OutOfAddresses { addr, len });
         }
-        Ok(self.insert(Region { addr, memory: Memory(ptr), len, rights, peer, pins: 0, owned: None }))
+        let (memory, peer) = match place {
+            Place::Here(ptr) => (Memory(ptr), None),
+            Place::Shared(ptr, access) => (Memory(ptr), Some(Peer::Shared(access))),
+            Place::Far(far) => (Memory::NOWHERE, Some(Peer::Far(far))),
+        };
+        Ok(self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned: None }))
     }
 
     /// Allocates zeroed memory and registers it.
@@ -309,13 +373,15 @@ impl MemoryTable {
         let ptr = unsafe { alloc::alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(failed)?;
         self.next_address = next / PAGE * PAGE;
-        Ok(self.insert(Region { addr, memory: Memory(ptr), len, rights, peer, pins: 0, owned: Some(layout) }))
+        let (memory, peer, owned) = (Memory(ptr), peer.map(Peer::Shared), Some(layout));
+        Ok(self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned }))
     }
 
-    pub(super) fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
+    /// Unless tasks in flight name the region: those that pinned it, and `others`.
+    pub(super) fn unregister(&mut self, key: RegionKey, others: u32) -> Result<(), RegionError> {
         let region = self.get(key).ok_or(RegionError::Unknown { key })?;
-        if region.pins > 0 {
-            return Err(RegionError::InUse { key, segments: region.pins });
+        if region.pins + others > 0 {
+            return Err(RegionError::InUse { key, segments: region.pins + others });
         }
         let entry = &mut self.entries[key.index as usize];
         entry.region = None;
@@ -357,6 +423,24 @@ impl MemoryTable {
             return Err(TaskError::Denied { key, needed, granted: region.rights });
         }
         Ok(piece(region, key.index, offset, len))
+    }
+
+    /// The first byte of a segment, if it lies in a region of this process that may be used so. Otherwise
+    /// [`resolve`](Self::resolve) tells why not, or what there is instead.
+    #[inline]
+    pub(super) fn local(&self, segment: Segment, needed: Rights) -> Option<Memory> {
+        let Segment { key, addr, len } = segment;
+        let entry = self.entries.get(key.index as usize)?;
+        let region = entry.region.as_ref()?;
+        // Of an address before the region's it becomes more than any length.
+        let offset = addr.wrapping_sub(region.addr);
+        let inside = offset <= region.len && len <= region.len - offset;
+        let usable =
+            region.rights.contains(needed) && region.peer.is_none() && entry.generation == key.generation;
+        if !inside || !usable {
+            return None;
+        }
+        NonNull::new(region.memory.ptr().wrapping_add(offset as usize)).map(Memory)
     }
 
     /// Keeps the regions of `pieces` registered until [`MemoryTable::unpin`].
@@ -402,7 +486,18 @@ impl MemoryTable {
     }
 
     fn peer(&self, piece: &Piece) -> Option<&dyn PeerAccess> {
-        self.entries[piece.region as usize].region.as_ref()?.peer.as_deref()
+        match self.entries[piece.region as usize].region.as_ref()?.peer.as_ref()? {
+            Peer::Shared(access) => Some(access.as_ref()),
+            Peer::Far(_) => None,
+        }
+    }
+
+    /// What reaches the bytes of a far piece.
+    pub(super) fn far(&self, piece: &Piece) -> Option<&dyn FarMemory> {
+        match self.entries[piece.region as usize].region.as_ref()?.peer.as_ref()? {
+            Peer::Shared(_) => None,
+            Peer::Far(memory) => Some(memory.as_ref()),
+        }
     }
 
     /// Reads memory that the table allocated.
@@ -439,7 +534,8 @@ fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
     let start = region.memory.0.as_ptr().wrapping_add(offset as usize);
     // Inside or one behind a region: not null.
     let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-    Piece { memory: Memory(start), len, offset, region: index, remote: region.peer.is_some() }
+    let (remote, far) = (region.peer.is_some(), matches!(region.peer, Some(Peer::Far(_))));
+    Piece { memory: Memory(start), len, offset, region: index, remote, far }
 }
 
 #[cfg(test)]
@@ -502,14 +598,14 @@ mod tests {
         let mut table = MemoryTable::default();
         let old = table.allocate(1, Rights::all(), None).unwrap();
         let (addr, _) = table.range(old).unwrap();
-        table.unregister(old).unwrap();
+        table.unregister(old, 0).unwrap();
         let new = table.allocate(1, Rights::all(), None).unwrap();
         assert_eq!(old.index, new.index);
         assert_eq!(
             table.resolve(segment(old, addr, 1), false).unwrap_err(),
             TaskError::UnknownRegion { key: old }
         );
-        assert_eq!(table.unregister(old), Err(RegionError::Unknown { key: old }));
+        assert_eq!(table.unregister(old, 0), Err(RegionError::Unknown { key: old }));
         assert_eq!(RegionKey::from_raw(new.to_raw()), new);
     }
 
@@ -520,9 +616,9 @@ mod tests {
         let (addr, _) = table.range(key).unwrap();
         let piece = table.resolve(segment(key, addr, 8), true).unwrap();
         table.pin(&[piece]);
-        assert_eq!(table.unregister(key), Err(RegionError::InUse { key, segments: 1 }));
+        assert_eq!(table.unregister(key, 2), Err(RegionError::InUse { key, segments: 3 }));
         table.unpin(&[piece]);
-        assert_eq!(table.unregister(key), Ok(()));
+        assert_eq!(table.unregister(key, 0), Ok(()));
     }
 
     #[test]

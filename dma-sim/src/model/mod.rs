@@ -40,10 +40,13 @@
 //! ```
 
 mod channel;
+mod check;
 mod curve;
 mod device;
 mod events;
+mod far;
 mod fault;
+mod instant;
 mod memory;
 mod motion;
 mod profile;
@@ -57,7 +60,9 @@ pub use channel::{ChannelState, ChannelStats};
 pub use curve::{Curve, CurveError};
 pub use device::{ChannelError, ChannelId, Device, DeviceConfig, DeviceError};
 pub use fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
-pub use memory::{PeerAccess, PeerError, RegionError, RegionKey, RegionSpec, Rights, Segment};
+pub use memory::{
+    FarMemory, PeerAccess, PeerError, Place, RegionError, RegionKey, RegionSpec, Rights, Segment,
+};
 pub use profile::{
     ChannelCosts, Costs, Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength,
 };

@@ -46,7 +46,7 @@ impl Tearing {
     /// Calls `each` with the ranges of a task of `len` bytes that move as part `part`, counted from 1. The
     /// parts together are every byte once.
     #[inline]
-    fn ranges(&self, len: u64, part: u8, mut each: impl FnMut(u64, u64)) {
+    pub(super) fn ranges(&self, len: u64, part: u8, mut each: impl FnMut(u64, u64)) {
         if self.parts == 1 {
             return each(0, len);
         }
@@ -139,7 +139,7 @@ unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
 /// As [`move_part`]; `from <= to`, which is at most the length of the task.
 unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
-        let turned = pattern.rotate_right((at % 8) as u32 * 8).to_le_bytes();
+        let turned = turned(pattern, at);
         for i in (0..len).step_by(8) {
             let n = (len - i).min(8) as usize;
             let to = to.wrapping_add(i as usize);
@@ -150,21 +150,42 @@ unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
     });
 }
 
+/// The bytes of a pattern from place `at` of a task on.
+pub(super) fn turned(pattern: u64, at: u64) -> [u8; 8] {
+    pattern.rotate_right((at % 8) as u32 * 8).to_le_bytes()
+}
+
 /// Calls `each` with address, place in the task and length of each run of bytes from `from` to `to`.
 #[inline]
 fn each_run(pieces: &[Piece], from: u64, to: u64, mut each: impl FnMut(*mut u8, u64, u64)) {
-    let mut start = 0;
-    for piece in pieces {
-        let end = start + piece.len;
-        let (low, high) = (from.max(start), to.min(end));
-        if low < high {
-            each(piece.ptr(low - start), low, high - low);
-        }
-        if end >= to {
-            break;
-        }
-        start = end;
+    for run in runs(pieces, from, to) {
+        each(run.piece.ptr(run.skip), run.at, run.len);
     }
+}
+
+/// Some bytes of one piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) piece: &'a Piece,
+    /// Where in the piece they begin.
+    pub(super) skip: u64,
+    /// Where in the task.
+    pub(super) at: u64,
+    pub(super) len: u64,
+}
+
+/// What the bytes from `from` to `to` of a task are of `pieces`, in order.
+#[inline]
+pub(super) fn runs<'a>(pieces: &'a [Piece], from: u64, to: u64) -> impl Iterator<Item = Run<'a>> {
+    let mut start = 0;
+    let run = move |piece: &'a Piece| {
+        let begin = start;
+        start += piece.len;
+        let (low, high) = (from.max(begin), to.min(start));
+        // Nothing follows behind the end.
+        (begin < to).then(|| (low < high).then(|| Run { piece, skip: low - begin, at: low, len: high - low }))
+    };
+    pieces.iter().map_while(run).flatten()
 }
 
 #[cfg(test)]

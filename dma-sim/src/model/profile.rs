@@ -201,6 +201,32 @@ impl Profile {
         }
     }
 
+    /// The same without any costs, and in order: every task has ended when the doorbell that released it returns, or
+    /// for a device with faults or a trace when the time of the doorbell has passed.
+    ///
+    /// A device of it that has neither does no more than to check and to copy, and is several times as fast.
+    #[must_use]
+    pub fn timeless(self) -> Self {
+        let channel = ChannelCosts { issue: flat(0), contention: flat(0) };
+        let costs =
+            Costs { latency: flat(0), engine: flat(0), reported: channel.clone(), coalesced: channel };
+        let (push, pull, local) = (costs.clone(), costs.clone(), costs);
+        let zero = Time::ZERO;
+        Self { in_order: true, doorbell: zero, segment: zero, jitter: 0, push, pull, local, ..self }
+    }
+
+    /// Whether nothing takes time, and all is in order.
+    pub(super) fn is_timeless(&self) -> bool {
+        let free = |costs: &Costs| {
+            let channels = [&costs.reported, &costs.coalesced];
+            let channels = channels.map(|costs| costs.issue.is_zero() && costs.contention.is_zero());
+            costs.latency.is_zero() && costs.engine.is_zero() && channels == [true; 2]
+        };
+        let direct = self.doorbell == Time::ZERO && self.segment == Time::ZERO;
+        // Jitter is a part of the latency.
+        self.in_order && direct && Direction::ALL.iter().all(|direction| free(self.costs(*direction)))
+    }
+
     /// The costs of one direction.
     #[must_use]
     pub const fn costs(&self, direction: Direction) -> &Costs {

@@ -81,6 +81,33 @@ pub enum RemoteError {
         available: u64,
     },
 
+    /// Memory to be exported is not there, or not as the rights need it.
+    #[error(
+        "of the {len} bytes at {address:#x} not all are mapped in this process {}; export memory that is \
+         allocated, and writable if peers are to write it",
+        if *writable { "for writing" } else { "for reading" }
+    )]
+    NotMapped {
+        /// Address of the first byte.
+        address: u64,
+        /// Number of bytes.
+        len: u64,
+        /// Whether the rights include writing.
+        writable: bool,
+    },
+
+    /// The exporter freed or unmapped memory that it exports, without revoking first.
+    #[error(
+        "process {pid} unmapped memory that it exports, at offset {offset}; let it revoke the export before it \
+         frees the memory"
+    )]
+    Vanished {
+        /// The exporting process.
+        pid: u32,
+        /// The first byte of the grant that could not be reached.
+        offset: u64,
+    },
+
     /// An alignment is not a power of two.
     #[error("memory cannot be aligned to {align} bytes; ask for a power of two")]
     Misaligned {
@@ -203,10 +230,15 @@ impl RemoteError {
         match self {
             Self::MalformedBlob { .. } | Self::Protocol { .. } => ErrorKind::Malformed,
             Self::VersionMismatch { .. } => ErrorKind::VersionMismatch,
-            Self::UnknownExport { .. } | Self::Revoked { .. } | Self::PeerGone { .. } => ErrorKind::Revoked,
+            Self::UnknownExport { .. }
+            | Self::Revoked { .. }
+            | Self::PeerGone { .. }
+            | Self::Vanished { .. } => ErrorKind::Revoked,
             Self::Permission { .. } => ErrorKind::AccessDenied,
             Self::OutOfRange { .. } => ErrorKind::OutOfRange,
-            Self::Misaligned { .. } | Self::Empty { .. } => ErrorKind::InvalidArgument,
+            Self::Misaligned { .. } | Self::Empty { .. } | Self::NotMapped { .. } => {
+                ErrorKind::InvalidArgument
+            }
             Self::ForeignUser { .. } => ErrorKind::PermissionDenied,
             Self::TooManyImports { .. } | Self::TooManyLeases { .. } => ErrorKind::OutOfResources,
             Self::StillInUse { .. } | Self::Timeout { .. } => ErrorKind::TimedOut,

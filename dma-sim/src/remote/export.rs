@@ -1,7 +1,11 @@
 //! The exporting side.
 
+#![expect(unsafe_code, reason = "exporting memory of any kind is a promise of the caller's")]
+
 use std::fmt;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,8 +13,9 @@ use dma_core::Access;
 
 use super::blob::{Blob, Token};
 use super::import::started;
+use super::process::{check_mapped, own_address_space};
 use super::service::{Link, Service, random};
-use super::wire::Granted;
+use super::wire::{Granted, Kind};
 use super::{BLOB_LEN, Grant, RemoteError, SharedMemory};
 
 /// How long dropping an export waits for importers to finish their copies.
@@ -19,10 +24,11 @@ const DROP_WAITS: Duration = Duration::from_secs(1);
 /// A range of this process's memory that other processes can import, until it is revoked or dropped.
 ///
 /// Whoever has its [`blob`](Self::blob) and runs as the same user, or as root, can [import](super::Import) it, up to
-/// [`MAX_IMPORTS`](super::MAX_IMPORTS) times at once. Keeps the memory alive. Dropping it revokes it, which waits
-/// up to a second for copies to end; if they don't, the memory is never freed, and a `tracing` warning says so.
+/// [`MAX_IMPORTS`](super::MAX_IMPORTS) times at once. Keeps a [`SharedMemory`] alive. Dropping it revokes it, which
+/// waits up to a second for copies to end; if they don't, such memory is never freed, and a `tracing` warning says so.
 pub struct Export {
-    memory: SharedMemory,
+    /// None: memory that somebody else keeps.
+    memory: Option<SharedMemory>,
     grant: Grant,
     blob: [u8; BLOB_LEN],
     token: Token,
@@ -58,11 +64,61 @@ impl Export {
             return Err(RemoteError::Empty { what: "the rights of an export" });
         }
         let file = if rights.contains(Access::WRITE) { memory.file()? } else { memory.read_only_file()? };
-        let grant =
-            Grant { address: memory.ptr().addr().get() as u64 + range.start as u64, len: len as u64, rights };
+        let address = memory.ptr().addr().get() as u64 + range.start as u64;
+        let granted = Granted {
+            grant: Grant { address, len: len as u64, rights },
+            offset: range.start as u64,
+            page_size: memory.page_size() as u64,
+            kind: Kind::Shared,
+        };
+        Self::offer(granted, file, Some(memory.clone()))
+    }
+
+    /// Exports `len` bytes from `ptr` of this process's memory, whatever it is made of, with `rights`. Does not block.
+    ///
+    /// Importers have no pointer to such memory: they copy it by [`Import::read_at`](super::Import::read_at) and
+    /// [`Import::write_at`](super::Import::write_at), each a system call. It takes no right to trace this process, and
+    /// no special permissions.
+    ///
+    /// As much as for [`new`](Self::new), a peer cannot get more than that from this library, and from the kernel no
+    /// access that `rights` do not include. The kernel hands out the whole address space, though: who is passed the
+    /// descriptor is trusted with it.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::Empty`] for no bytes or no rights; [`RemoteError::NotMapped`] when there is no such memory, or it
+    /// is read-only and `rights` include writing; [`RemoteError::Os`] when there are no descriptors or threads left,
+    /// `/proc` is not mounted, or the process cannot be dumped (proc_pid_mem(5)).
+    ///
+    /// # Safety
+    ///
+    /// From now until [`revoke`](Self::revoke) returns `Ok`, peers may read the bytes, and write them if `rights` say
+    /// so, at any time and as no atomic access. So there must be no Rust references used to them meanwhile, but for
+    /// shared ones if peers only read; and the memory must not be freed or put to another use. When a revocation did not
+    /// succeed, which includes the one that dropping makes, that goes on until the importers are gone.
+    pub unsafe fn of_process_memory(
+        ptr: NonNull<u8>,
+        len: usize,
+        rights: Access,
+    ) -> Result<Self, RemoteError> {
+        if len == 0 {
+            return Err(RemoteError::Empty { what: "the range of an export" });
+        }
+        let rights = rights & Access::all();
+        if rights.is_empty() {
+            return Err(RemoteError::Empty { what: "the rights of an export" });
+        }
+        let (address, len) = (ptr.addr().get() as u64, len as u64);
+        check_mapped(address, len, rights)?;
+        let grant = Grant { address, len, rights };
+        let granted = Granted { grant, offset: address, page_size: 1, kind: Kind::Process };
+        Self::offer(granted, own_address_space(rights)?, None)
+    }
+
+    fn offer(granted: Granted, file: OwnedFd, memory: Option<SharedMemory>) -> Result<Self, RemoteError> {
+        let grant = granted.grant;
         let service = Service::get()?;
         let token = Token(random()?);
-        let granted = Granted { grant, offset: range.start as u64, page_size: memory.page_size() as u64 };
         service.offer(token, granted, file)?;
         let pid = service.pid();
         let blob = Blob {
@@ -72,8 +128,7 @@ impl Export {
             socket: service.socket(),
             token,
         };
-        let (memory, blob) = (memory.clone(), blob.encode());
-        Ok(Self { memory, grant, blob, token, revoked: Mutex::new(None), service })
+        Ok(Self { memory, grant, blob: blob.encode(), token, revoked: Mutex::new(None), service })
     }
 
     /// The descriptor to pass on to the importer, by any channel: [`BLOB_LEN`] bytes.
@@ -91,10 +146,10 @@ impl Export {
         self.grant
     }
 
-    /// The memory that is exported.
+    /// The memory that is exported, if it is a [`SharedMemory`].
     #[must_use]
-    pub fn memory(&self) -> &SharedMemory {
-        &self.memory
+    pub fn memory(&self) -> Option<&SharedMemory> {
+        self.memory.as_ref()
     }
 
     /// Withdraws the grant at once, and waits up to `within` until no importer copies any more: until each has
@@ -155,8 +210,18 @@ impl Drop for Export {
             return;
         }
         if let Err(error) = self.revoke(DROP_WAITS) {
-            self.memory.leak();
-            tracing::warn!(%error, len = self.memory.len(), "the memory of a dropped export is never freed");
+            match &self.memory {
+                Some(memory) => {
+                    memory.leak();
+                    tracing::warn!(%error, len = memory.len(), "the memory of a dropped export is never freed");
+                }
+                None => tracing::error!(
+                    %error,
+                    address = self.grant.address,
+                    len = self.grant.len,
+                    "a dropped export is still in use: its memory must not be freed or used"
+                ),
+            }
         }
     }
 }

@@ -22,14 +22,19 @@ use super::lease::{self, Closed};
 use super::mapping::Mapping;
 use super::memory::cannot_shrink;
 use super::peercred::peer;
+use super::process::{CHUNK, Cut, ProcessMemory};
 use super::service::{Service, address, may_share, new_socket, wake};
-use super::wire::{Granted, REPLY_LEN, Reply, encode_hello};
+use super::wire::{Granted, Kind, REPLY_LEN, Reply, encode_hello};
 use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
 
 /// How long [`Import::open`] waits for the exporter.
 const OPEN_WAITS: Duration = Duration::from_secs(5);
 
-/// A range of another process's memory (or of this one's), mapped into this process.
+/// A range of another process's memory, or of this one's.
+///
+/// It is mapped into this process if it is of a [`SharedMemory`](super::SharedMemory); then it has a
+/// [pointer](Self::ptr). [Memory of another kind](super::Export::of_process_memory) is not, and reached by
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) only.
 ///
 /// The bytes may change at any time, so they are reached by copy, and only under a [lease](Self::lease): the
 /// exporter gets its memory back only when no lease is left, and from then on none can be had.
@@ -38,13 +43,21 @@ const OPEN_WAITS: Duration = Duration::from_secs(5);
 /// until the import is dropped, so a copy that has its lease never faults, and never meets bytes of anybody else.
 pub struct Import {
     control: Arc<Mapping>,
-    data: Mapping,
-    /// Where in `data` the grant begins; what is before and after it is there only to fill the pages.
-    skip: usize,
+    data: Data,
     grant: Grant,
     pid: u32,
     // After `data`: the exporter sees the importer leave only when it has unmapped the bytes.
     _watch: Watch,
+}
+
+/// Where the bytes are.
+enum Data {
+    Mapped {
+        mapping: Mapping,
+        /// Where in it the grant begins; what is before and after it is there only to fill the pages.
+        skip: usize,
+    },
+    Process(ProcessMemory),
 }
 
 /// Notices the end of the exporter; the connection ends with it.
@@ -59,6 +72,25 @@ impl Drop for Watch {
         if self.service.is_ours() {
             self.service.unwatch(self.key);
         }
+    }
+}
+
+impl Data {
+    fn map(granted: Granted, file: OwnedFd, pid: u32) -> Result<Self, RemoteError> {
+        let Granted { grant, offset, page_size, .. } = granted;
+        let broke = |what| RemoteError::Protocol { pid, what };
+        // Parsing made sure that these numbers can be added and rounded.
+        let begin = offset & !(page_size - 1);
+        let end = (offset + grant.len).next_multiple_of(page_size);
+        if !cannot_shrink(file.as_fd(), end) {
+            return Err(broke("the memory it sent could vanish while it is in use"));
+        }
+        let too_long = broke("it granted more than this process can map");
+        let Ok(len) = usize::try_from(end - begin) else { return Err(too_long) };
+        let writable = grant.rights.contains(Access::WRITE);
+        let mapping = Mapping::new(file.as_fd(), begin, len, writable, 1)
+            .map_err(|errno| RemoteError::os("mapping imported memory", errno))?;
+        Ok(Self::Mapped { mapping, skip: (offset - begin) as usize })
     }
 }
 
@@ -91,26 +123,24 @@ impl Import {
         let broke = |what| RemoteError::Protocol { pid, what };
         let [data, control] = files.ok_or(broke("it granted the import but did not send the memory"))?;
 
-        let Granted { grant, offset, page_size } = granted;
-        // Parsing made sure that these numbers can be added and rounded.
-        let begin = offset & !(page_size - 1);
-        let end = (offset + grant.len).next_multiple_of(page_size);
         let word_page = rustix::param::page_size();
-        if !cannot_shrink(data.as_fd(), end) || !cannot_shrink(control.as_fd(), word_page as u64) {
-            return Err(broke("the memory it sent could vanish while it is in use"));
+        if !cannot_shrink(control.as_fd(), word_page as u64) {
+            return Err(broke("the page that it sent could vanish while it is in use"));
         }
-        let too_long = broke("it granted more than this process can map");
-        let Ok(len) = usize::try_from(end - begin) else { return Err(too_long) };
         let failed = |errno| RemoteError::os("mapping imported memory", errno);
-        let writable = grant.rights.contains(Access::WRITE);
-        let control = Mapping::new(control.as_fd(), 0, word_page, true, 1).map_err(failed)?;
-        let data = Mapping::new(data.as_fd(), begin, len, writable, 1).map_err(failed)?;
+        let control = Arc::new(Mapping::new(control.as_fd(), 0, word_page, true, 1).map_err(failed)?);
+        let grant = granted.grant;
+        let data = match granted.kind {
+            Kind::Shared => Data::map(granted, data, pid)?,
+            Kind::Process => ProcessMemory::new(data, grant.address)
+                .map(Data::Process)
+                .ok_or(broke("it sent something else than its memory"))?,
+        };
 
-        let control = Arc::new(control);
         let service = Service::get()?;
         let key = service.watch(socket, Arc::clone(&control))?;
         let _watch = Watch { service, key };
-        Ok(Self { control, data, skip: (offset - begin) as usize, grant, pid, _watch })
+        Ok(Self { control, data, grant, pid, _watch })
     }
 
     /// What the exporter granted.
@@ -125,13 +155,17 @@ impl Import {
         self.pid
     }
 
-    /// The first granted byte, where this process has it mapped; valid until the import is dropped.
+    /// The first granted byte, where this process has it mapped; valid until the import is dropped. None if the memory
+    /// is of a kind that is not mapped here.
     ///
     /// Touch it and the [`len`](Self::len) bytes from it only under a [lease](Self::lease), only as the rights of
     /// the grant allow (writing without the right ends in a signal), and make no references to it.
     #[must_use]
-    pub fn ptr(&self) -> NonNull<u8> {
-        self.data.at(self.skip)
+    pub fn ptr(&self) -> Option<NonNull<u8>> {
+        match &self.data {
+            Data::Mapped { mapping, skip } => Some(mapping.at(*skip)),
+            Data::Process(_) => None,
+        }
     }
 
     /// Number of bytes granted; never 0.
@@ -148,14 +182,26 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// [`RemoteError::Permission`], [`RemoteError::OutOfRange`].
+    /// [`RemoteError::Permission`], [`RemoteError::OutOfRange`]; [`RemoteError::Unsupported`] if the memory is of a
+    /// kind that is not mapped here.
     pub fn span(&self, offset: u64, len: u64, needs: Access) -> Result<NonNull<u8>, RemoteError> {
+        self.check_span(offset, len, needs)?;
+        match &self.data {
+            Data::Mapped { mapping, skip } => Ok(mapping.at(skip + offset as usize)),
+            Data::Process(_) => Err(RemoteError::Unsupported {
+                what: "a pointer to memory that the exporter did not allocate to be shared",
+                remedy: "copy it with read_at and write_at",
+            }),
+        }
+    }
+
+    fn check_span(&self, offset: u64, len: u64, needs: Access) -> Result<(), RemoteError> {
         let Grant { rights, len: available, .. } = self.grant;
         if !rights.contains(needs) {
             return Err(RemoteError::Permission { asked: needs, granted: rights });
         }
         match offset.checked_add(len) {
-            Some(end) if end <= available => Ok(self.data.at(self.skip + offset as usize)),
+            Some(end) if end <= available => Ok(()),
             _ => Err(RemoteError::OutOfRange { offset, len, available }),
         }
     }
@@ -197,38 +243,73 @@ impl Import {
         lease::closed(self.control.word()).map_or(Ok(()), |closed| Err(self.refused(closed)))
     }
 
-    /// Copies the bytes from `offset` of the grant to `to`, under a lease of its own.
+    /// Copies the bytes from `offset` of the grant to `to`, under leases of its own: one, or one for each MiB of memory
+    /// that is not mapped here.
     ///
     /// # Errors
     ///
-    /// As [`span`](Self::span) and [`lease`](Self::lease); then `to` is unchanged.
+    /// As [`span`](Self::span) and [`lease`](Self::lease), and `to` is unchanged. For memory that is not mapped here
+    /// also [`RemoteError::Vanished`] when the exporter unmapped it, and [`RemoteError::Os`]; and then some of `to` may
+    /// have been written when the copy fails.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), RemoteError> {
-        self.span(offset, to.len() as u64, Access::READ)?;
-        let _lease = self.lease()?;
-        if self.data.read(self.skip + offset as usize, to) {
-            Ok(())
-        } else {
-            Err(self.out_of_range(offset, to))
+        self.check_span(offset, to.len() as u64, Access::READ)?;
+        match &self.data {
+            Data::Mapped { mapping, skip } => {
+                let _lease = self.lease()?;
+                if mapping.read(skip + offset as usize, to) {
+                    Ok(())
+                } else {
+                    Err(self.out_of_range(offset, to))
+                }
+            }
+            Data::Process(memory) => {
+                for (at, chunk) in (offset..).step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
+                    let _lease = self.lease()?;
+                    memory.read(at, chunk).map_err(|cut| self.cut(cut, at))?;
+                }
+                Ok(())
+            }
         }
     }
 
-    /// Copies `from` to the bytes from `offset` of the grant, under a lease of its own.
+    /// Copies `from` to the bytes from `offset` of the grant, under leases of its own: one, or one for each MiB of
+    /// memory that is not mapped here.
     ///
     /// # Errors
     ///
-    /// As [`span`](Self::span) and [`lease`](Self::lease); then the bytes are unchanged.
+    /// As [`read_at`](Self::read_at), with the exporter's bytes being what may have been written.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), RemoteError> {
-        self.span(offset, from.len() as u64, Access::WRITE)?;
-        let _lease = self.lease()?;
-        if self.data.write(self.skip + offset as usize, from) {
-            Ok(())
-        } else {
-            Err(self.out_of_range(offset, from))
+        self.check_span(offset, from.len() as u64, Access::WRITE)?;
+        match &self.data {
+            Data::Mapped { mapping, skip } => {
+                let _lease = self.lease()?;
+                if mapping.write(skip + offset as usize, from) {
+                    Ok(())
+                } else {
+                    Err(self.out_of_range(offset, from))
+                }
+            }
+            Data::Process(memory) => {
+                for (at, chunk) in (offset..).step_by(CHUNK).zip(from.chunks(CHUNK)) {
+                    let _lease = self.lease()?;
+                    memory.write(at, chunk).map_err(|cut| self.cut(cut, at))?;
+                }
+                Ok(())
+            }
         }
     }
 
     fn out_of_range(&self, offset: u64, bytes: &[u8]) -> RemoteError {
         RemoteError::OutOfRange { offset, len: bytes.len() as u64, available: self.grant.len }
+    }
+
+    #[cold]
+    fn cut(&self, cut: Cut, offset: u64) -> RemoteError {
+        match cut {
+            Cut::Gone => RemoteError::PeerGone { pid: self.pid },
+            Cut::Unmapped(at) => RemoteError::Vanished { pid: self.pid, offset: offset + at as u64 },
+            Cut::Refused(errno) => RemoteError::os("copying memory of the exporting process", errno),
+        }
     }
 
     #[cold]
@@ -462,7 +543,8 @@ mod tests {
 
     fn granted(len: u64, rights: Access) -> Reply {
         let page_size = rustix::param::page_size() as u64;
-        Reply::Granted(Granted { grant: Grant { address: 0, len, rights }, offset: 0, page_size })
+        let grant = Grant { address: 0, len, rights };
+        Reply::Granted(Granted { grant, offset: 0, page_size, kind: Kind::Shared })
     }
 
     fn sealed() -> OwnedFd {
@@ -490,6 +572,10 @@ mod tests {
         refused(granted(page + 1, Access::READ), &[&sealed(), &sealed()]);
         refused(good, &[]);
         refused(good, &[&sealed()]);
+        let grant = Grant { address: 1, len: 1, rights: Access::READ };
+        let process = Granted { grant, offset: 1, page_size: 1, kind: Kind::Process };
+        refused(Reply::Granted(process), &[&sealed(), &sealed()]);
+        refused(Reply::Granted(process), &[]);
         let nothing = granted(0, Access::READ);
         refused(nothing, &[&sealed(), &sealed()]);
     }

@@ -1,8 +1,12 @@
 //! Memory shared between processes of one machine: what a DMA device reaches over PCI, a peer reaches here.
 //!
-//! One process [exports](Export) a range of its [`SharedMemory`] and passes the export's descriptor on by any
-//! channel; another [imports](Import) it and copies from and to it. So host and DPU can be two processes on a
-//! laptop. Importing in the exporting process works too, and so does importing twice.
+//! One process [exports](Export) a range of its [`SharedMemory`], or of [memory of any
+//! kind](Export::of_process_memory), and passes the export's descriptor on by any channel; another
+//! [imports](Import) it and copies from and to it. So host and DPU can be two processes on a laptop. Importing in
+//! the exporting process works too, and so does importing twice.
+//!
+//! A `SharedMemory` is mapped by its importers, and fast. Memory of any other kind is copied by system calls, some
+//! 500 ns each and 5 GB/s, for programs that export what `malloc` gave them.
 //!
 //! ```
 //! # #[cfg(target_os = "linux")] {
@@ -31,13 +35,16 @@
 //!
 //! - **A descriptor grants its range and rights, no more.** Both are in the exporter's table, not in the
 //!   descriptor. The kernel enforces that a read-only grant cannot be written through what the importer is given.
-//!   The range is enforced to the byte by [`Import`]; the kernel hands out whole memories.
+//!   The range is enforced to the byte by [`Import`]; the kernel hands out whole memories, or address spaces.
 //! - **After [`Export::revoke`] returned, no importer touches the bytes.** Every access happens under a
 //!   [`Lease`]; revoking refuses new ones and waits for those there are.
 //! - **The end of a process is an error of the other, nothing worse.** When the exporter dies, leases are refused
 //!   with [`RemoteError::PeerGone`] as soon as the kernel has reported it (a moment later, not at once); the
 //!   bytes stay mapped as they were. When an importer dies, its leases end.
-//! - **Nothing faults.** The memory is there from the start, and is sealed so that no peer can take it away.
+//! - **Nothing faults.** Shared memory is there from the start, and is sealed so that no peer can take it away. Other
+//!   memory is copied by the kernel, which answers with an error where there is none.
+//! - **Nobody gets another process's bytes**, even if the exporter ended and its process id is in use again: an import
+//!   holds the memory or the address space itself, not a name of it.
 //!
 //! # What does not
 //!
@@ -52,12 +59,14 @@
 //!
 //! # How
 //!
-//! The memory is a sealed memfd. A process that exports listens on a Unix socket with a random name in the
-//! abstract namespace, and gives who presents an export's 128-bit token the memfd, and a page with one atomic
+//! The memory is a sealed memfd, or the exporter's `/proc/self/mem`, opened by itself with the mode that the rights
+//! need: a peer needs no right to trace it, and neither Yama nor a container's seccomp filter is in the way. A process that exports listens on a Unix socket with a random name in the
+//! abstract namespace, and gives who presents an export's 128-bit token the file, and a page with one atomic
 //! word in it: the number of leases, and whether more may be had. The connection stays open, so that its end
 //! tells each of the end of the other. One thread per process does all that, and sleeps otherwise.
 
 mod error;
+mod far;
 
 #[cfg(target_os = "linux")]
 mod blob;
@@ -73,6 +82,8 @@ mod mapping;
 mod memory;
 #[cfg(target_os = "linux")]
 mod peercred;
+#[cfg(target_os = "linux")]
+mod process;
 #[cfg(target_os = "linux")]
 mod service;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,8 @@
 //! The same names where there is no such memory. None of these values can exist, so that nothing but the answer
 //! of the functions that would make one is left to write.
 
+#![expect(unsafe_code, reason = "declares what is unsafe to call on Linux")]
+
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -88,6 +90,23 @@ impl Export {
         match memory.0 {}
     }
 
+    /// Exports on Linux only.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::Unsupported`], always.
+    ///
+    /// # Safety
+    ///
+    /// As on Linux.
+    pub unsafe fn of_process_memory(
+        _ptr: NonNull<u8>,
+        _len: usize,
+        _rights: Access,
+    ) -> Result<Self, RemoteError> {
+        Err(unsupported())
+    }
+
     /// The descriptor.
     #[must_use]
     pub fn blob(&self) -> &[u8] {
@@ -100,9 +119,9 @@ impl Export {
         match self.0 {}
     }
 
-    /// The memory that is exported.
+    /// The memory that is exported, if it is a [`SharedMemory`].
     #[must_use]
-    pub fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> Option<&SharedMemory> {
         match self.0 {}
     }
 
@@ -151,9 +170,9 @@ impl Import {
         match self.0 {}
     }
 
-    /// The first granted byte.
+    /// The first granted byte, if it is mapped.
     #[must_use]
-    pub fn ptr(&self) -> NonNull<u8> {
+    pub fn ptr(&self) -> Option<NonNull<u8>> {
         match self.0 {}
     }
 

@@ -24,7 +24,8 @@ pub(super) fn parse_hello(bytes: &[u8]) -> Option<Token> {
     (take(bytes, 0) == HELLO).then(|| Token(take(bytes, 8)))
 }
 
-/// The exporter's answer. `Granted` comes with two descriptors: the memory, and the page with the lease word.
+/// The exporter's answer. `Granted` comes with two descriptors: the memory, or the process that it is in, and the
+/// page with the lease word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Granted(Granted),
@@ -48,6 +49,16 @@ pub(super) struct Granted {
     pub(super) offset: u64,
     /// Page size of the file in bytes.
     pub(super) page_size: u64,
+    pub(super) kind: Kind,
+}
+
+/// What kind of file comes with a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One to be mapped, that cannot shrink.
+    Shared,
+    /// The exporter's address space, to be read and written by address.
+    Process,
 }
 
 impl Reply {
@@ -55,7 +66,10 @@ impl Reply {
         let mut out = [0; REPLY_LEN];
         out[..8].copy_from_slice(&REPLY);
         let (status, detail) = match self {
-            Self::Granted(Granted { grant, .. }) => (0, grant.rights.bits().cast_signed()),
+            Self::Granted(Granted { grant, kind, .. }) => {
+                let status = if kind == Kind::Shared { 0 } else { 6 };
+                (status, grant.rights.bits().cast_signed())
+            }
             Self::Unknown => (1, 0),
             Self::Full => (2, 0),
             Self::ForeignUser => (3, 0),
@@ -64,7 +78,7 @@ impl Reply {
         };
         out[8..12].copy_from_slice(&u32::to_le_bytes(status));
         out[12..16].copy_from_slice(&detail.to_le_bytes());
-        if let Self::Granted(Granted { grant, offset, page_size }) = self {
+        if let Self::Granted(Granted { grant, offset, page_size, .. }) = self {
             out[16..24].copy_from_slice(&grant.address.to_le_bytes());
             out[24..32].copy_from_slice(&grant.len.to_le_bytes());
             out[32..40].copy_from_slice(&offset.to_le_bytes());
@@ -81,7 +95,7 @@ impl Reply {
         }
         let detail = i32::from_le_bytes(take(bytes, 12));
         Some(match u32::from_le_bytes(take(bytes, 8)) {
-            0 => {
+            status @ (0 | 6) => {
                 let rights = Access::from_bits(detail.cast_unsigned())?;
                 let [address, len, offset, page_size] =
                     [16, 24, 32, 40].map(|at| u64::from_le_bytes(take(bytes, at)));
@@ -90,7 +104,8 @@ impl Reply {
                 if !usable || end > isize::MAX as u64 {
                     return None;
                 }
-                Self::Granted(Granted { grant: Grant { address, len, rights }, offset, page_size })
+                let kind = if status == 0 { Kind::Shared } else { Kind::Process };
+                Self::Granted(Granted { grant: Grant { address, len, rights }, offset, page_size, kind })
             }
             1 => Self::Unknown,
             2 => Self::Full,
@@ -111,9 +126,11 @@ mod tests {
     prop_compose! {
         fn grants()(
             address: u64, len in 1..1u64 << 40, offset in 0..1u64 << 40, rights in 1u32..4, shift in 0u32..31,
+            process: bool,
         ) -> Granted {
             let rights = Access::from_bits_truncate(rights);
-            Granted { grant: Grant { address, len, rights }, offset, page_size: 1 << shift }
+            let kind = if process { Kind::Process } else { Kind::Shared };
+            Granted { grant: Grant { address, len, rights }, offset, page_size: 1 << shift, kind }
         }
     }
 
@@ -136,11 +153,11 @@ mod tests {
         #[test]
         fn whatever_parses_is_usable(mut bytes in any::<[u8; 32]>(), rights: u8) {
             let mut reply = Reply::Unknown.encode();
-            reply[8] = 0;
+            reply[8] = if rights >= 128 { 6 } else { 0 };
             reply[12] = rights % 8;
             bytes[24..].rotate_left(usize::from(rights % 8));
             reply[16..].copy_from_slice(&bytes);
-            if let Some(Reply::Granted(Granted { grant, offset, page_size })) = Reply::parse(&reply) {
+            if let Some(Reply::Granted(Granted { grant, offset, page_size, .. })) = Reply::parse(&reply) {
                 prop_assert!(grant.len > 0 && !grant.rights.is_empty() && page_size.is_power_of_two());
                 prop_assert!(offset + grant.len <= isize::MAX as u64);
             }
@@ -149,8 +166,8 @@ mod tests {
 
     #[test]
     fn unusable_grants_are_refused() {
-        let good =
-            Granted { grant: Grant { address: 1, len: 2, rights: Access::READ }, offset: 3, page_size: 4096 };
+        let grant = Grant { address: 1, len: 2, rights: Access::READ };
+        let good = Granted { grant, offset: 3, page_size: 4096, kind: Kind::Shared };
         let refused = |granted| Reply::parse(&Reply::Granted(granted).encode()).is_none();
         assert!(!refused(good));
         assert!(refused(Granted { grant: Grant { len: 0, ..good.grant }, ..good }));

@@ -154,6 +154,10 @@ unsafe impl RawQueue for SimQueue {
         let mut state = self.shared.lock_now();
         // The channel is there as long as the queue.
         let _ = state.device.doorbell(self.channel);
+        if state.is_asleep(self.channel) {
+            // A device that takes no time is done already.
+            state.wake();
+        }
         if self.shared.clock == Clock::Real
             && state.is_asleep(self.channel)
             && let (Some(event), Some(at)) = (&self.event, state.device.next_event())

@@ -14,7 +14,7 @@ use dma_core::{
 use super::BACKEND;
 use super::shared::Shared;
 use crate::model::{self, PeerAccess, PeerError, RegionSpec, Rights};
-use crate::remote::{Export, Import, OwnedLease, Pages, RemoteError, SharedMemory};
+use crate::remote::{Export, Import, OwnedLease, Pages, SharedMemory};
 
 /// Memory that the device of a [`SimEngine`](super::SimEngine) can reach.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl SimRegion {
         let spec = RegionSpec::local(base, request.len as u64, rights);
         // SAFETY: the region owns the memory until it has unregistered it. Who has references to it is up to the
         // safe API, which has none while a descriptor names the bytes.
-        unsafe { Self::register_spec(shared, spec, request.access, backing) }
+        unsafe { Self::register_spec(shared, spec, base, request.access, backing) }
     }
 
     /// # Safety
@@ -86,7 +86,7 @@ impl SimRegion {
     pub(super) unsafe fn register(shared: &Arc<Shared>, memory: &HostMemory, access: Access) -> Result<Self> {
         let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, local(access));
         // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters it.
-        unsafe { Self::register_spec(shared, spec, access, Backing::Registered) }
+        unsafe { Self::register_spec(shared, spec, memory.as_ptr(), access, Backing::Registered) }
     }
 
     pub(super) fn import(shared: &Arc<Shared>, descriptor: &ExportDescriptor) -> Result<Self> {
@@ -98,13 +98,14 @@ impl SimRegion {
         let import = Arc::new(Import::open(descriptor.native())?);
         // What was granted is the exporter's word, not the descriptor's.
         let access = import.grant().rights;
-        let (base, len) = (import.ptr(), import.len());
+        let len = import.len();
+        let base = import.span(0, len as u64, Access::empty())?;
         let peer = Arc::new(Peer { import, leases: Mutex::new(Vec::new()) });
         let addr = base.addr().get() as u64;
         let spec = RegionSpec::remote(addr, base, len as u64, remote(access), peer);
         // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a lease
         // the bytes may be touched as granted. Nobody has references to imported memory.
-        unsafe { Self::register_spec(shared, spec, access, Backing::Imported) }
+        unsafe { Self::register_spec(shared, spec, base, access, Backing::Imported) }
     }
 
     /// # Safety
@@ -113,10 +114,11 @@ impl SimRegion {
     unsafe fn register_spec(
         shared: &Arc<Shared>,
         spec: RegionSpec,
+        base: NonNull<u8>,
         access: Access,
         backing: Backing,
     ) -> Result<Self> {
-        let (base, len) = (spec.ptr, spec.len as usize);
+        let len = spec.len as usize;
         // SAFETY: the caller's promise.
         let registered = unsafe { shared.lock().device.register(spec) };
         let key = registered.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
@@ -224,15 +226,7 @@ struct Peer {
 
 impl PeerAccess for Peer {
     fn acquire(&self) -> Result<(), PeerError> {
-        let lease = self.import.lease_owned().map_err(|error| match error {
-            RemoteError::PeerGone { .. } => PeerError::Gone,
-            RemoteError::Revoked { .. } => PeerError::Revoked,
-            // Too many leases, which cannot be: each is given back within the same call of the model.
-            error => {
-                tracing::error!(%error, "no lease of imported memory");
-                PeerError::Revoked
-            }
-        })?;
+        let lease = self.import.lease_owned()?;
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
         Ok(())
     }

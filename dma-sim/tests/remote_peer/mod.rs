@@ -1,5 +1,7 @@
 //! A second process for the tests: this test binary again, doing what it is told over its standard input.
 
+#![expect(unsafe_code, reason = "maps memory and exports it")]
+
 use std::env;
 use std::fmt::Display;
 use std::fs;
@@ -7,10 +9,12 @@ use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
+use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
 use dma_core::Access;
 use dma_sim::remote::{Export, Import, Pages, RemoteError, SharedMemory};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Long enough for any machine; reached only when something is broken.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -97,8 +101,58 @@ impl Drop for Peer {
 #[derive(Default)]
 struct Holdings {
     memory: Option<SharedMemory>,
+    own: Option<Own>,
     export: Option<Export>,
     import: Option<Import>,
+}
+
+/// Memory of a process that nobody shares: anonymous, sparse, there until unmapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+impl Own {
+    pub(crate) fn map(len: usize) -> Self {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the address.
+        let base =
+            unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE | MapFlags::NORESERVE) };
+        Self { base: NonNull::new(base.unwrap().cast()).unwrap(), len }
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.len);
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
+    pub(crate) fn get(&self, offset: usize) -> u8 {
+        // SAFETY: mapped, and any value will do.
+        unsafe { self.at(offset).read_volatile() }
+    }
+
+    pub(crate) fn set(&self, offset: usize, byte: u8) {
+        // SAFETY: mapped.
+        unsafe { self.at(offset).write_volatile(byte) }
+    }
+
+    pub(crate) fn fill(&self, byte: u8) {
+        // SAFETY: mapped, and nobody has a reference to it.
+        unsafe { self.base.as_ptr().write_bytes(byte, self.len) }
+    }
+
+    pub(crate) fn export(&self, begin: usize, end: usize, rights: Access) -> Result<Export, RemoteError> {
+        assert!(begin <= end && end <= self.len);
+        let first = NonNull::new(self.base.as_ptr().wrapping_add(begin)).unwrap();
+        // SAFETY: nobody has references to it. Who unmaps it tests what comes of that.
+        unsafe { Export::of_process_memory(first, end - begin, rights) }
+    }
+
+    pub(crate) fn unmap(self) {
+        // SAFETY: nobody has references to it.
+        unsafe { munmap(self.base.as_ptr().cast(), self.len) }.unwrap();
+    }
 }
 
 /// The other process's main loop. Does nothing when a person runs it.
@@ -146,6 +200,37 @@ impl Holdings {
                 self.memory = Some(memory);
                 "done".into()
             }
+            // own LEN BYTE: the process's own memory, sparse if BYTE is 0
+            "own" => {
+                let own = Own::map(number(1));
+                if number(2) != 0 {
+                    own.fill(number(2) as u8);
+                }
+                self.own = Some(own);
+                "done".into()
+            }
+            // export-own BEGIN END RIGHTS FILE
+            "export-own" => {
+                let rights = Access::from_bits(number(3) as u32).unwrap();
+                let export = self.own().export(number(1), number(2), rights)?;
+                publish(Path::new(words[4]), export.blob());
+                self.export = Some(export);
+                "done".into()
+            }
+            // set-own OFFSET BYTE
+            "set-own" => {
+                self.own().set(number(1), number(2) as u8);
+                "done".into()
+            }
+            // peek-own OFFSET
+            "peek-own" => self.own().get(number(1)).to_string(),
+            "unmap-own" => {
+                self.own().unmap();
+                self.own = None;
+                "done".into()
+            }
+            // exec: becomes another program, with the same process id
+            "exec" => panic!("{}", Command::new("sleep").arg("600").exec()),
             // export BEGIN END RIGHTS FILE
             "export" => {
                 let rights = Access::from_bits(number(3) as u32).unwrap();
@@ -195,6 +280,10 @@ impl Holdings {
             "pid" => id().to_string(),
             other => panic!("{other}?"),
         })
+    }
+
+    fn own(&self) -> Own {
+        self.own.unwrap()
     }
 
     fn import(&self) -> &Import {

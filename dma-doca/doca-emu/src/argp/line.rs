@@ -1,0 +1,214 @@
+//! From words to what is to be done: nothing is called before the whole line is understood.
+
+use super::spec::{CmdCallback, CmdSpec, GENERAL, General, ParamSpec, Value};
+use crate::door::{Code, c};
+
+/// One thing to do.
+#[derive(Clone)]
+pub(super) enum Action {
+    /// Call the flag's callback with the value.
+    Set(ParamSpec, Value),
+    /// Call the command's callback.
+    Command(CmdCallback),
+    /// Show the version.
+    Version,
+    /// Set the level of the program's log.
+    LogLevel(u32),
+    /// Set the level of the SDK's log.
+    SdkLogLevel(u32),
+}
+
+/// A line that is understood.
+#[derive(Default)]
+pub(super) struct Line {
+    pub(super) actions: Vec<Action>,
+    /// The file of `-j`.
+    pub(super) json: Option<String>,
+    /// The names of the commands.
+    pub(super) path: Vec<String>,
+    /// Help was asked for: nothing else counts.
+    pub(super) help: bool,
+}
+
+/// What is wrong with a line, and the code for it.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    pub(super) code: Code,
+    pub(super) message: String,
+}
+
+pub(super) fn invalid(message: String) -> Mistake {
+    Mistake { code: c::DOCA_ERROR_INVALID_VALUE, message }
+}
+
+/// The level that a number is.
+pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32, Mistake> {
+    number
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|&level| crate::log::is_level(level))
+        .ok_or_else(|| invalid(format!("{flag} takes one of 10, 20, 30, 40, 50, 60, 70, not '{shown}'")))
+}
+
+/// A word as a flag: its name without dashes, whether it is the long one, and what stands behind an equals sign.
+struct Flag<'a> {
+    name: &'a str,
+    long: bool,
+    value: Option<&'a str>,
+}
+
+impl<'a> Flag<'a> {
+    fn of(word: &'a str) -> Option<Self> {
+        let (rest, long) = match word.strip_prefix("--") {
+            Some(rest) => (rest, true),
+            None => (word.strip_prefix('-')?, false),
+        };
+        let (name, value) = match rest.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (rest, None),
+        };
+        (!name.is_empty()).then_some(Self { name, long, value })
+    }
+
+    fn is(&self, short: Option<&str>, long: Option<&str>) -> bool {
+        let wanted = if self.long { long } else { short };
+        wanted == Some(self.name)
+    }
+
+    fn shown(&self) -> String {
+        format!("{}{}", if self.long { "--" } else { "-" }, self.name)
+    }
+}
+
+/// Understands the words behind the program's name.
+pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
+    let mut line = Line::default();
+    // From the program to the command that words belong to.
+    let mut chain = vec![root];
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let here = chain[chain.len() - 1];
+        let Some(flag) = Flag::of(word) else {
+            let Some(cmd) = here.cmds.iter().find(|cmd| cmd.name.as_deref() == Some(word)) else {
+                let what = if here.cmds.is_empty() { "argument" } else { "command" };
+                return Err(Mistake {
+                    code: c::DOCA_ERROR_NOT_SUPPORTED,
+                    message: format!("unknown {what} '{word}'"),
+                });
+            };
+            line.path.push(word.clone());
+            line.actions.extend(cmd.callback.map(Action::Command));
+            chain.push(cmd);
+            continue;
+        };
+        let mut value = |flag: &Flag<'_>| {
+            flag.value
+                .map(str::to_owned)
+                .or_else(|| words.next().cloned())
+                .ok_or_else(|| invalid(format!("{} needs a value", flag.shown())))
+        };
+        if let Some(&(_, _, general)) = GENERAL.iter().find(|&&(short, long, _)| flag.is(short, Some(long))) {
+            match general {
+                General::Help => return Ok(Line { help: true, ..line }),
+                General::Version => line.actions.push(Action::Version),
+                General::LogLevel | General::SdkLogLevel => {
+                    let text = value(&flag)?;
+                    let number = super::spec::parse_int(&text).map(i64::from);
+                    let level = level(&flag.shown(), number, &text)?;
+                    line.actions.push(match general {
+                        General::LogLevel => Action::LogLevel(level),
+                        _ => Action::SdkLogLevel(level),
+                    });
+                }
+                General::Json => {
+                    let path = value(&flag)?;
+                    if line.json.replace(path).is_some() {
+                        return Err(invalid("--json is given twice".to_owned()));
+                    }
+                }
+            }
+            continue;
+        }
+        let param = find(&chain, &flag).ok_or_else(|| Mistake {
+            code: c::DOCA_ERROR_NOT_SUPPORTED,
+            message: format!("unknown flag '{}'", flag.shown()),
+        })?;
+        let value = if param.kind == c::DOCA_ARGP_TYPE_BOOLEAN {
+            match flag.value {
+                None | Some("true") => Value::Bool(true),
+                Some("false") => Value::Bool(false),
+                Some(other) => {
+                    return Err(invalid(format!("{} is true or false, not '{other}'", param.shown())));
+                }
+            }
+        } else {
+            param.parse(&value(&flag)?).map_err(invalid)?
+        };
+        line.actions.push(Action::Set(param.clone(), value));
+    }
+    Ok(line)
+}
+
+/// The flag of the command, or one that it inherits.
+fn find<'a>(chain: &[&'a CmdSpec], flag: &Flag<'_>) -> Option<&'a ParamSpec> {
+    chain.iter().rev().enumerate().find_map(|(above, cmd)| {
+        let mut params = cmd.params.iter().filter(|param| above == 0 || param.inherited);
+        params.find(|param| flag.is(param.short.as_deref(), param.long.as_deref()))
+    })
+}
+
+/// The command at the end of a path, with all above it.
+pub(super) fn chain<'a>(root: &'a CmdSpec, path: &[String]) -> Vec<&'a CmdSpec> {
+    let mut chain = vec![root];
+    for name in path {
+        let here: &CmdSpec = chain[chain.len() - 1];
+        chain.extend(here.cmds.iter().find(|cmd| cmd.name.as_ref() == Some(name)));
+    }
+    chain
+}
+
+/// Checks what no single word shows: flags that are missing, given twice, or want to be alone.
+pub(super) fn check(
+    root: &CmdSpec,
+    path: &[String],
+    given: &[Action],
+    twice: &[Action],
+) -> Result<(), Mistake> {
+    let set = |action: &Action| match action {
+        Action::Set(param, _) => Some(param.shown()),
+        _ => None,
+    };
+    let mut seen: Vec<String> = Vec::new();
+    for action in twice {
+        let Action::Set(param, _) = action else { continue };
+        let shown = param.shown();
+        if !param.multiple && seen.contains(&shown) {
+            return Err(invalid(format!("{shown} is given twice")));
+        }
+        seen.push(shown);
+    }
+    let alone = given.iter().find_map(|action| match action {
+        Action::Set(param, _) if param.singular => Some(param.shown()),
+        _ => None,
+    });
+    if let Some(alone) = alone {
+        return match given.iter().filter_map(set).find(|other| *other != alone) {
+            Some(other) => Err(invalid(format!("{alone} cannot be given together with {other}"))),
+            None => Ok(()),
+        };
+    }
+    let chain = chain(root, path);
+    let missing = chain.iter().rev().enumerate().find_map(|(above, cmd)| {
+        let mut params = cmd.params.iter().filter(|param| param.mandatory && (above == 0 || param.inherited));
+        params.find(|param| !given.iter().filter_map(set).any(|shown| shown == param.shown()))
+    });
+    if let Some(param) = missing {
+        return Err(invalid(format!("{} is missing: the program cannot do without it", param.shown())));
+    }
+    let last = chain[chain.len() - 1];
+    if last.cmds.iter().any(|cmd| !cmd.hidden) {
+        let names: Vec<&str> =
+            last.cmds.iter().filter(|cmd| !cmd.hidden).filter_map(|cmd| cmd.name.as_deref()).collect();
+        return Err(invalid(format!("a command is missing: one of {}", names.join(", "))));
+    }
+    Ok(())
+}

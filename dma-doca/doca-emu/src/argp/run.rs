@@ -1,0 +1,229 @@
+//! The parser at work: words in, callbacks out.
+#![expect(unsafe_code, reason = "the program's callbacks")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::ptr;
+
+use super::line::{self, Action, Line, Mistake};
+use super::spec::{CmdSpec, ParamCallback, Value};
+use super::{Config, DpdkArgs, json, lock, usage, with};
+use crate::door::{Code, Outcome, c, require};
+
+unsafe extern "C" {
+    /// In `variadic.c`.
+    fn doca_emu_argp_call_logger(
+        logger: c::doca_argp_logger_cb_t,
+        level: u32,
+        format: *const c_char,
+        ...
+    ) -> Code;
+}
+
+/// The program as it was registered, at the time of a call.
+struct Program {
+    name: String,
+    config: Config,
+    root: CmdSpec,
+    version: Option<ParamCallback>,
+    logger: c::doca_argp_logger_cb_t,
+    dpdk: bool,
+}
+
+fn program(first_word: Option<&str>) -> Outcome<Program> {
+    with(|parser| {
+        if parser.program.is_none() {
+            parser.program = first_word.map(|word| word.rsplit('/').next().unwrap_or(word).to_owned());
+        }
+        Ok(Program {
+            name: parser.program.clone().unwrap_or_default(),
+            config: parser.config,
+            root: parser.root.snapshot(),
+            version: parser.version,
+            logger: parser.logger,
+            dpdk: parser.dpdk.is_some(),
+        })
+    })
+}
+
+/// Prints the usage of the program; nothing if there is no parser.
+pub(super) fn print_usage() {
+    if let Ok(program) = program(None) {
+        crate::log::print(usage::text(&program.name, program.dpdk, &[&program.root]).as_bytes());
+    }
+}
+
+/// Understands the words that the program was started with, and calls it back.
+pub(super) fn start(words: &[String]) -> Outcome {
+    let program = program(words.first().map(String::as_str))?;
+    let (own, mut dpdk) = split(&program, words.get(1..).unwrap_or_default());
+    let line = match understand(&program, &own, &mut dpdk) {
+        Ok(line) => line,
+        Err(mistake) => return Err(program.refuse(&mistake, &[])),
+    };
+    if line.help {
+        let chain = line::chain(&program.root, &line.path);
+        crate::log::print(usage::text(&program.name, program.dpdk, &chain).as_bytes());
+        // What the program leaves behind is its own; the parser is ours.
+        drop(lock(&super::STATE).parser.take());
+        std::process::exit(0);
+    }
+    for action in &line.actions {
+        program.run(action)?;
+    }
+    if let Some(validate) = with(|parser| Ok(parser.validation))? {
+        // SAFETY: the program gave the function to be called with its configuration.
+        succeed(unsafe { validate(program.config.0) })?;
+    }
+    if program.dpdk {
+        forward(words.first().map_or("", String::as_str), dpdk)?;
+    }
+    Ok(())
+}
+
+/// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--` all are DPDK's, but for
+/// those that only ask what there is.
+fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
+    if !program.dpdk {
+        return (words.to_vec(), Vec::new());
+    }
+    let asks = ["-h", "--help", "-v", "--version", "-j", "--json"];
+    match words.iter().position(|word| word == "--") {
+        Some(at) => (words[at + 1..].to_vec(), words[..at].to_vec()),
+        None if words.first().is_some_and(|word| asks.contains(&word.as_str())) => {
+            (words.to_vec(), Vec::new())
+        }
+        None => (Vec::new(), words.to_vec()),
+    }
+}
+
+/// Everything that is to be done, the JSON file's part first: the command line has the last word.
+fn understand(program: &Program, words: &[String], dpdk: &mut Vec<String>) -> Result<Line, Mistake> {
+    let mut line = line::parse(&program.root, words)?;
+    if line.help {
+        return Ok(line);
+    }
+    let mut actions = Vec::new();
+    if let Some(path) = &line.json {
+        let mut file = json::read(path, &program.root.params)?;
+        actions.append(&mut file.actions);
+        dpdk.append(&mut file.dpdk);
+    }
+    let from_line = line.actions.clone();
+    actions.append(&mut line.actions);
+    // Only asked for the version: then nothing is missing.
+    if !from_line.iter().any(|action| matches!(action, Action::Version)) {
+        line::check(&program.root, &line.path, &actions, &from_line)?;
+    }
+    line.actions = actions;
+    Ok(line)
+}
+
+fn succeed(code: Code) -> Outcome {
+    if code == c::DOCA_SUCCESS { Ok(()) } else { Err(code) }
+}
+
+impl Program {
+    /// Tells the user of a mistake, with the usage, and the program by the code.
+    fn refuse(&self, mistake: &Mistake, path: &[String]) -> Code {
+        self.say(&mistake.message);
+        let chain = line::chain(&self.root, path);
+        crate::log::print(usage::text(&self.name, self.dpdk, &chain).as_bytes());
+        mistake.code
+    }
+
+    fn say(&self, message: &str) {
+        let message = format!("{}: {message}", self.name);
+        let Ok(text) = CString::new(message.replace('\0', "")) else { return };
+        if self.logger.is_some() {
+            // SAFETY: the logger takes a format and what it asks for, which is one string.
+            unsafe {
+                doca_emu_argp_call_logger(
+                    self.logger,
+                    c::DOCA_LOG_LEVEL_ERROR,
+                    c"%s\n".as_ptr(),
+                    text.as_ptr(),
+                );
+            }
+        } else {
+            crate::log::complain(file!(), line!(), text.to_bytes());
+        }
+    }
+
+    fn run(&self, action: &Action) -> Outcome {
+        match action {
+            Action::Set(param, value) => {
+                let Some(callback) = param.callback else { return Ok(()) };
+                call(callback, value, self.config).inspect_err(|&code| {
+                    self.say(&format!(
+                        "the value of {} was refused: {}",
+                        param.shown(),
+                        crate::error::name(code)
+                    ));
+                })
+            }
+            // SAFETY: the program gave the function to be called with its configuration.
+            Action::Command(callback) => succeed(unsafe { callback(self.config.0) }),
+            Action::Version => match self.version {
+                // SAFETY: the program gave the function to be called with a value, of which there is none, and its
+                // configuration.
+                Some(callback) => succeed(unsafe { callback(ptr::null_mut(), self.config.0) }),
+                None => {
+                    crate::log::print(format!("DOCA SDK Version: {}\n", crate::log::version()).as_bytes());
+                    drop(lock(&super::STATE).parser.take());
+                    std::process::exit(0);
+                }
+            },
+            Action::LogLevel(level) => {
+                lock(&super::STATE).log_level = Some(*level);
+                crate::log::set_global_lower(*level)
+            }
+            Action::SdkLogLevel(level) => {
+                lock(&super::STATE).sdk_log_level = Some(*level);
+                crate::log::set_global_sdk(*level)
+            }
+        }
+    }
+}
+
+/// Calls back with the address of the value, which lives during the call only.
+fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
+    let mut int: i32;
+    let mut boolean: bool;
+    // Writable, should a program cut the text up in place.
+    let mut bytes = Vec::new();
+    let address: *mut c_void = match value {
+        Value::Text(text) => {
+            bytes.extend_from_slice(text.to_bytes_with_nul());
+            bytes.as_mut_ptr().cast()
+        }
+        Value::Int(number) => {
+            int = *number;
+            (&raw mut int).cast()
+        }
+        Value::Bool(yes) => {
+            boolean = *yes;
+            (&raw mut boolean).cast()
+        }
+    };
+    // SAFETY: the program gave the function to be called with a value of its flag's type, and its configuration.
+    let code = unsafe { callback(address, config.0) };
+    succeed(code)
+}
+
+/// Hands the words for DPDK over; they live as long as the parser.
+fn forward(first: &str, words: Vec<String>) -> Outcome {
+    let all = std::iter::once(first.to_owned()).chain(words);
+    let strings: Vec<CString> = all.filter_map(|word| CString::new(word).ok()).collect();
+    let (callback, count, array) = with(|parser| {
+        let mut args = DpdkArgs { pointers: Vec::new(), strings };
+        args.pointers =
+            args.strings.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
+        let args = parser.dpdk_args.insert(args);
+        let count = c_int::try_from(args.strings.len()).map_err(|_| c::DOCA_ERROR_INVALID_VALUE)?;
+        Ok((parser.dpdk, count, args.pointers.as_mut_ptr()))
+    })?;
+    let callback = callback.ok_or(c::DOCA_ERROR_BAD_STATE)?;
+    // SAFETY: the program gave the function to be called with a count and that many strings, and a NULL behind them.
+    let code = unsafe { callback(count, array) };
+    require(code == c::DOCA_SUCCESS, code)
+}

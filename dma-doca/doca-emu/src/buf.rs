@@ -1,0 +1,435 @@
+//! `doca_buf.h`: windows onto memory maps, and lists of them.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::rc::Weak;
+use std::sync::Arc;
+
+use dma_sim::model::{RegionKey, Segment};
+
+use crate::dev::Dev;
+use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, answer, c, require};
+use crate::inventory::Inventory;
+use crate::mmap::Registered;
+
+/// A buffer: `struct doca_buf`. It stays where it is as long as its inventory lives; its mark says whether it is taken.
+pub(crate) struct Buf {
+    mark: Mark,
+    refs: Cell<u16>,
+    /// Tasks in flight that name it. A buffer that is released meanwhile returns to its inventory when they end.
+    pins: Cell<u16>,
+    /// Another buffer of a list comes before it.
+    chained: Cell<bool>,
+    head: Cell<usize>,
+    len: Cell<usize>,
+    data: Cell<usize>,
+    data_len: Cell<usize>,
+    next: Cell<Handle<Self>>,
+    /// Of the head of a list: how many buffers it has, and the last of them.
+    count: Cell<u32>,
+    last: Cell<Handle<Self>>,
+    /// The device that the memory was last used with, and its name there.
+    key: Cell<(*const Dev, RegionKey)>,
+    memory: RefCell<Option<Arc<Registered>>>,
+    pub(crate) index: u32,
+    home: Weak<Inventory>,
+}
+
+impl Object for Buf {
+    const MARK: u32 = 0xb0_f0_00_01;
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+impl Buf {
+    pub(crate) fn new(index: u32, home: Weak<Inventory>) -> Self {
+        Self {
+            mark: Mark::new(0),
+            refs: Cell::new(0),
+            pins: Cell::new(0),
+            chained: Cell::new(false),
+            head: Cell::new(0),
+            len: Cell::new(0),
+            data: Cell::new(0),
+            data_len: Cell::new(0),
+            next: Cell::new(Handle::null()),
+            count: Cell::new(1),
+            last: Cell::new(Handle::null()),
+            key: Cell::new((std::ptr::null(), RegionKey::from_raw(u64::MAX))),
+            memory: RefCell::new(None),
+            index,
+            home,
+        }
+    }
+
+    /// The program takes it, as a window of `len` bytes at `head` with `data_len` bytes of data at `data`.
+    pub(crate) fn take(
+        &self,
+        memory: Arc<Registered>,
+        head: usize,
+        len: usize,
+        data: usize,
+        data_len: usize,
+    ) {
+        self.mark.set(Self::MARK);
+        self.refs.set(1);
+        self.head.set(head);
+        self.len.set(len);
+        self.data.set(data);
+        self.data_len.set(data_len);
+        self.key.set((std::ptr::null(), RegionKey::from_raw(u64::MAX)));
+        memory.count_buf(true);
+        *self.memory.borrow_mut() = Some(memory);
+    }
+
+    /// A copy of what the buffer is, in `to`.
+    pub(crate) fn duplicate(&self, to: &Self) -> Outcome {
+        let memory = self.memory.borrow().clone().ok_or(INVALID)?;
+        to.take(memory, self.head.get(), self.len.get(), self.data.get(), self.data_len.get());
+        Ok(())
+    }
+
+    pub(crate) fn is_chained(&self) -> bool {
+        self.chained.get()
+    }
+
+    pub(crate) fn memory(&self) -> Option<Arc<Registered>> {
+        self.memory.borrow().clone()
+    }
+
+    /// Buffers of the list that it is the head of; 1 if it is none.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        self.count.get()
+    }
+
+    /// The next of its list.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<&Self> {
+        let next = self.next.get();
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a buffer of this list; those are released together, and stay where they are.
+        Some(unsafe { &*next.cast::<Self>() })
+    }
+
+    /// It and those after it in its list.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |buf| buf.next())
+    }
+
+    /// The name that the device `dev` has its memory under.
+    #[inline]
+    fn key(&self, dev: &Arc<Dev>) -> Outcome<RegionKey> {
+        let (of, key) = self.key.get();
+        if std::ptr::eq(of, Arc::as_ptr(dev)) {
+            return Ok(key);
+        }
+        let key = self.memory.borrow().as_ref().and_then(|memory| memory.key(dev)).ok_or(INVALID)?;
+        self.key.set((Arc::as_ptr(dev), key));
+        Ok(key)
+    }
+
+    /// Its data, to be read by a device that the memory must be registered with.
+    #[inline]
+    pub(crate) fn source(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
+        let key = self.key(dev)?;
+        Ok(Segment { key, addr: self.data.get() as u64, len: self.data_len.get() as u64 })
+    }
+
+    /// The room behind its data, to be written by a device that the memory must be registered with.
+    #[inline]
+    pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
+        let key = self.key(dev)?;
+        let from = self.data.get().wrapping_add(self.data_len.get());
+        Ok(Segment { key, addr: from as u64, len: self.room_len() })
+    }
+
+    /// Bytes of room behind its data.
+    #[inline]
+    pub(crate) fn room_len(&self) -> u64 {
+        let from = self.data.get().wrapping_add(self.data_len.get());
+        let end = self.head.get().wrapping_add(self.len.get());
+        end.saturating_sub(from) as u64
+    }
+
+    #[inline]
+    pub(crate) fn data_len(&self) -> u64 {
+        self.data_len.get() as u64
+    }
+
+    /// Where its data is, if that is memory of the program's own.
+    pub(crate) fn local_data(&self) -> Option<usize> {
+        self.memory.borrow().as_ref().is_some_and(|memory| memory.is_local).then(|| self.data.get())
+    }
+
+    /// The data is within the window.
+    pub(crate) fn is_sound(&self) -> bool {
+        let (head, data) = (self.head.get(), self.data.get());
+        data >= head && self.data_len.get() <= self.len.get().saturating_sub(data - head)
+    }
+
+    /// The device wrote this many bytes behind the data.
+    #[inline]
+    pub(crate) fn grow(&self, by: u64) {
+        self.data_len.set(self.data_len.get().wrapping_add(by as usize));
+    }
+
+    /// A task that names it, as a head, goes to the device.
+    #[inline]
+    pub(crate) fn pin(&self) {
+        self.pins.set(self.pins.get() + 1);
+    }
+
+    #[inline]
+    pub(crate) fn unpin(&self) {
+        self.pins.set(self.pins.get() - 1);
+        if self.refs.get() == 0 && self.pins.get() == 0 {
+            self.go_home();
+        }
+    }
+
+    /// Returns the list that it is the head of to the inventories.
+    #[cold]
+    fn go_home(&self) {
+        let mut at = Some(self);
+        while let Some(buf) = at {
+            at = buf.next();
+            buf.next.set(Handle::null());
+            buf.last.set(Handle::null());
+            buf.count.set(1);
+            buf.chained.set(false);
+            buf.refs.set(0);
+            buf.mark.wipe();
+            if let Some(memory) = buf.memory.take() {
+                memory.count_buf(false);
+            }
+            if let Some(home) = buf.home.upgrade() {
+                home.take_back(buf);
+            }
+        }
+    }
+
+    /// The last of the list that it is in.
+    fn last(&self) -> &Self {
+        let mut at = self;
+        if !self.chained.get()
+            && let Some(last) = self.known_last()
+        {
+            at = last;
+        }
+        while let Some(next) = at.next() {
+            at = next;
+        }
+        at
+    }
+
+    fn known_last(&self) -> Option<&Self> {
+        let last = self.last.get();
+        if last.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a buffer of this list; those are released together, and stay where they are.
+        Some(unsafe { &*last.cast::<Self>() })
+    }
+
+    /// Appends the list that begins with `second` behind `last`, the last of this one.
+    pub(crate) fn append(&self, last: &Self, second: &Self) {
+        self.last.set(Handle::of(second.last()));
+        self.count.set(self.count.get() + second.count.get());
+        last.next.set(Handle::of(second));
+        second.chained.set(true);
+        second.last.set(Handle::null());
+        second.count.set(1);
+    }
+
+    fn chain(&self, tail: Option<&Self>, second: &Self) -> Outcome {
+        require(!self.chained.get() && !second.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(second.refs.get() == 1, c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(!std::ptr::eq(self, second), INVALID)?;
+        require(self.pins.get() == 0 && second.pins.get() == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let last = self.last();
+        require(tail.is_none_or(|tail| std::ptr::eq(tail, last)), INVALID)?;
+        require(self.count.get().checked_add(second.count.get()).is_some(), c::DOCA_ERROR_TOO_BIG)?;
+        self.append(last, second);
+        Ok(())
+    }
+
+    /// Cuts the list before `second`.
+    fn unchain(&self, second: &Self) -> Outcome {
+        require(!self.chained.get() && self.pins.get() == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let before = |buf: &&Self| buf.next().is_some_and(|next| std::ptr::eq(next, second));
+        let (place, last) = self.iter().enumerate().find(|(_, buf)| before(buf)).ok_or(INVALID)?;
+        let whole = self.count.get();
+        let kept = place as u32 + 1;
+        second.last.set(self.last.get());
+        second.count.set(whole - kept);
+        second.chained.set(false);
+        second.refs.set(1);
+        last.next.set(Handle::null());
+        self.last.set(Handle::of(last));
+        self.count.set(kept);
+        Ok(())
+    }
+}
+
+/// Adds a reference; tells how many there were.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_inc_refcount(buf: Handle<Buf>, refcount: Out<u16>) -> Code {
+    answer(|| {
+        let buf = buf.get()?;
+        require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        let refs = buf.refs.get();
+        require(refs > 0, c::DOCA_ERROR_BAD_STATE)?;
+        buf.refs.set(refs.checked_add(1).ok_or(c::DOCA_ERROR_TOO_BIG)?);
+        refcount.put_if(refs);
+        Ok(())
+    })
+}
+
+/// Takes a reference away; tells how many there were. With the last one the list goes back to its inventories.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_dec_refcount(buf: Handle<Buf>, refcount: Out<u16>) -> Code {
+    answer(|| {
+        require(!buf.is_null(), INVALID)?;
+        // A buffer that is back in its inventory has no references.
+        let buf = buf.get().map_err(|_| c::DOCA_ERROR_BAD_STATE)?;
+        require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        let refs = buf.refs.get();
+        buf.refs.set(refs.checked_sub(1).ok_or(c::DOCA_ERROR_BAD_STATE)?);
+        refcount.put_if(refs);
+        if refs == 1 && buf.pins.get() == 0 {
+            buf.go_home();
+        }
+        Ok(())
+    })
+}
+
+/// How many references there are.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_refcount(buf: Handle<Buf>, refcount: Out<u16>) -> Code {
+    answer(|| refcount.put(buf.get()?.refs.get()))
+}
+
+/// The window's length in bytes.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_len(buf: Handle<Buf>, len: Out<usize>) -> Code {
+    answer(|| len.put(buf.get()?.len.get()))
+}
+
+/// Where the window begins.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_head(buf: Handle<Buf>, head: Out<usize>) -> Code {
+    answer(|| head.put(buf.get()?.head.get()))
+}
+
+/// The data's length in bytes.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_data_len(buf: Handle<Buf>, data_len: Out<usize>) -> Code {
+    answer(|| data_len.put(buf.get()?.data_len.get()))
+}
+
+/// Where the data begins.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_data(buf: Handle<Buf>, data: Out<usize>) -> Code {
+    answer(|| data.put(buf.get()?.data.get()))
+}
+
+/// Sets where the data begins and how long it is. Whether that is within the window is the program's business.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_set_data(buf: Handle<Buf>, data: *mut c_void, data_len: usize) -> Code {
+    answer(|| {
+        let buf = buf.get()?;
+        require(!data.is_null(), INVALID)?;
+        buf.data.set(data.addr());
+        buf.data_len.set(data_len);
+        Ok(())
+    })
+}
+
+/// Sets how long the data is.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_set_data_len(buf: Handle<Buf>, data_len: usize) -> Code {
+    answer(|| {
+        buf.get()?.data_len.set(data_len);
+        Ok(())
+    })
+}
+
+/// The data's length is 0.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_reset_data_len(buf: Handle<Buf>) -> Code {
+    answer(|| {
+        buf.get()?.data_len.set(0);
+        Ok(())
+    })
+}
+
+/// The next of the list, or NULL.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_next_in_list(buf: Handle<Buf>, next_buf: Out<Handle<Buf>>) -> Code {
+    answer(|| next_buf.put(buf.get()?.next.get()))
+}
+
+/// The last of the list, which may be the buffer.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_last_in_list(buf: Handle<Buf>, last_buf: Out<Handle<Buf>>) -> Code {
+    answer(|| last_buf.put(Handle::of(buf.get()?.last())))
+}
+
+/// Whether no buffer comes behind it.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_is_last_in_list(buf: Handle<Buf>, is_last: Out<u8>) -> Code {
+    answer(|| is_last.put(buf.get()?.next.get().is_null().into()))
+}
+
+/// Whether no buffer comes before it.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_is_first_in_list(buf: Handle<Buf>, is_first: Out<u8>) -> Code {
+    answer(|| is_first.put((!buf.get()?.chained.get()).into()))
+}
+
+/// Whether a buffer comes before or behind it.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_is_in_list(buf: Handle<Buf>, is_in_list: Out<u8>) -> Code {
+    answer(|| {
+        let buf = buf.get()?;
+        is_in_list.put((buf.chained.get() || !buf.next.get().is_null()).into())
+    })
+}
+
+/// How many buffers the list has; of its head only.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_get_list_len(buf: Handle<Buf>, num_elements: Out<u32>) -> Code {
+    answer(|| {
+        let buf = buf.get()?;
+        require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        num_elements.put(buf.count.get())
+    })
+}
+
+/// Appends the second list to the first; both by their heads.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_chain_list(list1: Handle<Buf>, list2: Handle<Buf>) -> Code {
+    answer(|| list1.get()?.chain(None, list2.get()?))
+}
+
+/// Appends the second list to the first, whose last is known.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_chain_list_tail(
+    list1_head: Handle<Buf>,
+    list1_tail: Handle<Buf>,
+    list2: Handle<Buf>,
+) -> Code {
+    answer(|| list1_head.get()?.chain(Some(list1_tail.get()?), list2.get()?))
+}
+
+/// Separates the second list, which is part of the first.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_unchain_list(list1: Handle<Buf>, list2: Handle<Buf>) -> Code {
+    answer(|| list1.get()?.unchain(list2.get()?))
+}

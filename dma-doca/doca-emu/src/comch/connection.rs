@@ -1,0 +1,158 @@
+//! One connection: a socket, and what the program attached to it.
+#![expect(unsafe_code, reason = "rustix cannot tell of a peer without a visible process id")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Weak;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+
+use super::endpoint::Endpoint;
+use super::frame;
+use crate::door::{Mark, Object, c};
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Not greeted yet.
+    Greeting,
+    Open,
+    Closed,
+}
+
+/// What came out of the socket.
+pub(super) enum Packet {
+    /// Nothing for now.
+    None,
+    /// This many bytes in the buffer.
+    Bytes(usize),
+    /// The other side is gone.
+    End,
+}
+
+/// Messages and bytes, sent and received: in the order of `enum doca_comch_counter`.
+pub(super) type Counters = [u64; 4];
+
+/// A connection: `struct doca_comch_connection`.
+pub(crate) struct Connection {
+    mark: Mark,
+    /// Tells it from the endpoint's others.
+    pub(super) id: u64,
+    pub(super) endpoint: Weak<Endpoint>,
+    pub(super) socket: RefCell<Option<OwnedFd>>,
+    pub(super) link: Cell<Link>,
+    pub(super) user_data: Cell<c::doca_data>,
+    /// The longest message that the other side takes.
+    pub(super) peer_max: Cell<u32>,
+    pub(super) counters: Cell<Counters>,
+    /// As of the last update that the program asked for.
+    pub(super) shown: Cell<Counters>,
+    /// Messages that the socket has no room for, by task.
+    pub(super) pending: RefCell<VecDeque<(u32, Vec<u8>)>>,
+}
+
+impl Object for Connection {
+    const MARK: u32 = 0xcc_01_00_01;
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+impl Connection {
+    pub(super) fn new(id: u64, endpoint: Weak<Endpoint>, socket: Option<OwnedFd>) -> Self {
+        Self {
+            mark: Mark::new(Self::MARK),
+            id,
+            endpoint,
+            socket: RefCell::new(socket),
+            link: Cell::new(Link::Greeting),
+            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            peer_max: Cell::new(0),
+            counters: Cell::new([0; 4]),
+            shown: Cell::new([0; 4]),
+            pending: RefCell::default(),
+        }
+    }
+
+    /// Sends a packet whole, or not at all.
+    pub(super) fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let socket = self.socket.borrow();
+        let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut slices = [IoSlice::new(&[]); 2];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            match sendmsg(socket, &slices[..parts.len()], &mut SendAncillaryBuffer::default(), flags) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends a message and counts it.
+    pub(super) fn send_message(&self, message: &[u8]) -> io::Result<()> {
+        self.send(&[&[frame::MESSAGE], message])?;
+        self.count(0, message.len());
+        Ok(())
+    }
+
+    /// Counts a message: sent for 0, received for 2.
+    pub(super) fn count(&self, which: usize, bytes: usize) {
+        let mut counters = self.counters.get();
+        counters[which] += 1;
+        counters[which + 1] += bytes as u64;
+        self.counters.set(counters);
+    }
+
+    /// The next packet. One that is longer than the buffer breaks the connection.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> Packet {
+        let socket = self.socket.borrow();
+        let Some(socket) = socket.as_ref() else { return Packet::End };
+        // A peer that closes with messages unread leaves an error in front of what it sent before: it shows once.
+        let mut reset = false;
+        loop {
+            match recv(socket, &mut *buffer, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+                Ok((_, 0)) => return Packet::End,
+                Ok((_, length)) if length <= buffer.len() => return Packet::Bytes(length),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Packet::None,
+                Err(Errno::CONNRESET) if !reset => reset = true,
+                Ok(_) | Err(_) => return Packet::End,
+            }
+        }
+    }
+
+    /// No more is sent or received, and the program's handle is worth nothing from now on.
+    pub(super) fn close(&self) {
+        self.link.set(Link::Closed);
+        drop(self.socket.take());
+    }
+
+    pub(super) fn forget(&self) {
+        self.mark.wipe();
+    }
+}
+
+/// Whether the other end is a process of this user's, or the superuser's.
+pub(super) fn is_ours(socket: &OwnedFd) -> bool {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the pointers are valid for the call, and the length is the struct's.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    failed == 0 && (credentials.uid == 0 || credentials.uid == rustix::process::geteuid().as_raw())
+}

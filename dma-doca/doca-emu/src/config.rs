@@ -1,0 +1,412 @@
+//! Which devices there are: the configuration, and where it comes from.
+
+mod defaults;
+mod size;
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{env, fs};
+
+use dma_sim::model::{FaultPlan, Profile};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+pub(crate) use size::Size;
+
+/// The version that is stated where the configuration states none.
+pub const VERSION: &str = "3.0.0058";
+
+/// Text of a configuration that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}: {problem}")]
+pub struct ConfigError {
+    /// Where the text is from.
+    pub source_name: String,
+    /// What is wrong, where, and what would be right.
+    pub problem: String,
+}
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) version: CString,
+    pub(crate) cards: Vec<CardConfig>,
+}
+
+/// Which side of a card a function is on, or which sides a process sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Side {
+    #[default]
+    Both,
+    Host,
+    Dpu,
+}
+
+/// What passes the time of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Clock {
+    /// The machine's clock.
+    Real,
+    /// Each call of `doca_pe_progress` that finds nothing lets the next thing happen.
+    Virtual,
+}
+
+/// Where a mistake in a task is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Found {
+    Submit,
+    Engine,
+}
+
+/// In which order tasks end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    Any,
+    Submitted,
+}
+
+/// One card.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CardConfig {
+    #[serde(default = "defaults::serial")]
+    pub(crate) serial: String,
+    #[serde(default = "Profile::ideal", deserialize_with = "profile")]
+    pub(crate) profile: Profile,
+    pub(crate) clock: Option<Clock>,
+    #[serde(default)]
+    pub(crate) seed: u64,
+    #[serde(default, deserialize_with = "faults")]
+    pub(crate) faults: FaultPlan,
+    pub(crate) order: Option<Order>,
+    pub(crate) max_buf_size: Option<Size>,
+    pub(crate) max_list_len: Option<u32>,
+    pub(crate) max_tasks: Option<u32>,
+    pub(crate) queue_depth: Option<u32>,
+    pub(crate) max_contexts: Option<u32>,
+    pub(crate) over_limit: Option<Found>,
+    pub(crate) memlock: Option<Size>,
+    #[serde(default)]
+    pub(crate) create_contention: bool,
+    #[serde(default)]
+    pub(crate) comch: ComchConfig,
+    #[serde(default = "defaults::functions")]
+    pub(crate) function: Vec<FunctionConfig>,
+}
+
+/// The limits of a card's comm channel.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ComchConfig {
+    pub(crate) max_msg_size: u32,
+    pub(crate) max_name_len: u32,
+    pub(crate) max_clients: u32,
+    pub(crate) max_recv_queue_size: u32,
+    pub(crate) max_send_tasks: u32,
+}
+
+impl Default for ComchConfig {
+    fn default() -> Self {
+        Self {
+            max_msg_size: 4080,
+            max_name_len: 120,
+            max_clients: 512,
+            max_recv_queue_size: 8192,
+            max_send_tasks: 8192,
+        }
+    }
+}
+
+/// What a PCI function is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    #[default]
+    Pf,
+    Vf,
+    Sf,
+}
+
+/// One PCI function of a card.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FunctionConfig {
+    #[serde(deserialize_with = "pci")]
+    pub(crate) pci: String,
+    #[serde(deserialize_with = "one_side")]
+    pub(crate) side: Side,
+    #[serde(default)]
+    pub(crate) kind: Kind,
+    /// The number of a sub-function.
+    pub(crate) sf: Option<u32>,
+    pub(crate) iface: Option<String>,
+    pub(crate) ibdev: Option<String>,
+    #[serde(default, deserialize_with = "mac")]
+    pub(crate) mac: Option<[u8; 6]>,
+    pub(crate) ipv4: Option<Ipv4Addr>,
+    pub(crate) ipv6: Option<Ipv6Addr>,
+    /// Set for a port that is InfiniBand.
+    pub(crate) lid: Option<u16>,
+    pub(crate) vuid: Option<String>,
+    pub(crate) vhca_id: Option<u16>,
+    /// Gb/s.
+    #[serde(default = "defaults::rate")]
+    pub(crate) rate: u64,
+    #[serde(default = "defaults::yes")]
+    pub(crate) dma: bool,
+    #[serde(default = "defaults::yes")]
+    pub(crate) comch: bool,
+    #[serde(default = "defaults::yes")]
+    pub(crate) sync_event: bool,
+    /// Can export memory over PCI; by default yes.
+    #[serde(default = "defaults::yes")]
+    pub(crate) export: bool,
+    /// Can import memory over PCI; by default on the DPU only.
+    pub(crate) import: Option<bool>,
+    /// The DPU has a representor of it; by default of each function of the host.
+    pub(crate) representor: Option<bool>,
+    #[serde(default)]
+    pub(crate) hotplug: bool,
+    #[serde(default)]
+    pub(crate) emulated: bool,
+    /// This process lists it.
+    #[serde(skip, default = "defaults::yes")]
+    pub(crate) seen: bool,
+}
+
+impl FunctionConfig {
+    pub(crate) fn can_import(&self) -> bool {
+        self.import.unwrap_or(self.side == Side::Dpu)
+    }
+
+    pub(crate) fn is_represented(&self) -> bool {
+        self.representor.unwrap_or(self.side == Side::Host)
+    }
+}
+
+fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> {
+    Profile::by_name(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn faults<'de, D: Deserializer<'de>>(from: D) -> Result<FaultPlan, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
+    match Side::deserialize(from)? {
+        Side::Both => Err(D::Error::custom("a function is on one side: `host` or `dpu`")),
+        side => Ok(side),
+    }
+}
+
+fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    let whole = crate::pci::whole(&text);
+    whole.ok_or_else(|| D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:03:00.0`")))
+}
+
+fn mac<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[u8; 6]>, D::Error> {
+    let text = String::deserialize(from)?;
+    let bytes: Option<Vec<_>> = text
+        .split(':')
+        .map(|byte| (byte.len() == 2).then(|| u8::from_str_radix(byte, 16).ok()).flatten())
+        .collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    let bad = || D::Error::custom(format!("`{text}` is no MAC address; write it as `02:00:00:00:00:01`"));
+    bytes.ok_or_else(bad).map(Some)
+}
+
+impl Config {
+    /// Reads the text of a configuration.
+    ///
+    /// Keys of cards at the top level are for all cards that do not say otherwise.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
+        let version = match top.remove("version") {
+            None => VERSION.to_owned(),
+            Some(toml::Value::String(version)) => version,
+            Some(other) => return Err(format!("version is {other}; give a string, such as `{VERSION}`")),
+        };
+        let version = CString::new(version).map_err(|_| "version has a NUL in it".to_owned())?;
+        let side = match top.remove("side") {
+            None => Side::Both,
+            Some(side) => side.try_into().map_err(|error| format!("side: {}", one_line(&error)))?,
+        };
+        let cards = match top.remove("card") {
+            None => vec![toml::Table::new()],
+            Some(toml::Value::Table(card)) => vec![card],
+            Some(cards) => cards.try_into().map_err(|error| format!("card: {}", one_line(&error)))?,
+        };
+        let cards: Vec<_> = cards
+            .into_iter()
+            .zip(1..)
+            .map(|(mut card, number)| {
+                for (key, value) in &top {
+                    card.entry(key).or_insert_with(|| value.clone());
+                }
+                card.try_into()
+                    .map_err(|error: toml::de::Error| one_line(&error))
+                    .and_then(CardConfig::check)
+                    .map_err(|problem| format!("card {number}: {problem}"))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut config = Self { version, cards };
+        config.check()?;
+        if side != Side::Both {
+            for card in &mut config.cards {
+                // A representor shows a function that the process itself does not see.
+                card.function.iter_mut().for_each(|function| function.seen = function.side == side);
+            }
+        }
+        Ok(config)
+    }
+}
+
+impl CardConfig {
+    /// Checks what its parts do not say by themselves.
+    fn check(self) -> Result<Self, String> {
+        let least_one = [
+            ("max_buf_size", self.max_buf_size.map(|size| size.0)),
+            ("max_list_len", self.max_list_len.map(u64::from)),
+            ("max_tasks", self.max_tasks.map(u64::from)),
+            ("queue_depth", self.queue_depth.map(u64::from)),
+            ("max_contexts", self.max_contexts.map(u64::from)),
+        ];
+        if let Some((key, _)) = least_one.iter().find(|(_, value)| *value == Some(0)) {
+            return Err(format!("{key} is 0; give 1 or more"));
+        }
+        for (key, value) in [("max_tasks", self.max_tasks), ("queue_depth", self.queue_depth)] {
+            if let Some(value) = value.filter(|value| *value > Profile::DEPTH_MAX) {
+                return Err(format!("{key} is {value}; the most is {}", Profile::DEPTH_MAX));
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl Config {
+    /// Addresses and names must be different: programs find devices by them.
+    fn check(&self) -> Result<(), String> {
+        let mut serials = std::collections::BTreeSet::new();
+        if let Some(card) = self.cards.iter().find(|card| !serials.insert(&card.serial)) {
+            return Err(format!("two cards have serial = `{}`; give each its own", card.serial));
+        }
+        let functions = || self.cards.iter().flat_map(|card| &card.function);
+        for key in ["pci", "ibdev", "vuid"] {
+            let mut seen = std::collections::BTreeSet::new();
+            let names = functions().filter_map(|function| match key {
+                "pci" => Some(&function.pci),
+                "ibdev" => function.ibdev.as_ref(),
+                _ => function.vuid.as_ref(),
+            });
+            for name in names {
+                if !seen.insert(name) {
+                    return Err(format!("two functions have {key} = `{name}`; give each its own"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The message in one line, with its place.
+fn one_line(error: &toml::de::Error) -> String {
+    error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+thread_local! {
+    /// What [`use_config`] set.
+    static OF_THREAD: RefCell<Option<Arc<crate::world::World>>> = const { RefCell::new(None) };
+}
+
+/// Has this thread's calls of `doca_devinfo_create_list` list the devices of `text`, new and in their first state, instead of those that the
+/// environment says; `None` ends that. Devices that were listed before live on with whoever holds them.
+///
+/// # Errors
+///
+/// The text is no configuration.
+pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
+    let world = text
+        .map(|text| {
+            let error = |problem| ConfigError { source_name: "configuration".to_owned(), problem };
+            Config::parse(text).map_err(error).map(crate::world::World::new)
+        })
+        .transpose()?;
+    OF_THREAD.set(world);
+    Ok(())
+}
+
+/// The configuration's text as the environment has it, and where that is.
+fn of_environment() -> Result<(String, String), ConfigError> {
+    let file = env::var_os("DOCA_EMU_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let text = env::var_os("DOCA_EMU").filter(|text| !text.is_empty());
+    match (file, text) {
+        (Some(file), None) => {
+            let source_name = format!("DOCA_EMU_CONFIG={}", file.display());
+            match fs::read_to_string(&file) {
+                Ok(text) => Ok((source_name, text)),
+                Err(error) => Err(ConfigError { source_name, problem: format!("cannot read it: {error}") }),
+            }
+        }
+        (None, Some(text)) => {
+            let source_name = "DOCA_EMU".to_owned();
+            match text.into_string() {
+                Ok(text) => Ok((source_name, text)),
+                Err(_) => Err(ConfigError { source_name, problem: "it is not UTF-8".to_owned() }),
+            }
+        }
+        (Some(_), Some(_)) => Err(ConfigError {
+            source_name: "DOCA_EMU_CONFIG and DOCA_EMU".to_owned(),
+            problem: "both are set; unset one".to_owned(),
+        }),
+        (None, None) => Ok(("the default configuration".to_owned(), String::new())),
+    }
+}
+
+/// The devices that there are. As long as the environment says the same, they are the same.
+///
+/// # Errors
+///
+/// The configuration cannot be.
+pub(crate) fn world() -> Result<Arc<crate::world::World>, ConfigError> {
+    static LAST: Mutex<Option<(String, Arc<crate::world::World>)>> = Mutex::new(None);
+    if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
+        return Ok(world);
+    }
+    let (source_name, text) = of_environment()?;
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some((before, world)) if *before == text => Ok(Arc::clone(world)),
+        _ => {
+            let config = Config::parse(&text).map_err(|problem| ConfigError { source_name, problem })?;
+            let world = crate::world::World::new(config);
+            *last = Some((text, Arc::clone(&world)));
+            Ok(world)
+        }
+    }
+}
+
+/// How much time has passed for the card that has a function at this address, among the devices that this thread would list: by the
+/// machine's clock, or by the card's own if that is virtual. `None` if there is no such device.
+#[must_use]
+pub fn model_time(pci: &str) -> Option<std::time::Duration> {
+    let (world, address) = (world().ok()?, crate::pci::whole(pci)?);
+    let info = world.infos.iter().find(|info| info.function().pci == address)?;
+    Some(info.card.engine().now().into())
+}
+
+/// The version to state.
+pub(crate) fn version() -> &'static CStr {
+    // The string lives for ever: the first one asked for is the one that is stated.
+    static STATED: OnceLock<CString> = OnceLock::new();
+    STATED.get_or_init(|| {
+        world().map_or_else(|_| CString::new(VERSION).unwrap_or_default(), |world| world.version.clone())
+    })
+}

@@ -1,0 +1,317 @@
+//! `doca_dma.h`: copies by the device.
+#![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
+
+mod calls;
+mod queue;
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use dma_sim::model::Segment;
+
+use crate::buf::Buf;
+use crate::config::Found;
+use crate::ctx::{Context, Ctx, Ready, State};
+use crate::dev::Dev;
+use crate::door::{Handle, INVALID, Mark, Object, Outcome, c, require};
+use crate::task::{Head, Holder, Pool, Submit, Task};
+use queue::{End, Queue, Report, Staged};
+
+/// A DMA context: `struct doca_dma`.
+pub(crate) struct Dma {
+    mark: Mark,
+    ctx: Ctx,
+    dev: Arc<Dev>,
+    conf: Cell<Option<Conf>>,
+    pool: RefCell<Rc<Pool<Memcpy>>>,
+    queue: Queue,
+    this: Weak<dyn Context>,
+}
+
+impl Object for Dma {
+    const MARK: u32 = 0xd3_a0_00_01;
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+/// How tasks are set up.
+#[derive(Clone, Copy)]
+struct Conf {
+    on_done: Callback,
+    on_error: Callback,
+    tasks: u32,
+}
+
+type Callback = unsafe extern "C" fn(*mut c::doca_dma_task_memcpy, c::doca_data, c::doca_data);
+
+/// What a task copies: `struct doca_dma_task_memcpy`, behind its head.
+pub(crate) struct Memcpy {
+    src: Cell<Handle<Buf>>,
+    dst: Cell<Handle<Buf>>,
+    /// Bytes that the copy which the device has is of.
+    len: Cell<u64>,
+    /// The device will fail it for want of room, which is not the model's to find.
+    doomed: Cell<bool>,
+}
+
+/// Creating several contexts at the same moment fails, if the card is configured so.
+struct Creating<'a>(Option<&'a Dev>);
+
+impl<'a> Creating<'a> {
+    fn begin(dev: &'a Dev) -> Outcome<Self> {
+        use std::sync::atomic::Ordering::Relaxed;
+        if !dev.card().config.create_contention {
+            return Ok(Self(None));
+        }
+        let before = dev.card().creating.fetch_add(1, Relaxed);
+        let creating = Self(Some(dev));
+        require(before == 0, c::DOCA_ERROR_NO_MEMORY)?;
+        // Long enough for others to come.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        Ok(creating)
+    }
+}
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        if let Some(dev) = self.0 {
+            dev.card().creating.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+impl Dma {
+    fn create(dev: Arc<Dev>) -> Outcome<Rc<Self>> {
+        drop(Creating::begin(&dev)?);
+        Ok(Rc::new_cyclic(|this: &Weak<Self>| {
+            let this: Weak<dyn Context> = this.clone();
+            Self {
+                mark: Mark::new(Self::MARK),
+                ctx: Ctx::new(this.clone()),
+                conf: Cell::new(None),
+                pool: RefCell::new(Rc::new(Pool::new(0, &this, Memcpy::empty))),
+                queue: Queue::new(Arc::clone(&dev)),
+                dev,
+                this,
+            }
+        }))
+    }
+
+    #[inline]
+    fn pool(&self) -> Rc<Pool<Memcpy>> {
+        Rc::clone(&self.pool.borrow())
+    }
+
+    fn alloc(
+        &self,
+        src: Handle<Buf>,
+        dst: Handle<Buf>,
+        user_data: c::doca_data,
+    ) -> Outcome<Handle<Task<Memcpy>>> {
+        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
+        let pool = self.pool();
+        let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
+        task.body.src.set(src);
+        task.body.dst.set(dst);
+        Ok(Handle::of(task))
+    }
+
+    /// Finds what is wrong with a copy, as far as that shows before it runs.
+    fn validate(&self, src: &Buf, dst: &Buf, len: u64, room: u64) -> Outcome {
+        let sound = src.iter().chain(dst.iter()).all(Buf::is_sound);
+        require(sound && len > 0 && len <= room && len <= self.dev.card().limits.max_buf_size, INVALID)?;
+        let readable = src.iter().all(|buf| buf.memory().is_some_and(|memory| memory.may_read()));
+        let writable = dst.iter().all(|buf| buf.memory().is_some_and(|memory| memory.may_write()));
+        require(readable && writable, c::DOCA_ERROR_NOT_PERMITTED)
+    }
+
+    /// A task ended.
+    #[inline]
+    fn deliver(&self, report: Report) {
+        let pool = self.pool();
+        let Some(task) = pool.at(report.task) else { return };
+        let body = &task.body;
+        self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
+        let (src, dst) = (body.src.get(), body.dst.get());
+        if report.end == End::Done
+            && let Ok(dst) = dst.get()
+        {
+            grow(dst, body.len.get());
+        }
+        unpin(src);
+        unpin(dst);
+        let Some(conf) = self.conf.get() else { return };
+        let call = if report.end == End::Done { conf.on_done } else { conf.on_error };
+        let doomed = report.end == End::Failed && body.doomed.get();
+        let status = if doomed { c::DOCA_ERROR_IO_FAILED } else { report.status };
+        if report.end == End::Flushed {
+            // The device took the context down before it got to this one.
+            self.ctx.begin_stop();
+        }
+        task.head.end(status);
+        let this = Handle::of(task).cast();
+        // SAFETY: the program gave the function to be called with these.
+        unsafe { call(this, task.head.user_data.get(), self.ctx.user_data()) }
+        if report.end == End::Failed {
+            self.ctx.begin_stop();
+        }
+    }
+}
+
+/// The list got `len` bytes more, each buffer as much as it has room for.
+#[inline]
+fn grow(list: &Buf, len: u64) {
+    if list.next().is_none() {
+        return list.grow(len);
+    }
+    let mut left = len;
+    for buf in list.iter() {
+        let part = left.min(buf.room_len());
+        buf.grow(part);
+        left -= part;
+    }
+}
+
+#[inline]
+fn unpin(buf: Handle<Buf>) {
+    // Pinned, so it is still a buffer, also if the program released it.
+    if let Some(buf) = buf.get_unmarked() {
+        buf.unpin();
+    }
+}
+
+impl Memcpy {
+    fn empty() -> Self {
+        Self {
+            src: Cell::new(Handle::null()),
+            dst: Cell::new(Handle::null()),
+            len: Cell::new(0),
+            doomed: Cell::new(false),
+        }
+    }
+}
+
+impl Context for Dma {
+    fn ctx(&self) -> &Ctx {
+        &self.ctx
+    }
+
+    fn start(&self) -> Outcome<State> {
+        require(self.dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        let conf = self.conf.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        let _creating = Creating::begin(&self.dev)?;
+        self.queue.open()?;
+        if self.pool().len() != conf.tasks as usize {
+            *self.pool.borrow_mut() = Rc::new(Pool::new(conf.tasks, &self.this, Memcpy::empty));
+        }
+        Ok(State::Running)
+    }
+
+    fn stop(&self) {
+        self.queue.stop();
+    }
+
+    fn is_drained(&self) -> bool {
+        self.pool.borrow().taken() == 0
+    }
+
+    fn release(&self) {}
+
+    #[inline]
+    fn progress(&self) -> bool {
+        if self.ctx.in_flight.get() == 0 {
+            return false;
+        }
+        match self.queue.next() {
+            Some(report) => {
+                self.deliver(report);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn submit(&self, task: &Head, how: Submit) -> Outcome {
+        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
+        let pool = self.pool.borrow();
+        let task = pool.find(task).ok_or(INVALID)?;
+        let limits = &self.dev.card().limits;
+        let in_flight = self.ctx.in_flight.get();
+        require(in_flight < limits.queue_depth as usize, c::DOCA_ERROR_AGAIN)?;
+        let (src_handle, dst_handle) = (task.body.src.get(), task.body.dst.get());
+        let (src, dst) = (src_handle.get()?, dst_handle.get()?);
+        require(!src.is_chained() && !dst.is_chained(), INVALID)?;
+        let listed = src.next().is_some() || dst.next().is_some();
+        let (len, room) = if listed {
+            require(src.count().max(dst.count()) <= limits.max_list_len, INVALID)?;
+            let sum = |sum: u64, len| sum.saturating_add(len);
+            (src.iter().map(Buf::data_len).fold(0, sum), dst.iter().map(Buf::room_len).fold(0, sum))
+        } else {
+            (src.data_len(), dst.room_len())
+        };
+        if how.validate {
+            self.validate(src, dst, len, room)?;
+        }
+        require(limits.over_limit == Found::Engine || len <= limits.max_buf_size, INVALID)?;
+        let (mut from, mut to) = (src.source(&self.dev)?, dst.room(&self.dev)?);
+        if listed {
+            // Every buffer is to be of a map that the device has.
+            src.iter().try_for_each(|buf| buf.source(&self.dev).map(drop))?;
+            dst.iter().try_for_each(|buf| buf.room(&self.dev).map(drop))?;
+        }
+        task.body.doomed.set(len > room);
+        let mut listed = listed;
+        if len > room {
+            // The model fails a copy of nothing, which stands for it.
+            (from.len, to.len, listed) = (0, 0, false);
+        } else {
+            to.len = len;
+        }
+        task.body.len.set(len);
+        let staged = Staged { task: task.head.index, from, to, coalesce: how.coalesce, listed };
+        self.queue.submit(staged, how.flush, &|task, from, to| lists(&pool, &self.dev, task, from, to))?;
+        src.pin();
+        dst.pin();
+        task.head.holder.set(Holder::Device);
+        self.ctx.in_flight.set(in_flight + 1);
+        Ok(())
+    }
+
+    fn free(&self, task: &Head) {
+        let pool = self.pool();
+        if pool.find(task).is_some() {
+            pool.put(task);
+        }
+    }
+
+    fn flush(&self) {
+        let pool = self.pool();
+        self.queue.flush(&|task, from, to| lists(&pool, &self.dev, task, from, to));
+    }
+
+    fn ready(&self) -> Ready {
+        match self.ctx.in_flight.get() {
+            0 if self.ctx.state() == State::Stopping && self.is_drained() => Ready::Now,
+            0 => Ready::WhenWoken,
+            _ => self.queue.ready(),
+        }
+    }
+}
+
+/// Spells out what a task copies from lists of buffers.
+fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>, to: &mut Vec<Segment>) {
+    let Some(task) = pool.at(task) else { return };
+    let (src, dst) = (task.body.src.get(), task.body.dst.get());
+    let (Ok(src), Ok(dst)) = (src.get(), dst.get()) else { return };
+    from.extend(src.iter().filter_map(|buf| buf.source(dev).ok()));
+    let mut left = task.body.len.get();
+    for segment in dst.iter().filter_map(|buf| buf.room(dev).ok()) {
+        let len = segment.len.min(left);
+        left -= len;
+        to.push(Segment { len, ..segment });
+    }
+}

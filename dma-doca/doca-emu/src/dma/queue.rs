@@ -1,0 +1,270 @@
+//! A context's way to the device: a channel of the card's engine.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dma_sim::model::{
+    ChannelError, ChannelId, Completion, Descriptor, Device, Profile, Refused, Segment, Status, TaskError,
+};
+
+use crate::config::Clock;
+use crate::ctx::Ready;
+use crate::dev::Dev;
+use crate::door::{Code, Outcome, c};
+
+/// How many events of the model one call passes at most, so that it does not take long.
+const EVENTS_PER_CALL: u32 = 4_096;
+
+/// A task that the program submitted.
+#[derive(Clone, Copy)]
+pub(super) struct Staged {
+    /// Its place in its pool.
+    pub(super) task: u32,
+    /// The copy runs from lists of buffers; the segments are not it.
+    pub(super) listed: bool,
+    pub(super) coalesce: bool,
+    pub(super) from: Segment,
+    pub(super) to: Segment,
+}
+
+/// That a task ended.
+#[derive(Clone, Copy)]
+pub(super) struct Report {
+    pub(super) task: u32,
+    pub(super) status: Code,
+    pub(super) end: End,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    Failed,
+    /// For no fault of its own.
+    Flushed,
+}
+
+impl Report {
+    fn failed(task: u32, error: TaskError) -> Self {
+        let status = match error {
+            TaskError::Denied { .. } => c::DOCA_ERROR_NOT_PERMITTED,
+            _ => c::DOCA_ERROR_IO_FAILED,
+        };
+        Self { task, status, end: End::Failed }
+    }
+
+    const fn flushed(task: u32) -> Self {
+        Self { task, status: c::DOCA_ERROR_IO_FAILED, end: End::Flushed }
+    }
+}
+
+/// Spells out the segments of a task that copies from or to lists.
+pub(super) trait Lists: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) {}
+
+impl<F: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>)> Lists for F {}
+
+pub(super) struct Queue {
+    dev: Arc<Dev>,
+    channel: Cell<Option<ChannelId>>,
+    /// Submitted without a doorbell, and not given to the device yet.
+    staged: RefCell<Vec<Staged>>,
+    /// Ended, to be told to the program.
+    reports: RefCell<VecDeque<Report>>,
+    lists: RefCell<(Vec<Segment>, Vec<Segment>)>,
+}
+
+impl Queue {
+    pub(super) fn new(dev: Arc<Dev>) -> Self {
+        Self {
+            dev,
+            channel: Cell::new(None),
+            staged: RefCell::default(),
+            reports: RefCell::default(),
+            lists: RefCell::default(),
+        }
+    }
+
+    /// Opens the channel, or has it run again.
+    pub(super) fn open(&self) -> Outcome {
+        let mut engine = self.dev.card().engine();
+        let opened = match self.channel.get() {
+            Some(channel) => engine.restart(channel).map(|()| channel),
+            None => engine.open_channel(Profile::DEPTH_MAX),
+        };
+        let channel = opened.map_err(|error| match error {
+            ChannelError::NoneFree { .. } => c::DOCA_ERROR_NO_MEMORY,
+            _ => c::DOCA_ERROR_INITIALIZATION,
+        })?;
+        self.channel.set(Some(channel));
+        Ok(())
+    }
+
+    /// Takes a task; rings the doorbell for it and all before it if `flush`.
+    #[inline]
+    pub(super) fn submit(&self, task: Staged, flush: bool, lists: &impl Lists) -> Outcome {
+        let card = self.dev.card();
+        if !flush && !card.eager {
+            self.staged.borrow_mut().push(task);
+            return Ok(());
+        }
+        let channel = self.channel.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        let mut engine = card.engine();
+        self.give_staged(&mut engine, channel, lists);
+        self.give(&mut engine, channel, &task, lists)?;
+        if flush {
+            // The channel is there.
+            let _ = engine.doorbell(channel);
+            self.collect(&mut engine, channel);
+        }
+        Ok(())
+    }
+
+    /// Rings the doorbell for what was submitted without.
+    pub(super) fn flush(&self, lists: &impl Lists) {
+        let Some(channel) = self.channel.get() else { return };
+        let mut engine = self.dev.card().engine();
+        self.give_staged(&mut engine, channel, lists);
+        let _ = engine.doorbell(channel);
+        self.collect(&mut engine, channel);
+    }
+
+    #[inline]
+    fn give_staged(&self, engine: &mut Device, channel: ChannelId, lists: &impl Lists) {
+        let mut staged = self.staged.borrow_mut();
+        for task in &*staged {
+            // What was taken before has to end by a report.
+            if self.give(engine, channel, task, lists).is_err() {
+                self.report(Report::flushed(task.task));
+            }
+        }
+        staged.clear();
+    }
+
+    #[inline]
+    fn give(&self, engine: &mut Device, channel: ChannelId, task: &Staged, lists: &impl Lists) -> Outcome {
+        let (flat_from, flat_to) = ([task.from], [task.to]);
+        let mut spelt;
+        let (from, to): (&[_], &[_]) = if task.listed {
+            spelt = self.lists.borrow_mut();
+            let (from, to) = &mut *spelt;
+            from.clear();
+            to.clear();
+            lists(task.task, from, to);
+            (from, to)
+        } else {
+            (&flat_from, &flat_to)
+        };
+        let descriptor = Descriptor::copy(task.task.into(), from, to);
+        let descriptor = if task.coalesce { descriptor.coalesced() } else { descriptor };
+        match engine.submit(channel, &descriptor) {
+            Ok(()) => Ok(()),
+            Err(why) => self.refused(task.task, why),
+        }
+    }
+
+    /// What the device refuses while it is down is the program's to find out by the task's report: the program does not know yet.
+    #[cold]
+    fn refused(&self, task: u32, why: Refused) -> Outcome {
+        match why {
+            Refused::Full { .. } | Refused::Rejected => return Err(c::DOCA_ERROR_AGAIN),
+            Refused::Halted(_) | Refused::DeviceGone => self.report(Report::flushed(task)),
+            Refused::Invalid(error) => self.report(Report::failed(task, error)),
+            _ => return Err(c::DOCA_ERROR_BAD_STATE),
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: Report) {
+        self.reports.borrow_mut().push_back(report);
+    }
+
+    #[inline]
+    fn collect(&self, engine: &mut Device, channel: ChannelId) {
+        let mut reports = self.reports.borrow_mut();
+        while let Some(Completion { token, status, .. }) = engine.poll(channel) {
+            let task = token as u32;
+            reports.push_back(match status {
+                Status::Failed(error) => Report::failed(task, error),
+                Status::Aborted(_) => Report::flushed(task),
+                _ => Report { task, status: c::DOCA_SUCCESS, end: End::Done },
+            });
+        }
+    }
+
+    /// The next task that ended.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Report> {
+        if let Some(report) = self.reports.borrow_mut().pop_front() {
+            return Some(report);
+        }
+        self.poll()
+    }
+
+    fn poll(&self) -> Option<Report> {
+        let channel = self.channel.get()?;
+        let card = self.dev.card();
+        let mut engine = card.engine();
+        if card.clock == Clock::Virtual {
+            for _ in 0..EVENTS_PER_CALL {
+                if engine.has_completion(channel) || engine.running(channel) == 0 {
+                    break;
+                }
+                let Some(at) = engine.next_event() else { break };
+                engine.advance(at);
+            }
+        }
+        self.collect(&mut engine, channel);
+        drop(engine);
+        self.reports.borrow_mut().pop_front()
+    }
+
+    /// Ends everything that is in flight.
+    pub(super) fn stop(&self) {
+        for task in self.staged.borrow_mut().drain(..) {
+            self.report(Report::flushed(task.task));
+        }
+        if let Some(channel) = self.channel.get() {
+            let mut engine = self.dev.card().engine();
+            // The channel is there.
+            let _ = engine.stop(channel);
+            self.collect(&mut engine, channel);
+        }
+    }
+
+    /// When there will be a report.
+    pub(super) fn ready(&self) -> Ready {
+        let Some(channel) = self.channel.get() else { return Ready::WhenWoken };
+        if !self.reports.borrow().is_empty() {
+            return Ready::Now;
+        }
+        let card = self.dev.card();
+        let mut engine = card.engine();
+        self.collect(&mut engine, channel);
+        if !self.reports.borrow().is_empty() {
+            return Ready::Now;
+        }
+        if engine.running(channel) == 0 {
+            return Ready::WhenWoken;
+        }
+        match (engine.next_event(), card.clock) {
+            (None, _) => Ready::WhenWoken,
+            // A call of `doca_pe_progress` is what makes it come.
+            (Some(_), Clock::Virtual) => Ready::Now,
+            (Some(at), Clock::Real) => Ready::After(card.until(at)),
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if let Some(channel) = self.channel.get() {
+            let mut engine = self.dev.card().engine();
+            // The channel is there, and once it is stopped all that is in flight has ended.
+            let _ = engine.stop(channel);
+            while engine.poll(channel).is_some() {}
+            let closed = engine.close_channel(channel);
+            debug_assert!(closed.is_ok(), "{closed:?}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A backend: a place where lines go, and which ones.
+#![expect(unsafe_code, reason = "streams, buffers and handlers are the caller's, handed over as pointers")]
+
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_int};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use doca_sys::bindings as sys;
+
+unsafe extern "C" {
+    static stdout: *mut libc::FILE;
+    static stderr: *mut libc::FILE;
+}
+
+/// Whose messages a backend shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Those of the program, through `doca_log`.
+    Application = 0,
+    /// Those of the SDK.
+    Sdk = 1,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// A stream of C's: written and flushed, so that its order with the program's own output stays.
+    File(*mut libc::FILE),
+    /// A file descriptor.
+    Fd(c_int),
+    /// A buffer of `capacity` bytes, and who is called with each line that lies in it.
+    Buffer {
+        /// The buffer.
+        start: *mut c_char,
+        /// Its length, with the NUL at the end of a line.
+        capacity: usize,
+        /// Called with the buffer, on the thread that logs.
+        handler: unsafe extern "C" fn(*mut c_char),
+    },
+    /// The system's log, under a name.
+    Syslog(CString),
+    /// Standard output, for messages up to INFO.
+    StandardOutput,
+    /// Standard error, from WARNING.
+    StandardError,
+}
+
+/// A backend of the log.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    sink: Mutex<Sink>,
+    audience: Audience,
+    /// The least and the most talkative level that is shown of those between `floor` and `ceiling`.
+    upper: AtomicU32,
+    lower: AtomicU32,
+    strict_upper: AtomicBool,
+    strict_lower: AtomicBool,
+}
+
+// SAFETY: the pointers of a sink are used by one thread at a time (under the lock), and whoever made the backend promised
+// that they stay valid on any thread.
+unsafe impl Send for Backend {}
+// SAFETY: as above; everything else is atomic.
+unsafe impl Sync for Backend {}
+
+thread_local! {
+    /// This thread is inside of a buffer's handler: what the handler logs itself goes to the other sinks only, or it
+    /// would never end.
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Backend {
+    pub(super) fn new(sink: Sink, audience: Audience, lower: u32, upper: u32) -> Self {
+        Self {
+            sink: Mutex::new(sink),
+            audience,
+            upper: AtomicU32::new(upper),
+            lower: AtomicU32::new(lower),
+            strict_upper: AtomicBool::new(false),
+            strict_lower: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn audience(&self) -> Audience {
+        self.audience
+    }
+
+    pub(super) fn lower(&self) -> u32 {
+        self.lower.load(Relaxed)
+    }
+
+    pub(super) fn shows(&self, level: u32) -> bool {
+        self.upper.load(Relaxed) <= level && level <= self.lower.load(Relaxed)
+    }
+
+    /// False if the limit is strict and the level would show more.
+    pub(super) fn set_lower(&self, level: u32) -> bool {
+        let refused = self.strict_lower.load(Relaxed) && level > self.lower.load(Relaxed);
+        if !refused {
+            self.lower.store(level, Relaxed);
+        }
+        !refused
+    }
+
+    /// False if the limit is strict and the level would show more.
+    pub(super) fn set_upper(&self, level: u32) -> bool {
+        let refused = self.strict_upper.load(Relaxed) && level < self.upper.load(Relaxed);
+        if !refused {
+            self.upper.store(level, Relaxed);
+        }
+        !refused
+    }
+
+    pub(super) fn make_lower_strict(&self) {
+        self.strict_lower.store(true, Relaxed);
+    }
+
+    pub(super) fn make_upper_strict(&self) {
+        self.strict_upper.store(true, Relaxed);
+    }
+
+    /// Writes a line that ends in a line's end. What cannot be written is lost: nobody could be told. The line is given
+    /// for a moment to those who need a NUL behind it.
+    pub(super) fn write(&self, level: u32, line: &mut Vec<u8>) {
+        if IN_HANDLER.get() && matches!(self.try_sink_is_buffer(), Some(true) | None) {
+            return;
+        }
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*sink {
+            Sink::File(stream) => write_stream(*stream, line),
+            Sink::Fd(fd) => write_fd(*fd, line),
+            Sink::Buffer { start, capacity, handler } => {
+                let length = line.len().min(*capacity - 1);
+                // SAFETY: the buffer has the room by what its owner said, and is written under the lock only.
+                unsafe { line.as_ptr().copy_to_nonoverlapping(start.cast::<u8>(), length) };
+                // SAFETY: length is below the capacity.
+                unsafe { start.wrapping_add(length).write(0) };
+                IN_HANDLER.set(true);
+                // SAFETY: the handler takes the buffer that was registered with it.
+                unsafe { handler(*start) };
+                IN_HANDLER.set(false);
+            }
+            Sink::Syslog(name) => {
+                line.pop();
+                line.push(0);
+                write_syslog(name, level, line);
+                line.pop();
+                line.push(b'\n');
+            }
+            Sink::StandardOutput if level >= sys::DOCA_LOG_LEVEL_INFO => write_standard_output(line),
+            Sink::StandardError if level < sys::DOCA_LOG_LEVEL_INFO => write_standard_error(line),
+            Sink::StandardOutput | Sink::StandardError => {}
+        }
+    }
+
+    /// None if the sink is locked, which inside of a handler may be by this very thread.
+    fn try_sink_is_buffer(&self) -> Option<bool> {
+        self.sink.try_lock().ok().map(|sink| matches!(*sink, Sink::Buffer { .. }))
+    }
+}
+
+pub(super) fn write_standard_output(text: &[u8]) {
+    // SAFETY: set up by the C library before any of our code runs.
+    write_stream(unsafe { stdout }, text);
+}
+
+pub(super) fn write_standard_error(text: &[u8]) {
+    // SAFETY: set up by the C library before any of our code runs.
+    write_stream(unsafe { stderr }, text);
+}
+
+fn write_stream(stream: *mut libc::FILE, line: &[u8]) {
+    // SAFETY: a stream that is open, as whoever made the backend promised.
+    unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), stream) };
+    // SAFETY: as above.
+    unsafe { libc::fflush(stream) };
+}
+
+fn write_fd(fd: c_int, mut line: &[u8]) {
+    if fd < 0 {
+        return;
+    }
+    // SAFETY: not negative, and open as whoever made the backend promised; if it no longer is, the write fails.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    while !line.is_empty() {
+        match rustix::io::write(fd, line) {
+            Ok(written) if written > 0 => line = &line[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
+    }
+}
+
+fn write_syslog(name: &CString, level: u32, line: &[u8]) {
+    static SYSLOG: Mutex<()> = Mutex::new(());
+    let priority = match level {
+        sys::DOCA_LOG_LEVEL_CRIT => libc::LOG_CRIT,
+        sys::DOCA_LOG_LEVEL_ERROR => libc::LOG_ERR,
+        sys::DOCA_LOG_LEVEL_WARNING => libc::LOG_WARNING,
+        sys::DOCA_LOG_LEVEL_INFO => libc::LOG_INFO,
+        _ => libc::LOG_DEBUG,
+    };
+    // The name is one for the process: set and used together.
+    let _together = SYSLOG.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the name lives as long as the process, as backends do.
+    unsafe { libc::openlog(name.as_ptr(), libc::LOG_PID, libc::LOG_USER) };
+    // SAFETY: the format takes one string, and the line ends in NUL.
+    unsafe { libc::syslog(priority, c"%s".as_ptr(), line.as_ptr()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backend() -> Backend {
+        Backend::new(Sink::Fd(-1), Audience::Application, sys::DOCA_LOG_LEVEL_INFO, sys::DOCA_LOG_LEVEL_ERROR)
+    }
+
+    #[test]
+    fn shows_what_lies_between_the_limits() {
+        let backend = backend();
+        let shown: Vec<u32> = (10..=70).step_by(10).filter(|&level| backend.shows(level)).collect();
+        assert_eq!(shown, [30, 40, 50]);
+    }
+
+    #[test]
+    fn a_strict_limit_can_only_show_less() {
+        let backend = backend();
+        backend.make_lower_strict();
+        backend.make_upper_strict();
+        assert!(!backend.set_lower(sys::DOCA_LOG_LEVEL_DEBUG) && backend.lower() == sys::DOCA_LOG_LEVEL_INFO);
+        assert!(backend.set_lower(sys::DOCA_LOG_LEVEL_WARNING));
+        assert!(!backend.set_upper(sys::DOCA_LOG_LEVEL_CRIT));
+        assert!(backend.set_upper(sys::DOCA_LOG_LEVEL_WARNING));
+        let shown: Vec<u32> = (10..=70).step_by(10).filter(|&level| backend.shows(level)).collect();
+        assert_eq!(shown, [40]);
+    }
+}

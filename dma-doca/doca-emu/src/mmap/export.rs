@@ -1,0 +1,206 @@
+//! Export descriptors, and what stands behind them.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | mark |
+//! | 8..10 | version |
+//! | 10..12 | kind: 1 over PCI, 2 over a network |
+//! | 12..16 | length of the whole |
+//! | 16..24 | first address |
+//! | 24..32 | length of the range |
+//! | 32..36 | access rights |
+//! | 36..40 | length of the card's serial number |
+//! | 40.. | that, and over PCI what `dma_sim::remote` needs |
+//! | last 4 | checksum of all before |
+//!
+//! All numbers are little-endian.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dma_core::Access;
+use dma_sim::remote::{Export, RemoteError};
+
+use super::{PCI, RDMA, Setup};
+use crate::dev::Dev;
+use crate::door::{Outcome, c, require};
+
+const MARK: [u8; 8] = *b"DOCAEMUX";
+const VERSION: u16 = 1;
+/// The longest that is taken for one.
+const MAX: usize = 4096;
+/// How long stopping a map waits for importers to end their copies.
+const REVOKE_WAITS: Duration = Duration::from_secs(5);
+
+/// How a descriptor is meant to be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(super) enum Way {
+    Pci = 1,
+    Rdma = 2,
+}
+
+/// What a descriptor says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    pub(super) way: Way,
+    pub(super) addr: u64,
+    pub(super) len: u64,
+    pub(super) access: u32,
+    pub(super) serial: String,
+    /// For `dma_sim::remote`.
+    pub(super) remote: Vec<u8>,
+}
+
+impl Descriptor {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(MARK);
+        out.extend(VERSION.to_le_bytes());
+        out.extend((self.way as u16).to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(self.addr.to_le_bytes());
+        out.extend(self.len.to_le_bytes());
+        out.extend(self.access.to_le_bytes());
+        out.extend((self.serial.len() as u32).to_le_bytes());
+        out.extend(self.serial.as_bytes());
+        out.extend(&self.remote);
+        let whole = out.len() as u32 + 4;
+        out[12..16].copy_from_slice(&whole.to_le_bytes());
+        out.extend(crc32fast::hash(&out).to_le_bytes());
+        out
+    }
+
+    /// What the bytes say, if they are a descriptor and all of one.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > MAX || !bytes.starts_with(&MARK) {
+            return None;
+        }
+        let (body, sum) = bytes.split_last_chunk::<4>()?;
+        let u16_at = |at: usize| Some(u16::from_le_bytes(body.get(at..at + 2)?.try_into().ok()?));
+        let u32_at = |at: usize| Some(u32::from_le_bytes(body.get(at..at + 4)?.try_into().ok()?));
+        let u64_at = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
+        let sound = u32::from_le_bytes(*sum) == crc32fast::hash(body)
+            && u16_at(8)? == VERSION
+            && u32_at(12)? as usize == bytes.len();
+        let way = match u16_at(10)? {
+            1 => Way::Pci,
+            2 => Way::Rdma,
+            _ => return None,
+        };
+        let rest = body.get(40..)?;
+        let (serial, remote) = rest.split_at_checked(u32_at(36)? as usize)?;
+        let serial = String::from_utf8(serial.to_vec()).ok()?;
+        let (addr, len, access) = (u64_at(16)?, u64_at(24)?, u32_at(32)?);
+        sound.then(|| Self { way, addr, len, access, serial, remote: remote.to_vec() })
+    }
+}
+
+/// A map that was exported with a device.
+pub(super) struct Exported {
+    dev: Arc<Dev>,
+    way: Way,
+    /// The descriptor, where C may look at it until the map is stopped.
+    bytes: Box<[u8]>,
+    export: Option<Export>,
+}
+
+impl Exported {
+    /// Takes it back: when this returns, no importer touches the memory.
+    pub(super) fn revoke(&self) -> Outcome {
+        let Some(export) = &self.export else { return Ok(()) };
+        match export.revoke(REVOKE_WAITS) {
+            Ok(()) => Ok(()),
+            // Of a parent process: it is the parent's to take back.
+            Err(RemoteError::Unsupported { .. }) => Ok(()),
+            Err(_) => Err(c::DOCA_ERROR_NOT_PERMITTED),
+        }
+    }
+}
+
+impl Setup {
+    /// The descriptor for `dev`, which is made the first time that it is asked for.
+    pub(super) fn export(&mut self, dev: &Dev, way: Way) -> Outcome<&[u8]> {
+        let wanted = if way == Way::Pci { PCI } else { RDMA };
+        require(self.imported.is_none() && self.registered.is_some(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        let dev =
+            self.devs.iter().find(|other| std::ptr::eq(&***other, dev)).ok_or(c::DOCA_ERROR_NOT_FOUND)?;
+        let dev = Arc::clone(dev);
+        require(way == Way::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        require(self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let made = self.exports.iter().position(|made| Arc::ptr_eq(&made.dev, &dev) && made.way == way);
+        let place = match made {
+            Some(place) => place,
+            None => {
+                self.exports.push(self.make(dev, way)?);
+                self.exports.len() - 1
+            }
+        };
+        Ok(&self.exports[place].bytes)
+    }
+
+    fn make(&self, dev: Arc<Dev>, way: Way) -> Outcome<Exported> {
+        let range = self.range.as_ref().ok_or(c::DOCA_ERROR_NOT_PERMITTED)?;
+        let export = match way {
+            Way::Rdma => None,
+            Way::Pci => {
+                let writable = self.access & c::DOCA_ACCESS_FLAG_PCI_READ_WRITE != 0;
+                let rights = if writable { Access::READ | Access::WRITE } else { Access::READ };
+                let here = match &range.dmabuf {
+                    Some(dmabuf) => Some(dmabuf.first()),
+                    None => NonNull::new(std::ptr::with_exposed_provenance_mut(range.addr)),
+                };
+                let here = here.ok_or(c::DOCA_ERROR_UNEXPECTED)?;
+                // SAFETY: the program promises, by exporting the map, that the memory is there until it is stopped, which revokes the
+                // export first; and whoever it passes the descriptor to may touch it.
+                let export = unsafe { Export::of_process_memory(here, range.len, rights) };
+                Some(export.map_err(|error| match error {
+                    RemoteError::NotMapped { .. } => c::DOCA_ERROR_NOT_PERMITTED,
+                    RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
+                    _ => c::DOCA_ERROR_DRIVER,
+                })?)
+            }
+        };
+        let descriptor = Descriptor {
+            way,
+            addr: range.addr as u64,
+            len: range.len as u64,
+            access: self.access,
+            serial: dev.card().config.serial.clone(),
+            remote: export.as_ref().map(|export| export.blob().to_vec()).unwrap_or_default(),
+        };
+        Ok(Exported { dev, way, bytes: descriptor.encode().into(), export })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptor() -> Descriptor {
+        let (serial, remote) = ("SER1".to_owned(), vec![7; 56]);
+        Descriptor { way: Way::Pci, addr: 0x7f00_0000_1000, len: 99, access: 0x21, serial, remote }
+    }
+
+    #[test]
+    fn what_is_encoded_parses() {
+        assert_eq!(Descriptor::parse(&descriptor().encode()), Some(descriptor()));
+        let rdma = Descriptor { way: Way::Rdma, remote: Vec::new(), ..descriptor() };
+        assert_eq!(Descriptor::parse(&rdma.encode()), Some(rdma));
+    }
+
+    #[test]
+    fn cut_extended_or_altered_is_none() {
+        let whole = descriptor().encode();
+        for len in 0..whole.len() {
+            assert_eq!(Descriptor::parse(&whole[..len]), None, "{len}");
+        }
+        assert_eq!(Descriptor::parse(&[&whole[..], &[0]].concat()), None);
+        for at in 0..whole.len() {
+            let mut altered = whole.clone();
+            altered[at] ^= 1;
+            assert_eq!(Descriptor::parse(&altered), None, "{at}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The file descriptor that a program sleeps on.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+/// An epoll of a timer and of what contexts have it watch. The timer stands for everything that is not a descriptor.
+pub(crate) struct Notifier {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+}
+
+impl Notifier {
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let notifier = Self { epoll, timer };
+        notifier.watch(notifier.timer.as_fd())?;
+        Ok(notifier)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    pub(crate) fn watch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(0), EventFlags::IN)?)
+    }
+
+    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
+        // It may not be watched, or be closed already: then there is nothing to do.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Readable `after` from now.
+    pub(crate) fn ring(&self, after: Duration) {
+        // 0 would be never.
+        let after = after.max(Duration::from_nanos(1));
+        let seconds = after.as_secs().try_into().unwrap_or(i64::MAX);
+        self.program(Timespec { tv_sec: seconds, tv_nsec: after.subsec_nanos().into() });
+    }
+
+    /// Not readable until it rings again, but for what is watched.
+    pub(crate) fn clear(&self) {
+        self.program(Timespec { tv_sec: 0, tv_nsec: 0 });
+    }
+
+    fn program(&self, at: Timespec) {
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let timer = Itimerspec { it_interval: never, it_value: at };
+        // A timer of our own and times in range: it cannot fail.
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer);
+        debug_assert!(set.is_ok(), "{set:?}");
+    }
+}

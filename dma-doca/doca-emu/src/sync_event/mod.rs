@@ -1,0 +1,11 @@
+//! Sync events: a number of 64 bits that both sides of a card count with and wait for.
+//!
+//! The number lies in memory of its own, which the other side maps too, or in memory of the program.
+
+mod door;
+mod door_tasks;
+mod elsewhere;
+mod event;
+mod export;
+mod tasks;
+mod value;

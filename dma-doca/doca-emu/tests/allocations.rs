@@ -1,0 +1,72 @@
+//! A task that is used again allocates nothing.
+#![expect(unsafe_code, reason = "calls of C functions, by macros, and counting allocations")]
+
+#[macro_use]
+mod rig;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use rig::{Rig, c};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: the system's allocator, and a counter that allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+unsafe extern "C" fn nothing(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, _: c::doca_data) {}
+
+#[test]
+fn copies_allocate_nothing_once_warm() {
+    for config in ["", "profile = \"bluefield3\"\nclock = \"virtual\"", "faults = \"slow@1:for=1ns\""] {
+        rig::configure(config);
+        let rig = Rig::idle(rig::open("03:00.0"), 64);
+        ok!(doca_dma_task_memcpy_set_conf(rig.dma, Some(nothing), Some(nothing), 64));
+        ok!(doca_ctx_start(rig.ctx));
+        let tasks: Vec<_> = (0..64)
+            .map(|i| {
+                // Some of them with lists.
+                let (src, dst) = (rig.from(i * 64, 32), rig.to(i * 64, 64));
+                if i % 8 == 0 {
+                    ok!(doca_buf_chain_list(src, rig.from(i * 64 + 32, 32)));
+                }
+                (rig.task(src, dst, 0), dst)
+            })
+            .collect();
+        let round = || {
+            for (i, (task, dst)) in tasks.iter().enumerate() {
+                ok!(doca_buf_reset_data_len(*dst));
+                let coalesced = if i < 63 { c::DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS } else { 0 };
+                let flush = if i % 32 == 31 { c::DOCA_TASK_SUBMIT_FLAG_FLUSH } else { 0 };
+                ok!(doca_task_submit_ex(*task, coalesced | flush));
+            }
+            while get!(doca_ctx_get_num_inflight_tasks(rig.ctx)) > 0_usize {
+                code!(doca_pe_progress(rig.pe));
+            }
+        };
+        (0..50).for_each(|_| round());
+        let before = ALLOCATIONS.get();
+        (0..200).for_each(|_| round());
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{config}");
+        tasks.iter().for_each(|(task, _)| rig.free(*task));
+        rig.close();
+    }
+}

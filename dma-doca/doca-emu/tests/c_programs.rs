@@ -1,0 +1,130 @@
+//! The C programs of `tests/c`, built against the installed stand-in as a program for the SDK is, and run.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// Strict, as the programs are: nothing in the headers may warn.
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+struct Sdk {
+    include: PathBuf,
+    libraries: PathBuf,
+}
+
+fn sdk() -> &'static Sdk {
+    static SDK: OnceLock<Sdk> = OnceLock::new();
+    SDK.get_or_init(|| {
+        let prefix = support::doca_emu_prefix();
+        Sdk { include: prefix.join("include"), libraries: support::library_dir(&prefix) }
+    })
+}
+
+fn is_there(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn shown(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Where a built program goes.
+fn binary(name: &str, how: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_programs");
+    std::fs::create_dir_all(&dir).expect("a directory for the programs");
+    dir.join(format!("{name}-{how}"))
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"))
+}
+
+/// Builds a program and runs it; the failure of either is the test's.
+fn build_and_run(name: &str, how: &str, compiler: &str, flags: &[&str]) {
+    let sdk = sdk();
+    let program = binary(name, how);
+    let built = Command::new(compiler)
+        .args(flags)
+        .args(WARNINGS)
+        .args(["-g", "-O1", "-D_GNU_SOURCE", "-DDOCA_ALLOW_EXPERIMENTAL_API", "-pthread"])
+        .arg("-I")
+        .arg(&sdk.include)
+        .arg(source(name))
+        .args(["-x", "none", "-o"])
+        .arg(&program)
+        .arg("-L")
+        .arg(&sdk.libraries)
+        .args(["-ldoca_comch", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"])
+        .output()
+        .expect("the compiler starts");
+    assert!(built.status.success(), "building {name} as {how}: {}", shown(&built));
+    let ran = Command::new(&program)
+        .env("LD_LIBRARY_PATH", &sdk.libraries)
+        .env_remove("DOCA_EMU")
+        .env_remove("DOCA_EMU_CONFIG")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program starts");
+    assert!(ran.status.success(), "{name}, built as {how}: {}", shown(&ran));
+}
+
+fn check(name: &str) {
+    build_and_run(name, "c", "cc", &["-std=c11"]);
+    if is_there("g++") {
+        build_and_run(name, "c++", "g++", &["-std=c++17", "-x", "c++"]);
+    } else {
+        println!("skipped: {name} as C++, without g++");
+    }
+    if can_sanitize() {
+        let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        build_and_run(name, "sanitized", "cc", &flags);
+    } else {
+        println!("skipped: {name} with sanitizers, which this compiler lacks");
+    }
+}
+
+fn can_sanitize() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let program = binary("sanitizers", "probe");
+        let source = program.with_extension("c");
+        std::fs::write(&source, "int main(void) { return 0; }\n").expect("the probe's source");
+        let built = Command::new("cc")
+            .args(["-fsanitize=address,undefined", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .output();
+        built.is_ok_and(|output| output.status.success())
+            && Command::new(&program).output().is_ok_and(|output| output.status.success())
+    })
+}
+
+macro_rules! programs {
+    ($($name:ident)+) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })+
+
+        #[test]
+        fn every_program_is_run() {
+            let dir = std::fs::read_dir(source("x").parent().expect("a directory")).expect("tests/c");
+            let mut files: Vec<_> = dir
+                .map(|entry| entry.expect("an entry").path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+                .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+                .collect();
+            files.sort();
+            assert_eq!(files, [$(stringify!($name)),+]);
+        }
+    };
+}
+
+programs! { argp comch devices dma export headers log memory sync_event }

@@ -1,0 +1,283 @@
+//! Copies: what moves, and what becomes of buffers and tasks.
+#![expect(unsafe_code, reason = "calls of C functions, by macros")]
+
+#[macro_use]
+mod rig;
+
+use std::ptr;
+
+use rig::{Memory, Rig, c};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[test]
+fn a_copy_moves_the_data_and_grows_the_destination() {
+    let rig = Rig::new("", 4);
+    rig.src.write(100, &pattern(3000));
+    let (src, dst) = (rig.from(100, 3000), rig.to(50, 4000));
+    let task = rig.task(src, dst, 7);
+    ok!(doca_task_submit(task));
+    assert_eq!(rig.in_flight(), 1);
+    assert_eq!(get!(doca_pe_get_num_inflight_tasks(rig.pe)), 1);
+    rig.until(1);
+    assert_eq!(rig.seen.take(), [(7, "DOCA_SUCCESS")]);
+    assert_eq!(rig.in_flight(), 0);
+    assert_eq!(rig.dst.read(50, 3000), pattern(3000));
+    assert_eq!(get!(doca_buf_get_data_len(dst)), 3000);
+    assert_eq!(get!(doca_buf_get_data(dst)), rig.dst.at(50));
+    assert_eq!(get!(doca_buf_get_data_len(src)), 3000);
+
+    // Again: behind what is there, and only as much as there is room for.
+    ok!(doca_buf_set_data(src, rig.src.at(100), 1000));
+    ok!(doca_task_submit(task));
+    rig.until(1);
+    assert_eq!(rig.seen.take(), [(7, "DOCA_SUCCESS")]);
+    assert_eq!(rig.dst.read(50, 4000), [pattern(3000), pattern(1000)].concat());
+    assert_eq!(get!(doca_buf_get_data_len(dst)), 4000);
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_task_try_submit(task));
+
+    // From the beginning again, for ever.
+    for round in 0..100_u8 {
+        ok!(doca_buf_reset_data_len(dst));
+        rig.src.write(100, &[round; 1000]);
+        ok!(doca_task_try_submit(task));
+        rig.until(1);
+        assert_eq!(rig.seen.take(), [(7, "DOCA_SUCCESS")]);
+        assert_eq!(rig.dst.read(50, 1000), [round; 1000]);
+    }
+    rig.free(task);
+    rig.close();
+}
+
+#[test]
+fn lists_are_gathered_and_scattered() {
+    let rig = Rig::new("", 4);
+    rig.src.write(0, &pattern(10_000));
+    let src = rig.from(0, 10);
+    for (offset, len) in [(100, 1), (200, 300), (1000, 989)] {
+        ok!(doca_buf_chain_list(src, rig.from(offset, len)));
+    }
+    let dst = rig.to(0, 700);
+    ok!(doca_buf_chain_list(dst, rig.to(2000, 5)));
+    ok!(doca_buf_chain_list(dst, rig.to(3000, 1000)));
+    let task = rig.task(src, dst, 1);
+    ok!(doca_task_try_submit(task));
+    rig.until(1);
+    assert_eq!(rig.seen.take(), [(1, "DOCA_SUCCESS")]);
+    let pieces = [(0, 10), (100, 1), (200, 300), (1000, 989)];
+    let whole: Vec<u8> =
+        pieces.iter().flat_map(|(offset, len)| pattern(10_000)[*offset..offset + len].to_vec()).collect();
+    let got = [rig.dst.read(0, 700), rig.dst.read(2000, 5), rig.dst.read(3000, 595)].concat();
+    assert_eq!(got, whole);
+    let lens: Vec<usize> = {
+        let second = get!(doca_buf_get_next_in_list(dst));
+        let third = get!(doca_buf_get_next_in_list(second));
+        [dst, second, third].into_iter().map(|buf| get!(doca_buf_get_data_len(buf))).collect()
+    };
+    assert_eq!(lens, [700, 5, 595]);
+    assert!(rig.dst.read(3595, 405).iter().all(|byte| *byte == 0));
+
+    // Without the doorbell, the same.
+    for buf in [dst, get!(doca_buf_get_next_in_list(dst)), get!(doca_buf_get_last_in_list(dst))] {
+        ok!(doca_buf_reset_data_len(buf));
+    }
+    rig.dst.write(0, &[0; 4000]);
+    ok!(doca_task_submit_ex(task, c::DOCA_TASK_SUBMIT_FLAG_NONE));
+    rig.drain();
+    assert_eq!(rig.seen.take(), []);
+    code!(doca_ctx_flush_tasks(rig.ctx));
+    rig.until(1);
+    let got = [rig.dst.read(0, 700), rig.dst.read(2000, 5), rig.dst.read(3000, 595)].concat();
+    assert_eq!(got, whole);
+    rig.free(task);
+    assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024);
+    rig.close();
+}
+
+#[test]
+fn longer_lists_than_the_device_takes_are_refused() {
+    let rig = Rig::new("max_list_len = 1", 4);
+    let info = code!(doca_dev_as_devinfo(rig.dev));
+    assert_eq!(get!(doca_dma_cap_task_memcpy_get_max_buf_list_len(info)), 1);
+    let src = rig.from(0, 10);
+    ok!(doca_buf_chain_list(src, rig.from(10, 10)));
+    let task = rig.task(src, rig.to(0, 100), 1);
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_task_submit(task));
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_task_try_submit(task));
+    assert_eq!(rig.in_flight(), 0);
+    rig.free(task);
+    rig.close();
+}
+
+#[test]
+fn without_a_doorbell_nothing_starts() {
+    let rig = Rig::new("", 8);
+    let tasks: Vec<_> = (0..4).map(|i| rig.copy(i * 64, 64, i as u64)).collect();
+    rig.src.write(0, &pattern(256));
+    for task in &tasks[..3] {
+        ok!(doca_task_submit_ex(*task, c::DOCA_TASK_SUBMIT_FLAG_NONE));
+    }
+    rig.drain();
+    assert_eq!((rig.seen.take().len(), rig.in_flight()), (0, 3));
+    assert_eq!(rig.dst.read(0, 256), [0; 256]);
+    ok!(doca_task_submit_ex(tasks[3], c::DOCA_TASK_SUBMIT_FLAG_FLUSH));
+    rig.until(4);
+    assert_eq!(rig.dst.read(0, 256), pattern(256));
+    rig.seen.take();
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_task_submit_ex(tasks[0], 8));
+    tasks.iter().for_each(|task| rig.free(*task));
+    rig.close();
+}
+
+#[test]
+fn a_coalesced_tail_never_reports() {
+    for config in ["", "profile = \"bluefield3\"\nclock = \"virtual\""] {
+        let rig = Rig::new(config, 64);
+        let tasks: Vec<_> = (0..64).map(|i| rig.copy(i * 64, 64, i as u64)).collect();
+        let coalesced = c::DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS;
+        for task in &tasks[..60] {
+            ok!(doca_task_submit_ex(*task, coalesced | c::DOCA_TASK_SUBMIT_FLAG_FLUSH));
+        }
+        rig.drain();
+        assert_eq!(rig.seen.take().len(), 0);
+        // One that is reported by itself brings the others with it.
+        ok!(doca_task_submit(tasks[60]));
+        rig.until(61);
+        rig.seen.take();
+        for task in &tasks[61..] {
+            ok!(doca_task_submit_ex(*task, coalesced | c::DOCA_TASK_SUBMIT_FLAG_FLUSH));
+        }
+        rig.drain();
+        assert_eq!((rig.seen.take().len(), rig.in_flight()), (0, 3));
+        // Until the context stops.
+        fails!(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(rig.ctx));
+        rig.until(3);
+        tasks.iter().for_each(|task| rig.free(*task));
+        rig.close();
+    }
+}
+
+#[test]
+fn the_limit_is_found_where_the_configuration_says() {
+    for (config, at_submit) in
+        [("max_buf_size = \"4K\"", false), ("max_buf_size = 4096\nover_limit = \"submit\"", true)]
+    {
+        let rig = Rig::new(config, 4);
+        let info = code!(doca_dev_as_devinfo(rig.dev));
+        assert_eq!(get!(doca_dma_cap_task_memcpy_get_max_buf_size(info)), 4096);
+        let (fits, over) = (rig.copy(0, 4096, 1), rig.copy(0, 4097, 2));
+        ok!(doca_task_submit(fits));
+        rig.until(1);
+        assert_eq!(rig.seen.take(), [(1, "DOCA_SUCCESS")]);
+        fails!(DOCA_ERROR_INVALID_VALUE, doca_task_try_submit(over));
+        if at_submit {
+            fails!(DOCA_ERROR_INVALID_VALUE, doca_task_submit(over));
+            assert_eq!(rig.state(), c::DOCA_CTX_STATE_RUNNING);
+        } else {
+            ok!(doca_task_submit(over));
+            rig.until(1);
+            assert_eq!(rig.seen.take(), [(2, "DOCA_ERROR_IO_FAILED")]);
+            assert_eq!(rig.state(), c::DOCA_CTX_STATE_STOPPING);
+        }
+        rig.free(fits);
+        rig.free(over);
+        rig.close();
+    }
+}
+
+#[test]
+fn what_only_the_engine_finds_takes_the_context_down() {
+    type Make = fn(&Rig) -> *mut c::doca_task;
+    let makes: [(Make, &str); 4] = [
+        // No data.
+        (|rig| rig.task(rig.from(0, 0), rig.to(0, 64), 9), "DOCA_ERROR_IO_FAILED"),
+        // More data than room.
+        (|rig| rig.task(rig.from(0, 65), rig.to(0, 64), 9), "DOCA_ERROR_IO_FAILED"),
+        // Into memory that is only to be read.
+        (
+            |rig| {
+                let dst = rig.from(0, 64);
+                ok!(doca_buf_reset_data_len(dst));
+                rig.task(rig.from(0, 64), dst, 9)
+            },
+            "DOCA_ERROR_NOT_PERMITTED",
+        ),
+        // Beyond the map.
+        (
+            |rig| {
+                let src = rig.from(0, 64);
+                ok!(doca_buf_set_data(src, rig.src.at(rig.src.len - 32), 64));
+                rig.task(src, rig.to(0, 64), 9)
+            },
+            "DOCA_ERROR_IO_FAILED",
+        ),
+    ];
+    for (make, status) in makes {
+        let rig = Rig::new("", 8);
+        let good: Vec<_> = (0..4).map(|i| rig.copy(i * 64, 64, i as u64)).collect();
+        let bad = make(&rig);
+        assert_ne!(code!(doca_task_try_submit(bad)), c::DOCA_SUCCESS);
+        assert_eq!(rig.in_flight(), 0);
+        // What is submitted before the program knows is taken, and flushed.
+        ok!(doca_task_submit(good[0]));
+        ok!(doca_task_submit(bad));
+        ok!(doca_task_submit(good[1]));
+        rig.until(3);
+        assert_eq!(rig.seen.take(), [(0, "DOCA_SUCCESS"), (9, status), (1, "DOCA_ERROR_IO_FAILED")],);
+        let (running, stopping) = (c::DOCA_CTX_STATE_RUNNING, c::DOCA_CTX_STATE_STOPPING);
+        assert_eq!(rig.seen.state_at.take(), [running, running, stopping]);
+        fails!(DOCA_ERROR_BAD_STATE, doca_task_submit(good[2]));
+        fails!(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(rig.ctx));
+        rig.drain();
+        assert_eq!(rig.state(), stopping);
+
+        // Idle once all tasks are freed, and as good as new.
+        good.iter().for_each(|task| rig.free(*task));
+        rig.free(bad);
+        assert_eq!(rig.state(), stopping);
+        rig.drain();
+        assert_eq!(rig.seen.states.take(), [stopping, c::DOCA_CTX_STATE_IDLE]);
+        ok!(doca_ctx_start(rig.ctx));
+        let again = rig.copy(0, 64, 5);
+        ok!(doca_task_submit(again));
+        rig.until(1);
+        assert_eq!(rig.seen.take(), [(5, "DOCA_SUCCESS")]);
+        rig.free(again);
+        rig.close();
+    }
+}
+
+#[test]
+fn maps_that_the_device_does_not_have_are_refused() {
+    let rig = Rig::new("", 4);
+    let other = rig::open("0000:03:00.1");
+    let memory = Memory::new(4096);
+    let mmap = rig::map(other, &memory, c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    let at = memory.at(0);
+    let dst = get!(doca_buf_inventory_buf_get_by_args(rig.inventory, mmap, at, 64, at, 0));
+    let task = rig.task(rig.from(0, 64), dst, 1);
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_task_submit(task));
+    rig.free(task);
+    ok!(doca_mmap_destroy(mmap));
+    ok!(doca_dev_close(other));
+    rig.close();
+}
+
+#[test]
+fn a_buffer_released_in_flight_goes_home_when_the_copy_ends() {
+    let rig = Rig::new("", 4);
+    let (src, dst) = (rig.from(0, 64), rig.to(0, 64));
+    let task = rig.task(src, dst, 1);
+    ok!(doca_task_submit(task));
+    ok!(doca_buf_dec_refcount(src, ptr::null_mut()));
+    ok!(doca_buf_dec_refcount(dst, ptr::null_mut()));
+    fails!(DOCA_ERROR_IN_USE, doca_buf_inventory_destroy(rig.inventory));
+    assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1022);
+    rig.until(1);
+    assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024);
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_task_submit(task));
+    code!(doca_task_free(task));
+    rig.close();
+}

@@ -1,0 +1,220 @@
+//! The installed tree: names, versions, what each library exports, and that an installation is whole or not there.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const LIBRARIES: [&str; 4] = ["argp", "comch", "common", "dma"];
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("install")
+}
+
+fn has(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The calls of a header by symbol version, as its marks say.
+fn declared(header: &str) -> BTreeSet<String> {
+    let mut calls = BTreeSet::new();
+    let mut lines = header.lines();
+    while let Some(line) = lines.next() {
+        let version = match line {
+            "DOCA_STABLE" => "DOCA_2",
+            "DOCA_EXPERIMENTAL" => "EXPERIMENTAL",
+            _ => continue,
+        };
+        let declaration = lines.next().expect("a declaration behind the mark");
+        if declaration.starts_with("static ") {
+            continue;
+        }
+        let before = declaration.split('(').next().expect("a name");
+        let name = before.rsplit([' ', '*']).next().expect("a name");
+        calls.insert(format!("{name}@@{version}"));
+    }
+    calls
+}
+
+#[test]
+fn every_library_exports_the_calls_of_its_headers() {
+    if !has("nm") {
+        println!("skipped: what the libraries export, without nm");
+        return;
+    }
+    let prefix = support::doca_emu_prefix();
+    let dir = support::library_dir(&prefix);
+    for library in LIBRARIES {
+        let mut wanted = BTreeSet::new();
+        for header in fs::read_dir(prefix.join("include")).expect("the headers") {
+            let header = header.expect("a header").path();
+            let name = header.file_stem().expect("a name").to_string_lossy().into_owned();
+            let home = match name.as_str() {
+                "doca_argp" => "argp",
+                "doca_comch" => "comch",
+                "doca_dma" => "dma",
+                _ => "common",
+            };
+            if home == library {
+                wanted.extend(declared(&fs::read_to_string(&header).expect("a header")));
+            }
+        }
+        assert!(wanted.len() > 10, "{library}");
+        let output = Command::new("nm")
+            .args(["-D", "--defined-only", "--with-symbol-versions"])
+            .arg(dir.join(format!("libdoca_{library}.so")))
+            .output()
+            .expect("nm starts");
+        let exported: BTreeSet<String> = text(&output.stdout)
+            .lines()
+            .filter_map(|line| line.rsplit(' ').next())
+            .filter(|name| name.starts_with("doca_") && !name.starts_with("doca_emu_"))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(exported, wanted, "libdoca_{library}");
+    }
+}
+
+#[test]
+fn files_and_sonames_are_the_vendors() {
+    let dir = support::library_dir(&support::doca_emu_prefix());
+    for library in LIBRARIES {
+        let name = format!("libdoca_{library}.so");
+        assert_eq!(fs::read_link(dir.join(&name)).expect("a link"), Path::new(&format!("{name}.2")));
+        let file = format!("{name}.2.10.0087");
+        assert_eq!(fs::read_link(dir.join(format!("{name}.2"))).expect("a link"), Path::new(&file));
+        assert!(dir.join(&file).is_file());
+        assert!(dir.join(format!("pkgconfig/doca-{library}.pc")).is_file());
+    }
+    if !has("readelf") {
+        println!("skipped: sonames, without readelf");
+        return;
+    }
+    for library in LIBRARIES {
+        let file = dir.join(format!("libdoca_{library}.so"));
+        let output = Command::new("readelf").arg("-dW").arg(file).output().expect("readelf starts");
+        assert!(text(&output.stdout).contains(&format!("soname: [libdoca_{library}.so.2]")), "{library}");
+    }
+}
+
+#[test]
+fn pkg_config_says_how_to_build() {
+    if !has("pkg-config") {
+        println!("skipped: the pkg-config files, without pkg-config");
+        return;
+    }
+    let prefix = support::doca_emu_prefix();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pkg-config-program");
+    let source = program.with_extension("c");
+    let code = "#include <doca_argp.h>\n#include <doca_comch.h>\n#include <doca_dma.h>\n#include <doca_error.h>\n\
+        int main(void)\n{\n\treturn doca_comch_client_destroy(NULL) == DOCA_SUCCESS || \
+        doca_dma_destroy(NULL) == DOCA_SUCCESS ||\n\t       doca_argp_destroy() != DOCA_ERROR_BAD_STATE;\n}\n";
+    fs::write(&source, code).expect("the program");
+    let build = "${CC:-cc} -DDOCA_ALLOW_EXPERIMENTAL_API \"$1\" -o \"$2\" \
+        $(pkg-config --cflags --libs doca-dma doca-common doca-argp doca-comch)";
+    let output = Command::new("sh")
+        .args(["-ec", build, "sh"])
+        .arg(&source)
+        .arg(&program)
+        .env("PKG_CONFIG_PATH", support::library_dir(&prefix).join("pkgconfig"))
+        .output()
+        .expect("a shell");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let ran = Command::new(&program).env("LD_LIBRARY_PATH", support::library_dir(&prefix)).status();
+    assert!(ran.expect("the program starts").success());
+}
+
+/// Runs the script with other surroundings.
+fn install(arguments: &[&Path], set_up: impl FnOnce(&mut Command)) -> Output {
+    let mut command = Command::new(script());
+    command.args(arguments);
+    set_up(&mut command);
+    command.output().expect("the script starts")
+}
+
+fn refused(output: &Output, says: &str) {
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+}
+
+#[test]
+fn mistakes_are_named_and_leave_nothing_behind() {
+    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-mistakes");
+    let _ = fs::remove_dir_all(&parent);
+    fs::create_dir_all(&parent).expect("a directory");
+    let prefix = parent.join("sdk");
+
+    refused(&install(&[], |_| {}), "no PREFIX given");
+    refused(&install(&[&prefix, Path::new("--fast")], |_| {}), "no option --fast");
+    refused(&install(&[&prefix, &prefix], |_| {}), "more than one PREFIX");
+    let no_compiler = install(&[&prefix], |command| {
+        command.env("CC", "no-such-compiler");
+    });
+    refused(&no_compiler, "no C compiler 'no-such-compiler'");
+    let no_rust = install(&[&prefix], |command| {
+        command.env("CARGO", "no-such-cargo");
+    });
+    refused(&no_rust, "no cargo");
+
+    // Somebody else's directory stays as it is.
+    fs::create_dir(&prefix).expect("a directory");
+    fs::write(prefix.join("precious"), "data").expect("a file");
+    refused(&install(&[&prefix], |_| {}), "holds something else");
+    assert_eq!(fs::read(prefix.join("precious")).expect("the file"), b"data");
+    fs::remove_dir_all(&prefix).expect("removed");
+
+    fs::write(&prefix, "a file").expect("a file");
+    refused(&install(&[&prefix], |_| {}), "is no directory");
+    fs::remove_file(&prefix).expect("removed");
+    let left: Vec<_> = fs::read_dir(&parent).expect("the directory").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_failure_leaves_the_old_installation() {
+    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-again");
+    let _ = fs::remove_dir_all(&parent);
+    let prefix = parent.join("sdk");
+    // So that the archive is there, and cargo has nothing to do below.
+    let _ = support::doca_emu_prefix();
+    let profile = |command: &mut Command| {
+        command.args(["--profile", "test"]);
+    };
+    let first = install(&[&prefix], profile);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let mark = fs::metadata(prefix.join(".doca-emu")).expect("the mark").modified().expect("a time");
+    let second = install(&[&prefix], profile);
+    assert!(text(&second.stdout).contains("is up to date"), "{}", text(&second.stdout));
+    let same = fs::metadata(prefix.join(".doca-emu")).expect("the mark").modified().expect("a time");
+    assert_eq!(mark, same);
+
+    // A tool of the second half fails.
+    let broken = parent.join("bin");
+    fs::create_dir(&broken).expect("a directory");
+    let tool = broken.join("awk");
+    fs::write(&tool, "#!/bin/sh\nexit 1\n").expect("a script");
+    assert!(Command::new("chmod").arg("+x").arg(&tool).status().expect("chmod starts").success());
+    let path = format!("{}:{}", broken.display(), std::env::var("PATH").expect("a path"));
+    fs::write(prefix.join(".doca-emu"), "an older archive").expect("the mark");
+    let failed = install(&[&prefix], |command| {
+        profile(command);
+        command.env("PATH", path);
+    });
+    refused(&failed, "awk failed");
+    assert!(support::library_dir(&prefix).join("libdoca_dma.so").exists());
+    let mut left: Vec<_> = fs::read_dir(&parent)
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["bin", "sdk"]);
+    let third = install(&[&prefix], profile);
+    assert!(text(&third.stdout).contains("holds the stand-in SDK"), "{}", text(&third.stdout));
+    fs::remove_dir_all(&parent).expect("removed");
+}

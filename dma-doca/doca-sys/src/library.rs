@@ -1,0 +1,260 @@
+//! Finding and loading the SDK's libraries.
+#![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::io::Read;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
+
+use crate::bindings::{doca_devinfo, doca_error_t};
+use crate::{Comch, Common, Dma, LoadError};
+
+/// The environment variable that names the directory of the libraries.
+pub const LIB_DIR_VARIABLE: &str = "DMA_DOCA_LIB_DIR";
+
+/// `doca_emu_model` of the stand-in SDK: writes which profile a device is a model of, in at most `size` bytes.
+pub type StandIn =
+    unsafe extern "C" fn(devinfo: *const doca_devinfo, model: *mut c_char, size: u32) -> doca_error_t;
+
+/// The SDK's calls. Once loaded they stay so until the process ends, since the libraries have threads and state of their own.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Library {
+    /// Devices, memory, buffers, progress engines, tasks, logs.
+    pub common: Common,
+    /// DMA.
+    pub dma: Dma,
+    /// The comm channel; its library is a package of its own and may be absent.
+    pub comch: Option<Comch>,
+    /// Why there is no comm channel.
+    pub comch_missing: Option<LoadError>,
+    /// The one call that no SDK has, if this is the project's stand-in.
+    pub stand_in: Option<StandIn>,
+    /// The libraries' version as they state it, else as the file's name does, else empty.
+    pub version: String,
+    /// The file of the common library; empty if it was not loaded from one.
+    pub path: PathBuf,
+}
+
+impl Library {
+    /// Loads the libraries: from the directory in the environment variable [`LIB_DIR_VARIABLE`] if it is set, and then from nowhere
+    /// else; else from the SDK's default prefix, `/opt/mellanox/doca`; else from where the system finds them.
+    ///
+    /// Blocks while files are read.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] for the first library that is required and cannot be used.
+    pub fn open() -> Result<Self, LoadError> {
+        match std::env::var_os(LIB_DIR_VARIABLE) {
+            Some(dir) if !dir.is_empty() => Self::open_in(Path::new(&dir)),
+            _ => Self::open_from(&default_dirs(), true),
+        }
+    }
+
+    /// Loads the libraries from `dir`, or, if `dir` is an installation's prefix, from its `lib/<arch>-linux-gnu` or `lib64`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_in(dir: &Path) -> Result<Self, LoadError> {
+        let mut dirs = vec![dir.to_owned()];
+        dirs.extend(below(dir));
+        Self::open_from(&dirs, false)
+    }
+
+    /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself. `version` is what it says of itself.
+    #[must_use]
+    pub fn from_tables(common: Common, dma: Dma, comch: Option<Comch>, version: impl Into<String>) -> Self {
+        Self {
+            common,
+            dma,
+            comch,
+            comch_missing: None,
+            stand_in: None,
+            version: version.into(),
+            path: PathBuf::new(),
+        }
+    }
+
+    /// The calls that this program was linked with; those that a version may lack are looked up when this is called.
+    #[cfg(feature = "linked")]
+    #[must_use]
+    pub fn linked() -> Self {
+        let this = File { handle: ManuallyDrop::new(Handle::this()), path: PathBuf::new() };
+        // SAFETY: the linker and the system found these names in the SDK's libraries, which stay loaded with the program.
+        let common = unsafe { Common::linked(|name| this.symbol(name)) };
+        // SAFETY: as above.
+        let dma = unsafe { Dma::linked(|name| this.symbol(name)) };
+        // SAFETY: as above.
+        let comch = unsafe { Comch::linked(|name| this.symbol(name)) };
+        // SAFETY: `doca_version_runtime` is this.
+        let version = common.doca_version_runtime.and_then(|call| unsafe { stated(call) });
+        let tables = Self::from_tables(common, dma, Some(comch), version.unwrap_or_default());
+        Self { stand_in: this.stand_in(), ..tables }
+    }
+
+    fn open_from(dirs: &[PathBuf], system: bool) -> Result<Self, LoadError> {
+        let common = File::find("libdoca_common.so", dirs, system)?;
+        // SAFETY: the library says by its name that it is the SDK's, whose functions the declarations describe; it stays loaded.
+        let loaded = unsafe { Common::load(|name| common.symbol(name)) };
+        let calls = loaded.map_err(|missing| common.incomplete(missing))?;
+        // The others are of the same installation.
+        let beside: Vec<_> = common
+            .path
+            .parent()
+            .filter(|d| !d.as_os_str().is_empty())
+            .map(Path::to_owned)
+            .into_iter()
+            .collect();
+        let dma = File::find("libdoca_dma.so", &beside, beside.is_empty())?;
+        // SAFETY: as above.
+        let dma_calls =
+            unsafe { Dma::load(|name| dma.symbol(name)) }.map_err(|missing| dma.incomplete(missing))?;
+        let comch = File::find("libdoca_comch.so", &beside, beside.is_empty()).and_then(|comch| {
+            // SAFETY: as above.
+            unsafe { Comch::load(|name| comch.symbol(name)) }.map_err(|missing| comch.incomplete(missing))
+        });
+        let (comch, comch_missing) = match comch {
+            Ok(calls) => (Some(calls), None),
+            Err(error) => (None, Some(error)),
+        };
+        let version = common.version().unwrap_or_default();
+        Ok(Self {
+            common: calls,
+            dma: dma_calls,
+            comch,
+            comch_missing,
+            stand_in: common.stand_in(),
+            version,
+            path: common.path.clone(),
+        })
+    }
+}
+
+/// Where the SDK installs its libraries.
+fn default_dirs() -> Vec<PathBuf> {
+    below(Path::new("/opt/mellanox/doca")).into()
+}
+
+/// Where an installation has its libraries: on Debian and its like, and on Red Hat's.
+fn below(prefix: &Path) -> [PathBuf; 2] {
+    [prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH)), prefix.join("lib64")]
+}
+
+/// A loaded library, never unloaded.
+struct File {
+    handle: ManuallyDrop<Handle>,
+    path: PathBuf,
+}
+
+impl File {
+    /// Loads the first `name.2` or `name` that exists in `dirs`, or, with `system`, that the system finds.
+    fn find(name: &str, dirs: &[PathBuf], system: bool) -> Result<Self, LoadError> {
+        let names = [format!("{name}.2"), name.to_owned()];
+        let mut looked = Vec::new();
+        for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
+            if path.exists() {
+                return Self::load(path);
+            }
+            looked.push(path);
+        }
+        if system {
+            for name in &names {
+                match Self::load(PathBuf::from(name)) {
+                    // The system says the same of a file that it does not find and of one that it cannot load.
+                    Err(LoadError::Unloadable { path, reason })
+                        if !reason.contains(&format!("{name}: cannot open")) =>
+                    {
+                        return Err(LoadError::Unloadable { path, reason });
+                    }
+                    Err(_) => looked.push(PathBuf::from(name)),
+                    Ok(file) => return Ok(file),
+                }
+            }
+        }
+        Err(LoadError::NotFound { library: names[0].clone(), looked })
+    }
+
+    fn load(path: PathBuf) -> Result<Self, LoadError> {
+        if path.is_absolute() || path.components().count() > 1 {
+            is_elf(&path)?;
+        }
+        // SAFETY: a library of the SDK's name runs its initialisers, as it would in any program linked with it.
+        match unsafe { Handle::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) } {
+            Ok(handle) => Ok(Self { handle: ManuallyDrop::new(handle), path }),
+            Err(e) => {
+                let cause = std::error::Error::source(&e).map(ToString::to_string);
+                Err(LoadError::Unloadable { path, reason: cause.unwrap_or_else(|| e.to_string()) })
+            }
+        }
+    }
+
+    fn symbol(&self, name: &'static CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the address is only kept; who calls it has its type from the headers.
+        let symbol = unsafe { self.handle.get::<*mut c_void>(name) }.ok()?;
+        NonNull::new(symbol.as_raw_ptr())
+    }
+
+    fn stand_in(&self) -> Option<StandIn> {
+        // SAFETY: only the stand-in has a call of this name, with these parameters.
+        self.symbol(c"doca_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
+    }
+
+    fn version(&self) -> Option<String> {
+        let runtime = self.symbol(c"doca_version_runtime").and_then(|f| {
+            // SAFETY: of a library that declares it, the call takes nothing and returns a string.
+            let call = unsafe { std::mem::transmute::<NonNull<c_void>, VersionRuntime>(f) };
+            // SAFETY: as above.
+            unsafe { stated(call) }
+        });
+        // Installed as `libdoca_common.so.2.10.0087`, with links of shorter names to it.
+        runtime.or_else(|| {
+            let file = self.path.canonicalize().ok()?;
+            Some(file.file_name()?.to_str()?.split_once(".so.")?.1.to_owned())
+        })
+    }
+
+    /// The error for a library without the calls `missing`.
+    fn incomplete(&self, missing: Vec<&'static CStr>) -> LoadError {
+        let (path, version) = (self.path.clone(), self.version());
+        if self.symbol(c"doca_workq_create").is_some() {
+            return LoadError::TooOld { path, version };
+        }
+        let symbols = missing.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        LoadError::MissingSymbols { path, version, symbols }
+    }
+}
+
+type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
+
+/// What a library says of its version.
+///
+/// # Safety
+///
+/// `call` is `doca_version_runtime`: it returns a string that lives as long as its library, or none.
+unsafe fn stated(call: VersionRuntime) -> Option<String> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { call() };
+    // SAFETY: as above.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// Whether a file begins as libraries do.
+fn is_elf(path: &Path) -> Result<(), LoadError> {
+    let bad = |reason: String| LoadError::NotALibrary { path: path.to_owned(), reason };
+    if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {
+        return Err(bad("not a file".into()));
+    }
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    match read {
+        Ok(()) if magic == *b"\x7fELF" => Ok(()),
+        Ok(()) => Err(bad("it does not begin as an ELF file does".into())),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(bad("it is too short".into())),
+        Err(e) => Err(bad(e.to_string())),
+    }
+}

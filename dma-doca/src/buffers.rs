@@ -1,0 +1,385 @@
+//! A queue's buffers: made once per region and task, and then only pointed elsewhere.
+#![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
+
+use std::sync::{Arc, Mutex, Weak};
+
+use dma_core::{ErrorKind, RegionKey, Result, Segment};
+use doca_sys::bindings::*;
+
+use crate::device::Device;
+use crate::error::{check, error, failed, kind};
+use crate::ffi::{lock, out};
+
+/// No region: an index that none has.
+pub(crate) const NONE: usize = usize::MAX;
+
+/// An engine's regions, by key, and its queues, whose buffers name them.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    regions: Mutex<Vec<Option<Entry>>>,
+    queues: Mutex<Vec<Weak<Mutex<Pool>>>>,
+}
+
+/// What buffers of a region are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) map: *mut doca_mmap,
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
+    /// Of a peer's region: the descriptor that it was made from.
+    pub(crate) imported: Option<Arc<[u8]>>,
+}
+
+// SAFETY: a name for a region; using the map takes the device's lock.
+unsafe impl Send for Entry {}
+
+impl Table {
+    /// Gives a region a key.
+    pub(crate) fn add(&self, entry: Entry) -> RegionKey {
+        let mut regions = lock(&self.regions);
+        let free = regions.iter().position(Option::is_none);
+        let key = free.unwrap_or_else(|| {
+            regions.push(None);
+            regions.len() - 1
+        });
+        regions[key] = Some(entry);
+        RegionKey(key)
+    }
+
+    /// Takes a region's key back, after every queue has let go of its buffers. No descriptor that names it may be in flight.
+    pub(crate) fn remove(&self, key: RegionKey) {
+        let queues: Vec<_> = lock(&self.queues).iter().filter_map(Weak::upgrade).collect();
+        for queue in queues {
+            lock(&queue).forget(key.0);
+        }
+        lock(&self.regions)[key.0] = None;
+    }
+
+    fn get(&self, key: usize) -> Option<Entry> {
+        lock(&self.regions).get(key).cloned().flatten()
+    }
+
+    fn join(&self, pool: &Arc<Mutex<Pool>>) {
+        let mut queues = lock(&self.queues);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(pool));
+    }
+}
+
+/// The buffers of one queue. Behind a lock, since a region may be dropped by another thread than the queue's.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    device: Arc<Device>,
+    table: Arc<Table>,
+    inventory: *mut doca_buf_inventory,
+    columns: Vec<Option<Column>>,
+    /// By task slot.
+    pub(crate) slots: Box<[Bound]>,
+}
+
+// SAFETY: the inventory and its buffers are used under the pool's lock alone.
+unsafe impl Send for Pool {}
+
+/// What a task slot's buffers are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub(crate) src_key: usize,
+    pub(crate) dst_key: usize,
+    pub(crate) src: *mut doca_buf,
+    pub(crate) dst: *mut doca_buf,
+    /// Lists are made for one operation, and given back after it.
+    pub(crate) listed: bool,
+    /// A region of a peer's among those that the operation names, or `NONE`.
+    pub(crate) imported: usize,
+}
+
+const UNBOUND: Bound = Bound {
+    src_key: NONE,
+    dst_key: NONE,
+    src: std::ptr::null_mut(),
+    dst: std::ptr::null_mut(),
+    listed: false,
+    imported: NONE,
+};
+
+/// A region's buffers that no task holds.
+#[derive(Debug)]
+struct Column {
+    entry: Entry,
+    free: Vec<*mut doca_buf>,
+    made: usize,
+}
+
+/// Why a buffer cannot be had.
+#[derive(Debug)]
+pub(crate) enum Shortage {
+    /// The inventory is empty: again when something has completed.
+    Full,
+    /// Something else.
+    Error(dma_core::Error),
+}
+
+impl Pool {
+    /// The pool of a queue of `depth` tasks, with lists of up to `list` buffers.
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        table: &Arc<Table>,
+        depth: usize,
+        list: usize,
+    ) -> Result<Arc<Mutex<Self>>> {
+        // Two for each task, as many again of regions used before; and lists for a part of the tasks, or one of the longest.
+        let lists = if list > 1 { depth.saturating_mul(4).max(2 * list) } else { 0 };
+        let count = depth.saturating_mul(4).saturating_add(lists);
+        let sdk = &device.sdk;
+        let create = sdk.common.doca_buf_inventory_create;
+        // SAFETY: the pointer can be written.
+        let inventory =
+            out(sdk, "doca_buf_inventory_create", std::ptr::null_mut(), |p| unsafe { create(count, p) })?;
+        let pool = Self {
+            device: Arc::clone(device),
+            table: Arc::clone(table),
+            inventory,
+            columns: Vec::new(),
+            slots: vec![UNBOUND; depth].into(),
+        };
+        // SAFETY: an inventory that is not started.
+        check(sdk, "doca_buf_inventory_start", unsafe { (sdk.common.doca_buf_inventory_start)(inventory) })?;
+        let pool = Arc::new(Mutex::new(pool));
+        table.join(&pool);
+        Ok(pool)
+    }
+
+    /// Gives a slot buffers of these regions, each over the whole of its region.
+    pub(crate) fn bind(&mut self, slot: usize, src: RegionKey, dst: RegionKey) -> Result<(), Shortage> {
+        self.unbind(slot);
+        let from = self.take(src.0)?;
+        let to = match self.take(dst.0) {
+            Ok(to) => to,
+            Err(e) => {
+                self.give(src.0, from);
+                return Err(e);
+            }
+        };
+        let imported = [src.0, dst.0].into_iter().find(|key| self.is_imported(*key)).unwrap_or(NONE);
+        self.slots[slot] =
+            Bound { src_key: src.0, dst_key: dst.0, src: from, dst: to, listed: false, imported };
+        Ok(())
+    }
+
+    /// Gives a slot lists of buffers, one for each segment.
+    pub(crate) fn bind_lists(
+        &mut self,
+        slot: usize,
+        src: &[Segment],
+        dst: &[Segment],
+    ) -> Result<(), Shortage> {
+        self.unbind(slot);
+        let from = self.list(src, true)?;
+        let to = match self.list(dst, false) {
+            Ok(to) => to,
+            Err(e) => {
+                self.release(from);
+                return Err(e);
+            }
+        };
+        let mut all = src.iter().chain(dst).map(|segment| segment.key.0);
+        let imported = all.find(|key| self.is_imported(*key)).unwrap_or(NONE);
+        self.slots[slot] = Bound { src_key: NONE, dst_key: NONE, src: from, dst: to, listed: true, imported };
+        Ok(())
+    }
+
+    /// Takes a slot's buffers back.
+    pub(crate) fn unbind(&mut self, slot: usize) {
+        let bound = std::mem::replace(&mut self.slots[slot], UNBOUND);
+        if bound.listed {
+            self.release(bound.src);
+            self.release(bound.dst);
+        } else if bound.src_key != NONE {
+            self.give(bound.src_key, bound.src);
+            self.give(bound.dst_key, bound.dst);
+        }
+    }
+
+    fn is_imported(&self, key: usize) -> bool {
+        self.blob(key).is_some()
+    }
+
+    /// The descriptor that a region was made from, if it is a peer's.
+    pub(crate) fn blob(&self, key: usize) -> Option<&Arc<[u8]>> {
+        self.columns.get(key)?.as_ref()?.entry.imported.as_ref()
+    }
+
+    /// The region's column, made if it is the first time that the queue meets it.
+    fn column(&mut self, key: usize) -> Result<&mut Column, Shortage> {
+        if key >= self.columns.len() {
+            self.columns.resize_with(key + 1, || None);
+        }
+        if self.columns[key].is_none() {
+            let unknown =
+                || Shortage::Error(error(ErrorKind::WrongEngine, "a region that this engine has not"));
+            let entry = self.table.get(key).ok_or_else(unknown)?;
+            self.columns[key] = Some(Column { entry, free: Vec::new(), made: 0 });
+        }
+        self.columns[key].as_mut().ok_or(Shortage::Full)
+    }
+
+    /// A buffer over a whole region.
+    fn take(&mut self, key: usize) -> Result<*mut doca_buf, Shortage> {
+        let column = self.column(key)?;
+        if let Some(buf) = column.free.pop() {
+            return Ok(buf);
+        }
+        let entry = column.entry.clone();
+        let buf = self.make(&entry, entry.base, entry.len, 0)?;
+        let column = self.column(key)?;
+        column.made += 1;
+        // Giving back never allocates.
+        column.free.reserve(column.made);
+        Ok(buf)
+    }
+
+    fn give(&mut self, key: usize, buf: *mut doca_buf) {
+        match self.columns.get_mut(key) {
+            Some(Some(column)) => column.free.push(buf),
+            _ => self.release(buf),
+        }
+    }
+
+    /// A list of buffers over `segments`; with content for a source, without for a destination.
+    fn list(&mut self, segments: &[Segment], content: bool) -> Result<*mut doca_buf, Shortage> {
+        let mut head: *mut doca_buf = std::ptr::null_mut();
+        for segment in segments {
+            let entry = self.column(segment.key.0)?.entry.clone();
+            let made =
+                self.make(&entry, segment.addr.as_ptr(), segment.len, if content { segment.len } else { 0 });
+            let added = made.and_then(|buf| {
+                if head.is_null() {
+                    head = buf;
+                    return Ok(());
+                }
+                self.chain(head, buf).map_err(|e| {
+                    self.release(buf);
+                    Shortage::Error(e)
+                })
+            });
+            if let Err(e) = added {
+                self.release(head);
+                return Err(e);
+            }
+        }
+        Ok(head)
+    }
+
+    fn chain(&self, head: *mut doca_buf, tail: *mut doca_buf) -> Result<()> {
+        let sdk = &self.device.sdk;
+        let Some(chain) = sdk.common.doca_buf_chain_list else {
+            return Err(error(ErrorKind::Unsupported, "the library has no doca_buf_chain_list"));
+        };
+        // SAFETY: two lists of this pool.
+        check(sdk, "doca_buf_chain_list", unsafe { chain(head, tail) })
+    }
+
+    /// A buffer over `len` bytes at `addr`, with the first `data` of them as its content.
+    fn make(
+        &mut self,
+        entry: &Entry,
+        addr: *mut u8,
+        len: usize,
+        data: usize,
+    ) -> Result<*mut doca_buf, Shortage> {
+        let device = Arc::clone(&self.device);
+        let sdk = &device.sdk;
+        let get = sdk.common.doca_buf_inventory_buf_get_by_args;
+        let mut buf = std::ptr::null_mut();
+        for attempt in 0..3 {
+            let code = {
+                let _serial = lock(&device.maps);
+                // SAFETY: a started inventory and a started map, which the region keeps while a descriptor names it.
+                unsafe { get(self.inventory, entry.map, addr.cast(), len, addr.cast(), data, &raw mut buf) }
+            };
+            match code {
+                DOCA_SUCCESS => return Ok(buf),
+                DOCA_ERROR_NO_MEMORY if attempt == 0 => self.shrink(),
+                DOCA_ERROR_NO_MEMORY if attempt == 1 && self.expand() => {}
+                DOCA_ERROR_NO_MEMORY => return Err(Shortage::Full),
+                _ => return Err(Shortage::Error(failed(sdk, "doca_buf_inventory_buf_get_by_args", code))),
+            }
+        }
+        Err(Shortage::Full)
+    }
+
+    /// Gives the buffers that no task holds back to the inventory.
+    fn shrink(&mut self) {
+        for key in 0..self.columns.len() {
+            let Some(column) = &mut self.columns[key] else { continue };
+            column.made -= column.free.len();
+            for buf in std::mem::take(&mut column.free) {
+                self.release(buf);
+            }
+        }
+    }
+
+    fn expand(&self) -> bool {
+        let Some(expand) = self.device.sdk.common.doca_buf_inventory_expand else { return false };
+        let more = u32::try_from(self.slots.len()).unwrap_or(u32::MAX).max(64);
+        // SAFETY: a started inventory.
+        unsafe { expand(self.inventory, more) == DOCA_SUCCESS }
+    }
+
+    /// Gives a buffer or list back to the inventory; of a null one, nothing.
+    fn release(&self, buf: *mut doca_buf) {
+        if buf.is_null() {
+            return;
+        }
+        let _serial = lock(&self.device.maps);
+        // SAFETY: a buffer of this pool's inventory, or the head of a list of them, that no task uses.
+        let code = unsafe { (self.device.sdk.common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
+        if code != DOCA_SUCCESS {
+            tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
+        }
+    }
+
+    /// Lets go of all buffers of a region. No task that names it is in flight.
+    fn forget(&mut self, key: usize) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].src_key == key || self.slots[slot].dst_key == key {
+                self.unbind(slot);
+            }
+        }
+        if let Some(column) = self.columns.get_mut(key).and_then(Option::take) {
+            for buf in column.free {
+                self.release(buf);
+            }
+        }
+    }
+
+    /// Gives everything back and destroys the inventory. No task may be left.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        for slot in 0..self.slots.len() {
+            self.unbind(slot);
+        }
+        self.shrink();
+        let inventory = std::mem::replace(&mut self.inventory, std::ptr::null_mut());
+        if inventory.is_null() {
+            return Ok(());
+        }
+        let sdk = &self.device.sdk;
+        // SAFETY: made by `new`; no buffer of it is left.
+        let code = unsafe { (sdk.common.doca_buf_inventory_destroy)(inventory) };
+        check(sdk, "doca_buf_inventory_destroy", code)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Closed before, unless making the queue failed half way, when no buffer was made yet.
+        if let Err(e) = self.close() {
+            tracing::error!(target: "doca", error = %e, "an inventory of buffers is leaked");
+        }
+    }
+}
+
+/// Whether a code says that waiting helps.
+pub(crate) const fn is_full(code: doca_error_t) -> bool {
+    matches!(kind(code), ErrorKind::QueueFull)
+}

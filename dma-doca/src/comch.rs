@@ -1,0 +1,263 @@
+//! The comm channel: messages between the programs of a host and its DPU.
+//!
+//! The DPU's side is a [`Server`], bound to the representor of one function of the host and a name; the host's side is a [`Client`] of that
+//! function's device and the same name. Either gets a [`Channel`] for each connection.
+//!
+//! All calls that take a `timeout` block up to that long. A channel may be used by several threads.
+
+mod callbacks;
+mod endpoint;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dma_core::{Error, ErrorKind, Result};
+
+use crate::device::{Device, List, OpenRepresentor, c_name, pick};
+use crate::error::{error, load};
+use crate::ffi::{Sdk, lock};
+use crate::options::DocaOptions;
+use endpoint::{Endpoint, Sent};
+
+/// The side of the DPU: takes the connections of one function of the host.
+#[derive(Debug)]
+pub struct Server {
+    endpoint: Arc<Mutex<Endpoint>>,
+    max: usize,
+}
+
+/// The side of the host: connects to a server.
+#[derive(Debug)]
+pub struct Client {
+    device: Arc<Device>,
+    name: String,
+}
+
+/// A connection: messages in order, each whole.
+#[derive(Debug)]
+pub struct Channel {
+    endpoint: Arc<Mutex<Endpoint>>,
+    peer: u64,
+    max: usize,
+}
+
+/// Opens the device that `options` name, which must be able to do `what`.
+fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> {
+    let sdk = Sdk::new(options.load()?);
+    if sdk.comch.is_none() {
+        return Err(match &sdk.comch_missing {
+            Some(why) => load(why.clone()),
+            None => error(ErrorKind::MissingSdk, "the comm channel's library is not there")
+                .with_hint("install the package doca-sdk-comch"),
+        });
+    }
+    let list = List::new(&sdk)?;
+    let device = pick(&list, options, |item| {
+        let can = item.capabilities();
+        let (side, able, hint) = if server {
+            ("server", can.comch_server, "servers run on the DPU, on a device that has representors")
+        } else {
+            ("client", can.comch_client, "clients run on the host, on a function of the BlueField")
+        };
+        (!able).then(|| {
+            error(
+                ErrorKind::Unsupported,
+                format!("device {} cannot be a comm channel {side}", item.address()),
+            )
+            .with_hint(hint)
+        })
+    })?;
+    let device = Arc::new(device.open()?);
+    Endpoint::check_name(&device, name)?;
+    Ok(device)
+}
+
+/// Marks an error with the operation that failed.
+fn of(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |e| e.with_operation(operation)
+}
+
+impl Server {
+    /// Listens on the device that `options` name for clients of the host's function at the PCI address `representor` (`DDDD:BB:DD.F` or
+    /// `BB:DD.F`), under `name`.
+    ///
+    /// # Errors
+    ///
+    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` without such a representor, with those that there are;
+    /// `InUse` if another server has the name; `InvalidArgument` or `OutOfRange` for a name that cannot be.
+    pub fn listen(options: &DocaOptions, representor: &str, name: &str) -> Result<Self> {
+        Self::try_listen(options, representor, name).map_err(of("listen"))
+    }
+
+    fn try_listen(options: &DocaOptions, representor: &str, name: &str) -> Result<Self> {
+        let device = open(options, name, true)?;
+        let representor: OpenRepresentor = device.open_representor(representor)?;
+        let endpoint = Endpoint::new(&device, &c_name(name)?, Some(representor))?;
+        let max = endpoint.max();
+        Ok(Self { endpoint: Arc::new(Mutex::new(endpoint)), max })
+    }
+
+    /// Waits for a client.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if none comes; `Closed` if the server has been stopped by its device.
+    pub fn accept(&self, timeout: Duration) -> Result<Channel> {
+        let peer = wait(&self.endpoint, timeout, "no client connected", |endpoint| endpoint.accepted());
+        let peer = peer.map_err(of("accept"))?;
+        Ok(Channel { endpoint: Arc::clone(&self.endpoint), peer, max: self.max })
+    }
+
+    /// The longest message, in bytes.
+    #[must_use]
+    pub const fn max_message(&self) -> usize {
+        self.max
+    }
+}
+
+impl Client {
+    /// A client of servers called `name`, on the device that `options` name.
+    ///
+    /// # Errors
+    ///
+    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `InvalidArgument` or `OutOfRange` for a name that cannot be.
+    pub fn new(options: &DocaOptions, name: &str) -> Result<Self> {
+        let device = open(options, name, false).map_err(of("open client"))?;
+        Ok(Self { device, name: name.to_owned() })
+    }
+
+    /// Connects; waits for a server that is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if there is no server, or it does not answer; what the SDK answers.
+    pub fn connect(&self, timeout: Duration) -> Result<Channel> {
+        let deadline = Instant::now().checked_add(timeout);
+        let name = c_name(&self.name)?;
+        loop {
+            let endpoint = Endpoint::new(&self.device, &name, None).map_err(of("connect"))?;
+            let max = endpoint.max();
+            let endpoint = Arc::new(Mutex::new(endpoint));
+            let left =
+                deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let what = "no server answered";
+            match wait(&endpoint, left, what, |endpoint| endpoint.connected()) {
+                Ok(peer) => return Ok(Channel { endpoint, peer, max }),
+                // Nobody there: it may come.
+                Err(e) if e.kind() == ErrorKind::Closed && deadline.is_none_or(|d| Instant::now() < d) => {
+                    drop(endpoint);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(e) => {
+                    let message = format!("{what} on device {} to {:?}", self.device.address, self.name);
+                    let e = if e.kind() == ErrorKind::Closed {
+                        Error::new(ErrorKind::TimedOut, message)
+                    } else {
+                        e
+                    };
+                    return Err(e.with_operation("connect").with_hint(
+                        "start the server on the DPU, for this function's representor and with the same name",
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl Channel {
+    /// The longest message, in bytes.
+    #[must_use]
+    pub const fn max_message(&self) -> usize {
+        self.max
+    }
+
+    /// Sends a message, and waits until it has gone out. Messages arrive whole and in order; that one has gone out does not say that the
+    /// peer has read it.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` for a message longer than [`max_message`](Self::max_message), with both numbers; `InvalidArgument` for an empty one;
+    /// `TimedOut` if it has not gone out, though it still may; `Closed` if the peer has disconnected or died.
+    pub fn send(&self, message: &[u8], timeout: Duration) -> Result<()> {
+        self.try_send(message, timeout).map_err(of("send"))
+    }
+
+    fn try_send(&self, message: &[u8], timeout: Duration) -> Result<()> {
+        if message.len() > self.max {
+            return Err(error(ErrorKind::OutOfRange, format!("a message of {} bytes", message.len()))
+                .with_numbers(message.len() as u64, self.max as u64)
+                .with_hint("cut it up: a channel carries short messages, and DMA the data"));
+        }
+        if message.is_empty() {
+            return Err(
+                error(ErrorKind::InvalidArgument, "an empty message").with_hint("send at least 1 byte")
+            );
+        }
+        let mut task = None;
+        let result = wait(&self.endpoint, timeout, "the message has not gone out", |endpoint| {
+            let number = match task {
+                Some(number) => number,
+                None => match endpoint.send(self.peer, message)? {
+                    Some(number) => *task.insert(number),
+                    None => return Ok(None),
+                },
+            };
+            match endpoint.sent(number) {
+                Sent::Waiting => Ok(None),
+                Sent::Done => Ok(Some(())),
+                Sent::Failed(e) => Err(e),
+            }
+        });
+        if let (Err(_), Some(number)) = (&result, task) {
+            lock(&self.endpoint).abandon(number);
+        }
+        result
+    }
+
+    /// Waits for a message.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if none comes; `Closed` if the peer has disconnected or died, and all its messages have been received.
+    pub fn recv(&self, timeout: Duration) -> Result<Vec<u8>> {
+        wait(&self.endpoint, timeout, "no message came", |endpoint| endpoint.message(self.peer))
+            .map_err(of("receive"))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        lock(&self.endpoint).disconnect(self.peer);
+    }
+}
+
+/// Progresses until `done` has an answer, sleeping when nothing happens.
+fn wait<T>(
+    endpoint: &Mutex<Endpoint>,
+    timeout: Duration,
+    what: &'static str,
+    mut done: impl FnMut(&mut Endpoint) -> Result<Option<T>>,
+) -> Result<T> {
+    /// Another thread may take what this one waits for off the same descriptor.
+    const NAP: Duration = Duration::from_millis(2);
+
+    let deadline = Instant::now().checked_add(timeout);
+    loop {
+        let sleep = {
+            let mut endpoint = lock(endpoint);
+            endpoint.progress();
+            if let Some(answer) = done(&mut endpoint)? {
+                return Ok(answer);
+            }
+            endpoint.arm()
+        };
+        let left = match deadline {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None => NAP,
+        };
+        if left.is_zero() {
+            return Err(error(ErrorKind::TimedOut, what));
+        }
+        sleep.nap(left.min(NAP));
+    }
+}

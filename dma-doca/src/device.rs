@@ -1,0 +1,306 @@
+//! Devices: what there is, what each can do, and opening one.
+#![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
+
+mod list;
+mod pick;
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use dma_core::{Error, ErrorKind, Result};
+use doca_sys::bindings::*;
+
+use crate::error::{self, error, failed};
+use crate::ffi::{Sdk, creation, out, pointers, text};
+use crate::options::DocaOptions;
+
+pub(crate) use list::List;
+pub(crate) use pick::pick;
+
+/// A device that the SDK lists, and whether it can be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Its PCI address, `DDDD:BB:DD.F`. Sub-functions have that of their physical function.
+    pub address: String,
+    /// Its network interface, if it has one.
+    pub interface: Option<String>,
+    /// Its InfiniBand device, if it has one.
+    pub ib_device: Option<String>,
+    /// What kind of function it is, if the library tells.
+    pub function: Option<FunctionKind>,
+    /// What it can do.
+    pub capabilities: DeviceCapabilities,
+    /// The functions of the host that it represents: on the DPU only.
+    pub representors: Vec<Representor>,
+    /// Why it cannot copy, and what to do about it; `None` if it can.
+    pub problem: Option<Error>,
+}
+
+impl DeviceInfo {
+    /// The engine name that opens this device: `doca:0000:03:00.0`, with `interface=` for a sub-function.
+    #[must_use]
+    pub fn engine_name(&self) -> String {
+        let name = format!("{}:{}", error::BACKEND, self.address);
+        let interface = self.interface.as_ref().or(self.ib_device.as_ref());
+        match (self.function, interface) {
+            (Some(FunctionKind::Sub), Some(interface)) => format!("{name},interface={interface}"),
+            _ => name,
+        }
+    }
+}
+
+/// What kind of function a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FunctionKind {
+    /// Physical.
+    Physical,
+    /// Virtual (SR-IOV).
+    Virtual,
+    /// A sub-function of a physical one.
+    Sub,
+}
+
+impl FunctionKind {
+    const fn of(kind: doca_pci_func_type) -> Option<Self> {
+        match kind {
+            DOCA_PCI_FUNC_TYPE_PF => Some(Self::Physical),
+            DOCA_PCI_FUNC_TYPE_VF => Some(Self::Virtual),
+            DOCA_PCI_FUNC_TYPE_SF => Some(Self::Sub),
+            _ => None,
+        }
+    }
+}
+
+/// What a device can do, as its library answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceCapabilities {
+    /// It copies memory.
+    pub dma: bool,
+    /// The longest copy, in bytes.
+    pub max_buf_size: u64,
+    /// The most buffers in a list; 1 means no lists.
+    pub max_list_len: u32,
+    /// It exports memory over PCI.
+    pub export_pci: bool,
+    /// It imports memory that was exported over PCI.
+    pub import_pci: bool,
+    /// It can be a client of the comm channel.
+    pub comch_client: bool,
+    /// It can be a server of the comm channel.
+    pub comch_server: bool,
+}
+
+/// A function of the host, as the DPU sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Representor {
+    /// Its PCI address on the host.
+    pub address: String,
+    /// The representor's network interface, if the library tells.
+    pub interface: Option<String>,
+    /// Its identifier that is unique in the world, if the library tells.
+    pub vuid: Option<String>,
+    /// What kind of function it is, if the library tells.
+    pub function: Option<FunctionKind>,
+}
+
+/// Lists the devices of the SDK, found as [`DocaEngine::open`](crate::DocaEngine::open) finds it. Opens each for a moment, to ask for its
+/// representors.
+///
+/// # Errors
+///
+/// `MissingSdk` or `VersionMismatch` if there is no usable SDK; what the SDK answers. No device is no error: the list is empty.
+pub fn discover() -> Result<Vec<DeviceInfo>> {
+    discover_with(&DocaOptions::new())
+}
+
+/// Lists the devices of the SDK that `options` name; the device in it does not matter.
+///
+/// # Errors
+///
+/// As [`discover`].
+pub fn discover_with(options: &DocaOptions) -> Result<Vec<DeviceInfo>> {
+    let sdk = Sdk::new(options.load()?);
+    let list = List::new(&sdk)?;
+    Ok(list.items().map(|item| item.describe()).collect())
+}
+
+/// An opened device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) sdk: Sdk,
+    raw: NonNull<doca_dev>,
+    pub(crate) address: String,
+    pub(crate) capabilities: DeviceCapabilities,
+    /// Held while buffers are made of or given back to a map: maps count them, and are not made for several threads.
+    pub(crate) maps: Mutex<()>,
+}
+
+// SAFETY: what the SDK does with a device handle alone may be done from any thread; all else is serialized.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// The handle, valid while this value lives.
+    pub(crate) const fn raw(&self) -> *mut doca_dev {
+        self.raw.as_ptr()
+    }
+
+    /// What the library tells of it.
+    pub(crate) fn info(&self) -> *const doca_devinfo {
+        // SAFETY: an opened device.
+        unsafe { (self.sdk.common.doca_dev_as_devinfo)(self.raw()) }
+    }
+
+    /// Of what it is a model, if the SDK is the stand-in.
+    pub(crate) fn model(&self) -> Option<String> {
+        const ROOM: usize = 256;
+        let describe = self.sdk.stand_in?;
+        text::<ROOM>(|buffer| {
+            // SAFETY: an opened device's description, and a buffer of the size that is stated.
+            unsafe { describe(self.info(), buffer, ROOM as u32) }
+        })
+    }
+
+    /// Opens the representor at the address `of`, in either spelling.
+    pub(crate) fn open_representor(self: &Arc<Self>, of: &str) -> Result<OpenRepresentor> {
+        let common = &self.sdk.common;
+        let (Some(open), Some(close), Some(address)) =
+            (common.doca_dev_rep_open, common.doca_dev_rep_close, common.doca_devinfo_rep_get_pci_addr_str)
+        else {
+            return Err(error(ErrorKind::Unsupported, "the library has no representors"));
+        };
+        let mut seen = Vec::new();
+        let mut found = None;
+        self.each_representor(|info| {
+            let here = text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| {
+                // SAFETY: a listed representor, and a buffer of the size that the interface fixes.
+                unsafe { address(info, buffer) }
+            });
+            let Some(here) = here else { return };
+            if found.is_none() && pick::same_address(&here, of) {
+                // SAFETY: a listed representor.
+                found = Some(out(&self.sdk, "doca_dev_rep_open", std::ptr::null_mut(), |p| unsafe {
+                    open(info, p)
+                }));
+            }
+            seen.push(here);
+        })?;
+        match found {
+            Some(raw) => Ok(OpenRepresentor { device: Arc::clone(self), raw: raw?, close }),
+            None => {
+                Err(error(ErrorKind::NotFound, format!("device {} has no representor of {of}", self.address))
+                    .with_hint(if seen.is_empty() {
+                        "representors are seen on the DPU, by a privileged process".to_owned()
+                    } else {
+                        format!("it has representors of {}", seen.join(", "))
+                    }))
+            }
+        }
+    }
+
+    fn representors(&self) -> Result<Vec<Representor>> {
+        let common = &self.sdk.common;
+        let mut found = Vec::new();
+        self.each_representor(|info| {
+            // SAFETY (each): a listed representor, and a buffer of the size that is stated.
+            let address = common.doca_devinfo_rep_get_pci_addr_str.and_then(|call| {
+                text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(info, buffer) })
+            });
+            let interface = common.doca_devinfo_rep_get_iface_name.and_then(|call| {
+                const SIZE: u32 = DOCA_DEVINFO_IFACE_NAME_SIZE;
+                text::<{ SIZE as usize }>(|buffer| unsafe { call(info, buffer, SIZE) })
+            });
+            let vuid = common.doca_devinfo_rep_get_vuid.and_then(|call| {
+                const SIZE: u32 = DOCA_DEVINFO_REP_VUID_SIZE;
+                text::<{ SIZE as usize }>(|buffer| unsafe { call(info, buffer, SIZE) })
+            });
+            let function = common
+                .doca_devinfo_rep_get_pci_func_type
+                .and_then(|call| out(&self.sdk, "", 0, |p| unsafe { call(info, p) }).ok());
+            let function = function.and_then(FunctionKind::of);
+            found.push(Representor { address: address.unwrap_or_default(), interface, vuid, function });
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `each` with every representor of the device; with none if the library has no representors or this device is of a kind that has none.
+    fn each_representor(&self, mut each: impl FnMut(*mut doca_devinfo_rep)) -> Result<()> {
+        let common = &self.sdk.common;
+        let (Some(create), Some(destroy)) =
+            (common.doca_devinfo_rep_create_list, common.doca_devinfo_rep_destroy_list)
+        else {
+            return Ok(());
+        };
+        let (mut list, mut count) = (std::ptr::null_mut(), 0);
+        // SAFETY: an opened device.
+        let code =
+            unsafe { create(self.raw(), DOCA_DEVINFO_REP_FILTER_ALL as i32, &raw mut list, &raw mut count) };
+        match code {
+            DOCA_SUCCESS => {}
+            // A function of the host, or a kind of representor that the device has not.
+            DOCA_ERROR_NOT_SUPPORTED | DOCA_ERROR_NOT_FOUND => return Ok(()),
+            _ => return Err(failed(&self.sdk, "doca_devinfo_rep_create_list", code)),
+        }
+        // SAFETY: the call said how many there are.
+        unsafe { pointers(list, count) }.into_iter().for_each(&mut each);
+        // SAFETY: the list that was made above.
+        unsafe { destroy(list) };
+        Ok(())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _serial = creation();
+        // SAFETY: nothing that was made from it is left, since everything keeps the device.
+        let code = unsafe { (self.sdk.common.doca_dev_close)(self.raw()) };
+        if code != DOCA_SUCCESS {
+            tracing::error!(target: "doca", device = self.address, error = %failed(&self.sdk, "doca_dev_close", code), "a device stays open");
+        }
+    }
+}
+
+/// An opened representor.
+#[derive(Debug)]
+pub(crate) struct OpenRepresentor {
+    device: Arc<Device>,
+    raw: *mut doca_dev_rep,
+    close: unsafe extern "C" fn(*mut doca_dev_rep) -> doca_error_t,
+}
+
+// SAFETY: as for the device.
+unsafe impl Send for OpenRepresentor {}
+
+impl OpenRepresentor {
+    pub(crate) const fn raw(&self) -> *mut doca_dev_rep {
+        self.raw
+    }
+}
+
+impl Drop for OpenRepresentor {
+    fn drop(&mut self) {
+        // SAFETY: opened, and nothing that was made from it is left.
+        let code = unsafe { (self.close)(self.raw) };
+        if code != DOCA_SUCCESS {
+            tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");
+        }
+    }
+}
+
+/// A name for C.
+pub(crate) fn c_name(name: &str) -> Result<std::ffi::CString> {
+    std::ffi::CString::new(name).map_err(|_| {
+        error(ErrorKind::InvalidArgument, format!("the name {name:?} has a NUL byte"))
+            .with_hint("leave it out")
+    })
+}
+
+/// Whether a text from C is there, and not empty.
+pub(crate) fn some_text(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}

@@ -1,0 +1,187 @@
+//! The SDK's list of devices.
+#![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use dma_core::{ErrorKind, Result};
+use doca_sys::bindings::*;
+
+use super::{Device, DeviceCapabilities, DeviceInfo, FunctionKind, some_text};
+use crate::error::{error, failed};
+use crate::ffi::{Sdk, creation, out, pointers, text};
+
+/// The SDK's list of devices, freed when dropped.
+#[derive(Debug)]
+pub(crate) struct List {
+    sdk: Sdk,
+    raw: *mut *mut doca_devinfo,
+    items: Vec<*mut doca_devinfo>,
+}
+
+impl List {
+    pub(crate) fn new(sdk: &Sdk) -> Result<Self> {
+        let (mut raw, mut count) = (std::ptr::null_mut(), 0);
+        // SAFETY: both can be written.
+        let code = unsafe { (sdk.common.doca_devinfo_create_list)(&raw mut raw, &raw mut count) };
+        match code {
+            DOCA_SUCCESS => {}
+            // Some versions say so of an empty list.
+            DOCA_ERROR_NOT_FOUND => count = 0,
+            _ => {
+                return Err(failed(sdk, "doca_devinfo_create_list", code).with_hint(
+                    "see whether a BlueField is installed (lspci -d 15b3:) and its drivers are loaded",
+                ));
+            }
+        }
+        // SAFETY: the call said how many there are.
+        let items = unsafe { pointers(raw, count) };
+        Ok(Self { sdk: Sdk::clone(sdk), raw, items })
+    }
+
+    pub(crate) fn items(&self) -> impl Iterator<Item = Item<'_>> {
+        self.items.iter().map(|&raw| Item { list: self, raw })
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: made by `new`.
+            unsafe { (self.sdk.common.doca_devinfo_destroy_list)(self.raw) };
+        }
+    }
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    list: &'a List,
+    raw: *mut doca_devinfo,
+}
+
+impl Item<'_> {
+    pub(crate) fn address(&self) -> String {
+        let call = self.list.sdk.common.doca_devinfo_get_pci_addr_str;
+        // SAFETY: a listed device, and a buffer of the size that the interface fixes.
+        let address =
+            text::<{ DOCA_DEVINFO_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(self.raw, buffer) });
+        address.unwrap_or_default()
+    }
+
+    pub(crate) fn interface(&self) -> Option<String> {
+        const SIZE: u32 = DOCA_DEVINFO_IFACE_NAME_SIZE;
+        let call = self.list.sdk.common.doca_devinfo_get_iface_name?;
+        // SAFETY: a listed device, and a buffer of the size that is stated.
+        some_text(text::<{ SIZE as usize }>(|buffer| unsafe { call(self.raw, buffer, SIZE) }))
+    }
+
+    pub(crate) fn ib_device(&self) -> Option<String> {
+        const SIZE: u32 = DOCA_DEVINFO_IBDEV_NAME_SIZE;
+        let call = self.list.sdk.common.doca_devinfo_get_ibdev_name?;
+        // SAFETY: a listed device, and a buffer of the size that is stated.
+        some_text(text::<{ SIZE as usize }>(|buffer| unsafe { call(self.raw, buffer, SIZE) }))
+    }
+
+    pub(crate) fn function(&self) -> Option<FunctionKind> {
+        let call = self.list.sdk.common.doca_devinfo_get_pci_func_type?;
+        // SAFETY: a listed device.
+        let kind = out(&self.list.sdk, "", 0, |p| unsafe { call(self.raw, p) });
+        FunctionKind::of(kind.ok()?)
+    }
+
+    pub(crate) fn capabilities(&self) -> DeviceCapabilities {
+        let sdk = &self.list.sdk;
+        let (common, dma) = (&sdk.common, &sdk.dma);
+        let yes = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u8) -> doca_error_t>| {
+            // SAFETY: a listed device.
+            call.is_some_and(|call| {
+                out(sdk, "", 0, |p| unsafe { call(self.raw, p) }).is_ok_and(|yes| yes != 0)
+            })
+        };
+        let can = |call: Option<unsafe extern "C" fn(*const doca_devinfo) -> doca_error_t>| {
+            // SAFETY: a listed device.
+            call.is_some_and(|call| unsafe { call(self.raw) } == DOCA_SUCCESS)
+        };
+        let size = dma.doca_dma_cap_task_memcpy_get_max_buf_size;
+        // SAFETY: a listed device.
+        let max_buf_size = out(sdk, "", 0, |p| unsafe { size(self.raw, p) }).unwrap_or(0);
+        let max_list_len = dma.doca_dma_cap_task_memcpy_get_max_buf_list_len.and_then(|call| {
+            // SAFETY: a listed device.
+            out(sdk, "", 1, |p| unsafe { call(self.raw, p) }).ok()
+        });
+        DeviceCapabilities {
+            dma: can(Some(dma.doca_dma_cap_task_memcpy_is_supported)),
+            max_buf_size,
+            max_list_len: max_list_len.unwrap_or(1).max(1),
+            export_pci: yes(common.doca_mmap_cap_is_export_pci_supported)
+                && common.doca_mmap_export_pci.is_some(),
+            import_pci: yes(common.doca_mmap_cap_is_create_from_export_pci_supported)
+                && common.doca_mmap_create_from_export.is_some(),
+            comch_client: can(sdk.comch.and_then(|c| c.doca_comch_cap_client_is_supported)),
+            comch_server: can(sdk.comch.and_then(|c| c.doca_comch_cap_server_is_supported)),
+        }
+    }
+
+    /// Opens it.
+    pub(crate) fn open(&self) -> Result<Device> {
+        let sdk = &self.list.sdk;
+        let _serial = creation();
+        let call = sdk.common.doca_dev_open;
+        // SAFETY: a listed device.
+        let raw = out(sdk, "doca_dev_open", std::ptr::null_mut(), |p| unsafe { call(self.raw, p) });
+        let raw = raw.map_err(|e| match e.kind() {
+            ErrorKind::PermissionDenied => e.with_hint("run as root, or grant access to /dev/infiniband"),
+            _ => e,
+        })?;
+        let raw =
+            NonNull::new(raw).ok_or_else(|| error(ErrorKind::DeviceFault, "doca_dev_open gave no device"))?;
+        Ok(Device {
+            sdk: Sdk::clone(sdk),
+            raw,
+            address: self.address(),
+            capabilities: self.capabilities(),
+            maps: Mutex::new(()),
+        })
+    }
+
+    pub(crate) fn describe(&self) -> DeviceInfo {
+        let capabilities = self.capabilities();
+        let (mut problem, mut representors) = (self.problem(&capabilities), Vec::new());
+        match self.open().map(Arc::new).and_then(|device| device.representors()) {
+            Ok(found) => representors = found,
+            Err(e) => problem = problem.or(Some(e)),
+        }
+        DeviceInfo {
+            address: self.address(),
+            interface: self.interface(),
+            ib_device: self.ib_device(),
+            function: self.function(),
+            capabilities,
+            representors,
+            problem,
+        }
+    }
+
+    /// Why the device cannot copy, as far as its capabilities tell.
+    pub(crate) fn problem(&self, capabilities: &DeviceCapabilities) -> Option<dma_core::Error> {
+        if !capabilities.dma {
+            let is = self.list.sdk.dma.doca_dma_cap_task_memcpy_is_supported;
+            // SAFETY: a listed device.
+            let code = unsafe { is(self.raw) };
+            return Some(
+                error(ErrorKind::Unsupported, format!("device {} has no DMA", self.address()))
+                    .with_native(crate::error::native(&self.list.sdk, code))
+                    .with_hint("take a BlueField-2 or later, in DPU mode; a plain network card has no DMA"),
+            );
+        }
+        if capabilities.max_buf_size < 64 {
+            return Some(
+                error(ErrorKind::Unsupported, format!("device {} copies too little at once", self.address()))
+                    .with_numbers(64, capabilities.max_buf_size)
+                    .with_hint("update the card's firmware"),
+            );
+        }
+        None
+    }
+}

@@ -1,0 +1,195 @@
+//! [`DocaEngine`]: a BlueField as an engine.
+#![expect(unsafe_code, reason = "implements an unsafe function of `DmaEngine`")]
+
+use std::sync::Arc;
+
+use dma_core::{
+    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
+    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+};
+use doca_sys::bindings::DOCA_SUCCESS;
+
+use crate::buffers::Table;
+use crate::device::{Device, List, pick};
+use crate::error::{BACKEND, error};
+use crate::ffi::{Sdk, creation};
+use crate::options::{DocaOptions, Fabric};
+use crate::queue::DocaQueue;
+use crate::region::DocaRegion;
+
+/// The depth that a queue gets if nobody chooses.
+const DEPTH: usize = 256;
+/// The most tasks of a queue, where the library does not tell.
+const MOST: u32 = 2048;
+
+/// An opened BlueField device.
+///
+/// A handle: memory and queues made from it keep the device open. Each queue has a DMA context and a progress engine of its
+/// own; all queues of all functions of one card share its DMA hardware.
+///
+/// ```no_run
+/// use dma_core::{DmaEngineExt, QueueOptions};
+/// use dma_doca::{DocaEngine, DocaOptions};
+///
+/// # fn main() -> dma_core::Result<()> {
+/// let engine = DocaEngine::open(&DocaOptions::new().with_address("03:00.0"))?;
+/// let queue = engine.open_queue(&QueueOptions::new())?;
+/// let (mut src, dst) = (engine.allocate(4096)?, engine.allocate(4096)?);
+/// src.fill(7);
+/// let (src, dst) = queue.copy(src, dst)?.wait()?;
+/// assert_eq!(src[..], dst[..]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct DocaEngine {
+    inner: Arc<Inner>,
+}
+
+/// What regions and queues keep of their engine.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) table: Arc<Table>,
+    pub(crate) id: EngineId,
+    pub(crate) fabric: Fabric,
+    info: EngineInfo,
+    /// Last, so that it is closed last.
+    pub(crate) device: Arc<Device>,
+}
+
+impl DocaEngine {
+    /// Opens the device that `options` name; loads the SDK for it, which stays loaded.
+    ///
+    /// Blocks while libraries are read and the device is opened, some milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// `MissingSdk` or `VersionMismatch` if there is no usable SDK; `InvalidArgument` for an address that is none, or that several devices
+    /// have; `NotFound` if no device has it; `Unsupported` for a device without DMA; `PermissionDenied`; what else the SDK answers. Each says what
+    /// to do.
+    pub fn open(options: &DocaOptions) -> Result<Self> {
+        Self::open_device(options).map_err(|e| e.with_operation("open engine").with_backend(BACKEND))
+    }
+
+    fn open_device(options: &DocaOptions) -> Result<Self> {
+        let sdk = Sdk::new(options.load()?);
+        crate::log::forward(&sdk, options.log);
+        let list = List::new(&sdk)?;
+        let device = Arc::new(pick(&list, options, |item| item.problem(&item.capabilities()))?.open()?);
+        drop(list);
+        let info = describe(&device, options)?;
+        let inner =
+            Inner { table: Arc::default(), id: EngineId::next(), fabric: options.export, info, device };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl Inner {
+    /// Whether the device exports memory.
+    pub(crate) const fn exports(&self) -> bool {
+        self.info.capabilities.contains(Capabilities::EXPORT)
+    }
+}
+
+/// What the device says of itself, in the contract's terms.
+fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
+    let (sdk, can) = (&device.sdk, &device.capabilities);
+    let common = &sdk.common;
+    let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+    let notifies = common.doca_pe_get_notification_handle.is_some()
+        && common.doca_pe_request_notification.is_some()
+        && common.doca_pe_clear_notification.is_some();
+    capabilities.set(Capabilities::EVENT_FD, notifies);
+    let exports = match options.export {
+        Fabric::Pci => can.export_pci,
+        Fabric::Rdma => common.doca_mmap_export_rdma.is_some(),
+    };
+    capabilities.set(Capabilities::EXPORT, exports);
+    capabilities.set(Capabilities::IMPORT, can.import_pci && common.doca_mmap_get_memrange.is_some());
+    let most = max_tasks(device)? as usize;
+    let default = options.queue_depth.unwrap_or(DEPTH.min(most));
+    if default == 0 || default > most {
+        return Err(error(ErrorKind::OutOfRange, format!("a depth of {default}"))
+            .with_numbers(default as u64, most as u64)
+            .with_hint("a queue takes from 1 to as many descriptors as the device allows"));
+    }
+    let lists = common.doca_buf_chain_list.is_some();
+    let limits = Limits::default()
+        .with_max_transfer(can.max_buf_size)
+        .with_max_segments(if lists { can.max_list_len as usize } else { 1 })
+        .with_queue_depth(most, default)
+        .with_alignment(1, 64);
+    let info = EngineInfo::new(BACKEND, device.address.clone(), format!("DOCA {}", sdk.version))
+        .with_capabilities(capabilities)
+        .with_limits(limits);
+    Ok(match device.model() {
+        Some(model) => info.with_model(model),
+        None => info,
+    })
+}
+
+/// How many tasks a context may have: a question to a context, which is made for it.
+fn max_tasks(device: &Arc<Device>) -> Result<u32> {
+    let dma_calls = &device.sdk.dma;
+    let Some(ask) = dma_calls.doca_dma_cap_get_max_num_tasks else { return Ok(MOST) };
+    let _serial = creation();
+    let mut dma = std::ptr::null_mut();
+    // SAFETY: an opened device, and a pointer that can be written.
+    let code = unsafe { (dma_calls.doca_dma_create)(device.raw(), &raw mut dma) };
+    crate::error::check(&device.sdk, "doca_dma_create", code)?;
+    let mut most = 0;
+    // SAFETY: made above.
+    let code = unsafe { ask(dma, &raw mut most) };
+    // SAFETY: made above, never started.
+    unsafe { (dma_calls.doca_dma_destroy)(dma) };
+    Ok(if code == DOCA_SUCCESS && most > 0 { most } else { MOST })
+}
+
+impl DmaEngine for DocaEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.inner.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        if request.len == 0 || !request.align.is_power_of_two() {
+            let message = format!("{} bytes aligned to {}", request.len, request.align);
+            return Err(error(ErrorKind::InvalidArgument, message)
+                .with_hint("ask for at least 1 byte, aligned to a power of two"));
+        }
+        Ok(Box::new(DocaRegion::allocate(&self.inner, request)?))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        if memory.is_empty() {
+            return Err(error(ErrorKind::InvalidArgument, "no bytes to register"));
+        }
+        Ok(Box::new(DocaRegion::register(&self.inner, memory, request)?))
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        if !self.inner.info.capabilities.contains(Capabilities::IMPORT) {
+            let message = format!("device {} does not import memory", self.inner.device.address);
+            return Err(
+                error(ErrorKind::Unsupported, message).with_hint("import on the DPU's side of the card")
+            );
+        }
+        Ok(Box::new(DocaRegion::import(&self.inner, descriptor)?))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let limits = &self.inner.info.limits;
+        let depth = if options.depth == 0 { limits.default_queue_depth } else { options.depth };
+        if depth > limits.max_queue_depth {
+            let too_deep = Error::new(ErrorKind::OutOfRange, format!("a depth of {depth}"));
+            return Err(too_deep
+                .with_backend(BACKEND)
+                .with_numbers(depth as u64, limits.max_queue_depth as u64)
+                .with_hint("open a queue of at most the allowed depth, or several queues"));
+        }
+        Ok(Box::new(DocaQueue::open(&self.inner, &options.clone().with_depth(depth))?))
+    }
+}

@@ -1,0 +1,96 @@
+//! Native codes, translated: the one place that knows what a `doca_error_t` means.
+#![expect(unsafe_code, reason = "asks the library for the names of its codes")]
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char};
+
+use dma_core::{Error, ErrorKind, NativeError, Result};
+use doca_sys::bindings::*;
+use doca_sys::{Library, LoadError};
+
+/// The backend's name in errors, descriptors and engine names.
+pub(crate) const BACKEND: &str = "doca";
+
+/// A code, with the library's name and description of it.
+pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
+    let text = |call: unsafe extern "C" fn(doca_error_t) -> *const c_char| -> Cow<'static, str> {
+        // SAFETY: takes any number.
+        let text = unsafe { call(code) };
+        if text.is_null() {
+            return Cow::Borrowed("");
+        }
+        // SAFETY: not null, so a constant string of the library, which is never unloaded.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy()
+    };
+    NativeError {
+        code: i64::from(code),
+        name: text(library.common.doca_error_get_name),
+        description: text(library.common.doca_error_get_descr),
+    }
+}
+
+/// What a code that a call answered means to the caller of this library.
+pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
+    match code {
+        DOCA_ERROR_NOT_PERMITTED | DOCA_ERROR_AUTHENTICATION => ErrorKind::PermissionDenied,
+        DOCA_ERROR_IN_USE | DOCA_ERROR_NO_LOCK | DOCA_ERROR_ALREADY_EXIST | DOCA_ERROR_IN_PROGRESS => {
+            ErrorKind::InUse
+        }
+        DOCA_ERROR_NOT_SUPPORTED => ErrorKind::Unsupported,
+        DOCA_ERROR_AGAIN => ErrorKind::QueueFull,
+        DOCA_ERROR_INVALID_VALUE | DOCA_ERROR_BAD_CONFIG => ErrorKind::InvalidArgument,
+        DOCA_ERROR_NO_MEMORY => ErrorKind::OutOfMemory,
+        DOCA_ERROR_FULL => ErrorKind::OutOfResources,
+        DOCA_ERROR_TIME_OUT => ErrorKind::TimedOut,
+        DOCA_ERROR_SHUTDOWN
+        | DOCA_ERROR_CONNECTION_RESET
+        | DOCA_ERROR_CONNECTION_ABORTED
+        | DOCA_ERROR_NOT_CONNECTED => ErrorKind::Closed,
+        DOCA_ERROR_NOT_FOUND | DOCA_ERROR_EMPTY => ErrorKind::NotFound,
+        DOCA_ERROR_UNSUPPORTED_VERSION => ErrorKind::VersionMismatch,
+        DOCA_ERROR_OPERATING_SYSTEM => ErrorKind::Os,
+        DOCA_ERROR_TOO_BIG => ErrorKind::OutOfRange,
+        // IO_FAILED, INITIALIZATION, BAD_STATE, DRIVER, UNEXPECTED, and what newer versions add.
+        _ => ErrorKind::DeviceFault,
+    }
+}
+
+/// What the status of a task that failed means: as [`kind`], but what is not permitted to a device is not a matter of privileges, and
+/// nothing is wrong with the caller's arguments, which have been checked.
+pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
+    match kind(code) {
+        ErrorKind::PermissionDenied => ErrorKind::AccessDenied,
+        kind @ (ErrorKind::OutOfMemory | ErrorKind::OutOfResources | ErrorKind::TimedOut) => kind,
+        _ => ErrorKind::DeviceFault,
+    }
+}
+
+/// The error of `call`, which answered `code`.
+pub(crate) fn failed(library: &Library, call: &'static str, code: doca_error_t) -> Error {
+    let error = Error::new(kind(code), call).with_backend(BACKEND).with_native(native(library, code));
+    match code {
+        DOCA_ERROR_DRIVER | DOCA_ERROR_OPERATING_SYSTEM => {
+            error.with_hint("see the kernel's log (dmesg), and whether the mlx5 drivers are loaded")
+        }
+        _ => error,
+    }
+}
+
+/// `Ok` for success, else the error of `call`.
+pub(crate) fn check(library: &Library, call: &'static str, code: doca_error_t) -> Result<()> {
+    if code == DOCA_SUCCESS { Ok(()) } else { Err(failed(library, call, code)) }
+}
+
+/// Why the SDK cannot be used.
+pub(crate) fn load(error: LoadError) -> Error {
+    let kind = match &error {
+        LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
+        _ => ErrorKind::MissingSdk,
+    };
+    Error::new(kind, error.to_string()).with_backend(BACKEND).with_hint(error.remedy()).with_source(error)
+}
+
+/// An error of this backend without a native code.
+pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(kind, message).with_backend(BACKEND)
+}

@@ -1,0 +1,63 @@
+//! The SDK's calls, and small helpers around them.
+#![expect(unsafe_code, reason = "calls C")]
+
+use std::ffi::{CStr, c_char};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dma_core::Result;
+use doca_sys::Library;
+use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
+
+use crate::error::check;
+
+/// The SDK's calls, shared by all that an engine makes.
+pub(crate) type Sdk = Arc<Library>;
+
+/// Held while devices, contexts and progress engines are made and destroyed: real libraries answer `NO_MEMORY` to several threads that make
+/// contexts at once.
+pub(crate) fn creation() -> MutexGuard<'static, ()> {
+    static CREATION: Mutex<()> = Mutex::new(());
+    lock(&CREATION)
+}
+
+/// Locks, whatever became of an earlier holder: what is guarded is never left half changed.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `call` writes through its pointer, if it succeeds.
+pub(crate) fn out<T>(
+    sdk: &Library,
+    name: &'static str,
+    initial: T,
+    call: impl FnOnce(*mut T) -> doca_error_t,
+) -> Result<T> {
+    let mut value = initial;
+    let code = call(&raw mut value);
+    check(sdk, name, code).map(|()| value)
+}
+
+/// The text that `call` writes into a buffer of `N` bytes, or `None` if it fails.
+pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_t) -> Option<String> {
+    // One byte more, which no call is told of: it ends the text in any case.
+    let mut buffer = vec![0_u8; N + 1];
+    if call(buffer.as_mut_ptr().cast()) != DOCA_SUCCESS {
+        return None;
+    }
+    buffer[N] = 0;
+    let text = CStr::from_bytes_until_nul(&buffer).ok()?;
+    Some(text.to_string_lossy().into_owned())
+}
+
+/// The items of a list that C made: `count` pointers at `list`.
+///
+/// # Safety
+///
+/// `list` points to `count` pointers, or `count` is 0.
+pub(crate) unsafe fn pointers<T>(list: *mut *mut T, count: u32) -> Vec<*mut T> {
+    if list.is_null() || count == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(list, count as usize) }.to_vec()
+}

@@ -1,0 +1,77 @@
+//! The SDK's log lines as `tracing` events.
+#![expect(unsafe_code, reason = "calls the SDK")]
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::IntoRawFd;
+use std::sync::Mutex;
+
+use doca_sys::bindings::*;
+use tracing::level_filters::LevelFilter;
+
+use crate::ffi::{Sdk, lock};
+use crate::options::SdkLog;
+
+/// Forwards what the SDK logs, from `log` on, to events of the target `doca`; once for each library. Nothing happens while nobody listens to
+/// `tracing`, or if the library has no such logs.
+///
+/// The SDK writes to a pipe, and a thread reads it: a callback would run on any of the SDK's threads, in the middle of anything.
+pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
+    static FORWARDED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let level = match log {
+        SdkLog::Off => return,
+        SdkLog::Error => DOCA_LOG_LEVEL_ERROR,
+        SdkLog::Warning => DOCA_LOG_LEVEL_WARNING,
+        SdkLog::Info => DOCA_LOG_LEVEL_INFO,
+        SdkLog::Debug => DOCA_LOG_LEVEL_DEBUG,
+    };
+    let (Some(create), Some(set_level)) =
+        (sdk.common.doca_log_backend_create_with_fd_sdk, sdk.common.doca_log_backend_set_sdk_level)
+    else {
+        return;
+    };
+    if LevelFilter::current() == LevelFilter::OFF {
+        return;
+    }
+    let mut forwarded = lock(&FORWARDED);
+    if forwarded.contains(&(create as usize)) {
+        return;
+    }
+    let Ok((reader, writer)) = std::io::pipe() else { return };
+    let thread = std::thread::Builder::new().name("doca-log".into()).spawn(move || {
+        for line in BufReader::new(reader).lines() {
+            let Ok(line) = line else { break };
+            event(&line);
+        }
+    });
+    if thread.is_err() {
+        return;
+    }
+    forwarded.push(create as usize);
+    // The SDK's from here on, for as long as the process lives.
+    let fd = writer.into_raw_fd();
+    let mut backend = std::ptr::null_mut();
+    // SAFETY: an open file, which is never closed, and a pointer that can be written.
+    if unsafe { create(fd, &raw mut backend) } == DOCA_SUCCESS {
+        // SAFETY: made above.
+        unsafe { set_level(backend, level) };
+    }
+}
+
+/// One line, with the level that it names in brackets: `[time][pid][WRN][SOURCE][file:line][func] message`.
+fn event(line: &str) {
+    let level = line.split(['[', ']']).find_map(|word| match word {
+        "CRT" | "CRIT" | "ERR" | "ERROR" => Some(tracing::Level::ERROR),
+        "WRN" | "WARN" | "WARNING" => Some(tracing::Level::WARN),
+        "INF" | "INFO" => Some(tracing::Level::INFO),
+        "DBG" | "DEBUG" => Some(tracing::Level::DEBUG),
+        "TRC" | "TRACE" => Some(tracing::Level::TRACE),
+        _ => None,
+    });
+    match level {
+        Some(tracing::Level::ERROR) => tracing::error!(target: "doca", "{line}"),
+        Some(tracing::Level::WARN) | None => tracing::warn!(target: "doca", "{line}"),
+        Some(tracing::Level::INFO) => tracing::info!(target: "doca", "{line}"),
+        Some(tracing::Level::DEBUG) => tracing::debug!(target: "doca", "{line}"),
+        Some(tracing::Level::TRACE) => tracing::trace!(target: "doca", "{line}"),
+    }
+}

@@ -1,0 +1,273 @@
+//! Memory maps: what registers memory with a device.
+#![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use dma_core::{Access, Error, ErrorKind, Result};
+use doca_sys::bindings::*;
+
+use crate::device::Device;
+use crate::error::{check, error};
+use crate::ffi::{lock, out};
+use crate::memory::Mapping;
+use crate::options::Fabric;
+
+/// A started memory map, destroyed when dropped.
+#[derive(Debug)]
+pub(crate) struct Mmap {
+    device: Arc<Device>,
+    raw: NonNull<doca_mmap>,
+    owned: Option<Arc<Owned>>,
+}
+
+// SAFETY: a map is used under the device's lock or by whoever owns it.
+unsafe impl Send for Mmap {}
+// SAFETY: as above.
+unsafe impl Sync for Mmap {}
+
+/// Memory that goes with its map: the library says when.
+#[derive(Debug)]
+struct Owned(Mutex<Option<Mapping>>);
+
+/// What a map is made over.
+#[derive(Debug)]
+pub(crate) enum Memory<'a> {
+    /// Memory of this library, which the map takes over.
+    Own(Mapping, usize),
+    /// Somebody else's, who keeps it for longer than the map.
+    Borrowed(NonNull<u8>, usize),
+    /// The same, which is also a mapping of this file from this offset on.
+    File(NonNull<u8>, usize, BorrowedFd<'a>, u64),
+}
+
+impl Memory<'_> {
+    const fn range(&self) -> (NonNull<u8>, usize) {
+        match self {
+            Self::Own(mapping, len) => (mapping.base(), *len),
+            Self::Borrowed(base, len) | Self::File(base, len, ..) => (*base, *len),
+        }
+    }
+}
+
+/// The SDK's rights for memory that the device reaches with `access` and peers with `peer` over `fabric`. `None`: there are none for that.
+pub(crate) fn permissions(access: Access, peer: Access, fabric: Fabric) -> Option<u32> {
+    let local = if access.contains(Access::WRITE) {
+        DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
+    } else {
+        DOCA_ACCESS_FLAG_LOCAL_READ_ONLY
+    };
+    let (read, write) = (peer.contains(Access::READ), peer.contains(Access::WRITE));
+    let remote = match (fabric, read, write) {
+        (_, false, false) => 0,
+        (Fabric::Pci, true, false) => DOCA_ACCESS_FLAG_PCI_READ_ONLY,
+        (Fabric::Pci, true, true) => DOCA_ACCESS_FLAG_PCI_READ_WRITE,
+        // Over PCI, who may write may read.
+        (Fabric::Pci, false, true) => return None,
+        (Fabric::Rdma, read, write) => {
+            (if read { DOCA_ACCESS_FLAG_RDMA_READ } else { 0 })
+                | (if write { DOCA_ACCESS_FLAG_RDMA_WRITE } else { 0 })
+        }
+    };
+    Some(local | remote)
+}
+
+impl Mmap {
+    /// Registers memory with `device`. Blocks while the system pins it.
+    pub(crate) fn register(device: &Arc<Device>, memory: Memory<'_>, permissions: u32) -> Result<Self> {
+        let (base, len) = memory.range();
+        if let Memory::File(_, _, fd, offset) = &memory {
+            match Self::over_file(device, base, len, *fd, *offset, permissions) {
+                Ok(map) => return Ok(map),
+                // A memfd is a file too, but not every driver takes it for a dma-buf; the bytes are mapped in any case.
+                Err(e) => {
+                    tracing::debug!(target: "doca", error = %e, "registering by address instead of by dma-buf")
+                }
+            }
+        }
+        let mut map = Self::create(device)?;
+        let sdk = &device.sdk;
+        // SAFETY: a map that is not started; `memory` outlives it.
+        let code = unsafe { (sdk.common.doca_mmap_set_memrange)(map.raw(), base.as_ptr().cast(), len) };
+        check(sdk, "doca_mmap_set_memrange", code)?;
+        if let Memory::Own(mapping, _) = memory {
+            map.own(mapping)?;
+        }
+        map.start(permissions, len)?;
+        Ok(map)
+    }
+
+    fn over_file(
+        device: &Arc<Device>,
+        base: NonNull<u8>,
+        len: usize,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        permissions: u32,
+    ) -> Result<Self> {
+        let sdk = &device.sdk;
+        let Some(set) = sdk.common.doca_mmap_set_dmabuf_memrange else {
+            return Err(error(ErrorKind::Unsupported, "the library has no doca_mmap_set_dmabuf_memrange"));
+        };
+        let offset = usize::try_from(offset).map_err(|_| ErrorKind::OutOfRange)?;
+        let map = Self::create(device)?;
+        // SAFETY: a map that is not started; the range and the file outlive it.
+        let code = unsafe { set(map.raw(), fd.as_raw_fd(), base.as_ptr().cast(), offset, len) };
+        check(sdk, "doca_mmap_set_dmabuf_memrange", code)?;
+        map.start(permissions, len)?;
+        Ok(map)
+    }
+
+    fn create(device: &Arc<Device>) -> Result<Self> {
+        let sdk = &device.sdk;
+        let call = sdk.common.doca_mmap_create;
+        // SAFETY: the pointer can be written.
+        let raw = out(sdk, "doca_mmap_create", std::ptr::null_mut(), |p| unsafe { call(p) })?;
+        Self::of(device, raw, "doca_mmap_create")
+    }
+
+    fn of(device: &Arc<Device>, raw: *mut doca_mmap, call: &'static str) -> Result<Self> {
+        let raw = NonNull::new(raw).ok_or_else(|| error(ErrorKind::DeviceFault, call))?;
+        Ok(Self { device: Arc::clone(device), raw, owned: None })
+    }
+
+    /// Gives the map its memory: it goes when the library calls back, or, from a library without that, with the map.
+    fn own(&mut self, mapping: Mapping) -> Result<()> {
+        let owned = self.owned.insert(Arc::new(Owned(Mutex::new(Some(mapping)))));
+        let sdk = &self.device.sdk;
+        let Some(set) = sdk.common.doca_mmap_set_free_cb else { return Ok(()) };
+        let cookie = Arc::as_ptr(owned).cast_mut().cast();
+        // SAFETY: a map that is not started; the cookie lives as long as it, since the map's owner keeps or leaks it.
+        check(sdk, "doca_mmap_set_free_cb", unsafe { set(self.raw.as_ptr(), Some(free), cookie) })
+    }
+
+    fn start(&self, permissions: u32, len: usize) -> Result<()> {
+        let sdk = &self.device.sdk;
+        // SAFETY: a map that is not started.
+        let code = unsafe { (sdk.common.doca_mmap_set_permissions)(self.raw(), permissions) };
+        check(sdk, "doca_mmap_set_permissions", code)?;
+        // SAFETY: as above, and an opened device, which the map keeps.
+        let code = unsafe { (sdk.common.doca_mmap_add_dev)(self.raw(), self.device.raw()) };
+        check(sdk, "doca_mmap_add_dev", code).map_err(|e| pinning(e, len))?;
+        // SAFETY: as above.
+        let code = unsafe { (sdk.common.doca_mmap_start)(self.raw()) };
+        check(sdk, "doca_mmap_start", code).map_err(|e| pinning(e, len))
+    }
+
+    /// A map over a peer's memory.
+    pub(crate) fn import(device: &Arc<Device>, blob: &[u8]) -> Result<Self> {
+        let sdk = &device.sdk;
+        let Some(call) = sdk.common.doca_mmap_create_from_export else {
+            return Err(error(ErrorKind::Unsupported, "the library has no doca_mmap_create_from_export"));
+        };
+        let name = "doca_mmap_create_from_export";
+        // SAFETY: the blob can be read for its length, the device is open; no user data.
+        let raw = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
+            call(std::ptr::null(), blob.as_ptr().cast(), blob.len(), device.raw(), p)
+        })?;
+        Self::of(device, raw, name)
+    }
+
+    /// Where the map's memory is, in the terms of whoever registered it.
+    pub(crate) fn range(&self) -> Result<(*mut u8, usize)> {
+        let sdk = &self.device.sdk;
+        let Some(call) = sdk.common.doca_mmap_get_memrange else {
+            return Err(error(ErrorKind::Unsupported, "the library has no doca_mmap_get_memrange"));
+        };
+        let (mut base, mut len) = (std::ptr::null_mut(), 0);
+        // SAFETY: a started map.
+        let code = unsafe { call(self.raw(), &raw mut base, &raw mut len) };
+        check(sdk, "doca_mmap_get_memrange", code)?;
+        Ok((base.cast(), len))
+    }
+
+    /// A blob from which a peer makes a map.
+    pub(crate) fn export(&self, fabric: Fabric) -> Result<Box<[u8]>> {
+        let sdk = &self.device.sdk;
+        let (name, call) = match fabric {
+            Fabric::Pci => ("doca_mmap_export_pci", sdk.common.doca_mmap_export_pci),
+            Fabric::Rdma => ("doca_mmap_export_rdma", sdk.common.doca_mmap_export_rdma),
+        };
+        let Some(call) = call else {
+            return Err(error(ErrorKind::Unsupported, format!("the library has no {name}")));
+        };
+        let (mut blob, mut len) = (std::ptr::null(), 0);
+        // SAFETY: a started map, with a device that was added to it.
+        let code = unsafe { call(self.raw(), self.device.raw(), &raw mut blob, &raw mut len) };
+        check(sdk, name, code)?;
+        if blob.is_null() {
+            return Err(error(ErrorKind::DeviceFault, format!("{name} gave no descriptor")));
+        }
+        // SAFETY: the map's own, until it is stopped.
+        Ok(unsafe { std::slice::from_raw_parts(blob.cast::<u8>(), len) }.into())
+    }
+
+    /// The handle, valid while this value lives.
+    pub(crate) const fn raw(&self) -> *mut doca_mmap {
+        self.raw.as_ptr()
+    }
+
+    /// Destroys the map, which stops it first: no peer reaches its memory any more.
+    ///
+    /// # Errors
+    ///
+    /// What the library answers, and the map, unchanged.
+    pub(crate) fn destroy(mut self) -> Result<(), (Self, Error)> {
+        match self.try_destroy() {
+            Ok(()) => {
+                // SAFETY: destroyed; these are not used again.
+                let parts = unsafe { std::ptr::read(&raw const self.device) };
+                drop(parts);
+                self.owned = None;
+                std::mem::forget(self);
+                Ok(())
+            }
+            Err(e) => Err((self, e)),
+        }
+    }
+
+    fn try_destroy(&mut self) -> Result<()> {
+        let sdk = &self.device.sdk;
+        let _serial = lock(&self.device.maps);
+        // SAFETY: not destroyed yet; buffers made of it are counted by the library, which refuses while there are any.
+        let code = unsafe { (sdk.common.doca_mmap_destroy)(self.raw()) };
+        check(sdk, "doca_mmap_destroy", code)
+    }
+}
+
+impl Drop for Mmap {
+    fn drop(&mut self) {
+        if let Err(e) = self.try_destroy() {
+            tracing::error!(target: "doca", error = %e, "memory stays registered, and is leaked");
+            std::mem::forget(self.owned.take());
+            std::mem::forget(Arc::clone(&self.device));
+        }
+    }
+}
+
+/// What the library calls when it has no use for a map's memory any more.
+unsafe extern "C" fn free(_addr: *mut c_void, _len: usize, cookie: *mut c_void) {
+    // SAFETY: the cookie that `own` gave, which lives as long as the map.
+    if let Some(owned) = unsafe { cookie.cast::<Owned>().as_ref() } {
+        drop(lock(&owned.0).take());
+    }
+}
+
+/// The error of a registration that the system refused.
+fn pinning(error: Error, len: usize) -> Error {
+    if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory) {
+        return error;
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    let error = error.with_message(format!("registering {len} bytes, which pins them"));
+    match limit {
+        Some(bytes) => error.with_numbers(len as u64, bytes).with_hint(format!(
+            "the memlock limit is {bytes} bytes: raise it with `ulimit -l unlimited`, in /etc/security/limits.conf, or by LimitMEMLOCK= of the service"
+        )),
+        None => error.with_hint(
+            "the memlock limit (ulimit -l) of this shell is unlimited: see that of the service or container, and whether the memory is writable",
+        ),
+    }
+}

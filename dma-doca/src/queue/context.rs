@@ -1,0 +1,368 @@
+//! A DMA context on a progress engine of its own.
+#![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dma_core::{Completion, ErrorKind, Result, Segment};
+use doca_sys::bindings::*;
+
+use super::done::Done;
+use super::{NO_TASK, Task};
+use crate::buffers::Shortage;
+use crate::device::Device;
+use crate::error::{check, error, failed};
+use crate::ffi::{Sdk, creation, out};
+
+type SetData = unsafe extern "C" fn(*mut doca_buf, *mut std::ffi::c_void, usize) -> doca_error_t;
+
+/// A DMA context, its progress engine, and what its callbacks write.
+pub(super) struct Context {
+    pub(super) device: Arc<Device>,
+    pe: *mut doca_pe,
+    dma: *mut doca_dma,
+    ctx: *mut doca_ctx,
+    depth: u32,
+    pub(super) done: Shared,
+    handle: Option<i32>,
+    set_data: SetData,
+    submit_ex: Option<unsafe extern "C" fn(*mut doca_task, u32) -> doca_error_t>,
+    submit: unsafe extern "C" fn(*mut doca_task) -> doca_error_t,
+    progress: unsafe extern "C" fn(*mut doca_pe) -> u8,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("pe", &self.pe).field("dma", &self.dma).finish_non_exhaustive()
+    }
+}
+
+/// What the callbacks get as the context's user data: at an address of its own, and reached by shared references only.
+#[derive(Debug)]
+pub(super) struct Told {
+    sdk: Sdk,
+    ctx: *mut doca_ctx,
+    done: Done,
+}
+
+/// The owner of a [`Told`].
+pub(super) struct Shared {
+    told: NonNull<Told>,
+    keep: bool,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Done;
+
+    #[inline]
+    fn deref(&self) -> &Done {
+        // SAFETY: allocated by `start`, freed by this value's drop; nobody makes a mutable reference.
+        unsafe { &(*self.told.as_ptr()).done }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.keep {
+            // SAFETY: made from a box, and of this owner alone.
+            drop(unsafe { Box::from_raw(self.told.as_ptr()) });
+        }
+    }
+}
+
+impl Context {
+    /// Makes and starts a context for `depth` tasks.
+    pub(super) fn start(device: &Arc<Device>, depth: u32) -> Result<Self> {
+        let sdk = &device.sdk;
+        let (common, calls) = (&sdk.common, &sdk.dma);
+        let _serial = creation();
+        // SAFETY: the pointer can be written.
+        let pe = out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (common.doca_pe_create)(p) })?;
+        // SAFETY: as above, and an opened device.
+        let dma = out(sdk, "doca_dma_create", std::ptr::null_mut(), |p| unsafe {
+            (calls.doca_dma_create)(device.raw(), p)
+        });
+        let dma = dma.inspect_err(|_| {
+            // SAFETY: made above, with nothing on it.
+            unsafe { (common.doca_pe_destroy)(pe) };
+        })?;
+        // SAFETY: made above.
+        let ctx = unsafe { (calls.doca_dma_as_ctx)(dma) };
+        let told = Box::new(Told { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
+        let mut context = Self {
+            device: Arc::clone(device),
+            pe,
+            dma,
+            ctx,
+            depth,
+            done: Shared { told: NonNull::from(Box::leak(told)), keep: false },
+            handle: None,
+            set_data: common.doca_buf_set_data,
+            submit_ex: common.doca_task_submit_ex,
+            submit: common.doca_task_submit,
+            progress: common.doca_pe_progress,
+        };
+        match context.connect().and_then(|()| context.run()) {
+            Ok(()) => {
+                context.handle = context.notification();
+                Ok(context)
+            }
+            Err(e) => {
+                if let Err(also) = context.destroy_locked() {
+                    tracing::error!(target: "doca", error = %also, "a context is leaked");
+                    context.leak();
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<()> {
+        let sdk = &self.device.sdk;
+        let user = doca_data { ptr: self.done.told.as_ptr().cast() };
+        // SAFETY: a context that is not started; what the user data points to outlives it, or is leaked with it.
+        let code = unsafe { (sdk.common.doca_ctx_set_user_data)(self.ctx, user) };
+        check(sdk, "doca_ctx_set_user_data", code)?;
+        // SAFETY: as above.
+        let code = unsafe {
+            (sdk.dma.doca_dma_task_memcpy_set_conf)(
+                self.dma,
+                Some(completed),
+                Some(not_completed),
+                self.depth,
+            )
+        };
+        check(sdk, "doca_dma_task_memcpy_set_conf", code)?;
+        // SAFETY: a context and a progress engine, neither of them connected.
+        let code = unsafe { (sdk.common.doca_pe_connect_ctx)(self.pe, self.ctx) };
+        check(sdk, "doca_pe_connect_ctx", code)
+    }
+
+    /// Starts the context, which is idle.
+    pub(super) fn run(&self) -> Result<()> {
+        let sdk = &self.device.sdk;
+        // SAFETY: a configured context.
+        match unsafe { (sdk.common.doca_ctx_start)(self.ctx) } {
+            DOCA_SUCCESS => Ok(()),
+            DOCA_ERROR_IN_PROGRESS => {
+                let until = std::time::Instant::now() + super::REST;
+                while self.state() == DOCA_CTX_STATE_STARTING && std::time::Instant::now() < until {
+                    self.progress_once();
+                }
+                match self.state() {
+                    DOCA_CTX_STATE_RUNNING => Ok(()),
+                    _ => Err(failed(sdk, "doca_ctx_start", DOCA_ERROR_TIME_OUT)),
+                }
+            }
+            code => Err(failed(sdk, "doca_ctx_start", code)),
+        }
+    }
+
+    /// Where the context is in its life.
+    pub(super) fn state(&self) -> doca_ctx_states {
+        state_of(&self.device.sdk, self.ctx)
+    }
+
+    /// Points buffers, each over a whole region, at what is to be copied.
+    #[inline]
+    pub(super) fn aim(
+        &self,
+        from: *mut doca_buf,
+        to: *mut doca_buf,
+        src: &Segment,
+        dst: &Segment,
+    ) -> Result<()> {
+        // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of the region that it is over.
+        let a = unsafe { (self.set_data)(from, src.addr.as_ptr().cast(), src.len) };
+        // The device writes behind what is there: nothing.
+        // SAFETY: as above.
+        let b = unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) };
+        if a | b == DOCA_SUCCESS { Ok(()) } else { Err(self.not_aimed(a, b)) }
+    }
+
+    #[cold]
+    fn not_aimed(&self, a: doca_error_t, b: doca_error_t) -> dma_core::Error {
+        failed(&self.device.sdk, "doca_buf_set_data", if a == DOCA_SUCCESS { b } else { a })
+    }
+
+    /// Gives a task its buffers; makes it if there is none.
+    pub(super) fn set(
+        &self,
+        task: &mut Task,
+        slot: u32,
+        src: *mut doca_buf,
+        dst: *mut doca_buf,
+    ) -> Result<(), Shortage> {
+        let (sdk, calls) = (&self.device.sdk, &self.device.sdk.dma);
+        if !task.memcpy.is_null() {
+            // SAFETY: a task of this context that is not in flight, and a buffer.
+            unsafe { (calls.doca_dma_task_memcpy_set_src)(task.memcpy, src) };
+            // SAFETY: as above.
+            unsafe { (calls.doca_dma_task_memcpy_set_dst)(task.memcpy, dst) };
+            return Ok(());
+        }
+        let user = doca_data { u64_: u64::from(slot) };
+        let name = "doca_dma_task_memcpy_alloc_init";
+        // SAFETY: a context, two buffers, and a pointer that can be written.
+        let made = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
+            (calls.doca_dma_task_memcpy_alloc_init)(self.dma, src, dst, user, p)
+        });
+        let memcpy = made.map_err(Shortage::Error)?;
+        // SAFETY: a task.
+        *task = Task { memcpy, base: unsafe { (calls.doca_dma_task_memcpy_as_task)(memcpy) } };
+        Ok(())
+    }
+
+    /// Hands a task to the device.
+    #[inline]
+    pub(super) fn submit(&self, task: *mut doca_task, flags: u32) -> doca_error_t {
+        match self.submit_ex {
+            // SAFETY: a task of this context that is not in flight.
+            Some(submit) => unsafe { submit(task, flags) },
+            // Rings the doorbell each time.
+            // SAFETY: as above.
+            None => unsafe { (self.submit)(task) },
+        }
+    }
+
+    /// Rings the doorbell for what was submitted without. `false` if the library cannot.
+    pub(super) fn flush(&self) -> bool {
+        let Some(flush) = self.device.sdk.common.doca_ctx_flush_tasks else { return false };
+        // SAFETY: a context.
+        unsafe { flush(self.ctx) };
+        true
+    }
+
+    /// Progresses until nothing happens or `completions` is full; says how many were written.
+    #[inline]
+    pub(super) fn progress(&self, completions: &mut [Completion]) -> usize {
+        self.done.run(completions, |room| {
+            // SAFETY: the engine is this context's, and this is the one thread that uses it.
+            while room.get() > 0 && unsafe { (self.progress)(self.pe) } != 0 {}
+        })
+    }
+
+    /// Progresses once, leaving completions for the next poll.
+    pub(super) fn progress_once(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { (self.progress)(self.pe) != 0 }
+    }
+
+    /// Asks the context to stop. What is in flight fails, in later progress.
+    pub(super) fn stop(&self) {
+        // In progress until tasks are back; of one that stops or has stopped by itself, an error.
+        // SAFETY: a context.
+        unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
+    }
+
+    /// Frees all tasks. None may be in flight.
+    pub(super) fn free(&self, tasks: &mut [Task]) {
+        for task in tasks.iter_mut().filter(|task| !task.base.is_null()) {
+            // SAFETY: a task that is not in flight.
+            unsafe { (self.device.sdk.common.doca_task_free)(task.base) };
+            *task = NO_TASK;
+        }
+    }
+
+    fn notification(&self) -> Option<i32> {
+        let common = &self.device.sdk.common;
+        // All three, or it is of no use.
+        let (get, _, _) = (
+            common.doca_pe_get_notification_handle?,
+            common.doca_pe_request_notification?,
+            common.doca_pe_clear_notification?,
+        );
+        // SAFETY: a progress engine.
+        let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
+        (handle >= 0).then_some(handle)
+    }
+
+    pub(super) fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: not -1, and open for as long as the progress engine.
+        self.handle.map(|handle| unsafe { BorrowedFd::borrow_raw(handle) })
+    }
+
+    pub(super) fn arm(&self) -> Result<bool> {
+        let sdk = &self.device.sdk;
+        let Some(request) = sdk.common.doca_pe_request_notification else {
+            return Err(error(ErrorKind::Unsupported, "the library has no notifications"));
+        };
+        // SAFETY: a progress engine.
+        let code = unsafe { request(self.pe) };
+        check(sdk, "doca_pe_request_notification", code)?;
+        // What came before the request may not wake anybody.
+        if self.progress_once() || self.done.has_late() {
+            self.disarm();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn disarm(&self) {
+        if let (Some(handle), Some(clear)) = (self.handle, self.device.sdk.common.doca_pe_clear_notification)
+        {
+            // SAFETY: a progress engine and its own handle.
+            unsafe { clear(self.pe, handle) };
+        }
+    }
+
+    /// Destroys the context, which is idle and has no tasks, and its progress engine.
+    pub(super) fn destroy(&self) -> Result<()> {
+        let _serial = creation();
+        self.destroy_locked()
+    }
+
+    fn destroy_locked(&self) -> Result<()> {
+        let sdk = &self.device.sdk;
+        // SAFETY: an idle context; it is not used again.
+        check(sdk, "doca_dma_destroy", unsafe { (sdk.dma.doca_dma_destroy)(self.dma) })?;
+        // SAFETY: a progress engine without contexts; it is not used again.
+        check(sdk, "doca_pe_destroy", unsafe { (sdk.common.doca_pe_destroy)(self.pe) })
+    }
+}
+
+impl Context {
+    /// Leaves what the callbacks reach in place for ever.
+    pub(super) const fn leak(&mut self) {
+        self.done.keep = true;
+    }
+}
+
+fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
+    let mut state = DOCA_CTX_STATE_IDLE;
+    // SAFETY: a context, and a place for its state.
+    let code = unsafe { (sdk.common.doca_ctx_get_state)(ctx, &raw mut state) };
+    // It does not fail for a context; if it did, nothing could be said of it but that it does not run.
+    if code == DOCA_SUCCESS { state } else { DOCA_CTX_STATE_STOPPING }
+}
+
+/// What user data points to.
+///
+/// # Safety
+///
+/// `user` is what `connect` set.
+unsafe fn told<'a>(user: doca_data) -> &'a Told {
+    // SAFETY: the caller's promise: a `Told`, which outlives the context.
+    unsafe { &*user.ptr.cast::<Told>() }
+}
+
+unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
+    // SAFETY: the context's user data.
+    let told = unsafe { told(ctx) };
+    // SAFETY: a number, as `set` gave it.
+    told.done.end(unsafe { task.u64_ } as u32);
+}
+
+unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
+    // SAFETY: the context's user data.
+    let told = unsafe { told(ctx) };
+    // SAFETY: the task that failed.
+    let base = unsafe { (told.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };
+    // SAFETY: as above.
+    let status = unsafe { (told.sdk.common.doca_task_get_status)(base) };
+    let running = state_of(&told.sdk, told.ctx) == DOCA_CTX_STATE_RUNNING;
+    // SAFETY: a number, as `set` gave it.
+    told.done.fail(unsafe { task.u64_ } as u32, status, running);
+}

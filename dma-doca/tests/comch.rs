@@ -1,0 +1,125 @@
+//! The comm channel between a server and clients on the stand-in.
+
+#[path = "support/calls.rs"]
+mod calls;
+
+use std::time::{Duration, Instant};
+
+use dma_core::ErrorKind;
+use dma_doca::DocaOptions;
+use dma_doca::comch::{Channel, Client, Server};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn options(address: &str) -> DocaOptions {
+    DocaOptions::new().with_address(address).with_library(calls::library())
+}
+
+fn listen(name: &str) -> Server {
+    Server::listen(&options("03:00.0"), "3b:00.0", name).unwrap()
+}
+
+/// Both ends of a new connection. The stand-in's devices are per thread until opened, so the thread gets what is open.
+fn connect(server: &Server, client: &Client) -> (Channel, Channel) {
+    std::thread::scope(|scope| {
+        let dpu = scope.spawn(|| server.accept(SOON).unwrap());
+        let host = client.connect(SOON).unwrap();
+        (dpu.join().unwrap(), host)
+    })
+}
+
+/// Receives on one end while the other sends.
+fn talk(from: &Channel, to: &Channel, messages: &[Vec<u8>]) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| messages.iter().for_each(|message| from.send(message, SOON).unwrap()));
+        for message in messages {
+            assert_eq!(to.recv(SOON).unwrap(), *message);
+        }
+    });
+}
+
+#[test]
+fn messages_go_both_ways_whole_and_in_order() {
+    doca_emu::use_config(Some("serial = \"talk\"\n")).unwrap();
+    let server = listen("talk");
+    let client = Client::new(&options("3b:00.0"), "talk").unwrap();
+    let (dpu, host) = connect(&server, &client);
+    let messages: Vec<_> = (0..200_usize).map(|n| vec![n as u8; 1 + n * 19 % host.max_message()]).collect();
+    talk(&host, &dpu, &messages);
+    talk(&dpu, &host, &messages);
+    let longest = vec![vec![1; host.max_message()]];
+    talk(&host, &dpu, &longest);
+}
+
+#[test]
+fn a_server_has_several_clients() {
+    doca_emu::use_config(Some("serial = \"several\"\n")).unwrap();
+    let server = listen("several");
+    let client = Client::new(&options("3b:00.0"), "several").unwrap();
+    let pairs: Vec<_> = (0..3).map(|_| connect(&server, &client)).collect();
+    for (n, (dpu, host)) in pairs.iter().enumerate() {
+        talk(host, dpu, &[vec![n as u8; 3]]);
+        talk(dpu, host, &[vec![n as u8 + 10; 3]]);
+    }
+}
+
+#[test]
+fn bad_messages_and_names_are_refused_with_numbers() {
+    doca_emu::use_config(Some("serial = \"bad\"\n[comch]\nmax_msg_size = 100\nmax_name_len = 20\n")).unwrap();
+    let server = listen("bad");
+    let client = Client::new(&options("3b:00.0"), "bad").unwrap();
+    let (_dpu, host) = connect(&server, &client);
+    assert_eq!((host.max_message(), server.max_message()), (100, 100));
+    let e = host.send(&[0; 101], SOON).unwrap_err();
+    assert_eq!((e.kind(), e.asked(), e.allowed()), (ErrorKind::OutOfRange, Some(101), Some(100)));
+    assert_eq!(host.send(&[], SOON).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    host.send(&[0; 100], SOON).unwrap();
+    let e = Client::new(&options("3b:00.0"), &"x".repeat(30)).unwrap_err();
+    assert_eq!((e.kind(), e.asked()), (ErrorKind::OutOfRange, Some(30)), "{e}");
+    assert_eq!(Client::new(&options("3b:00.0"), "").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let e = Client::new(&options("3b:00.0"), "a\0b").and_then(|c| c.connect(SOON)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    let e = Server::listen(&options("03:00.0"), "99:00.0", "x").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::NotFound);
+    assert!(e.hint().contains("0000:3b:00.0"), "{e}");
+    let e = Server::listen(&options("3b:00.0"), "3b:00.0", "x").unwrap_err();
+    assert!(matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Unsupported), "{e}");
+    let e = Server::listen(&options("03:00.0"), "3b:00.0", "bad").unwrap_err();
+    assert!(!e.to_string().is_empty(), "{e}");
+}
+
+#[test]
+fn waiting_has_a_deadline() {
+    doca_emu::use_config(Some("serial = \"deadline\"\n")).unwrap();
+    let soon = Duration::from_millis(30);
+    let client = Client::new(&options("3b:00.0"), "deadline").unwrap();
+    let begin = Instant::now();
+    let e = client.connect(soon).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::TimedOut, "{e}");
+    assert!(e.hint().contains("DPU"));
+    let server = listen("deadline");
+    assert_eq!(server.accept(soon).unwrap_err().kind(), ErrorKind::TimedOut);
+    let (dpu, _host) = connect(&server, &client);
+    assert_eq!(dpu.recv(soon).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(begin.elapsed() < SOON);
+}
+
+#[test]
+fn a_peer_that_goes_is_an_error_after_its_last_message() {
+    doca_emu::use_config(Some("serial = \"gone\"\n")).unwrap();
+    let server = listen("gone");
+    let client = Client::new(&options("3b:00.0"), "gone").unwrap();
+    let (dpu, host) = connect(&server, &client);
+    host.send(b"last words", SOON).unwrap();
+    drop(host);
+    assert_eq!(dpu.recv(SOON).unwrap(), b"last words");
+    assert_eq!(dpu.recv(SOON).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(dpu.send(b"hello?", SOON).unwrap_err().kind(), ErrorKind::Closed);
+    // The server goes on, and the client connects again.
+    let (dpu, host) = connect(&server, &client);
+    talk(&dpu, &host, &[vec![1]]);
+    drop(dpu);
+    let e = host.recv(SOON).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Closed, "{e}");
+    assert_eq!(host.send(b"x", SOON).unwrap_err().kind(), ErrorKind::Closed);
+}

@@ -1,0 +1,11 @@
+//! The conformance suite on the stand-in SDK, linked into the test and handed in as a table.
+
+#[path = "support/calls.rs"]
+mod calls;
+
+use calls::engine;
+
+dma_core::conformance_tests!(plain, engine(""));
+dma_core::conformance_tests!(tight, engine("max_buf_size = 64\nmax_list_len = 1\nmax_tasks = 3\n"));
+dma_core::conformance_tests!(lists, engine("max_buf_size = \"4K\"\nmax_list_len = 3\nseed = 5\n"));
+dma_core::conformance_tests!(card, engine("profile = \"bluefield3\"\nclock = \"virtual\"\nseed = 9\n"));

@@ -1,0 +1,11 @@
+//! Compiles the functions with any number of arguments, which Rust cannot define.
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/variadic.c");
+    cc::Build::new()
+        .file("src/variadic.c")
+        .std("c11")
+        .warnings(true)
+        .extra_warnings(true)
+        .compile("spdk_emu_variadic");
+}

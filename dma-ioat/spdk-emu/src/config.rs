@@ -1,0 +1,360 @@
+//! Which hardware there is: the configuration, and where it comes from.
+
+mod size;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use dma_sim::model::{FaultPlan, Profile};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use crate::door::c::spdk_pci_addr;
+use crate::env::pci::addr;
+use size::Size;
+
+/// Text of a configuration that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}: {problem}")]
+pub struct ConfigError {
+    /// Where the text is from.
+    pub source_name: String,
+    /// What is wrong, where, and what would be right.
+    pub problem: String,
+}
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) machine: Machine,
+    pub(crate) sockets: Vec<SocketConfig>,
+}
+
+/// What the machine is like, beside its channels.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Machine {
+    /// There are huge pages.
+    pub(crate) hugepages: bool,
+    /// How much memory the environment has, if the program does not say.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) memory: u64,
+    pub(crate) iova: Iova,
+    /// Cores from this number on do not exist.
+    pub(crate) cores: u32,
+    pub(crate) reattach: Reattach,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { hugepages: true, memory: 8 << 30, iova: Iova::Pa, cores: 128, reattach: Reattach::Easy }
+    }
+}
+
+/// By which addresses devices know memory, where the program does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Iova {
+    /// Physical: neighbouring pages of 2 MiB are not neighbours.
+    Pa,
+    /// Those of the program.
+    Va,
+}
+
+/// When a function that was attached is offered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reattach {
+    /// As soon as it is detached, and if it was declined.
+    Easy,
+    /// As SPDK does: once `spdk_pci_device_detach` let go of it and two seconds have passed since a probe saw it anew.
+    Spdk,
+}
+
+/// What passes the time of a socket's channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Clock {
+    /// The machine's clock.
+    Real,
+    /// Calls that find nothing let the next thing happen, and `spdk_get_ticks` tells the model's time.
+    Virtual,
+}
+
+/// The channels of one socket, which share memory bandwidth.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SocketConfig {
+    #[serde(default)]
+    pub(crate) numa: i32,
+    #[serde(default = "Profile::ideal", deserialize_with = "profile")]
+    pub(crate) profile: Profile,
+    pub(crate) clock: Option<Clock>,
+    #[serde(default)]
+    pub(crate) seed: u64,
+    #[serde(default, deserialize_with = "faults")]
+    pub(crate) faults: FaultPlan,
+    /// The largest transfer of one descriptor.
+    #[serde(default = "one_mib", deserialize_with = "bytes")]
+    pub(crate) xfercap: u64,
+    #[serde(default = "yes")]
+    pub(crate) fill: bool,
+    /// Descriptors of a ring.
+    #[serde(default = "ring")]
+    pub(crate) ring: u32,
+    /// The version that the channels state, 0x30 for 3.0.
+    #[serde(default = "cbver")]
+    pub(crate) cbver: u8,
+    #[serde(default = "functions")]
+    pub(crate) function: Vec<FunctionConfig>,
+}
+
+/// One PCI function.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FunctionConfig {
+    #[serde(deserialize_with = "pci")]
+    pub(crate) pci: spdk_pci_addr,
+    #[serde(default = "skylake")]
+    pub(crate) device: u16,
+    #[serde(default)]
+    pub(crate) driver: Driver,
+    /// Another process has it.
+    #[serde(default)]
+    pub(crate) taken: bool,
+}
+
+/// The kernel's driver that a function is bound to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum Driver {
+    #[default]
+    #[serde(rename = "vfio-pci")]
+    Vfio,
+    #[serde(rename = "uio_pci_generic")]
+    Uio,
+    #[serde(rename = "ioatdma")]
+    Kernel,
+    #[serde(rename = "none")]
+    None,
+}
+
+const fn one_mib() -> u64 {
+    1 << 20
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn ring() -> u32 {
+    1 << 15
+}
+
+const fn cbver() -> u8 {
+    0x34
+}
+
+const fn skylake() -> u16 {
+    0x2021
+}
+
+fn function(func: u8) -> FunctionConfig {
+    let pci = spdk_pci_addr { domain: 0, bus: 0, dev: 4, func };
+    FunctionConfig { pci, device: skylake(), driver: Driver::Vfio, taken: false }
+}
+
+fn functions() -> Vec<FunctionConfig> {
+    (0..8).map(function).collect()
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Size::deserialize(from).map(|size| size.0)
+}
+
+fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> {
+    Profile::by_name(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn faults<'de, D: Deserializer<'de>>(from: D) -> Result<FaultPlan, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {
+    let text = String::deserialize(from)?;
+    let bad = || D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:00:04.0`"));
+    addr::parse(&text).ok_or_else(bad)
+}
+
+impl Config {
+    /// Reads the text of a configuration.
+    ///
+    /// Keys of sockets at the top level are for all sockets that do not say otherwise.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
+        let mut machine = toml::Table::new();
+        for key in ["hugepages", "memory", "iova", "cores", "reattach"] {
+            if let Some(value) = top.remove(key) {
+                machine.insert(key.to_owned(), value);
+            }
+        }
+        let machine: Machine = machine.try_into().map_err(|error| one_line(&error))?;
+        if machine.cores == 0 || machine.cores > 128 {
+            return Err(format!("cores is {}; give 1 to 128", machine.cores));
+        }
+        let sockets = match top.remove("socket") {
+            None => vec![toml::Table::new()],
+            Some(toml::Value::Table(socket)) => vec![socket],
+            Some(sockets) => sockets.try_into().map_err(|error| format!("socket: {}", one_line(&error)))?,
+        };
+        let sockets: Vec<_> = sockets
+            .into_iter()
+            .zip(1..)
+            .map(|(mut socket, number)| {
+                for (key, value) in &top {
+                    socket.entry(key).or_insert_with(|| value.clone());
+                }
+                socket
+                    .try_into()
+                    .map_err(|error: toml::de::Error| one_line(&error))
+                    .and_then(SocketConfig::check)
+                    .map_err(|problem| format!("socket {number}: {problem}"))
+            })
+            .collect::<Result<_, _>>()?;
+        let config = Self { machine, sockets };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Programs find functions by their addresses: they must be different.
+    fn check(&self) -> Result<(), String> {
+        let mut seen = std::collections::BTreeSet::new();
+        let functions = self.sockets.iter().flat_map(|socket| &socket.function);
+        let mut addresses = functions.map(|function| addr::format(&function.pci));
+        match addresses.find(|address| !seen.insert(address.clone())) {
+            Some(twice) => Err(format!("two functions have pci = `{twice}`; give each its own")),
+            None => Ok(()),
+        }
+    }
+
+    /// The configuration that [`use_config`] or the environment says.
+    pub(crate) fn in_use() -> Result<Self, ConfigError> {
+        let (source_name, text) = match USED.get() {
+            Some(text) => ("use_config".to_owned(), text.clone()),
+            None => text_of_environment()?,
+        };
+        Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
+    }
+}
+
+impl SocketConfig {
+    /// Checks what its parts do not say by themselves.
+    fn check(self) -> Result<Self, String> {
+        let Self { xfercap, ring, cbver, .. } = self;
+        if !xfercap.is_power_of_two() || !(1 << 12..=1 << 32).contains(&xfercap) {
+            return Err(format!("xfercap is {xfercap}; give a power of two from 4K to 4G"));
+        }
+        if !ring.is_power_of_two() || !(2..=1 << 15).contains(&ring) {
+            return Err(format!("ring is {ring}; give a power of two from 2 to 32768"));
+        }
+        if !(0x30..=0x3f).contains(&cbver) {
+            return Err(format!("cbver is {cbver:#x}; give a version 3, from 0x30 to 0x3f"));
+        }
+        Ok(self)
+    }
+}
+
+/// The message in one line, with its place.
+fn one_line(error: &toml::de::Error) -> String {
+    error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// What [`use_config`] was given.
+static USED: OnceLock<String> = OnceLock::new();
+
+/// Has this process's `spdk_env_init` set up the machine of `text` instead of the one that the environment says. What was given first
+/// stays.
+///
+/// # Errors
+///
+/// The text is no configuration.
+pub fn use_config(text: &str) -> Result<(), ConfigError> {
+    let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
+    Config::parse(text).map_err(error)?;
+    USED.get_or_init(|| text.to_owned());
+    Ok(())
+}
+
+/// The configuration's text as the environment has it, and where that is.
+fn text_of_environment() -> Result<(String, String), ConfigError> {
+    let file = env::var_os("SPDK_EMU_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let text = env::var_os("SPDK_EMU").filter(|text| !text.is_empty());
+    match (file, text) {
+        (Some(file), None) => {
+            let source_name = format!("SPDK_EMU_CONFIG={}", file.display());
+            match fs::read_to_string(&file) {
+                Ok(text) => Ok((source_name, text)),
+                Err(error) => Err(ConfigError { source_name, problem: format!("cannot read it: {error}") }),
+            }
+        }
+        (None, Some(text)) => {
+            let source_name = "SPDK_EMU".to_owned();
+            match text.into_string() {
+                Ok(text) => Ok((source_name, text)),
+                Err(_) => Err(ConfigError { source_name, problem: "it is not UTF-8".to_owned() }),
+            }
+        }
+        (Some(_), Some(_)) => Err(ConfigError {
+            source_name: "SPDK_EMU_CONFIG and SPDK_EMU".to_owned(),
+            problem: "both are set; unset one".to_owned(),
+        }),
+        (None, None) => Ok(("the default configuration".to_owned(), String::new())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_eight_channels() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config.sockets.len(), 1);
+        let addresses: Vec<_> =
+            config.sockets[0].function.iter().map(|function| addr::format(&function.pci)).collect();
+        assert_eq!(addresses.len(), 8);
+        assert_eq!((&*addresses[0], &*addresses[7]), ("0000:00:04.0", "0000:00:04.7"));
+    }
+
+    #[test]
+    fn top_level_keys_are_for_all_sockets() {
+        let text = "profile = 'ioat'\nxfercap = '64K'\n[[socket]]\n[[socket]]\nnuma = 1\nxfercap = '4K'\n\
+                    [[socket.function]]\npci = '80:04.0'\ndriver = 'ioatdma'\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.sockets[0].xfercap, 64 << 10);
+        assert_eq!(config.sockets[1].xfercap, 4 << 10);
+        assert_eq!(config.sockets[1].profile.name, "ioat");
+        assert_eq!(config.sockets[1].function[0].driver, Driver::Kernel);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_the_remedy() {
+        for (text, problem) in [
+            ("profil = 'ioat'", "unknown field `profil`"),
+            ("profile = 'ioatt'", "ioatt"),
+            ("xfercap = 5000", "socket 1: xfercap is 5000; give a power of two from 4K to 4G"),
+            ("ring = 100", "ring is 100; give a power of two from 2 to 32768"),
+            ("cbver = 0x20", "cbver is 0x20"),
+            ("cores = 0", "cores is 0; give 1 to 128"),
+            ("memory = 'much'", "bytes, such as 65536, \"64K\" or \"2M\""),
+            ("faults = 'fial@5'", "no fault `fial`"),
+            ("[[socket.function]]\npci = 'nowhere'", "`nowhere` is no PCI address"),
+            ("[[socket]]\n[[socket]]", "two functions have pci = `0000:00:04.0`"),
+            ("[", "TOML parse error"),
+        ] {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+}

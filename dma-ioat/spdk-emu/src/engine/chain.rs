@@ -1,0 +1,291 @@
+//! What an engine does: descriptors, one after another.
+#![expect(unsafe_code, reason = "moves bytes of the driver's memory, as a device does")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dma_sim::model::Fault;
+
+use super::faults::Faults;
+use super::registers::{Error, RESET, Registers, SUSPEND, State};
+use crate::config::SocketConfig;
+use crate::door::Ptr;
+use crate::env::map;
+
+/// A descriptor's size and alignment.
+const DESCRIPTOR: u64 = 64;
+/// Bits of its control word.
+const COMPLETION_UPDATE: u32 = 1 << 3;
+const NULL: u32 = 1 << 5;
+/// Operations, in its top byte.
+const COPY: u32 = 0x00;
+const FILL: u32 = 0x01;
+/// Descriptors done in one step, before commands are looked at again.
+const BATCH: u32 = 64;
+
+/// A descriptor, as it lies in memory. Those of all operations begin so.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Descriptor {
+    size: u32,
+    control: u32,
+    /// Of a fill the pattern.
+    src: u64,
+    dst: u64,
+    next: u64,
+}
+
+/// A channel at work.
+pub(super) struct Chain {
+    registers: Arc<Registers>,
+    faults: Faults,
+    max: u64,
+    fill: bool,
+    state: State,
+    /// Descriptors done since the reset, modulo 2^16.
+    done: u16,
+    /// Where the next one is; `None` until the first, which `CHAINADDR` says.
+    next: Option<u64>,
+    /// The last one that was completed.
+    completed: u64,
+    errors: u32,
+    /// It does not answer any more, until a reset, or for ever.
+    stuck: bool,
+    gone: bool,
+}
+
+impl Chain {
+    pub(super) fn new(registers: Arc<Registers>, config: &SocketConfig, channel: u32) -> Self {
+        Self {
+            registers,
+            faults: Faults::new(&config.faults, config.seed, channel),
+            max: config.xfercap,
+            fill: config.fill,
+            state: State::Halted,
+            done: 0,
+            next: None,
+            completed: 0,
+            errors: 0,
+            stuck: false,
+            gone: false,
+        }
+    }
+
+    /// Does what is to be done now; whether there was anything.
+    pub(super) fn step(&mut self) -> bool {
+        if self.gone {
+            return false;
+        }
+        self.take_back_errors();
+        let command = self.registers.command();
+        if command != 0 {
+            self.command(command);
+            return true;
+        }
+        if self.stuck || matches!(self.state, State::Halted | State::Suspended) && !self.starts() {
+            return false;
+        }
+        let mut some = false;
+        for _ in 0..BATCH {
+            if self.done == self.registers.count() {
+                break;
+            }
+            some = true;
+            if !self.advance() {
+                break;
+            }
+        }
+        some
+    }
+
+    /// Whether the driver starts a channel that was reset.
+    fn starts(&self) -> bool {
+        self.state == State::Halted && self.errors == 0 && self.next.is_none() && self.registers.count() != 0
+    }
+
+    fn command(&mut self, command: u8) {
+        if command & RESET != 0 {
+            (self.done, self.next, self.completed, self.errors, self.stuck) = (0, None, 0, 0, false);
+            self.registers.clear_count();
+            self.registers.set_errors(0);
+            self.set_state(State::Halted);
+        } else if command & SUSPEND != 0 && !self.stuck && self.state != State::Halted {
+            self.set_state(State::Suspended);
+        }
+        self.registers.done(command);
+    }
+
+    /// Ones written to the error bits clear them. Ones written where ones are cannot be seen: a reset clears those.
+    fn take_back_errors(&mut self) {
+        let seen = self.registers.errors();
+        if seen != self.errors {
+            self.errors &= !seen;
+            self.registers.set_errors(self.errors);
+        }
+    }
+
+    fn set_state(&mut self, state: State) {
+        self.state = state;
+        self.registers.set_status(self.completed, state);
+    }
+
+    /// The next descriptor. False: the channel came to a halt.
+    fn advance(&mut self) -> bool {
+        if self.state != State::Active {
+            self.set_state(State::Active);
+        }
+        let first = self.next.is_none();
+        let at = self.next.unwrap_or_else(|| self.registers.chain());
+        let wrong = if first { Error::ChainAddress } else { Error::NextAddress };
+        let Some(descriptor) = self.fetch(at) else { return self.halt(wrong) };
+        let faults = self.faults.next();
+        for fault in &faults {
+            match fault {
+                Fault::Fail | Fault::Reset | Fault::Refuse => return self.halt(Error::ReadData),
+                Fault::Stick => {
+                    self.stuck = true;
+                    return false;
+                }
+                Fault::Gone => {
+                    self.gone = true;
+                    self.registers.vanish();
+                    return false;
+                }
+                Fault::Slow(by) => std::thread::sleep(Duration::from(*by)),
+                _ => {}
+            }
+        }
+        if let Err(error) = self.run(&descriptor) {
+            return self.halt(error);
+        }
+        if faults.contains(&Fault::Corrupt) {
+            flip_bit(&descriptor);
+        }
+        self.completed = at;
+        self.next = Some(descriptor.next);
+        self.done = self.done.wrapping_add(1);
+        let state = if self.done == self.registers.count() { State::Idle } else { State::Active };
+        let told = descriptor.control & COMPLETION_UPDATE != 0 && !faults.contains(&Fault::Lose);
+        if told && !self.tell(state) {
+            return self.halt(Error::CompletionAddress);
+        }
+        self.set_state(state);
+        true
+    }
+
+    fn fetch(&self, at: u64) -> Option<Descriptor> {
+        let (addr, _) = map::from_bus(at).filter(|_| at.is_multiple_of(DESCRIPTOR))?;
+        // SAFETY: aligned, so all in one page that devices reach, which is there. The driver may change it meanwhile,
+        // against its own rules, hence volatile.
+        Some(unsafe { Ptr::<Descriptor>::at(addr).raw().read_volatile() })
+    }
+
+    fn run(&self, descriptor: &Descriptor) -> Result<(), Error> {
+        let Descriptor { size, control, src, dst, .. } = *descriptor;
+        if control & NULL != 0 && control >> 24 == COPY {
+            return Ok(());
+        }
+        let len = u64::from(size);
+        if len > self.max || len == 0 {
+            return Err(Error::Length);
+        }
+        match control >> 24 {
+            COPY => {
+                let (from, to) = (Span::new(src, len), Span::new(dst, len));
+                let from = from.ok_or(Error::SourceAddress)?;
+                copy(from, to.ok_or(Error::DestinationAddress)?);
+            }
+            FILL if self.fill => fill(Span::new(dst, len).ok_or(Error::DestinationAddress)?, src),
+            _ => return Err(Error::Control),
+        }
+        Ok(())
+    }
+
+    /// Writes the completion. False: not there.
+    fn tell(&self, state: State) -> bool {
+        let at = self.registers.completion();
+        match map::from_bus(at) {
+            Some((addr, _)) if at.is_multiple_of(8) => {
+                // SAFETY: aligned, so all in one page that devices reach, which is there.
+                let word = unsafe { AtomicU64::from_ptr(Ptr::at(addr).raw()) };
+                word.store(self.completed | state as u64, Ordering::Release);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Stops at the descriptor at hand, and says why.
+    fn halt(&mut self, error: Error) -> bool {
+        self.errors |= error as u32;
+        self.registers.set_errors(self.errors);
+        // There may be nowhere to say it.
+        self.tell(State::Halted);
+        self.set_state(State::Halted);
+        false
+    }
+}
+
+/// Bytes in a row for devices, all of which are there.
+#[derive(Clone, Copy)]
+struct Span {
+    bus: u64,
+    len: u64,
+}
+
+impl Span {
+    fn new(bus: u64, len: u64) -> Option<Self> {
+        let mut at = bus;
+        let end = bus.checked_add(len)?;
+        while at < end {
+            at += map::from_bus(at)?.1;
+        }
+        Some(Self { bus, len })
+    }
+
+    /// The program's address of a byte, and how many from there on are in a row for the program.
+    fn at(self, offset: u64) -> (u64, u64) {
+        let (addr, row) = map::from_bus(self.bus + offset).unwrap_or((0, 0));
+        (addr, row.min(self.len - offset))
+    }
+}
+
+fn copy(from: Span, to: Span) {
+    let mut done = 0;
+    while done < from.len {
+        let ((src, src_row), (dst, dst_row)) = (from.at(done), to.at(done));
+        let len = src_row.min(dst_row);
+        if len == 0 {
+            // It was taken from the device under its hands.
+            return;
+        }
+        Ptr::at(src).copy_to(Ptr::at(dst), len as usize);
+        done += len;
+    }
+}
+
+fn fill(to: Span, pattern: u64) {
+    let bytes = pattern.to_le_bytes();
+    let mut done = 0;
+    while done < to.len {
+        let (dst, row) = to.at(done);
+        if row == 0 {
+            return;
+        }
+        for i in 0..row {
+            Ptr::<u8>::at(dst + i).put(bytes[((done + i) % 8) as usize]);
+        }
+        done += row;
+    }
+}
+
+/// Makes a bit of what was written wrong.
+fn flip_bit(descriptor: &Descriptor) {
+    if descriptor.control & NULL == 0
+        && let Some((addr, _)) = map::from_bus(descriptor.dst)
+    {
+        let byte = Ptr::<u8>::at(addr);
+        byte.put(byte.read(0) ^ 1);
+    }
+}

@@ -1,0 +1,55 @@
+//! Which descriptors something goes wrong with.
+
+use std::time::{Duration, Instant};
+
+use dma_sim::model::{Fault, FaultPlan, FaultRule, When};
+
+/// A fault plan, and how far it has come.
+pub(super) struct Faults {
+    rules: Vec<FaultRule>,
+    /// Rules for a time that have struck.
+    fired: Vec<bool>,
+    started: Instant,
+    descriptors: u64,
+    /// A xorshift generator's.
+    chance: u64,
+}
+
+impl Faults {
+    pub(super) fn new(plan: &FaultPlan, seed: u64, channel: u32) -> Self {
+        let mine = |rule: &&FaultRule| rule.channel.is_none_or(|only| only == channel);
+        let rules: Vec<_> = plan.rules.iter().filter(mine).copied().collect();
+        let chance = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(channel) << 32 | 1;
+        Self { fired: vec![false; rules.len()], rules, started: Instant::now(), descriptors: 0, chance }
+    }
+
+    fn chance(&mut self) -> f64 {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        (self.chance >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// What goes wrong with the next descriptor.
+    pub(super) fn next(&mut self) -> Vec<Fault> {
+        self.descriptors += 1;
+        let mut struck = Vec::new();
+        for i in 0..self.rules.len() {
+            let rule = self.rules[i];
+            let meant = match rule.when {
+                When::Always => true,
+                When::Tasks(from, to) => (from..=to).contains(&self.descriptors),
+                When::Every(n) => self.descriptors.is_multiple_of(n),
+                When::At(at) => {
+                    Duration::from(at) <= self.started.elapsed()
+                        && !std::mem::replace(&mut self.fired[i], true)
+                }
+                _ => false,
+            };
+            if meant && (rule.chance >= 1.0 || self.chance() < rule.chance) {
+                struck.push(rule.fault);
+            }
+        }
+        struck
+    }
+}

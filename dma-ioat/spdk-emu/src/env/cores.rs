@@ -1,0 +1,259 @@
+//! Cores, and the threads that are bound to them.
+#![expect(unsafe_code, reason = "the names are C's; runs the program's functions")]
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{fs, thread};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::cpuset;
+use crate::door::{Outcome, Ptr, answer, c};
+
+type Start = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
+
+/// The number of no core.
+const NONE: u32 = c::SPDK_ENV_LCORE_ID_ANY;
+
+/// The cores that the program has.
+pub(super) struct Cores {
+    /// In ascending order.
+    all: Vec<u32>,
+    main: u32,
+    workers: Vec<Worker>,
+}
+
+static CORES: OnceLock<Cores> = OnceLock::new();
+
+thread_local! {
+    static CURRENT: Cell<u32> = const { Cell::new(NONE) };
+    static EVERYWHERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A core's thread.
+#[derive(Default)]
+struct Worker {
+    core: u32,
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Work {
+    #[default]
+    None,
+    Given(Start, Ptr<c_void>),
+    Running,
+}
+
+impl Worker {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        CURRENT.set(self.core);
+        bind(self.core);
+        loop {
+            let given = |work: &mut Work| !matches!(work, Work::Given(..));
+            let waited = self.changed.wait_while(self.work(), given);
+            let mut work = waited.unwrap_or_else(PoisonError::into_inner);
+            if let Work::Given(Some(start), arg) = std::mem::replace(&mut *work, Work::Running) {
+                drop(work);
+                // SAFETY: the program's own function, with the argument that it gave.
+                unsafe { start(arg.raw()) };
+            } else {
+                drop(work);
+            }
+            *self.work() = Work::None;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Binds this thread to a core. One that the machine lacks is one of those that it has.
+fn bind(core: u32) {
+    let there = thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    set.set(core as usize);
+    if sched_setaffinity(None, &set).is_err() {
+        let mut set = CpuSet::new();
+        set.set(core as usize % there);
+        // Not being bound is no reason not to run.
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+/// Lets this thread run on any core.
+pub(crate) fn unbind() {
+    let mut everywhere = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|core| everywhere.set(core));
+    // Not being everywhere is no reason not to run.
+    let _ = sched_setaffinity(None, &everywhere);
+}
+
+/// Starts a thread for each core but the main one, which is this thread's from now on.
+///
+/// # Errors
+///
+/// `-EINVAL` where the main core is not among them; `-EAGAIN` where a thread could not be started.
+pub(super) fn start(all: Vec<u32>, main: u32) -> Outcome {
+    if !all.contains(&main) {
+        return Err(-libc::EINVAL);
+    }
+    let worker = |core: &u32| Worker { core: *core, ..Worker::default() };
+    let workers = all.iter().filter(|core| **core != main).map(worker).collect();
+    let cores = CORES.get_or_init(|| Cores { all, main, workers });
+    for worker in &cores.workers {
+        let name = format!("lcore-worker-{}", worker.core);
+        let started = thread::Builder::new().name(name).spawn(|| worker.run());
+        started.map_err(|_| -libc::EAGAIN)?;
+    }
+    CURRENT.set(cores.main);
+    bind(cores.main);
+    Ok(())
+}
+
+fn all() -> &'static [u32] {
+    CORES.get().map_or(&[], |cores| &cores.all)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_core_count() -> u32 {
+    all().len() as u32
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_current_core() -> u32 {
+    CURRENT.get()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_main_core() -> u32 {
+    CORES.get().map_or(NONE, |cores| cores.main)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_first_core() -> u32 {
+    all().first().copied().unwrap_or(NONE)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_last_core() -> u32 {
+    all().last().copied().unwrap_or(NONE)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_next_core(prev_core: u32) -> u32 {
+    all().iter().copied().find(|core| *core > prev_core || prev_core == NONE).unwrap_or(NONE)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_numa_id(core: u32) -> i32 {
+    // The machine's, if it says.
+    let node = |n: &i32| fs::exists(format!("/sys/devices/system/cpu/cpu{core}/node{n}")).unwrap_or(false);
+    match all().contains(&core) {
+        true => (0..64).find(node).unwrap_or(0),
+        false => c::SPDK_ENV_NUMA_ID_ANY,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_socket_id(core: u32) -> u32 {
+    spdk_env_get_numa_id(core) as u32
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_first_numa_id() -> i32 {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_last_numa_id() -> i32 {
+    all().iter().map(|core| spdk_env_get_numa_id(*core)).max().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_next_numa_id(prev_numa_id: i32) -> i32 {
+    if prev_numa_id < spdk_env_get_last_numa_id() { prev_numa_id + 1 } else { i32::MAX }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_get_cpuset(set: Ptr<c::spdk_cpuset>) {
+    cpuset::put(set, all().iter().copied());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_core_get_smt_cpuset(set: Ptr<c::spdk_cpuset>, core: u32) -> bool {
+    let one = [core];
+    let cores = if core == NONE { all() } else { &one };
+    let siblings = |core: &u32| {
+        let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+        fs::read_to_string(path).ok().and_then(|text| cpuset::parse(&format!("[{}]", text.trim())))
+    };
+    let found: Option<Vec<_>> = cores.iter().map(siblings).collect();
+    cpuset::put(set, found.iter().flatten().flatten().copied());
+    found.is_some()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_thread_launch_pinned(core: u32, start: Start, arg: Ptr<c_void>) -> c_int {
+    let launch = || {
+        let cores = CORES.get().ok_or(-libc::EINVAL)?;
+        if core == cores.main {
+            return Err(-libc::EBUSY);
+        }
+        let worker = cores.workers.iter().find(|worker| worker.core == core).ok_or(-libc::EINVAL)?;
+        start.ok_or(-libc::EINVAL)?;
+        let mut work = worker.work();
+        if !matches!(*work, Work::None) {
+            return Err(-libc::EBUSY);
+        }
+        *work = Work::Given(start, arg);
+        worker.changed.notify_all();
+        Ok(())
+    };
+    answer(launch())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_thread_wait_all() {
+    for worker in CORES.get().iter().flat_map(|cores| &cores.workers) {
+        // A thread that waited for itself would wait for ever.
+        if worker.core != CURRENT.get() {
+            let busy = |work: &mut Work| !matches!(work, Work::None);
+            drop(worker.changed.wait_while(worker.work(), busy));
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_unaffinitize_thread() {
+    if !EVERYWHERE.replace(true) {
+        unbind();
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_call_unaffinitized(
+    call: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+    arg: Ptr<c_void>,
+) -> Ptr<c_void> {
+    let Some(call) = call else { return Ptr::NULL };
+    let before = sched_getaffinity(None).ok().filter(|_| !EVERYWHERE.get());
+    spdk_unaffinitize_thread();
+    // SAFETY: the program's own function, with the argument that it gave.
+    let result = unsafe { call(arg.raw()) };
+    if let Some(before) = before {
+        // As before: best effort.
+        let _ = sched_setaffinity(None, &before);
+        EVERYWHERE.set(false);
+    }
+    Ptr::new(result)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_get_tid() -> c_int {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}

@@ -1,0 +1,266 @@
+//! The environment's own memory: allocations that devices reach.
+#![expect(unsafe_code, reason = "the names are C's; maps memory")]
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::map;
+use super::translation::PAGE;
+use crate::door::{Ptr, c};
+
+pub(super) use super::mem_map::changed;
+
+/// Allocations begin on cache lines at least.
+const LINE: u64 = 64;
+/// What is mapped at a time, if as much is left.
+const STEP: u64 = 64 << 20;
+
+struct Heap {
+    /// First addresses to lengths.
+    free: BTreeMap<u64, u64>,
+    used: BTreeMap<u64, u64>,
+    total: u64,
+    limit: u64,
+}
+
+static HEAP: Mutex<Heap> =
+    Mutex::new(Heap { free: BTreeMap::new(), used: BTreeMap::new(), total: 0, limit: 0 });
+
+fn heap() -> MutexGuard<'static, Heap> {
+    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on there is this much memory.
+pub(super) fn set_limit(bytes: u64) {
+    heap().limit = bytes;
+}
+
+impl Heap {
+    /// Takes memory from the first place where it fits.
+    fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+        let fits = |(first, room): (&u64, &u64)| {
+            let start = first.next_multiple_of(align);
+            (start.checked_add(len)? <= first + room).then_some((*first, *room, start))
+        };
+        let (first, room, start) = self.free.iter().find_map(fits)?;
+        self.free.remove(&first);
+        if start > first {
+            self.free.insert(first, start - first);
+        }
+        if start + len < first + room {
+            self.free.insert(start + len, first + room - start - len);
+        }
+        self.used.insert(start, len);
+        Some(start)
+    }
+
+    fn allocate(&mut self, size: u64, align: u64) -> Option<u64> {
+        if size == 0 || !align.is_power_of_two() || size > self.limit {
+            return None;
+        }
+        let len = size.next_multiple_of(LINE);
+        self.take(len, align).or_else(|| {
+            self.grow(len.checked_add(if align > PAGE { align } else { 0 })?)?;
+            self.take(len, align)
+        })
+    }
+
+    /// Maps more.
+    fn grow(&mut self, len: u64) -> Option<()> {
+        let len = len.checked_next_multiple_of(PAGE)?;
+        let left = self.limit.saturating_sub(self.total) / PAGE * PAGE;
+        if len > left {
+            return None;
+        }
+        let len = len.max(STEP.min(left));
+        let addr = map_pages(len)?;
+        map::register(addr, len, true).ok()?;
+        self.total += len;
+        self.give(addr, len);
+        Some(())
+    }
+
+    /// Makes memory free, and one with the free memory beside it.
+    fn give(&mut self, mut addr: u64, mut len: u64) {
+        if let Some(behind) = self.free.remove(&(addr + len)) {
+            len += behind;
+        }
+        if let Some((&first, &before)) = self.free.range(..addr).next_back()
+            && first + before == addr
+        {
+            (addr, len) = (first, before + len);
+        }
+        self.free.insert(addr, len);
+    }
+}
+
+/// Maps memory that begins on a page of 2 MiB.
+fn map_pages(len: u64) -> Option<u64> {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    let all = usize::try_from(len.checked_add(PAGE)?).ok()?;
+    // SAFETY: maps new memory, wherever the system wants to.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    let first = Ptr::new(mapped).addr();
+    let start = first.next_multiple_of(PAGE);
+    unmap(first, start - first);
+    unmap(start + len, first + PAGE - start);
+    Some(start)
+}
+
+/// Unmaps memory that [`map_pages`] mapped too much.
+fn unmap(addr: u64, len: u64) {
+    if len > 0 {
+        // SAFETY: the memory is nobody's yet.
+        unsafe { libc::munmap(Ptr::<c_void>::at(addr).raw(), len as usize) };
+    }
+}
+
+/// Allocates; `None` if there is not as much, the size is 0 or the alignment no power of two.
+pub(crate) fn allocate(size: usize, align: usize) -> Option<Ptr> {
+    heap().allocate(size as u64, (align as u64).max(LINE)).map(Ptr::at)
+}
+
+/// The same, zeroed.
+pub(crate) fn allocate_zeroed(size: usize, align: usize) -> Option<Ptr> {
+    let memory = allocate(size, align)?;
+    memory.zero(size);
+    Some(memory)
+}
+
+/// Frees what was allocated, and says so where it was not.
+pub(crate) fn free(memory: Ptr) {
+    if memory.is_null() {
+        return;
+    }
+    let mut heap = heap();
+    match heap.used.remove(&memory.addr()) {
+        Some(len) => heap.give(memory.addr(), len),
+        None => eprintln!("spdk-emu: {:#x} was not allocated here, or was freed before", memory.addr()),
+    }
+}
+
+fn or_null(memory: Option<Ptr>) -> Ptr {
+    memory.unwrap_or(Ptr::NULL)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_malloc(size: usize, align: usize, unused: Ptr<u64>, _numa_id: c_int, flags: u32) -> Ptr {
+    if flags == 0 || !unused.is_null() {
+        return Ptr::NULL;
+    }
+    or_null(allocate(size, align))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_zmalloc(size: usize, align: usize, unused: Ptr<u64>, _numa_id: c_int, flags: u32) -> Ptr {
+    if flags == 0 || !unused.is_null() {
+        return Ptr::NULL;
+    }
+    or_null(allocate_zeroed(size, align))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_realloc(buf: Ptr, size: usize, align: usize) -> Ptr {
+    if buf.is_null() {
+        return or_null(allocate(size, align));
+    }
+    let old = heap().used.get(&buf.addr()).copied();
+    if size == 0 {
+        free(buf);
+        return Ptr::NULL;
+    }
+    let (Some(old), Some(new)) = (old, allocate(size, align)) else { return Ptr::NULL };
+    buf.copy_to(new, size.min(old as usize));
+    free(buf);
+    new
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_free(buf: Ptr) {
+    free(buf);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_dma_malloc(size: usize, align: usize, unused: Ptr<u64>) -> Ptr {
+    spdk_malloc(size, align, unused, -1, c::SPDK_MALLOC_DMA)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_dma_malloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Ptr {
+    spdk_malloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_dma_zmalloc(size: usize, align: usize, unused: Ptr<u64>) -> Ptr {
+    spdk_zmalloc(size, align, unused, -1, c::SPDK_MALLOC_DMA)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_dma_zmalloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Ptr {
+    spdk_zmalloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_dma_realloc(buf: Ptr, size: usize, align: usize, unused: Ptr<u64>) -> Ptr {
+    if unused.is_null() { spdk_realloc(buf, size, align) } else { Ptr::NULL }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_dma_free(buf: Ptr) {
+    free(buf);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_dpdk_get_mem_stats(stats: Ptr<Stats>, numa_id: u32) -> c_int {
+    if stats.is_null() || numa_id != 0 {
+        return -libc::EINVAL;
+    }
+    stats.put(Stats::now());
+    0
+}
+
+/// `struct spdk_env_dpdk_mem_stats`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Stats {
+    total: u64,
+    free: u64,
+    greatest_free: u64,
+    allocated: u64,
+    free_count: u32,
+    allocated_count: u32,
+}
+
+impl Stats {
+    fn now() -> Self {
+        let heap = heap();
+        let free = heap.free.values().sum();
+        Self {
+            total: heap.total,
+            free,
+            greatest_free: heap.free.values().copied().max().unwrap_or(0),
+            allocated: heap.total - free,
+            free_count: heap.free.len() as u32,
+            allocated_count: heap.used.len() as u32,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_dpdk_dump_mem_stats(file: Ptr<libc::FILE>) {
+    let Stats { total, free, allocated, allocated_count, .. } = Stats::now();
+    crate::log::write_to(
+        file,
+        &format!("memory: {total} bytes, {free} free, {allocated} in {allocated_count} allocations\n"),
+    );
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spdk_env_dpdk_external_init() -> bool {
+    false
+}

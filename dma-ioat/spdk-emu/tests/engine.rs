@@ -1,0 +1,436 @@
+//! A driver that knows the registers of I/OAT and nothing of the stand-in but memory: BAR 0, descriptors, the completion word.
+#![expect(unsafe_code, reason = "a driver in user space")]
+
+#[path = "support/env.rs"]
+mod env;
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use env::{Memory, bus};
+use spdk_sys::bindings as c;
+
+/// Each test has its function.
+const CONFIG: &str = "
+    xfercap = '64K'
+    [[socket]]
+    [[socket]]
+    seed = 3
+    faults = 'fail@3:ch=0 + lose@2:ch=1 + stick@2:ch=2 + corrupt@2:ch=3 + gone@2:ch=4'
+    function = [{ pci = '80:04.0' }, { pci = '80:04.1' }, { pci = '80:04.2' }, { pci = '80:04.3' }, { pci = '80:04.4' }]
+    [[socket]]
+    fill = false
+    function = [{ pci = '81:04.0' }]
+";
+
+const RING: usize = 32_768;
+const DESCRIPTOR: usize = 64;
+
+// Offsets in BAR 0.
+const XFERCAP: usize = 0x01;
+const CBVER: usize = 0x08;
+const DMACAPABILITY: usize = 0x10;
+const CHANCMD: usize = 0x84;
+const DMACOUNT: usize = 0x86;
+const CHANSTS: usize = 0x88;
+const CHAINADDR: usize = 0x90;
+const CHANCMP: usize = 0x98;
+const CHANERR: usize = 0xa8;
+
+const IDLE: u64 = 1;
+const SUSPENDED: u64 = 2;
+const HALTED: u64 = 3;
+
+// Bits of the control word.
+const UPDATE: u32 = 1 << 3;
+const NULL: u32 = 1 << 5;
+const FILL: u32 = 1 << 24;
+
+/// A driver with its ring.
+struct Driver {
+    device: *mut c::spdk_pci_device,
+    bar: *mut u8,
+    ring: Memory,
+    completion: Memory,
+    head: usize,
+}
+
+/// What is looked for, and what is found.
+struct Search<'a> {
+    address: &'a str,
+    device: *mut c::spdk_pci_device,
+}
+
+unsafe extern "C" fn pick(search: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
+    // SAFETY: the context that `Driver::new` gave.
+    let search = unsafe { &mut *search.cast::<Search<'_>>() };
+    if env::address(device) != search.address {
+        return 1;
+    }
+    search.device = device;
+    0
+}
+
+impl Driver {
+    /// Finds a function, maps its registers and starts its channel.
+    fn new(address: &str) -> Self {
+        let mut driver = Self::unstarted(address);
+        driver.start();
+        driver
+    }
+
+    fn unstarted(address: &str) -> Self {
+        env::set_up(CONFIG);
+        let mut search = Search { address, device: ptr::null_mut() };
+        // SAFETY: no arguments.
+        let ioat = unsafe { c::spdk_pci_ioat_get_driver() };
+        // SAFETY: the context lives as long as the call.
+        assert_eq!(unsafe { c::spdk_pci_enumerate(ioat, Some(pick), (&raw mut search).cast()) }, 0);
+        let device = search.device;
+        assert!(!device.is_null(), "no function {address}");
+        let (mut bar, mut phys, mut size) = (ptr::null_mut(), 0, 0);
+        // SAFETY: the results' places are there.
+        assert_eq!(unsafe { c::spdk_pci_device_map_bar(device, 0, &mut bar, &mut phys, &mut size) }, 0);
+        assert!(size >= 0x100);
+        let ring = Memory::new(RING * DESCRIPTOR, DESCRIPTOR);
+        Self { device, bar: bar.cast(), ring, completion: Memory::new(8, 8), head: 0 }
+    }
+
+    fn read<T: Copy>(&self, offset: usize) -> T {
+        // SAFETY: a register.
+        unsafe { self.bar.add(offset).cast::<T>().read_volatile() }
+    }
+
+    fn write<T>(&self, offset: usize, value: T) {
+        // SAFETY: a register.
+        unsafe { self.bar.add(offset).cast::<T>().write_volatile(value) }
+    }
+
+    /// Waits until the low bits of the status are these.
+    fn wait(&self, state: u64) {
+        wait_until(
+            || self.read::<u64>(CHANSTS) & 7 == state,
+            || {
+                format!(
+                    "status {:#x}, wanted {state}; errors {:#x}",
+                    self.read::<u64>(CHANSTS),
+                    self.read::<u32>(CHANERR)
+                )
+            },
+        );
+    }
+
+    fn command(&self, command: u8) {
+        self.write(CHANCMD, command);
+        wait_until(|| self.read::<u8>(CHANCMD) == 0, || "the command is not done".to_owned());
+    }
+
+    fn reset(&mut self) {
+        self.command(0x20);
+        assert_eq!((self.read::<u32>(CHANERR), self.read::<u16>(DMACOUNT)), (0, 0));
+        self.head = 0;
+    }
+
+    /// Resets the channel, links the ring, and starts with a null descriptor.
+    fn start(&mut self) {
+        self.reset();
+        for i in 0..RING {
+            self.field(i, 24, self.ring.bus((i + 1) % RING * DESCRIPTOR));
+        }
+        self.write(CHANCMP, self.completion.bus(0));
+        self.write(CHAINADDR, self.ring.bus(0));
+        self.build(8, NULL | UPDATE, 0, 0);
+        self.ring_doorbell();
+        self.wait(IDLE);
+        assert_eq!(self.completed(), self.ring.bus(0) | IDLE);
+    }
+
+    fn field<T>(&self, i: usize, offset: usize, value: T) {
+        // SAFETY: in the descriptor.
+        unsafe { self.ring.at(i % RING * DESCRIPTOR + offset).cast::<T>().write_volatile(value) }
+    }
+
+    fn build(&mut self, size: u32, control: u32, src: u64, dst: u64) {
+        self.field(self.head, 0, size);
+        self.field(self.head, 4, control);
+        self.field(self.head, 8, src);
+        self.field(self.head, 16, dst);
+        self.head += 1;
+    }
+
+    fn ring_doorbell(&self) {
+        self.write(DMACOUNT, self.head as u16);
+    }
+
+    fn completed(&self) -> u64 {
+        // SAFETY: the completion word.
+        unsafe { self.completion.ptr.cast::<u64>().read_volatile() }
+    }
+
+    /// Waits for the completion of the last descriptor built.
+    fn finish(&self) {
+        let last = self.ring.bus((self.head - 1) % RING * DESCRIPTOR);
+        wait_until(|| self.completed() & !0x3f == last, || format!("completed {:#x}", self.completed()));
+        assert_eq!(self.completed() & 7, IDLE);
+        self.wait(IDLE);
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `unstarted`.
+        assert_eq!(unsafe { c::spdk_pci_device_unmap_bar(self.device, 0, self.bar.cast()) }, 0);
+    }
+}
+
+fn wait_until(mut done: impl FnMut() -> bool, what: impl Fn() -> String) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < end, "{}", what());
+        std::thread::yield_now();
+    }
+}
+
+/// A pattern that tells its places apart.
+fn mark(memory: &Memory, seed: u8) {
+    memory.bytes().iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8 ^ seed);
+}
+
+#[test]
+fn states_what_it_is() {
+    let driver = Driver::unstarted("0000:00:04.0");
+    assert_eq!(driver.read::<u8>(XFERCAP), 16);
+    assert_eq!(driver.read::<u8>(CBVER), 0x34);
+    assert_eq!(driver.read::<u32>(DMACAPABILITY) & 1 << 6, 1 << 6);
+    // Not started: what a driver finds is neither active nor idle.
+    assert!(driver.read::<u64>(CHANSTS) & 7 >= SUSPENDED);
+    let mut id = 0_u32;
+    // SAFETY: the result's place is there.
+    assert_eq!(unsafe { c::spdk_pci_device_cfg_read32(driver.device, &mut id, 0) }, 0);
+    assert_eq!(id, 0x2021_8086);
+    let mut command = 0_u16;
+    // SAFETY: as above.
+    unsafe { c::spdk_pci_device_cfg_read16(driver.device, &mut command, 4) };
+    // SAFETY: no pointers but the device.
+    unsafe { c::spdk_pci_device_cfg_write16(driver.device, command | 4, 4) };
+    // SAFETY: as above.
+    unsafe { c::spdk_pci_device_cfg_read16(driver.device, &mut command, 4) };
+    assert_eq!(command & 4, 4, "bus mastering is on");
+}
+
+#[test]
+fn copies_and_fills() {
+    let mut driver = Driver::new("0000:00:04.1");
+    let (src, dst) = (Memory::new(65_536, 4096), Memory::new(65_536 + 64, 4096));
+    mark(&src, 7);
+    driver.build(65_536, UPDATE, src.bus(0), dst.bus(32));
+    driver.ring_doorbell();
+    driver.finish();
+    assert_eq!(dst.bytes()[32..65_568], *src.bytes());
+    assert_eq!(dst.bytes()[..32], [0; 32]);
+    assert_eq!(dst.bytes()[65_568..], [0; 32]);
+    driver.build(4099, FILL | UPDATE, 0x0807_0605_0403_0201, dst.bus(5));
+    driver.ring_doorbell();
+    driver.finish();
+    assert!(dst.bytes()[5..5 + 4099].iter().enumerate().all(|(i, byte)| *byte == (i % 8) as u8 + 1));
+    assert_eq!(dst.bytes()[5 + 4099], src.bytes()[5 + 4099 - 32]);
+}
+
+#[test]
+fn goes_round_the_ring() {
+    let mut driver = Driver::new("0000:00:04.2");
+    let (src, dst) = (Memory::new(RING, 64), Memory::new(RING, 64));
+    mark(&src, 9);
+    // One byte each, three times round; a completion for each batch only.
+    for i in 0..3 * RING {
+        if i % RING == 0 {
+            dst.bytes().fill(0xee);
+        }
+        let last = i % 1000 == 999 || i % RING == RING - 1;
+        driver.build(1, if last { UPDATE } else { 0 }, src.bus(i % RING), dst.bus(i % RING));
+        if last {
+            driver.ring_doorbell();
+            driver.finish();
+        }
+        if i % RING == RING - 1 {
+            assert_eq!(dst.bytes(), src.bytes());
+        }
+    }
+}
+
+#[test]
+fn one_doorbell_for_a_whole_ring() {
+    let mut driver = Driver::new("0000:00:04.3");
+    let (src, dst) = (Memory::new(8 * RING, 64), Memory::new(8 * RING, 64));
+    mark(&src, 1);
+    // The ring's places but one.
+    for i in 0..RING - 1 {
+        driver.build(8, if i == RING - 2 { UPDATE } else { 0 }, src.bus(8 * i), dst.bus(8 * i));
+    }
+    driver.ring_doorbell();
+    driver.finish();
+    assert_eq!(dst.bytes()[..8 * (RING - 1)], src.bytes()[..8 * (RING - 1)]);
+    assert_eq!(dst.bytes()[8 * (RING - 1)..], [0; 8]);
+}
+
+#[test]
+fn nothing_happens_before_the_doorbell_or_while_suspended() {
+    let mut driver = Driver::new("0000:00:04.4");
+    let (src, dst) = (Memory::new(64, 64), Memory::new(64, 64));
+    mark(&src, 2);
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(dst.bytes(), [0; 64]);
+    driver.command(0x04);
+    driver.wait(SUSPENDED);
+    driver.ring_doorbell();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(dst.bytes(), [0; 64]);
+    driver.start();
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    driver.finish();
+    assert_eq!(dst.bytes(), src.bytes());
+}
+
+#[test]
+fn mistakes_halt_the_channel_and_a_reset_helps() {
+    let mut driver = Driver::new("0000:00:04.5");
+    let (src, dst) = (Memory::new(4096, 64), Memory::new(4096, 64));
+    mark(&src, 3);
+    let nowhere = 0x7f00_0000_0000;
+    let stack = [0_u8; 64];
+    let mistakes: [(u32, u32, u64, u64, u32); 8] = [
+        (64, UPDATE, nowhere, dst.bus(0), 0x0001),
+        (64, UPDATE, src.bus(0), nowhere, 0x0002),
+        (64, UPDATE, src.bus(0), u64::MAX - 5, 0x0002),
+        (64, UPDATE | FILL, 0, nowhere, 0x0002),
+        (65_537, UPDATE, src.bus(0), dst.bus(0), 0x0800),
+        (0, UPDATE, src.bus(0), dst.bus(0), 0x0800),
+        (64, UPDATE | 0x87 << 24, src.bus(0), dst.bus(0), 0x0400),
+        (64, UPDATE, ptr::from_ref(&stack).addr() as u64, dst.bus(0), 0x0001),
+    ];
+    for (size, control, from, to, error) in mistakes {
+        driver.build(64, UPDATE, src.bus(0), dst.bus(64));
+        let good = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
+        driver.build(size, control, from, to);
+        driver.build(64, UPDATE, src.bus(0), dst.bus(1024));
+        driver.ring_doorbell();
+        driver.wait(HALTED);
+        assert_eq!(driver.read::<u32>(CHANERR), error, "{size} {control:#x} {from:#x} {to:#x}");
+        assert_eq!(driver.completed(), good | HALTED);
+        assert_eq!(dst.bytes()[64..128], src.bytes()[..64]);
+        assert_eq!(dst.bytes()[..64], [0; 64]);
+        assert_eq!(dst.bytes()[1024..1088], [0; 64], "what is behind the mistake was not done");
+        dst.bytes().fill(0);
+        driver.start();
+    }
+}
+
+#[test]
+fn a_chain_that_leads_nowhere_halts() {
+    let mut driver = Driver::new("0000:00:04.6");
+    for (chain, error) in [(0x7f00_0000_0000, 0x10), (driver.ring.bus(0) + 8, 0x10)] {
+        driver.reset();
+        driver.write(CHAINADDR, chain);
+        driver.write(DMACOUNT, 1_u16);
+        wait_until(|| driver.read::<u32>(CHANERR) == error, || "no error".to_owned());
+        driver.wait(HALTED);
+    }
+    driver.start();
+    driver.field(driver.head, 24, 0x7f00_0000_0000_u64);
+    driver.build(8, NULL | UPDATE, 0, 0);
+    driver.build(8, NULL | UPDATE, 0, 0);
+    driver.ring_doorbell();
+    driver.wait(HALTED);
+    assert_eq!(driver.read::<u32>(CHANERR), 0x04);
+    // A completion word that is nowhere.
+    driver.reset();
+    driver.write(CHANCMP, 0x7f00_0000_0000_u64);
+    driver.write(CHAINADDR, driver.ring.bus(0));
+    driver.field(0, 4, NULL | UPDATE);
+    driver.write(DMACOUNT, 1_u16);
+    driver.wait(HALTED);
+    wait_until(|| driver.read::<u32>(CHANERR) == 0x1000, || "no error".to_owned());
+}
+
+#[test]
+fn memory_in_a_row_for_devices_need_not_be_so_for_the_program() {
+    let mut driver = Driver::new("0000:00:04.7");
+    const PAGE: usize = 2 << 20;
+    let memory = Memory::new(4 * PAGE, PAGE);
+    // Two pages that are neighbours for devices, the second first.
+    let buses: Vec<_> = (0..4).map(|page| memory.bus(page * PAGE)).collect();
+    let pair = (0..4).find_map(|a| (0..4).find(|b| buses[a] + PAGE as u64 == buses[*b]).map(|b| (a, b)));
+    let (first, second) = pair.expect("pages in pairs");
+    assert_ne!(first + 1, second, "neighbours for devices and for the program: the test would be none");
+    let src = Memory::new(65_536, 64);
+    mark(&src, 4);
+    driver.build(65_536, UPDATE, src.bus(0), buses[first] + (PAGE - 1000) as u64);
+    driver.ring_doorbell();
+    driver.finish();
+    assert_eq!(memory.bytes()[first * PAGE + PAGE - 1000..][..1000], src.bytes()[..1000]);
+    assert_eq!(memory.bytes()[second * PAGE..][..64_536], src.bytes()[1000..]);
+}
+
+#[test]
+fn no_fill_without_the_capability() {
+    let mut driver = Driver::new("0000:81:04.0");
+    assert_eq!(driver.read::<u32>(DMACAPABILITY) & 1 << 6, 0);
+    let dst = Memory::new(64, 64);
+    driver.build(64, FILL | UPDATE, 5, dst.bus(0));
+    driver.ring_doorbell();
+    driver.wait(HALTED);
+    assert_eq!((driver.read::<u32>(CHANERR), dst.bytes()[0]), (0x0400, 0));
+}
+
+/// Two copies after the start, by a function that something goes wrong with.
+fn with_fault(address: &str) -> (Driver, Memory, Memory) {
+    let mut driver = Driver::new(address);
+    let (src, dst) = (Memory::new(128, 64), Memory::new(128, 64));
+    mark(&src, 5);
+    for i in 0..2 {
+        driver.build(64, UPDATE, src.bus(64 * i), dst.bus(64 * i));
+    }
+    driver.ring_doorbell();
+    (driver, src, dst)
+}
+
+#[test]
+fn faults_strike_as_configured() {
+    // The null descriptor is the first.
+    let (driver, src, dst) = with_fault("0000:80:04.0");
+    driver.wait(HALTED);
+    assert_eq!((&dst.bytes()[..64], &dst.bytes()[64..]), (&src.bytes()[..64], &[0; 64][..]));
+    assert_eq!(driver.read::<u32>(CHANERR), 0x0100);
+
+    let (driver, src, dst) = with_fault("0000:80:04.1");
+    driver.finish();
+    assert_eq!(dst.bytes(), src.bytes(), "a completion that is lost is made up for by the next");
+
+    let (mut driver, _, dst) = with_fault("0000:80:04.2");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(dst.bytes(), [0; 128], "stuck");
+    driver.start();
+
+    let (driver, src, dst) = with_fault("0000:80:04.3");
+    driver.finish();
+    assert_eq!(dst.bytes()[0], src.bytes()[0] ^ 1);
+    assert_eq!(dst.bytes()[1..], src.bytes()[1..]);
+
+    let (driver, ..) = with_fault("0000:80:04.4");
+    wait_until(|| driver.read::<u64>(CHANSTS) == u64::MAX, || "still there".to_owned());
+}
+
+#[test]
+fn translation_is_by_page() {
+    env::set_up(CONFIG);
+    let memory = Memory::new(4 << 20, 2 << 20);
+    let mut size = 4_u64 << 20;
+    // SAFETY: the size's place is there.
+    let start = unsafe { c::spdk_vtophys(memory.at(100), &mut size) };
+    assert_eq!(start, bus(memory.at(0)) + 100);
+    assert_eq!(size, (2 << 20) - 100, "neighbouring pages are not neighbours for devices");
+    assert_eq!(bus(ptr::from_ref(&size).cast()), u64::MAX);
+}

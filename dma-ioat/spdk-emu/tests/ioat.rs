@@ -1,0 +1,486 @@
+//! Channels, by the calls of `ioat.h`: an oracle in plain memory, limits, mistakes, faults, threads.
+#![expect(unsafe_code, reason = "calls of C functions")]
+
+#[path = "support/env.rs"]
+mod env;
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Mutex;
+
+use env::Memory;
+use proptest::prelude::*;
+use spdk_sys::bindings as c;
+
+/// Each test has its functions.
+const CONFIG: &str = "
+    [[socket]]
+    xfercap = '4K'
+    [[socket]]
+    xfercap = '4K'
+    profile = 'ioat'
+    clock = 'virtual'
+    function = [{ pci = '80:04.0' }, { pci = '80:04.1' }]
+    [[socket]]
+    faults = 'fail@3:ch=0 + refuse@2:ch=1 + lose@1:ch=2 + corrupt@1:ch=3 + stick@2:ch=4'
+    function = [{ pci = '81:04.0' }, { pci = '81:04.1' }, { pci = '81:04.2' }, { pci = '81:04.3' }, { pci = '81:04.4' }]
+    [[socket]]
+    fill = false
+    ring = 8
+    function = [{ pci = '82:04.0' }]
+    [[socket]]
+    faults = 'gone@2'
+    function = [{ pci = '83:04.0' }]
+    [[socket]]
+    function = [{ pci = '84:04.0', driver = 'ioatdma' }, { pci = '84:04.1', taken = true }]
+";
+
+struct Channel(*mut c::spdk_ioat_chan);
+
+// SAFETY: used by one thread at a time.
+unsafe impl Send for Channel {}
+
+struct Search<'a> {
+    address: &'a str,
+    channel: *mut c::spdk_ioat_chan,
+}
+
+unsafe extern "C" fn on_probe(search: *mut c_void, device: *mut c::spdk_pci_device) -> bool {
+    // SAFETY: the context that `try_new` gave.
+    let search = unsafe { &*search.cast::<Search<'_>>() };
+    env::address(device) == search.address
+}
+
+unsafe extern "C" fn on_attach(
+    search: *mut c_void,
+    _: *mut c::spdk_pci_device,
+    channel: *mut c::spdk_ioat_chan,
+) {
+    // SAFETY: as above.
+    unsafe { (*search.cast::<Search<'_>>()).channel = channel }
+}
+
+thread_local! {
+    /// What was called back, in order.
+    static ENDED: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
+}
+
+unsafe extern "C" fn on_end(arg: *mut c_void) {
+    let mut ended = ENDED.take();
+    ended.push(arg.addr());
+    ENDED.set(ended);
+}
+
+impl Channel {
+    fn new(address: &str) -> Self {
+        Self::try_new(address).unwrap_or_else(|result| panic!("no channel {address}: {result}"))
+    }
+
+    /// The result of the probe, if there is no channel of the address.
+    fn try_new(address: &str) -> Result<Self, i32> {
+        env::set_up(CONFIG);
+        let mut search = Search { address, channel: ptr::null_mut() };
+        // SAFETY: the context lives as long as the call.
+        let result = unsafe { c::spdk_ioat_probe((&raw mut search).cast(), Some(on_probe), Some(on_attach)) };
+        if search.channel.is_null() { Err(result) } else { Ok(Self(search.channel)) }
+    }
+
+    fn copy(&self, number: usize, dst: *mut c_void, src: *const c_void, len: usize) -> i32 {
+        // SAFETY: the memory stays until the operation ends.
+        unsafe {
+            c::spdk_ioat_build_copy(
+                self.0,
+                ptr::without_provenance_mut(number),
+                Some(on_end),
+                dst,
+                src,
+                len as u64,
+            )
+        }
+    }
+
+    fn fill(&self, number: usize, dst: *mut c_void, pattern: u64, len: usize) -> i32 {
+        // SAFETY: as above.
+        unsafe {
+            c::spdk_ioat_build_fill(
+                self.0,
+                ptr::without_provenance_mut(number),
+                Some(on_end),
+                dst,
+                pattern,
+                len as u64,
+            )
+        }
+    }
+
+    fn flush(&self) {
+        // SAFETY: an attached channel.
+        unsafe { c::spdk_ioat_flush(self.0) }
+    }
+
+    fn process(&self) -> i32 {
+        // SAFETY: as above.
+        unsafe { c::spdk_ioat_process_events(self.0) }
+    }
+
+    /// What was called back by the next so many calls that process events.
+    fn ended(&self, calls: usize) -> Vec<usize> {
+        for _ in 0..calls {
+            assert!(self.process() >= 0);
+        }
+        ENDED.take()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: attached, or was: the handle stays.
+        unsafe { c::spdk_ioat_detach(self.0) }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Copy { src: usize, dst: usize, len: usize },
+    Fill { dst: usize, pattern: u64, len: usize },
+    Flush,
+    Process,
+}
+
+const SPACE: usize = 6 << 20;
+
+/// Mostly near the boundaries of pages, and not overlapping.
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let place = prop_oneof![0..SPACE / 2, (2_usize << 20) - 9000..(2 << 20) + 9000];
+    let len = prop_oneof![Just(0_usize), 1_usize..200, 1_usize..20_000];
+    let copy = (place.clone(), place.clone(), len.clone()).prop_map(|(src, dst, len)| {
+        let src = src.min(SPACE / 2 - len);
+        Op::Copy { src, dst: (SPACE / 2 + dst).min(SPACE - len), len }
+    });
+    let fill = (place, any::<u64>(), 1_usize..5_000).prop_map(|(dst, pattern, words)| {
+        let len = words.min(2_500) * 8;
+        Op::Fill { dst: (SPACE / 2 + dst).min(SPACE - len) & !7, pattern, len }
+    });
+    proptest::collection::vec(
+        prop_oneof![5 => copy, 3 => fill, 1 => Just(Op::Flush), 1 => Just(Op::Process)],
+        1..40,
+    )
+}
+
+/// Runs the operations, flushed when they say so and at the end. Those in flight together do not write the same bytes if `apart`: devices
+/// that take time promise nothing of those.
+fn run(channel: &Channel, memory: &Memory, ops: &[Op], apart: bool) {
+    let mut oracle = vec![0_u8; SPACE];
+    for (i, byte) in oracle.iter_mut().enumerate() {
+        *byte = (i * 31 % 251) as u8;
+    }
+    memory.bytes().copy_from_slice(&oracle);
+    let (mut asked, mut seen) = (Vec::new(), Vec::new());
+    let mut writing: Vec<std::ops::Range<usize>> = Vec::new();
+    for (number, op) in ops.iter().enumerate() {
+        if let Op::Copy { dst, len, .. } | Op::Fill { dst, len, .. } = *op {
+            if apart && writing.iter().any(|other| dst < other.end && other.start < dst + len) {
+                finish(channel, &asked, &mut seen);
+                writing.clear();
+            }
+            writing.push(dst..dst + len);
+        }
+        match *op {
+            Op::Copy { src, dst, len } => {
+                assert_eq!(channel.copy(number, memory.at(dst), memory.at(src), len), 0);
+                oracle.copy_within(src..src + len, dst);
+                asked.push(number);
+            }
+            Op::Fill { dst, pattern, len } => {
+                assert_eq!(channel.fill(number, memory.at(dst), pattern, len), 0);
+                let bytes = pattern.to_le_bytes().into_iter().cycle();
+                oracle[dst..dst + len].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+                asked.push(number);
+            }
+            Op::Flush => channel.flush(),
+            Op::Process => seen.extend(channel.ended(1)),
+        }
+    }
+    finish(channel, &asked, &mut seen);
+    let differs = memory.bytes().iter().zip(&oracle).position(|(is, should)| is != should);
+    assert_eq!(differs, None, "the first byte that differs from the oracle's");
+}
+
+fn finish(channel: &Channel, asked: &[usize], seen: &mut Vec<usize>) {
+    channel.flush();
+    for _ in 0..100_000 {
+        if seen.len() == asked.len() {
+            break;
+        }
+        seen.extend(channel.ended(1));
+    }
+    assert_eq!(seen, asked, "called back in order, once each");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn as_in_plain_memory(ops in ops()) {
+        let channel = Channel::new("0000:00:04.0");
+        run(&channel, &Memory::new(SPACE, 2 << 20), &ops, false);
+        drop(channel);
+    }
+
+    #[test]
+    fn as_in_plain_memory_when_it_takes_time(ops in ops()) {
+        let channel = Channel::new("0000:80:04.0");
+        run(&channel, &Memory::new(SPACE, 2 << 20), &ops, true);
+        drop(channel);
+    }
+}
+
+#[test]
+fn nothing_moves_before_the_doorbell() {
+    let channel = Channel::new("0000:00:04.1");
+    let (src, dst) = (Memory::new(64, 64), Memory::new(64, 64));
+    src.bytes().fill(7);
+    assert_eq!(channel.copy(1, dst.at(0), src.at(0), 64), 0);
+    assert_eq!((channel.process(), dst.bytes()[0]), (0, 0));
+    channel.flush();
+    assert_eq!((channel.process(), dst.bytes()[0]), (1, 7));
+    assert_eq!(ENDED.take(), [1]);
+    assert_eq!(channel.process(), 0);
+    drop(channel);
+}
+
+#[test]
+fn descriptors_are_counted_and_the_last_calls_back() {
+    let channel = Channel::new("0000:00:04.2");
+    let memory = Memory::new(64 << 10, 4096);
+    assert_eq!(channel.copy(1, memory.at(0), memory.at(32 << 10), 10_000), 0);
+    assert_eq!(channel.copy(2, memory.at(0), memory.at(32 << 10), 0), 0);
+    channel.flush();
+    // Three pieces of up to 4 KiB, and a null descriptor.
+    assert_eq!(channel.process(), 4);
+    assert_eq!(ENDED.take(), [1, 2]);
+    drop(channel);
+}
+
+#[test]
+fn a_full_ring_takes_nothing_in_part() {
+    let channel = Channel::new("0000:82:04.0");
+    // SAFETY: an attached channel.
+    assert_eq!(unsafe { c::spdk_ioat_get_max_descriptors(channel.0) }, 8);
+    let memory = Memory::new(4 << 20, 64);
+    for number in 0..6 {
+        assert_eq!(channel.copy(number, memory.at(64 * number), memory.at(1 << 20), 64), 0);
+    }
+    // One place is left of seven; two descriptors do not fit, one does.
+    assert_eq!(channel.copy(7, memory.at(1 << 20), memory.at(0), (1 << 20) + 1), -libc_enomem());
+    assert_eq!(channel.copy(8, memory.at(1 << 20), memory.at(0), 64), 0);
+    assert_eq!(channel.copy(9, memory.at(1 << 20), memory.at(0), 0), -libc_enomem());
+    channel.flush();
+    assert_eq!(channel.process(), 7);
+    assert_eq!(ENDED.take(), [0, 1, 2, 3, 4, 5, 8]);
+    // SAFETY: an attached channel.
+    assert_eq!(unsafe { c::spdk_ioat_get_dma_capabilities(channel.0) }, c::SPDK_IOAT_ENGINE_COPY_SUPPORTED);
+    assert_eq!(channel.fill(1, memory.at(0), 5, 64), -1);
+    drop(channel);
+}
+
+const fn libc_enomem() -> i32 {
+    12
+}
+
+#[test]
+fn memory_that_devices_do_not_reach() {
+    let channel = Channel::new("0000:00:04.3");
+    let memory = Memory::new(64 << 10, 4096);
+    let mut own = [0_u8; 64];
+    assert_eq!(channel.copy(1, ptr::from_mut(&mut own).cast(), memory.at(0), 64), -22);
+    assert_eq!(channel.copy(2, memory.at(0), ptr::null(), 64), -22);
+    assert_eq!(channel.fill(3, ptr::without_provenance_mut(usize::MAX - 10), 5, 64), -22);
+    // A fill of nothing never fits.
+    assert_eq!(channel.fill(4, memory.at(0), 5, 0), -libc_enomem());
+    channel.flush();
+    assert_eq!((channel.process(), own), (0, [0; 64]));
+
+    // Whole pages of 2 MiB can be registered, once.
+    const PAGE: usize = 2 << 20;
+    let pages = vec![0_u8; 3 * PAGE].leak();
+    let start = pages.as_mut_ptr().wrapping_add(pages.as_ptr().align_offset(PAGE));
+    let (start, inside) = (start.cast::<c_void>(), start.wrapping_add(4096).cast::<c_void>());
+    // SAFETY: the memory is leaked.
+    unsafe {
+        assert_eq!(c::spdk_mem_register(inside, PAGE), -22);
+        assert_eq!(c::spdk_mem_register(start, 4096), -22);
+        assert_eq!(c::spdk_mem_unregister(start, PAGE), -22);
+        assert_eq!(c::spdk_mem_register(start, PAGE), 0);
+        assert_eq!(c::spdk_mem_register(start, PAGE), -16);
+    }
+    memory.bytes().fill(9);
+    assert_eq!(channel.copy(5, inside, memory.at(0), 4096), 0);
+    channel.flush();
+    assert_eq!(channel.process(), 1);
+    // SAFETY: in the leaked memory.
+    assert_eq!(unsafe { inside.cast::<u8>().read() }, 9);
+    // SAFETY: the memory is leaked.
+    assert_eq!(unsafe { c::spdk_mem_unregister(start, PAGE) }, 0);
+    assert_eq!(channel.copy(6, inside, memory.at(0), 64), -22);
+    // SAFETY: nothing is there, which is what is found out.
+    assert_eq!(unsafe { c::spdk_mem_register(ptr::without_provenance_mut(1 << 40), PAGE) }, -14);
+    ENDED.take();
+    drop(channel);
+}
+
+#[test]
+fn a_detached_channel_does_nothing_and_can_be_attached_again() {
+    let channel = Channel::new("0000:00:04.4");
+    assert!(Channel::try_new("0000:00:04.4").is_err(), "it is taken");
+    let memory = Memory::new(4096, 64);
+    assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    let stale = channel.0;
+    drop(channel);
+    let stale = std::mem::ManuallyDrop::new(Channel(stale));
+    assert_eq!(stale.copy(1, memory.at(0), memory.at(64), 64), -22);
+    stale.flush();
+    assert_eq!(stale.process(), -22);
+    let channel = Channel::new("0000:00:04.4");
+    assert_eq!((channel.process(), ENDED.take()), (0, vec![]), "what was in flight is forgotten");
+    drop(channel);
+}
+
+#[test]
+fn a_failure_halts_the_channel_and_attaching_again_helps() {
+    let channel = Channel::new("0000:81:04.0");
+    let memory = Memory::new(4096, 64);
+    for number in 1..=4 {
+        assert_eq!(channel.copy(number, memory.at(0), memory.at(64), 64), 0);
+    }
+    channel.flush();
+    assert_eq!((channel.process(), channel.process()), (-1, -1));
+    assert_eq!(ENDED.take(), [], "on a halted channel nothing is called back");
+    assert_eq!(channel.copy(5, memory.at(0), memory.at(64), 64), 0, "it is built all the same");
+    channel.flush();
+    assert_eq!(channel.process(), -1);
+    drop(channel);
+    let channel = Channel::new("0000:81:04.0");
+    assert_eq!(channel.copy(6, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!((channel.process(), ENDED.take()), (1, vec![6]));
+    drop(channel);
+}
+
+#[test]
+fn other_faults() {
+    let memory = Memory::new(4096, 64);
+    memory.bytes()[64..128].fill(7);
+    let channel = Channel::new("0000:81:04.1");
+    assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
+    assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), -libc_enomem(), "refused");
+    assert_eq!(channel.copy(3, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(1), [1, 3]);
+
+    let channel = Channel::new("0000:81:04.2");
+    assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(3), [], "its completion is lost");
+    assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(1), [1, 2], "the next makes up for it");
+
+    let channel = Channel::new("0000:81:04.3");
+    assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(1), [1]);
+    assert_ne!(memory.bytes()[..64], [7; 64], "one bit is wrong");
+
+    let channel = Channel::new("0000:81:04.4");
+    assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(1), [1]);
+    assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(5), [], "stuck");
+    drop(channel);
+    let channel = Channel::new("0000:81:04.4");
+    assert_eq!(channel.copy(3, memory.at(0), memory.at(64), 64), 0);
+    channel.flush();
+    assert_eq!(channel.ended(1), [3]);
+
+    let channel = Channel::new("0000:83:04.0");
+    for number in 1..=3 {
+        assert_eq!(channel.copy(number, memory.at(0), memory.at(64), 64), 0);
+    }
+    channel.flush();
+    channel.ended(5);
+    assert_eq!(channel.ended(5), [], "nothing comes from a device that is gone");
+    drop(channel);
+    assert_eq!(Channel::try_new("0000:83:04.0").err(), Some(-1), "gone for good");
+}
+
+#[test]
+fn functions_of_others_are_not_had() {
+    assert_eq!(Channel::try_new("0000:84:04.0").err(), Some(0), "the kernel's is not even offered");
+    assert_eq!(Channel::try_new("0000:84:04.1").err(), Some(0), "another process has it");
+}
+
+#[test]
+fn channels_on_threads() {
+    static ALL: Mutex<usize> = Mutex::new(0);
+    let channels: Vec<_> =
+        ["0000:00:04.5", "0000:00:04.6", "0000:00:04.7", "0000:80:04.1"].map(Channel::new).into();
+    std::thread::scope(|scope| {
+        for (seed, channel) in (1_u8..).zip(channels) {
+            scope.spawn(move || {
+                let (src, dst) = (Memory::new(64 << 10, 64), Memory::new(64 << 10, 64));
+                for round in 0..50_u8 {
+                    src.bytes().fill(seed ^ round);
+                    for number in 0..16 {
+                        let place = number * 4096;
+                        assert_eq!(channel.copy(number, dst.at(place), src.at(place), 4096), 0);
+                    }
+                    channel.flush();
+                    let mut ended = 0;
+                    while ended < 16 {
+                        ended += channel.ended(1).len();
+                    }
+                    assert!(src.bytes() == dst.bytes());
+                    *ALL.lock().unwrap() += ended;
+                }
+                drop(channel);
+            });
+        }
+    });
+    assert_eq!(*ALL.lock().unwrap(), 4 * 50 * 16);
+}
+
+/// By the model's time, with 512 bytes and 256 in flight: one doorbell for 128 copies against one for each. Published: 14.0 and 3.7
+/// million a second (SPDK commit 6728c1b8cb).
+#[test]
+fn a_doorbell_for_many_copies_pays() {
+    let channel = Channel::new("0000:80:04.1");
+    let memory = Memory::new(256 * 1024, 4096);
+    let rate = |per_doorbell: usize| {
+        // SAFETY: no arguments.
+        let begun = unsafe { c::spdk_get_ticks() };
+        let (mut built, mut ended, mut waiting) = (0, 0, 0);
+        while ended < 20_000 {
+            while built < 20_000 && built - ended < 256 {
+                let place = built % 256 * 1024;
+                assert_eq!(channel.copy(built, memory.at(place), memory.at(place + 512), 512), 0);
+                (built, waiting) = (built + 1, waiting + 1);
+                if waiting == per_doorbell || built == 20_000 {
+                    channel.flush();
+                    waiting = 0;
+                }
+            }
+            ended += channel.ended(1).len();
+        }
+        // SAFETY: no arguments.
+        20_000.0 * 1e9 / (unsafe { c::spdk_get_ticks() } - begun) as f64
+    };
+    let (one, many) = (rate(1), rate(128));
+    println!("{:.1} and {:.1} million a second, {:.2} times", one / 1e6, many / 1e6, many / one);
+    assert!(many / one >= 3.0, "{one} {many}");
+    drop(channel);
+}

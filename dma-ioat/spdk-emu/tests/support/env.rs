@@ -1,0 +1,85 @@
+//! The environment, set up once for all tests of a process, and memory in it.
+#![allow(dead_code, reason = "not every test that includes this file uses all of it")]
+#![expect(unsafe_code, reason = "calls of C functions")]
+
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Once;
+
+use spdk_emu as _;
+use spdk_sys::bindings as c;
+
+/// Sets the environment up with this configuration, unless it is.
+pub fn set_up(config: &'static str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        spdk_emu::use_config(config).unwrap();
+        let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
+        // SAFETY: all bits zero are valid for the struct.
+        let opts = unsafe { opts.assume_init_mut() };
+        opts.opts_size = size_of::<c::spdk_env_opts>();
+        // SAFETY: a struct of that size.
+        unsafe { c::spdk_env_opts_init(opts) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
+        // The tests' threads are not to share one core.
+        // SAFETY: no arguments.
+        unsafe { c::spdk_unaffinitize_thread() };
+    });
+}
+
+/// Memory of the environment.
+pub struct Memory {
+    pub ptr: *mut u8,
+    pub len: usize,
+}
+
+impl Memory {
+    pub fn new(len: usize, align: usize) -> Self {
+        // SAFETY: no pointers.
+        let ptr = unsafe { c::spdk_dma_zmalloc(len, align, ptr::null_mut()) }.cast::<u8>();
+        assert!(!ptr.is_null());
+        Self { ptr, len }
+    }
+
+    /// Its bytes, which no device is using.
+    #[allow(clippy::mut_from_ref, reason = "tests do not keep two of them")]
+    pub fn bytes(&self) -> &mut [u8] {
+        // SAFETY: allocated with this length.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
+    }
+
+    pub fn at(&self, offset: usize) -> *mut c_void {
+        self.ptr.wrapping_add(offset).cast()
+    }
+
+    /// Where devices find a byte.
+    pub fn bus(&self, offset: usize) -> u64 {
+        bus(self.at(offset))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by the environment, and freed once.
+        unsafe { c::spdk_dma_free(self.ptr.cast()) }
+    }
+}
+
+pub fn bus(ptr: *const c_void) -> u64 {
+    // SAFETY: any address may be asked for.
+    unsafe { c::spdk_vtophys(ptr, ptr::null_mut()) }
+}
+
+/// The address of a device, as text.
+pub fn address(device: *mut c::spdk_pci_device) -> String {
+    // SAFETY: a device that was handed out.
+    let addr = unsafe { c::spdk_pci_device_get_addr(device) };
+    let mut text = [0; 32];
+    // SAFETY: there are 32 bytes.
+    assert_eq!(unsafe { c::spdk_pci_addr_fmt(text.as_mut_ptr(), 32, &addr) }, 0);
+    // SAFETY: the call wrote a string.
+    let result = unsafe { CStr::from_ptr(text.as_ptr()) };
+    result.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,299 @@
+//! Finding and loading SPDK's libraries.
+#![expect(unsafe_code, reason = "loads libraries and takes their symbols for functions")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Read;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_LAZY, RTLD_NOW};
+
+use crate::{Env, Ioat, LoadError, Release};
+
+/// The environment variable that names the directory of the libraries.
+pub const LIB_DIR_VARIABLE: &str = "DMA_SPDK_LIB_DIR";
+
+const ENV: &str = "libspdk_env_dpdk.so";
+const IOAT: &str = "libspdk_ioat.so";
+
+/// Where SPDK's `make install` and distributions put libraries, if the system's loader does not look there by itself.
+const USUAL: [&str; 6] = [
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/opt/spdk/lib",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib",
+];
+
+/// The numbers after `.so` that the system's loader is asked for: from what is too old, to be told so, to far beyond today's.
+const NUMBERS: std::ops::RangeInclusive<u32> = 1..=40;
+
+/// How many libraries that others need are found for them.
+const NEEDED_MAX: usize = 128;
+
+/// `spdk_emu_model` of the stand-in SPDK: writes what its channels are models of, in at most `size` bytes, and returns 0.
+pub type StandIn = unsafe extern "C" fn(model: *mut c_char, size: usize) -> c_int;
+
+/// SPDK's calls. Once loaded they stay so until the process ends, since DPDK, behind them, has threads and state of its own.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Library {
+    /// The environment: memory, PCI functions, cores.
+    pub env: Env,
+    /// I/OAT.
+    pub ioat: Ioat,
+    /// The release, as far as it is known.
+    pub release: Release,
+    /// The one call that no SPDK has, if this is the project's stand-in.
+    pub stand_in: Option<StandIn>,
+    /// The file of the env library; empty if it was not loaded from one.
+    pub path: PathBuf,
+}
+
+impl Library {
+    /// Loads the libraries: from the directory in the environment variable [`LIB_DIR_VARIABLE`] if it is set, and then from nowhere
+    /// else; else from where the system finds them, or the usual directories.
+    ///
+    /// Blocks while files are read.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] for the first library that cannot be used.
+    pub fn open() -> Result<Self, LoadError> {
+        match std::env::var_os(LIB_DIR_VARIABLE) {
+            Some(dir) if !dir.is_empty() => Self::open_in(Path::new(&dir)),
+            _ => Self::open_from_system(),
+        }
+    }
+
+    /// Loads the libraries from `dir`, or, if `dir` is an installation's prefix or SPDK's source tree, from its `lib`, `lib64` or `build/lib`. What they
+    /// need and the system does not find is loaded from there as well, and from where SPDK's source tree has DPDK.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_in(dir: &Path) -> Result<Self, LoadError> {
+        let dirs = [dir.to_owned(), dir.join("lib"), dir.join("lib64"), dir.join("build/lib")];
+        Self::open_from(&dirs)
+    }
+
+    /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
+    #[must_use]
+    pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
+        Self { env, ioat, release, stand_in: None, path: PathBuf::new() }
+    }
+
+    /// The calls that this program was linked with; those that a release may lack are looked up when this is called.
+    #[cfg(feature = "linked")]
+    #[must_use]
+    pub fn linked() -> Self {
+        let program = Handle::this();
+        // SAFETY: the linker found these names in SPDK's libraries, which stay with the program.
+        let env = unsafe { Env::linked(|name| symbol(&program, name)) };
+        // SAFETY: as above.
+        let ioat = unsafe { Ioat::linked(|name| symbol(&program, name)) };
+        Self { stand_in: stand_in(&program), ..Self::from_tables(env, ioat, Release::default()) }
+    }
+
+    fn open_from(dirs: &[PathBuf]) -> Result<Self, LoadError> {
+        let env_file = find(ENV, dirs)?;
+        let home = env_file.parent().unwrap_or(Path::new("")).to_owned();
+        // The other is of the same installation.
+        let ioat_file = find(IOAT, std::slice::from_ref(&home))?;
+        let beside = [home.join("../../dpdk/build/lib"), home.join("../dpdk/lib"), home];
+        // The I/OAT library takes the env calls from whoever has them, and names nobody: env comes first, seen by all.
+        let env = load(&env_file, &beside)?;
+        let ioat = load(&ioat_file, &beside)?;
+        Self::bind((env, env_file), (ioat, ioat_file))
+    }
+
+    fn open_from_system() -> Result<Self, LoadError> {
+        if let Some(env) = known(ENV)?
+            && let Some(ioat) = known(IOAT)?
+        {
+            return Self::bind(env, ioat);
+        }
+        Self::open_from(&USUAL.map(PathBuf::from))
+    }
+
+    fn bind(
+        (env, env_path): (ManuallyDrop<Handle>, PathBuf),
+        (ioat, ioat_path): (ManuallyDrop<Handle>, PathBuf),
+    ) -> Result<Self, LoadError> {
+        let path = symbol(&env, c"spdk_env_init").and_then(file_of).unwrap_or(env_path);
+        let release = Release::of_soname(soname_of(&path));
+        if release.soname().is_some_and(|soname| soname < Release::LEAST) {
+            return Err(LoadError::TooOld { path, release });
+        }
+        let incomplete = |path: PathBuf| {
+            move |missing: Vec<&CStr>| {
+                let symbols = missing.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+                LoadError::MissingSymbols { path, release, symbols }
+            }
+        };
+        // SAFETY: the library says by its name that it is SPDK's, whose functions the declarations describe; it stays loaded.
+        let env_calls = unsafe { Env::load(|name| symbol(&env, name)) }.map_err(incomplete(path.clone()))?;
+        // SAFETY: as above.
+        let ioat_calls = unsafe { Ioat::load(|name| symbol(&ioat, name)) }.map_err(incomplete(ioat_path))?;
+        Ok(Self { env: env_calls, ioat: ioat_calls, release, stand_in: stand_in(&env), path })
+    }
+}
+
+fn stand_in(env: &Handle) -> Option<StandIn> {
+    // SAFETY: only the stand-in has a call of this name, with these parameters.
+    symbol(env, c"spdk_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
+}
+
+fn symbol(library: &Handle, name: &'static CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the address is only kept; who calls it has its type from the headers.
+    let symbol = unsafe { library.get::<*mut c_void>(name) }.ok()?;
+    NonNull::new(symbol.as_raw_ptr())
+}
+
+/// Loads a library whose calls all others see. What it needs and the system does not find is loaded from `beside`.
+fn load(file: &Path, beside: &[PathBuf]) -> Result<ManuallyDrop<Handle>, LoadError> {
+    is_elf(file)?;
+    let mut budget = NEEDED_MAX;
+    load_within(file, RTLD_NOW, beside, &mut budget)
+}
+
+fn load_within(
+    file: &Path,
+    binding: c_int,
+    beside: &[PathBuf],
+    budget: &mut usize,
+) -> Result<ManuallyDrop<Handle>, LoadError> {
+    let mut last = String::new();
+    loop {
+        let reason = match open(file, binding) {
+            Ok(handle) => return Ok(handle),
+            Err(reason) => reason,
+        };
+        // "libspdk_log.so.9: cannot open shared object file: No such file or directory"
+        let needed = reason.split(':').next().unwrap_or_default().trim();
+        let path = beside.iter().map(|dir| dir.join(needed)).find(|path| path.is_file());
+        let Some(path) = path.filter(|path| reason != last && path != file && *budget > 0) else {
+            return Err(LoadError::Unloadable { path: file.to_owned(), reason });
+        };
+        *budget -= 1;
+        // Not bound yet: libspdk_util calls libspdk_env_dpdk, which needs it, and does not say so.
+        load_within(&path, RTLD_LAZY, beside, budget)?;
+        last = reason;
+    }
+}
+
+/// Asks the system's loader; the error is what it says.
+fn open(file: &Path, binding: c_int) -> Result<ManuallyDrop<Handle>, String> {
+    // SAFETY: libraries of SPDK's and DPDK's names run their initialisers, as they would in any program linked with them.
+    match unsafe { Handle::open(Some(file), binding | RTLD_GLOBAL) } {
+        Ok(handle) => Ok(ManuallyDrop::new(handle)),
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            Err(cause.unwrap_or_else(|| error.to_string()))
+        }
+    }
+}
+
+/// The library `name` that the system's loader knows, the newest first.
+fn known(name: &str) -> Result<Option<(ManuallyDrop<Handle>, PathBuf)>, LoadError> {
+    let versioned = NUMBERS.rev().map(|n| format!("{name}.{n}"));
+    for file in std::iter::once(name.to_owned()).chain(versioned) {
+        let path = PathBuf::from(&file);
+        match open(&path, RTLD_NOW) {
+            Ok(handle) => return Ok(Some((handle, path))),
+            // The system says the same of a file that it does not find and of one that it cannot load.
+            Err(reason) if reason.contains(&format!("{file}: cannot open")) => {}
+            Err(reason) => return Err(LoadError::Unloadable { path, reason }),
+        }
+    }
+    Ok(None)
+}
+
+/// The file of the library `name` in the first of `dirs` that has one: without a number, or with the highest.
+fn find(name: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, LoadError> {
+    for dir in dirs {
+        let plain = dir.join(name);
+        if plain.exists() {
+            return Ok(plain);
+        }
+        let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let numbered = files.filter(|file| numbered(file, name)).max_by_key(|file| soname_of(file));
+        if let Some(file) = numbered {
+            return Ok(file);
+        }
+    }
+    let archives = dirs.iter().map(|dir| dir.join(name.replace(".so", ".a")));
+    match archives.into_iter().find(|path| path.is_file()) {
+        Some(archive) => Err(LoadError::StaticOnly { archive }),
+        None => Err(LoadError::NotFound {
+            library: name,
+            looked: dirs.iter().map(|dir| dir.join(name)).collect(),
+        }),
+    }
+}
+
+/// Whether the file is called `name.NUMBER` or `name.NUMBER.NUMBER`.
+fn numbered(file: &Path, name: &str) -> bool {
+    let number = file.file_name().and_then(|file| file.to_str()?.strip_prefix(name)?.strip_prefix('.'));
+    number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
+}
+
+/// The number behind `.so`.
+fn soname_of(file: &Path) -> Option<u32> {
+    let (_, version) = file.file_name()?.to_str()?.split_once(".so.")?;
+    version.split('.').next()?.parse().ok()
+}
+
+/// Whether a file begins as libraries do.
+fn is_elf(path: &Path) -> Result<(), LoadError> {
+    let bad = |reason: String| LoadError::NotALibrary { path: path.to_owned(), reason };
+    if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {
+        return Err(bad("not a file".into()));
+    }
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    match read {
+        Ok(()) if magic == *b"\x7fELF" => Ok(()),
+        Ok(()) => Err(bad("it does not begin as an ELF file does".into())),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(bad("it is too short".into())),
+        Err(e) => Err(bad(e.to_string())),
+    }
+}
+
+/// The file that a function is in, links followed: its name has the number.
+fn file_of(function: NonNull<c_void>) -> Option<PathBuf> {
+    let address = function.addr().get();
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let path = maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let hex = |text| usize::from_str_radix(text, 16).ok();
+        let path = || rest.find('/').map(|at| PathBuf::from(&rest[at..]));
+        (hex(start)? <= address && address < hex(end)?).then(path)?
+    })?;
+    Some(std::fs::canonicalize(&path).unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_told_by_the_number_of_the_env_library() {
+        let of = |file: &str| Release::of_soname(soname_of(Path::new(file))).to_string();
+        assert_eq!(of("/x/libspdk_env_dpdk.so.17.0"), "26.05");
+        assert_eq!(of("/x/libspdk_env_dpdk.so.12"), "23.05 to 23.09");
+        assert!(of("/x/libspdk_env_dpdk.so.11.0").contains("before 23.05"));
+        assert!(of("/x/libspdk_env_dpdk.so.99").contains("after 26.05"));
+        assert!(of("/x/libspdk_env_dpdk.so").contains("unknown"));
+    }
+
+    #[test]
+    fn a_function_is_in_a_file() {
+        let function: fn() = a_function_is_in_a_file;
+        let file = file_of(NonNull::new(function as *mut c_void).unwrap()).unwrap();
+        assert_eq!(file, std::env::current_exe().unwrap().canonicalize().unwrap());
+    }
+}

@@ -1,0 +1,212 @@
+//! What the system says of I/OAT functions, and what stands in the way of using them.
+
+use std::path::Path;
+
+use dma_core::{Error, ErrorKind};
+
+use crate::PciAddress;
+use crate::error::error;
+
+/// Where Linux shows PCI functions.
+const SYSFS: &str = "/sys/bus/pci/devices";
+
+/// The device numbers of Intel's I/OAT functions, from Xeon E5 (2012) to Xeon Ice Lake, as ranges: those that SPDK's driver takes (public header
+/// `spdk/pci_ids.h`).
+const DEVICE_IDS: [(u16, u16); 12] = [
+    (0x0b00, 0x0b00),
+    (0x0c50, 0x0c53),
+    (0x0e20, 0x0e27),
+    (0x0e2e, 0x0e2f),
+    (0x2021, 0x2021),
+    (0x2f20, 0x2f27),
+    (0x2f2e, 0x2f2f),
+    (0x3c20, 0x3c27),
+    (0x3c2e, 0x3c2f),
+    (0x6f20, 0x6f27),
+    (0x6f2e, 0x6f2f),
+    (0x6f50, 0x6f53),
+];
+const INTEL: u16 = 0x8086;
+
+/// An I/OAT function that the system shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub(crate) address: PciAddress,
+    /// The kernel driver that has it.
+    driver: Option<String>,
+    iommu_group: Option<String>,
+}
+
+/// The I/OAT functions of this machine.
+pub(crate) fn functions() -> Vec<Function> {
+    functions_in(Path::new(SYSFS))
+}
+
+fn functions_in(root: &Path) -> Vec<Function> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let mut functions: Vec<_> = entries.filter_map(|entry| function(&entry.path())).collect();
+    functions.sort_by_key(|function| function.address);
+    functions
+}
+
+fn function(dir: &Path) -> Option<Function> {
+    let address = PciAddress::parse(dir.file_name()?.to_str()?)?;
+    let number = |name: &str| -> Option<u16> {
+        let text = std::fs::read_to_string(dir.join(name)).ok()?;
+        u16::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
+    };
+    let link = |name: &str| -> Option<String> {
+        Some(std::fs::read_link(dir.join(name)).ok()?.file_name()?.to_str()?.to_owned())
+    };
+    let device = number("device")?;
+    let is_ioat = number("vendor")? == INTEL
+        && DEVICE_IDS.iter().any(|(first, last)| (*first..=*last).contains(&device));
+    is_ioat.then(|| Function { address, driver: link("driver"), iommu_group: link("iommu_group") })
+}
+
+impl Function {
+    /// Why SPDK does not have this function, as far as the system shows.
+    pub(crate) fn obstacle(&self) -> Error {
+        let address = self.address;
+        let bind = format!(
+            "bind it to vfio-pci: `echo vfio-pci > {SYSFS}/{address}/driver_override`, `echo {address} > {SYSFS}/{address}/driver/unbind` if it has a \
+             driver, `echo {address} > /sys/bus/pci/drivers_probe` (as root, after `modprobe vfio-pci`), or run SPDK's `scripts/setup.sh`"
+        );
+        match self.driver.as_deref() {
+            None => error(ErrorKind::NotFound, format!("{address} is bound to no driver")).with_hint(bind),
+            Some("vfio-pci") => {
+                let group = self.iommu_group.as_deref().unwrap_or("?");
+                let node = format!("/dev/vfio/{group}");
+                if is_writable(&node) {
+                    let message = format!("{address} is bound to vfio-pci, but SPDK does not offer it");
+                    error(ErrorKind::InUse, message).with_hint(format!(
+                        "see which process has {node} open (`fuser {node}`), whether the option `allow` names {address}, and SPDK's messages"
+                    ))
+                } else {
+                    error(
+                        ErrorKind::PermissionDenied,
+                        format!("{address} is bound to vfio-pci, but {node} cannot be opened"),
+                    )
+                    .with_hint(format!(
+                        "run as root, or give this user {node}: `chown $USER {node}`, and raise `ulimit -l`"
+                    ))
+                }
+            }
+            Some(driver @ ("uio_pci_generic" | "igb_uio")) => {
+                let message = format!("{address} is bound to {driver}, but SPDK does not offer it");
+                if rustix::process::geteuid().is_root() {
+                    error(ErrorKind::InUse, message).with_hint(format!(
+                        "see whether another process uses it, and whether the option `allow` names {address}"
+                    ))
+                } else {
+                    error(ErrorKind::PermissionDenied, message).with_hint("run as root: uio needs it")
+                }
+            }
+            Some(driver) => {
+                error(ErrorKind::InUse, format!("{address} is bound to the kernel's driver {driver}"))
+                    .with_hint(bind)
+            }
+        }
+    }
+}
+
+fn is_writable(path: &str) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// That SPDK offers no function, among `functions` that the system shows.
+pub(crate) fn none(functions: &[Function]) -> Error {
+    match functions {
+        [] => error(ErrorKind::NotFound, "no I/OAT device found: SPDK offers none, and the system shows none").with_hint(format!(
+            "check that the processor has I/OAT (Xeon E5 to Ice Lake; `lspci -d 8086:`, {SYSFS}), that it is enabled in the firmware and, in a \
+             virtual machine or container, passed through; then bind its functions to vfio-pci or uio, such as with SPDK's `scripts/setup.sh`"
+        )),
+        [first, rest @ ..] => {
+            let obstacle = first.obstacle();
+            let more = if rest.is_empty() { String::new() } else { format!(" (and {} more functions)", rest.len()) };
+            let message = format!("no I/OAT device found that SPDK can use: {}{more}", obstacle.message());
+            error(obstacle.kind(), message).with_hint(obstacle.hint().to_owned())
+        }
+    }
+}
+
+/// Who has claimed a function, if another process that uses SPDK did.
+pub(crate) fn holder(address: PciAddress) -> String {
+    // SPDK's lock file begins with the number of the process.
+    let pid = std::fs::read(format!("/var/tmp/spdk_pci_lock_{address}"))
+        .ok()
+        .and_then(|bytes| bytes.first_chunk::<4>().map(|pid| i32::from_ne_bytes(*pid)))
+        .filter(|pid| *pid > 0);
+    match pid {
+        None => "another process".to_owned(),
+        Some(pid) => match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+            Ok(name) => format!("process {pid} ({})", name.trim()),
+            Err(_) => format!("process {pid}"),
+        },
+    }
+}
+
+/// Whether the system has huge pages reserved, of any size.
+pub(crate) fn has_huge_pages() -> bool {
+    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    sizes.into_iter().any(|size| {
+        let text = std::fs::read_to_string(size.path().join("nr_hugepages")).unwrap_or_default();
+        text.trim().parse().is_ok_and(|pages: u64| pages > 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A sysfs with these functions: address, vendor, device, driver.
+    fn sysfs(functions: &[(&str, &str, &str, Option<&str>)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (address, vendor, device, driver) in functions {
+            let dir = root.path().join(address);
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::write(dir.join("vendor"), format!("{vendor}\n")).unwrap();
+            std::fs::write(dir.join("device"), format!("{device}\n")).unwrap();
+            if let Some(driver) = driver {
+                symlink(format!("../../../bus/pci/drivers/{driver}"), dir.join("driver")).unwrap();
+            }
+            symlink("../../../kernel/iommu_groups/none-such", dir.join("iommu_group")).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn functions_are_found_and_what_is_in_the_way_is_named() {
+        let root = sysfs(&[
+            ("0000:00:04.1", "0x8086", "0x2021", None),
+            ("0000:00:04.0", "0x8086", "0x2021", Some("ioatdma")),
+            ("0000:00:04.2", "0x8086", "0x6f2f", Some("vfio-pci")),
+            ("0000:00:1f.0", "0x8086", "0xa1c8", Some("lpc_ich")),
+            ("0000:03:00.0", "0x15b3", "0x2021", Some("mlx5_core")),
+        ]);
+        let found = functions_in(root.path());
+        assert_eq!(
+            found.iter().map(|f| f.address.to_string()).collect::<Vec<_>>(),
+            ["0000:00:04.0", "0000:00:04.1", "0000:00:04.2"]
+        );
+        let obstacles: Vec<_> = found.iter().map(Function::obstacle).collect();
+        assert_eq!(obstacles[0].kind(), ErrorKind::InUse);
+        assert!(obstacles[0].to_string().contains("kernel's driver ioatdma"), "{}", obstacles[0]);
+        assert!(obstacles[0].hint().contains("setup.sh") && obstacles[0].hint().contains("driver_override"));
+        assert_eq!(obstacles[1].kind(), ErrorKind::NotFound);
+        assert!(obstacles[1].to_string().contains("no driver"));
+        assert_eq!(obstacles[2].kind(), ErrorKind::PermissionDenied);
+        assert!(obstacles[2].hint().contains("chown"));
+
+        let none_usable = none(&found);
+        assert_eq!(none_usable.kind(), ErrorKind::InUse);
+        assert!(none_usable.message().contains("and 2 more"), "{none_usable}");
+        let none_at_all = none(&[]);
+        assert_eq!(none_at_all.kind(), ErrorKind::NotFound);
+        assert!(none_at_all.message().contains("no I/OAT device found"));
+        assert!(none_at_all.hint().contains("lspci"));
+        assert!(functions_in(Path::new("/nowhere")).is_empty());
+    }
+}

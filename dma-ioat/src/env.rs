@@ -1,0 +1,350 @@
+//! [`Environment`]: SPDK's environment, set up once and shared by every engine of the process.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dma_core::{Error, ErrorKind, Result};
+use spdk_sys::{EnvOpts, Library};
+
+use crate::error::{self, error};
+use crate::options::Cores;
+use crate::pool::Pool;
+use crate::{EnvSetup, HugePages, IoatOptions, PciAddress, device, ffi};
+
+/// SPDK's environment, and the channels that it has given to this process.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) spdk: Library,
+    /// The directory that it was loaded from, if one was given.
+    lib_dir: Option<PathBuf>,
+    /// Whether the calls were loaded; if not, they were handed in.
+    loaded: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    pool: Pool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Down,
+    Up(Settings),
+    /// SPDK's environment cannot be set up twice, not even if it did not come up.
+    Failed(Error),
+}
+
+/// How the environment was set up.
+#[derive(Clone, Debug)]
+struct Settings {
+    setup: EnvSetup,
+    cores: BTreeSet<u32>,
+    /// `None`: as needed.
+    mem: Option<u32>,
+    huge: bool,
+    allow: Option<BTreeSet<PciAddress>>,
+}
+
+static ENVIRONMENTS: Mutex<Vec<Arc<Environment>>> = Mutex::new(Vec::new());
+
+/// Locks; what panicked meanwhile left nothing half done that matters.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Environment {
+    /// The environment of these options' library, which is loaded if it is the first.
+    pub(crate) fn of(options: &IoatOptions) -> Result<Arc<Self>> {
+        options.check()?;
+        let mut environments = lock(&ENVIRONMENTS);
+        let known = match &options.library {
+            Some(library) => environments
+                .iter()
+                .find(|e| std::ptr::fn_addr_eq(e.spdk.env.spdk_env_init, library.env.spdk_env_init)),
+            None => environments.iter().find(|e| e.loaded),
+        };
+        if let Some(known) = known {
+            known.check_lib_dir(options)?;
+            return Ok(Arc::clone(known));
+        }
+        let spdk = match &options.library {
+            Some(library) => library.clone(),
+            None => load(options.lib_dir.as_deref())?,
+        };
+        tracing::debug!(release = %spdk.release, path = %spdk.path.display(), "SPDK loaded");
+        let environment = Arc::new(Self {
+            spdk,
+            lib_dir: options.lib_dir.clone(),
+            loaded: options.library.is_none(),
+            state: Mutex::new(State { phase: Phase::Down, pool: Pool::default() }),
+        });
+        environments.push(Arc::clone(&environment));
+        Ok(environment)
+    }
+
+    fn check_lib_dir(&self, options: &IoatOptions) -> Result<()> {
+        let canonical = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let same = |asked: &PathBuf| {
+            self.lib_dir.as_ref().is_some_and(|known| canonical(known) == canonical(asked))
+                || self.spdk.path.parent().is_some_and(|known| canonical(known) == canonical(asked))
+        };
+        match &options.lib_dir {
+            Some(asked) if self.loaded && !same(asked) => {
+                Err(conflict("lib", &asked.display().to_string(), &self.spdk.path.display().to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that the environment is up, as `options` say or already, and gives access to its channels.
+    pub(crate) fn up(&self, options: &IoatOptions) -> Result<PoolGuard<'_>> {
+        let mut state = lock(&self.state);
+        match &state.phase {
+            Phase::Up(settings) => settings.check(options)?,
+            Phase::Failed(why) => {
+                return Err(error::repeat(why).with_hint(format!(
+                    "{}; then start the process again: SPDK cannot try twice",
+                    why.hint()
+                )));
+            }
+            Phase::Down => match self.set_up(options) {
+                Ok(settings) => {
+                    tracing::debug!(?settings, "SPDK's environment is up");
+                    state.phase = Phase::Up(settings);
+                }
+                Err((error, final_)) => {
+                    if final_ {
+                        state.phase = Phase::Failed(error::repeat(&error));
+                    }
+                    return Err(error);
+                }
+            },
+        }
+        Ok(PoolGuard(state))
+    }
+
+    /// The channels of an environment that is up.
+    pub(crate) fn pool(&self) -> PoolGuard<'_> {
+        PoolGuard(lock(&self.state))
+    }
+
+    /// Whether its memory comes from huge pages, as far as is known.
+    pub(crate) fn is_huge(&self) -> bool {
+        !matches!(&lock(&self.state).phase, Phase::Up(settings) if !settings.huge)
+    }
+
+    /// Sets the environment up. With an error comes whether it is final.
+    fn set_up(&self, options: &IoatOptions) -> Result<Settings, (Error, bool)> {
+        let known = ffi::core_count(&self.spdk) > 0;
+        if options.env == EnvSetup::External {
+            return self.adopt(options, known).map_err(|e| (e, false));
+        }
+        if known {
+            return Err((exists(), false));
+        }
+        let settings = Settings::new(options).map_err(|e| (e, false))?;
+        let mut opts = EnvOpts::new(&self.spdk.env);
+        opts.set_name(c"dma".to_owned());
+        // Digits and punctuation: no NUL.
+        opts.set_core_mask(CString::new(format!("[{}]", Cores(&settings.cores))).unwrap_or_default());
+        if let Some(mem) = settings.mem {
+            opts.set_mem_size(i32::try_from(mem).unwrap_or(i32::MAX));
+        }
+        if !settings.huge {
+            opts.set_no_huge(self.spdk.release);
+        }
+        if let Some(allow) = &settings.allow {
+            opts.set_allowed(allow.iter().map(|address| address.to_native()).collect());
+        }
+        // DPDK pins the thread that sets it up to the first of its cores. Ours are the caller's, and run where they like.
+        let affinity = rustix::thread::sched_getaffinity(None);
+        let code = ffi::env_init(&self.spdk, &opts);
+        if let Ok(affinity) = affinity {
+            let _ = rustix::thread::sched_setaffinity(None, &affinity);
+        }
+        if code < 0 { Err((settings.refused(code), true)) } else { Ok(settings) }
+    }
+
+    /// Takes over an environment that the program has set up.
+    fn adopt(&self, options: &IoatOptions, known: bool) -> Result<Settings> {
+        if !known && self.spdk.env.spdk_env_get_core_count.is_some() {
+            return Err(error(ErrorKind::NotFound, "the program has not set SPDK's environment up")
+                .with_operation("open engine")
+                .with_hint("call spdk_env_init before, or leave out the option `env=external`"));
+        }
+        let given = [
+            ("cores", options.cores.is_some()),
+            ("mem", options.mem.is_some()),
+            ("huge", options.huge != HugePages::Auto),
+            ("allow", options.allow.is_some()),
+        ];
+        if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(error(
+                ErrorKind::InvalidArgument,
+                format!("option `{key}` with an environment that the program set up"),
+            )
+            .with_operation("open engine")
+            .with_hint("the program says it to spdk_env_init"));
+        }
+        Ok(Settings { setup: EnvSetup::External, cores: BTreeSet::new(), mem: None, huge: true, allow: None })
+    }
+}
+
+/// Access to the channels of an environment; nobody else probes, takes or detaches meanwhile.
+#[derive(Debug)]
+pub(crate) struct PoolGuard<'a>(MutexGuard<'a, State>);
+
+impl std::ops::Deref for PoolGuard<'_> {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        &self.0.pool
+    }
+}
+
+impl std::ops::DerefMut for PoolGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Pool {
+        &mut self.0.pool
+    }
+}
+
+fn load(dir: Option<&Path>) -> Result<Library> {
+    #[cfg(feature = "linked")]
+    if dir.is_none() {
+        return Ok(Library::linked());
+    }
+    let loaded = match dir {
+        Some(dir) => Library::open_in(dir),
+        None => Library::open(),
+    };
+    loaded.map_err(error::load)
+}
+
+impl Settings {
+    /// What these options come to on this machine.
+    fn new(options: &IoatOptions) -> Result<Self> {
+        let huge = match options.huge {
+            HugePages::On if !device::has_huge_pages() => return Err(no_huge_pages()),
+            HugePages::On => true,
+            HugePages::Off => false,
+            HugePages::Auto if device::has_huge_pages() => true,
+            HugePages::Auto if device::functions().is_empty() => {
+                // There is nothing that could need them.
+                false
+            }
+            HugePages::Auto => return Err(no_huge_pages()),
+        };
+        let usable = usable_cores();
+        let cores = match &options.cores {
+            Some(cores) => cores.clone(),
+            None => usable.iter().take(1).copied().collect(),
+        };
+        if let Some(core) = cores.iter().find(|core| !usable.is_empty() && !usable.contains(core)) {
+            return Err(error(
+                ErrorKind::InvalidArgument,
+                format!("core {core} is none that this process may use"),
+            )
+            .with_operation("open engine")
+            .with_hint(format!("there are {}", Cores(&usable))));
+        }
+        let mem = options.mem.or_else(|| (!huge).then_some(IoatOptions::MEM_WITHOUT_HUGE));
+        Ok(Self { setup: EnvSetup::Own, cores, mem, huge, allow: options.allow.clone() })
+    }
+
+    /// Fails if an environment that is up so is not what `options` ask for.
+    fn check(&self, options: &IoatOptions) -> Result<()> {
+        let huge = |huge| if huge { "on" } else { "off" };
+        if options.env == EnvSetup::External && self.setup == EnvSetup::Own {
+            return Err(conflict("env", "external", "own"));
+        }
+        if let Some(cores) = &options.cores
+            && *cores != self.cores
+        {
+            return Err(conflict("cores", &Cores(cores).to_string(), &Cores(&self.cores).to_string()));
+        }
+        if let (Some(asked), Some(has)) = (options.mem, self.mem)
+            && asked > has
+        {
+            return Err(conflict("mem", &asked.to_string(), &has.to_string()));
+        }
+        let wrong = match options.huge {
+            HugePages::Auto => None,
+            HugePages::On => (!self.huge).then_some(true),
+            HugePages::Off => self.huge.then_some(false),
+        };
+        if let Some(asked) = wrong {
+            return Err(conflict("huge", huge(asked), huge(self.huge)));
+        }
+        if let Some(allow) = &options.allow
+            && self.allow.as_ref() != Some(allow)
+        {
+            let text = |allow: &BTreeSet<PciAddress>| {
+                allow.iter().map(ToString::to_string).collect::<Vec<_>>().join("+")
+            };
+            let has = self.allow.as_ref().map_or_else(|| "all".to_owned(), text);
+            return Err(conflict("allow", &text(allow), &has));
+        }
+        Ok(())
+    }
+
+    /// The error for an environment that answered `code`.
+    fn refused(&self, code: i32) -> Error {
+        if code == -error::EALREADY {
+            return exists().with_native(error::native(code));
+        }
+        let failed = error::failed("SPDK's environment does not come up", code).with_operation("open engine");
+        let mut hints = Vec::new();
+        if self.huge {
+            hints
+                .push(format!("reserve huge pages that are free ({HUGE_HOW}), or use the option `huge=off`"));
+        } else {
+            hints.push(format!(
+                "without huge pages {} MiB are taken at once: see the option `mem`",
+                self.mem.unwrap_or_default()
+            ));
+        }
+        if !rustix::process::geteuid().is_root() {
+            hints.push("this is not root: run as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
+        }
+        hints.push(format!("cores {}; SPDK's messages, on stderr, say more", Cores(&self.cores)));
+        failed.with_hint(hints.join("; "))
+    }
+}
+
+const HUGE_HOW: &str = "as root, `echo 512 > /proc/sys/vm/nr_hugepages`";
+
+fn no_huge_pages() -> Error {
+    error(ErrorKind::OutOfMemory, "the system has no huge pages reserved")
+        .with_operation("open engine")
+        .with_hint(format!(
+            "reserve some, {HUGE_HOW}, or run SPDK's `scripts/setup.sh`; with an IOMMU, the option `huge=off` does without"
+        ))
+}
+
+fn exists() -> Error {
+    error(
+        ErrorKind::InUse,
+        "other code of this process has set SPDK's environment up, and there is one per process",
+    )
+    .with_operation("open engine")
+    .with_hint("use it with the option `env=external`")
+}
+
+fn conflict(key: &str, asked: &str, has: &str) -> Error {
+    error(
+        ErrorKind::InUse,
+        format!("option `{key}={asked}`, but SPDK's environment of this process was set up with `{key}={has}`, and there is one per process"),
+    )
+    .with_operation("open engine")
+    .with_hint(format!("leave `{key}` out, or give it to the first engine of the process"))
+}
+
+/// The CPUs that this process may use, if the system says.
+fn usable_cores() -> BTreeSet<u32> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return BTreeSet::from([0]) };
+    (0..IoatOptions::CORES_MAX).filter(|core| set.is_set(*core as usize)).collect()
+}

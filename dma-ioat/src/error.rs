@@ -1,0 +1,114 @@
+//! Native codes, translated: the one place that knows what SPDK's numbers mean.
+
+use std::borrow::Cow;
+
+use dma_core::{Error, ErrorKind, NativeError};
+use spdk_sys::LoadError;
+
+/// The backend's name in errors and engine names.
+pub(crate) const BACKEND: &str = "ioat";
+
+pub(crate) const EPERM: i32 = 1;
+pub(crate) const EACCES: i32 = 13;
+pub(crate) const ENOMEM: i32 = 12;
+pub(crate) const EBUSY: i32 = 16;
+pub(crate) const EINVAL: i32 = 22;
+pub(crate) const EALREADY: i32 = 114;
+
+/// The codes that mean something here: SPDK answers negative numbers of the system.
+const NAMES: [(i32, &str); 9] = [
+    (EPERM, "EPERM"),
+    (2, "ENOENT"),
+    (ENOMEM, "ENOMEM"),
+    (EACCES, "EACCES"),
+    (14, "EFAULT"),
+    (EBUSY, "EBUSY"),
+    (19, "ENODEV"),
+    (EINVAL, "EINVAL"),
+    (EALREADY, "EALREADY"),
+];
+
+/// What `spdk_ioat_process_events` answers on a channel that has halted. No number of the system: EPERM is never a completion's.
+pub(crate) const HALTED: i32 = -1;
+
+/// The name and description of what a call answered.
+pub(crate) fn native(code: i32) -> NativeError {
+    let number = code.checked_neg().unwrap_or(0);
+    let name = NAMES.iter().find(|(known, _)| *known == number).map_or("", |(_, name)| name);
+    let description = match number {
+        ..=0 => Cow::Borrowed(""),
+        number => Cow::Owned(std::io::Error::from_raw_os_error(number).to_string()),
+    };
+    NativeError { code: code.into(), name: name.into(), description }
+}
+
+/// The name and description of a completion's code.
+pub(crate) fn completion(code: i32) -> NativeError {
+    if code == HALTED {
+        return NativeError {
+            code: code.into(),
+            name: "channel halted".into(),
+            description: "spdk_ioat_process_events answered -1; SPDK's log has the channel's error register"
+                .into(),
+        };
+    }
+    native(code)
+}
+
+/// What a code that a call answered means to the caller of this library, if nothing more is known.
+pub(crate) const fn kind(code: i32) -> ErrorKind {
+    match -code {
+        EPERM | EACCES => ErrorKind::PermissionDenied,
+        ENOMEM => ErrorKind::OutOfMemory,
+        EBUSY | EALREADY => ErrorKind::InUse,
+        EINVAL => ErrorKind::InvalidArgument,
+        _ => ErrorKind::Os,
+    }
+}
+
+/// The error of a call, which answered `code`.
+pub(crate) fn failed(message: impl Into<Cow<'static, str>>, code: i32) -> Error {
+    error(kind(code), message).with_native(native(code))
+}
+
+/// Why SPDK cannot be used.
+pub(crate) fn load(error: LoadError) -> Error {
+    let kind = match &error {
+        LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
+        _ => ErrorKind::MissingSdk,
+    };
+    Error::new(kind, error.to_string()).with_backend(BACKEND).with_hint(error.remedy()).with_source(error)
+}
+
+/// An error of this backend without a native code.
+pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(kind, message).with_backend(BACKEND)
+}
+
+/// The same error once more: what failed for one failed for all.
+pub(crate) fn repeat(error: &Error) -> Error {
+    let mut copy = Error::new(error.kind(), error.message().to_owned())
+        .with_backend(BACKEND)
+        .with_hint(error.hint().to_owned());
+    if let Some(native) = error.native() {
+        copy = copy.with_native(native.clone());
+    }
+    copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_names_and_kinds() {
+        let busy = native(-EBUSY);
+        assert_eq!((busy.code, busy.name.as_ref()), (-16, "EBUSY"));
+        assert!(!busy.description.is_empty());
+        assert_eq!(kind(-EACCES), ErrorKind::PermissionDenied);
+        assert_eq!(completion(HALTED).name, "channel halted");
+        for odd in [0, 1, i32::MIN, -4000] {
+            assert_eq!(native(odd).code, i64::from(odd));
+        }
+    }
+}

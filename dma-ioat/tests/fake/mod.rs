@@ -1,0 +1,473 @@
+//! An SPDK in a few lines, handed in as tables of calls: what it answers is up to the test, also where the stand-in and a real SPDK cannot be brought to it.
+//!
+//! `machine::<N>()` is the N-th of them; each has its own calls, and so its own environment. A channel does its work when the doorbell rings, reports it when it is
+//! polled, cuts at pages of 4 KiB, and begins a fill's pattern anew at each piece.
+#![expect(unsafe_code, reason = "implements SPDK's calls")]
+#![allow(dead_code, reason = "each test uses some")]
+
+use std::alloc::Layout;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard};
+
+use dma_ioat::spdk_sys::bindings::{
+    spdk_env_opts, spdk_ioat_attach_cb, spdk_ioat_chan, spdk_ioat_probe_cb, spdk_ioat_req_cb, spdk_pci_addr,
+    spdk_pci_device,
+};
+use dma_ioat::spdk_sys::{Env, Ioat, Library, Release};
+
+const EINVAL: i32 = 22;
+const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const EACCES: i32 = 13;
+const PAGE: usize = 4096;
+pub(crate) const RING: usize = 512;
+
+/// What a machine has and does.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    /// What `spdk_env_init` answers; and with what it was called.
+    pub env_init: i32,
+    pub env_inits: Vec<EnvInit>,
+    /// Whether the program itself has set the environment up.
+    pub cores: u32,
+    pub functions: Vec<Function>,
+    pub no_fill: bool,
+    /// Memory that a device can reach: address and length; and memory that has an address, and no translation.
+    memory: BTreeMap<usize, (usize, bool)>,
+    pub untranslatable: bool,
+    /// Descriptors that halt their channel: how many more until then.
+    pub halt_in: Option<usize>,
+    /// No descriptor completes any more.
+    pub stuck: bool,
+    /// Functions do not come back once they are detached.
+    pub gone: bool,
+    pub detached: usize,
+    pub doorbells: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct EnvInit {
+    pub core_mask: String,
+    pub mem_size: i32,
+    pub no_huge: bool,
+    pub context: Option<String>,
+    pub allowed: usize,
+    pub opts_size: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub number: u8,
+    /// Another process has it.
+    pub claimed: bool,
+    /// It cannot be started.
+    pub broken: bool,
+    /// SPDK has offered it, and does not offer it again before it is given back.
+    pub offered: bool,
+}
+
+struct Channel {
+    machine: usize,
+    function: usize,
+    built: VecDeque<Piece>,
+    rung: usize,
+    finished: usize,
+    halted: bool,
+}
+
+struct Piece {
+    src: Option<usize>,
+    pattern: u64,
+    dst: usize,
+    len: usize,
+    callback: spdk_ioat_req_cb,
+    arg: usize,
+}
+
+static MACHINES: [Mutex<Machine>; 24] = [const { Mutex::new(Machine::new()) }; 24];
+
+impl Machine {
+    const fn new() -> Self {
+        Self {
+            env_init: 0,
+            env_inits: Vec::new(),
+            cores: 0,
+            functions: Vec::new(),
+            no_fill: false,
+            memory: BTreeMap::new(),
+            untranslatable: false,
+            halt_in: None,
+            stuck: false,
+            gone: false,
+            detached: 0,
+            doorbells: 0,
+        }
+    }
+
+    fn contiguous(&self, addr: usize) -> Option<usize> {
+        let (base, (len, reachable)) = self.memory.range(..=addr).next_back()?;
+        (addr < base + len && *reachable).then(|| (base + len - addr).min(PAGE - addr % PAGE))
+    }
+}
+
+pub(crate) fn machine<const N: usize>() -> MutexGuard<'static, Machine> {
+    MACHINES[N].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Machine `N` with this many functions, and its calls.
+pub(crate) fn library<const N: usize>(functions: u8) -> Library {
+    {
+        let mut machine = machine::<N>();
+        if machine.functions.is_empty() {
+            machine.functions = (0..functions)
+                .map(|number| Function { number, claimed: false, broken: false, offered: false })
+                .collect();
+        }
+    }
+    // SAFETY: `call` answers functions of these names' types.
+    let env = unsafe { Env::load(call::<N>) }.expect("all that is required");
+    // SAFETY: as above.
+    let ioat = unsafe { Ioat::load(call::<N>) }.expect("all that is required");
+    Library::from_tables(env, ioat, Release::of_soname(Some(17)))
+}
+
+fn call<const N: usize>(name: &'static CStr) -> Option<NonNull<c_void>> {
+    let call = match name.to_str().ok()? {
+        "spdk_env_opts_init" => opts_init as *mut c_void,
+        "spdk_env_init" => env_init::<N> as *mut c_void,
+        "spdk_env_get_core_count" => core_count::<N> as *mut c_void,
+        "spdk_zmalloc" => zmalloc::<N> as *mut c_void,
+        "spdk_free" => free::<N> as *mut c_void,
+        "spdk_mem_register" => mem_register::<N> as *mut c_void,
+        "spdk_mem_unregister" => mem_unregister::<N> as *mut c_void,
+        "spdk_vtophys" => vtophys::<N> as *mut c_void,
+        "spdk_pci_device_get_addr" => get_addr as *mut c_void,
+        "spdk_pci_device_get_numa_id" => get_numa as *mut c_void,
+        "spdk_pci_device_claim" => claim::<N> as *mut c_void,
+        "spdk_pci_device_detach" => pci_detach::<N> as *mut c_void,
+        "spdk_ioat_probe" => probe::<N> as *mut c_void,
+        "spdk_ioat_detach" => detach::<N> as *mut c_void,
+        "spdk_ioat_get_max_descriptors" => max_descriptors as *mut c_void,
+        "spdk_ioat_get_dma_capabilities" => capabilities::<N> as *mut c_void,
+        "spdk_ioat_build_copy" => build_copy as *mut c_void,
+        "spdk_ioat_build_fill" => build_fill as *mut c_void,
+        "spdk_ioat_flush" => flush as *mut c_void,
+        "spdk_ioat_process_events" => process_events as *mut c_void,
+        // Required of the library, and never called.
+        "spdk_pci_addr_fmt" | "spdk_pci_device_get_device_id" | "spdk_pci_device_get_vendor_id" => {
+            unused as *mut c_void
+        }
+        _ => return None,
+    };
+    NonNull::new(call)
+}
+
+extern "C" fn unused() {
+    std::process::abort();
+}
+
+extern "C" fn opts_init(opts: *mut spdk_env_opts) {
+    // SAFETY: zeroed memory of more than this size, nobody else's.
+    let opts = unsafe { &mut *opts };
+    let size = opts.opts_size;
+    // SAFETY: pointers and numbers.
+    *opts = unsafe { std::mem::zeroed() };
+    opts.opts_size = size;
+    opts.mem_size = -1;
+    opts.shm_id = -1;
+    opts.core_mask = c"0x1".as_ptr();
+}
+
+extern "C" fn env_init<const N: usize>(opts: *const spdk_env_opts) -> i32 {
+    let mut machine = machine::<N>();
+    let text = |text: *const std::ffi::c_char| {
+        // SAFETY: the options point to strings.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().expect("text").to_owned())
+    };
+    // SAFETY: as it was filled by `opts_init`.
+    let opts = unsafe { &*opts };
+    let allowed = if opts.pci_allowed.is_null() { 0 } else { opts.num_pci_addr };
+    machine.env_inits.push(EnvInit {
+        core_mask: text(opts.core_mask).expect("a core mask"),
+        mem_size: opts.mem_size,
+        no_huge: opts.no_huge,
+        context: text(opts.env_context.cast()),
+        allowed,
+        opts_size: opts.opts_size,
+    });
+    if machine.env_init == 0 {
+        machine.cores = 1;
+    }
+    machine.env_init
+}
+
+extern "C" fn core_count<const N: usize>() -> u32 {
+    machine::<N>().cores
+}
+
+extern "C" fn zmalloc<const N: usize>(
+    size: usize,
+    align: usize,
+    _: *mut u64,
+    _: i32,
+    flags: u32,
+) -> *mut c_void {
+    let Ok(layout) = Layout::from_size_align(size, align.max(64)) else { return std::ptr::null_mut() };
+    if flags == 0 || size == 0 || size > 1 << 32 {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the size is not 0.
+    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+    let mut machine = machine::<N>();
+    let reachable = !machine.untranslatable;
+    machine.memory.insert(memory.addr(), (size, reachable));
+    memory.cast()
+}
+
+extern "C" fn free<const N: usize>(memory: *mut c_void) {
+    // Leaked: nothing else remembers its alignment.
+    machine::<N>().memory.remove(&memory.addr()).expect("it was allocated");
+}
+
+extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i32 {
+    let mut machine = machine::<N>();
+    let (start, end) = (memory.addr(), memory.addr() + len);
+    if !start.is_multiple_of(2 << 20) || !len.is_multiple_of(2 << 20) {
+        return -EINVAL;
+    }
+    if machine.memory.range(..end).next_back().is_some_and(|(base, (len, _))| base + len > start) {
+        return -EBUSY;
+    }
+    let reachable = !machine.untranslatable;
+    // What cannot be reached is the second half.
+    machine.memory.insert(start, (if reachable { len } else { len / 2 }, true));
+    0
+}
+
+extern "C" fn mem_unregister<const N: usize>(memory: *mut c_void, _: usize) -> i32 {
+    if machine::<N>().memory.remove(&memory.addr()).is_some() { 0 } else { -EINVAL }
+}
+
+extern "C" fn vtophys<const N: usize>(buf: *const c_void, size: *mut u64) -> u64 {
+    let Some(len) = machine::<N>().contiguous(buf.addr()) else { return u64::MAX };
+    // SAFETY: null, or the caller's number.
+    if let Some(size) = unsafe { size.as_mut() } {
+        *size = (*size).min(len as u64);
+    }
+    buf.addr() as u64
+}
+
+/// A function's name in C: its index, and one more, since null is none.
+fn name_of(index: usize) -> *mut spdk_pci_device {
+    std::ptr::without_provenance_mut(index + 1)
+}
+
+extern "C" fn get_addr(function: *mut spdk_pci_device) -> spdk_pci_addr {
+    let number = function.addr() - 1;
+    spdk_pci_addr { domain: 0, bus: 0, dev: 4 + number as u8 / 8, func: number as u8 % 8 }
+}
+
+extern "C" fn get_numa(_: *mut spdk_pci_device) -> i32 {
+    0
+}
+
+extern "C" fn claim<const N: usize>(function: *mut spdk_pci_device) -> i32 {
+    if machine::<N>().functions[function.addr() - 1].claimed { -EACCES } else { 0 }
+}
+
+extern "C" fn pci_detach<const N: usize>(function: *mut spdk_pci_device) {
+    let mut machine = machine::<N>();
+    let function = &mut machine.functions[function.addr() - 1];
+    assert!(function.offered, "only what was offered can be given back");
+    function.offered = false;
+}
+
+extern "C" fn probe<const N: usize>(
+    context: *mut c_void,
+    probe_cb: spdk_ioat_probe_cb,
+    attach_cb: spdk_ioat_attach_cb,
+) -> i32 {
+    let count = machine::<N>().functions.len();
+    for index in 0..count {
+        if machine::<N>().functions[index].offered || machine::<N>().gone {
+            continue;
+        }
+        // SAFETY: the context is the callback's own.
+        if unsafe { probe_cb.expect("given")(context, name_of(index)) } {
+            if machine::<N>().functions[index].broken {
+                return -1;
+            }
+            let channel = Channel {
+                machine: N,
+                function: index,
+                built: VecDeque::new(),
+                rung: 0,
+                finished: 0,
+                halted: false,
+            };
+            let channel: *mut Channel = Box::into_raw(Box::new(channel));
+            // SAFETY: as above.
+            unsafe { attach_cb.expect("given")(context, name_of(index), channel.cast()) };
+        }
+        machine::<N>().functions[index].offered = true;
+    }
+    0
+}
+
+extern "C" fn detach<const N: usize>(channel: *mut spdk_ioat_chan) {
+    // SAFETY: boxed in `probe`, and detached once.
+    let channel = unsafe { Box::from_raw(channel.cast::<Channel>()) };
+    assert!(channel.halted || channel.built.is_empty(), "drain before detaching");
+    machine::<N>().detached += 1;
+}
+
+extern "C" fn max_descriptors(_: *mut spdk_ioat_chan) -> u32 {
+    RING as u32
+}
+
+extern "C" fn capabilities<const N: usize>(_: *mut spdk_ioat_chan) -> u32 {
+    if machine::<N>().no_fill { 1 } else { 3 }
+}
+
+fn channel_of<'a>(channel: *mut spdk_ioat_chan) -> &'a mut Channel {
+    // SAFETY: boxed in `probe`, and used by one thread at a time.
+    unsafe { &mut *channel.cast() }
+}
+
+impl Channel {
+    /// Builds pieces up to pages' ends. What was built when an address turns out bad stays.
+    fn build(
+        &mut self,
+        callback: spdk_ioat_req_cb,
+        arg: *mut c_void,
+        dst: usize,
+        src: Result<usize, u64>,
+        len: usize,
+    ) -> i32 {
+        let machine = MACHINES[self.machine].lock().expect("not poisoned");
+        let before = self.built.len();
+        let mut at = 0;
+        while at < len || (len == 0 && self.built.len() == before) {
+            let mut piece = len - at;
+            if piece > 0 {
+                let Some(to) = machine.contiguous(dst + at) else { return -EINVAL };
+                let Some(from) = src.map_or(Some(to), |src| machine.contiguous(src + at)) else {
+                    return -EINVAL;
+                };
+                piece = piece.min(to).min(from);
+            }
+            if self.built.len() == RING - 1 {
+                self.built.truncate(before);
+                return -ENOMEM;
+            }
+            let last = at + piece == len;
+            self.built.push_back(Piece {
+                src: src.ok().map(|src| src + at),
+                pattern: src.err().unwrap_or(0),
+                dst: dst + at,
+                len: piece,
+                callback: if last { callback } else { None },
+                arg: arg.addr(),
+            });
+            at += piece;
+        }
+        0
+    }
+}
+
+extern "C" fn build_copy(
+    channel: *mut spdk_ioat_chan,
+    arg: *mut c_void,
+    callback: spdk_ioat_req_cb,
+    dst: *mut c_void,
+    src: *const c_void,
+    len: u64,
+) -> i32 {
+    let channel = channel_of(channel);
+    let arg_exposed = arg.expose_provenance();
+    channel.build(
+        callback,
+        std::ptr::without_provenance_mut(arg_exposed),
+        dst.expose_provenance(),
+        Ok(src.expose_provenance()),
+        len as usize,
+    )
+}
+
+extern "C" fn build_fill(
+    channel: *mut spdk_ioat_chan,
+    arg: *mut c_void,
+    callback: spdk_ioat_req_cb,
+    dst: *mut c_void,
+    pattern: u64,
+    len: u64,
+) -> i32 {
+    assert!(len > 0, "a fill of nothing never ends");
+    let channel = channel_of(channel);
+    let arg_exposed = arg.expose_provenance();
+    channel.build(
+        callback,
+        std::ptr::without_provenance_mut(arg_exposed),
+        dst.expose_provenance(),
+        Err(pattern),
+        len as usize,
+    )
+}
+
+extern "C" fn flush(channel: *mut spdk_ioat_chan) {
+    let channel = channel_of(channel);
+    let mut machine = MACHINES[channel.machine].lock().expect("not poisoned");
+    machine.doorbells += 1;
+    channel.rung = channel.built.len();
+    while channel.finished < channel.rung && !channel.halted && !machine.stuck {
+        match &mut machine.halt_in {
+            Some(0) => {
+                machine.halt_in = None;
+                channel.halted = true;
+                return;
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let piece = &channel.built[channel.finished];
+        let dst = std::ptr::with_exposed_provenance_mut::<u8>(piece.dst);
+        match piece.src {
+            Some(src) => {
+                let src = std::ptr::with_exposed_provenance::<u8>(src);
+                // SAFETY: memory that was given to the device.
+                unsafe { src.copy_to_nonoverlapping(dst, piece.len) };
+            }
+            None => {
+                for (at, byte) in piece.pattern.to_le_bytes().iter().cycle().take(piece.len).enumerate() {
+                    // SAFETY: as above.
+                    unsafe { dst.wrapping_add(at).write(*byte) };
+                }
+            }
+        }
+        channel.finished += 1;
+    }
+}
+
+extern "C" fn process_events(channel: *mut spdk_ioat_chan) -> i32 {
+    let channel = channel_of(channel);
+    if channel.built.is_empty() {
+        return 0;
+    }
+    if channel.halted {
+        return -1;
+    }
+    let mut events = 0;
+    while channel.finished > 0 {
+        let piece = channel.built.pop_front().expect("built");
+        channel.finished -= 1;
+        channel.rung -= 1;
+        events += 1;
+        if let Some(callback) = piece.callback {
+            // SAFETY: with its own argument, once.
+            unsafe { callback(std::ptr::with_exposed_provenance_mut(piece.arg)) };
+        }
+    }
+    events
+}

@@ -1,0 +1,431 @@
+//! The engine on an SPDK in a few lines: what it makes of every answer.
+
+mod fake;
+mod script;
+
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    Batch, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest, QueueOptions, Retry, conformance,
+};
+use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discover};
+use fake::{library, machine};
+use proptest::prelude::*;
+
+/// Machine `N`, with these functions, opened.
+fn open<const N: usize>(functions: u8) -> IoatEngine {
+    IoatEngine::open(&options::<N>(functions)).expect("it opens")
+}
+
+fn options<const N: usize>(functions: u8) -> IoatOptions {
+    IoatOptions::new().with_library(library::<N>(functions))
+}
+
+#[test]
+fn conforms() {
+    conformance::run_all(&open::<0>(8));
+}
+
+#[test]
+fn conforms_without_fill() {
+    machine::<1>().no_fill = true;
+    conformance::run_all(&open::<1>(8));
+}
+
+/// Waits for one copy; what it says of itself.
+fn copy(engine: &IoatEngine, queue: &dma_core::Queue) -> Result<(), dma_core::Error> {
+    let mut src = engine.allocate(100)?;
+    src.fill(7);
+    let transfer = queue.copy(src, engine.allocate(100)?).map_err(|e| e.into_parts().0)?;
+    let (src, dst) = transfer.wait().map_err(|e| e.into_parts().0)?;
+    assert_eq!(src[..], dst[..]);
+    Ok(())
+}
+
+#[test]
+fn a_channel_that_halts_accounts_for_everything_and_goes_on() {
+    let engine = open::<2>(1);
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    copy(&engine, &queue).unwrap();
+    machine::<2>().halt_in = Some(20);
+    let batch: Vec<_> = (0..50)
+        .map(|_| queue.copy(engine.allocate(100).unwrap(), engine.allocate(100).unwrap()).expect("room"))
+        .collect();
+    let (mut done, mut aborted) = (0, 0);
+    for transfer in batch {
+        match transfer.wait() {
+            Ok(_) => done += 1,
+            Err(e) => {
+                assert_eq!((e.kind(), e.error().retry()), (ErrorKind::Aborted, Retry::Now), "{e}");
+                assert!(e.error().native().expect("a code").name.contains("halted"), "{e}");
+                aborted += 1;
+            }
+        }
+    }
+    // The copies done before it halted did not report any more: what is done twice is no harm.
+    assert_eq!(done + aborted, 50);
+    assert!(aborted > 0);
+    // The same channel runs again.
+    for _ in 0..120 {
+        copy(&engine, &queue).unwrap();
+    }
+    let counters = queue.counters();
+    assert_eq!((counters.resets, counters.in_flight), (1, 0));
+    assert_eq!(machine::<2>().detached, 1);
+    assert_eq!(counters.completed + counters.aborted + counters.failed, counters.submitted);
+}
+
+#[test]
+fn the_descriptor_that_halts_is_found_when_it_is_tried_again() {
+    let engine = open::<3>(1);
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let submit = || queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).expect("room");
+    // The fourth of ten halts the channel, and does so again.
+    machine::<3>().halt_in = Some(3);
+    let first: Vec<_> = (0..10).map(|_| submit()).collect();
+    assert!(first.into_iter().all(|t| t.wait().is_err_and(|e| e.kind() == ErrorKind::Aborted)));
+    machine::<3>().halt_in = Some(3);
+    let again: Vec<_> = (0..10).map(|_| submit()).collect();
+    queue.flush();
+    let kinds: Vec<_> = again.into_iter().map(|t| t.wait().err().map(|e| e.kind())).collect();
+    let mut expected = [None; 10];
+    expected[3] = Some(ErrorKind::DeviceFault);
+    assert_eq!(kinds, expected);
+    assert_eq!(queue.counters().resets, 2);
+}
+
+#[test]
+fn a_channel_that_does_not_come_back_is_lost() {
+    let engine = open::<4>(1);
+    let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(Duration::from_secs(60))).unwrap();
+    machine::<4>().gone = true;
+    machine::<4>().halt_in = Some(0);
+    assert_eq!(copy(&engine, &queue).unwrap_err().kind(), ErrorKind::DeviceFault, "it was alone");
+    let lost = copy(&engine, &queue).unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::DeviceLost, "{lost}");
+    let counters = queue.close(Duration::from_secs(1));
+    assert_eq!((counters.failed, counters.in_flight, counters.resets), (2, 0, 0));
+}
+
+#[test]
+fn a_channel_that_never_answers_is_leaked_and_says_so() {
+    let engine = open::<5>(2);
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    machine::<5>().stuck = true;
+    let transfer = queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).expect("room");
+    let started = Instant::now();
+    let counters = queue.close(Duration::from_millis(50));
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
+    drop(transfer);
+    assert_eq!(machine::<5>().detached, 0, "its ring is the device's");
+    machine::<5>().stuck = false;
+    // The other channel works; the first is not given out again.
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    copy(&engine, &queue).unwrap();
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("it is the only other one");
+    assert_eq!(none.kind(), ErrorKind::OutOfResources);
+}
+
+#[test]
+fn channels_run_out_with_a_clear_answer() {
+    {
+        let library = library::<6>(4);
+        machine::<6>().functions[3].claimed = true;
+        drop(library);
+    }
+    let engine = open::<6>(4);
+    assert_eq!(engine.info().limits.max_queues, Some(3));
+    let mut queues: Vec<_> = (0..3).map(|_| engine.open_queue(&QueueOptions::new()).unwrap()).collect();
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("all are taken");
+    assert_eq!(none.kind(), ErrorKind::OutOfResources);
+    assert!(
+        none.to_string().contains("all 3 channels")
+            && none.to_string().contains("0000:00:04.3 is taken by another process"),
+        "{none}"
+    );
+    assert_eq!((none.asked(), none.allowed()), (Some(4), Some(3)));
+    assert!(!none.hint().is_empty());
+
+    // One channel by its address, taken.
+    let address: PciAddress = "00:04.1".parse().unwrap();
+    let one = IoatEngine::open(&options::<6>(4).with_address(address)).unwrap();
+    assert_eq!((one.info().device.as_str(), one.info().limits.max_queues), ("0000:00:04.1", Some(1)));
+    let taken = one.open_queue(&QueueOptions::new()).expect_err("it is taken");
+    assert_eq!(taken.kind(), ErrorKind::OutOfResources);
+    assert!(taken.to_string().contains("0000:00:04.1 is taken by another queue of this process"), "{taken}");
+    let held = IoatEngine::open(&options::<6>(4).with_address("00:04.3".parse().unwrap())).unwrap_err();
+    assert_eq!(held.kind(), ErrorKind::InUse);
+    let nowhere = IoatEngine::open(&options::<6>(4).with_address("00:05.0".parse().unwrap())).unwrap_err();
+    assert_eq!(nowhere.kind(), ErrorKind::NotFound);
+    assert!(nowhere.hint().contains("0000:00:04.0"), "{nowhere}");
+
+    // A queue that is closed gives its channel back; so does the other process.
+    queues.pop();
+    let again = engine.open_queue(&QueueOptions::new()).unwrap();
+    machine::<6>().functions[3].claimed = false;
+    let fourth = engine.open_queue(&QueueOptions::new()).expect("it is free now");
+    copy(&engine, &fourth).unwrap();
+    drop((again, fourth));
+    assert_eq!(engine.release_idle(), 2);
+    let back = engine.open_queue(&QueueOptions::new()).expect("it is attached again");
+    copy(&engine, &back).unwrap();
+}
+
+#[test]
+fn a_function_that_cannot_be_started_is_left_out() {
+    {
+        let library = library::<7>(3);
+        machine::<7>().functions[1].broken = true;
+        drop(library);
+    }
+    let engine = open::<7>(3);
+    assert_eq!(engine.info().limits.max_queues, Some(2));
+    let error = IoatEngine::open(&options::<7>(3).with_address("00:04.1".parse().unwrap())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceFault);
+    assert!(error.to_string().contains("0000:00:04.1"), "{error}");
+    let found = discover(&options::<7>(3));
+    assert_eq!(found.iter().filter(|d| d.info.is_ok()).count(), 2, "{found:?}");
+}
+
+#[test]
+fn no_device_is_told_from_no_spdk() {
+    let none = IoatEngine::open(&options::<8>(0)).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    assert!(none.to_string().contains("no I/OAT device found"), "{none}");
+    assert!(none.hint().contains("lspci") && none.hint().contains("vfio-pci"), "{none}");
+    let found = discover(&options::<8>(0));
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].name.as_str(), found[0].info.as_ref().unwrap_err().kind()),
+        ("ioat", ErrorKind::NotFound)
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    let missing = IoatEngine::open(&IoatOptions::new().with_lib_dir(dir.path())).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::MissingSdk);
+    assert!(missing.to_string().contains("no libspdk_env_dpdk.so"), "{missing}");
+    assert!(missing.to_string().contains("DMA_SPDK_LIB_DIR"));
+
+    std::fs::write(dir.path().join("libspdk_env_dpdk.a"), b"!<arch>\n").unwrap();
+    let static_only = IoatEngine::open(&IoatOptions::new().with_lib_dir(dir.path())).unwrap_err();
+    assert_eq!(static_only.kind(), ErrorKind::MissingSdk);
+    assert!(
+        static_only.to_string().contains("--with-shared") && static_only.to_string().contains("`linked`"),
+        "{static_only}"
+    );
+
+    std::fs::write(dir.path().join("libspdk_env_dpdk.so.17.0"), b"text").unwrap();
+    std::fs::write(dir.path().join("libspdk_ioat.so.9.0"), b"text").unwrap();
+    let text = IoatEngine::open(&IoatOptions::new().with_lib_dir(dir.path())).unwrap_err();
+    assert_eq!(text.kind(), ErrorKind::MissingSdk);
+    assert!(text.to_string().contains("not a library"), "{text}");
+}
+
+#[test]
+fn the_environment_is_set_up_once_and_shared() {
+    let options =
+        options::<9>(2).with_mem(64).with_huge(HugePages::Off).with_allow(["00:04.0".parse().unwrap()]);
+    let engine = IoatEngine::open(&options).unwrap();
+    // What later engines leave out, or give again, is fine.
+    let again = IoatEngine::open(&options).unwrap();
+    let other = open::<9>(2);
+    {
+        let machine = machine::<9>();
+        let [init] = &machine.env_inits[..] else { panic!("{:?}", machine.env_inits) };
+        assert!(init.core_mask.starts_with('[') && init.core_mask.ends_with(']'), "{init:?}");
+        assert_eq!(
+            (init.mem_size, init.no_huge, init.allowed, init.opts_size),
+            (64, true, 1, 512),
+            "{init:?}"
+        );
+        assert_eq!(init.context, None);
+    }
+    for (key, value) in
+        [("mem", "65"), ("huge", "on"), ("cores", "0-1023"), ("allow", "00:04.1"), ("env", "external")]
+    {
+        let mut options = self::options::<9>(2);
+        options.set(key, value).unwrap();
+        let conflict = IoatEngine::open(&options).unwrap_err();
+        assert_eq!(conflict.kind(), ErrorKind::InUse, "{key}: {conflict}");
+        assert!(
+            conflict.to_string().contains(&format!("`{key}=")) && conflict.hint().contains(key),
+            "{conflict}"
+        );
+    }
+    // Memory of one engine is not another's, although SPDK would not mind.
+    let queue = other.open_queue(&QueueOptions::new()).unwrap();
+    let refused = queue.copy(engine.allocate(8).unwrap(), again.allocate(8).unwrap()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WrongEngine);
+}
+
+#[test]
+fn an_environment_that_does_not_come_up_says_what_to_do_and_stays_down() {
+    drop(library::<10>(1));
+    machine::<10>().env_init = -12;
+    let options = options::<10>(1).with_huge(HugePages::Off);
+    let down = IoatEngine::open(&options).unwrap_err();
+    assert_eq!((down.kind(), down.native().unwrap().name.as_ref()), (ErrorKind::OutOfMemory, "ENOMEM"));
+    assert!(down.hint().contains("`mem`"), "{down}");
+    machine::<10>().env_init = 0;
+    let again = IoatEngine::open(&options).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::OutOfMemory);
+    assert!(again.hint().contains("start the process again"), "{again}");
+    assert_eq!(machine::<10>().env_inits.len(), 1, "SPDK cannot try twice");
+
+    machine::<11>().env_init = -13;
+    let denied = IoatEngine::open(&self::options::<11>(1).with_huge(HugePages::Off)).unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
+    machine::<12>().env_init = -114;
+    let twice = IoatEngine::open(&self::options::<12>(1).with_huge(HugePages::Off)).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::InUse);
+    assert!(twice.hint().contains("env=external"), "{twice}");
+}
+
+#[test]
+fn an_environment_of_the_programs_own_is_used_if_asked_for() {
+    let external = options::<13>(1).with_env(EnvSetup::External);
+    let none = IoatEngine::open(&external).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    assert!(none.hint().contains("spdk_env_init"), "{none}");
+    machine::<13>().cores = 2;
+    let second = IoatEngine::open(&options::<13>(1)).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::InUse);
+    assert!(second.to_string().contains("other code of this process"), "{second}");
+    let mixed = IoatEngine::open(&external.clone().with_mem(1)).unwrap_err();
+    assert_eq!(mixed.kind(), ErrorKind::InvalidArgument);
+    let engine = IoatEngine::open(&external).unwrap();
+    assert!(machine::<13>().env_inits.is_empty());
+    copy(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()).unwrap();
+}
+
+/// Two pages of 2 MiB, at a multiple of their size.
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+const MIB2: usize = 2 << 20;
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        let memory = vec![0; len + MIB2];
+        let start = memory.as_ptr().addr().next_multiple_of(MIB2) - memory.as_ptr().addr();
+        Self { memory, start, len }
+    }
+}
+
+impl AsMut<[u8]> for Aligned {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
+#[test]
+fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
+    let engine = open::<14>(1);
+    assert_eq!(engine.info().limits.register_alignment, MIB2);
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut src = engine.register(HostMemory::from_owner(Aligned::new(2 * MIB2))).unwrap();
+    src.fill(5);
+    let (src, dst) = queue.copy(src, engine.allocate(2 * MIB2).unwrap()).unwrap().wait().unwrap();
+    assert!(dst.iter().all(|b| *b == 5));
+    let region = src.region().clone();
+    drop(src);
+    let memory = region.deregister().unwrap().unwrap();
+    let mut owner: Aligned = memory.into_owner().unwrap();
+    assert!(owner.as_mut().iter().all(|b| *b == 5));
+
+    // Bad: where it begins, how long it is, twice, and what the device cannot reach.
+    for (skip, len) in [(4096, MIB2), (0, MIB2 + 4096), (0, 100)] {
+        let mut memory = Aligned::new(2 * MIB2);
+        (memory.start, memory.len) = (memory.start + skip, len);
+        let refused = engine.register(HostMemory::from_owner(memory)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(refused.to_string().contains("2 MiB"), "{refused}");
+    }
+    let mut owner = Aligned::new(MIB2);
+    let pointer = std::ptr::NonNull::from(owner.as_mut()).cast::<u8>();
+    let whole = |engine: &IoatEngine| {
+        #[expect(unsafe_code, reason = "registers the same memory twice")]
+        // SAFETY: nobody touches it here; `owner` outlives the regions.
+        engine.register(unsafe { HostMemory::from_raw(pointer, MIB2, ()) })
+    };
+    let first = whole(&engine).unwrap();
+    let twice = whole(&engine).unwrap_err();
+    assert_eq!((twice.kind(), twice.native().unwrap().name.as_ref()), (ErrorKind::InUse, "EBUSY"));
+    drop(first);
+    machine::<14>().untranslatable = true;
+    let partly = whole(&engine).unwrap_err();
+    assert_eq!(partly.kind(), ErrorKind::AccessDenied);
+    assert!(partly.to_string().contains(&format!("byte {} of {MIB2}", MIB2 / 2)), "{partly}");
+    assert_eq!(engine.allocate(100).unwrap_err().kind(), ErrorKind::AccessDenied);
+    machine::<14>().untranslatable = false;
+    whole(&engine).expect("what was refused is not registered any more");
+}
+
+#[test]
+fn a_ring_full_of_pieces_is_back_pressure() {
+    let engine = open::<15>(1);
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(8)).unwrap();
+    // Each of at least 128 pieces, of which the ring holds 511.
+    let len = 512 * 1024;
+    let transfers: Vec<_> = (0..8)
+        .map(|i| {
+            let mut src = engine.allocate_with(&MemoryRequest::new(len)).unwrap();
+            src.fill(i);
+            queue.copy(src, engine.allocate(len).unwrap()).expect("room")
+        })
+        .collect();
+    for (i, transfer) in (0..).zip(transfers) {
+        let (_, dst) = transfer.wait().unwrap();
+        assert!(dst.iter().all(|b| *b == i));
+    }
+}
+
+#[test]
+fn a_doorbell_is_rung_once_per_batch() {
+    let engine = open::<16>(1);
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let batch: Batch<_, _> =
+        (0..128).map(|_| (engine.allocate(512).unwrap(), engine.allocate(512).unwrap())).collect();
+    let before = machine::<16>().doorbells;
+    queue.submit(batch).unwrap().wait().unwrap();
+    assert_eq!(machine::<16>().doorbells - before, 1);
+    assert_eq!(queue.counters().doorbells, 1);
+}
+
+#[test]
+fn threads_have_channels_of_their_own() {
+    let engine = open::<17>(4);
+    std::thread::scope(|scope| {
+        for seed in 0..4_u8 {
+            let engine = &engine;
+            scope.spawn(move || {
+                let queue = engine.open_queue(&QueueOptions::new()).expect("one each");
+                for round in 0..50 {
+                    let mut src = engine.allocate(3000).unwrap();
+                    src.fill(seed ^ round);
+                    let (src, dst) = queue.copy(src, engine.allocate(3000).unwrap()).unwrap().wait().unwrap();
+                    assert_eq!(src[..], dst[..]);
+                }
+            });
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_do_what_plain_memory_does(program in script::programs(false), depth in 1..40_usize) {
+        script::run(&open::<18>(1), depth, true, &program, |_| ());
+    }
+
+    #[test]
+    fn programs_survive_halts(program in script::programs(true), depth in 1..40_usize) {
+        machine::<19>().halt_in = None;
+        script::run(&open::<19>(1), depth, false, &program, |after| machine::<19>().halt_in = Some(after));
+    }
+}

@@ -1,0 +1,96 @@
+//! The stand-in SPDK, linked into the test: its functions as tables, and processes of their own for machines of all sorts.
+#![allow(dead_code, reason = "each test uses some")]
+#![expect(unsafe_code, reason = "takes the addresses of C functions")]
+
+use std::ffi::{CStr, c_void};
+use std::process::Command;
+use std::ptr::NonNull;
+
+use dma_ioat::spdk_sys::{Env, Ioat, Library, Release, bindings};
+use dma_ioat::{IoatEngine, IoatOptions};
+use spdk_emu as _;
+
+macro_rules! calls {
+    ($($name:ident)*) => {
+        fn address(name: &CStr) -> Option<NonNull<c_void>> {
+            match name.to_str().ok()? {
+                $(stringify!($name) => NonNull::new((bindings::$name as *const ()).cast_mut().cast()),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+calls! {
+    spdk_env_get_core_count
+    spdk_env_init
+    spdk_env_opts_init
+    spdk_free
+    spdk_ioat_build_copy
+    spdk_ioat_build_fill
+    spdk_ioat_detach
+    spdk_ioat_flush
+    spdk_ioat_get_dma_capabilities
+    spdk_ioat_get_max_descriptors
+    spdk_ioat_probe
+    spdk_ioat_process_events
+    spdk_mem_register
+    spdk_mem_unregister
+    spdk_pci_addr_fmt
+    spdk_pci_device_claim
+    spdk_pci_device_detach
+    spdk_pci_device_get_addr
+    spdk_pci_device_get_device_id
+    spdk_pci_device_get_numa_id
+    spdk_pci_device_get_vendor_id
+    spdk_vtophys
+    spdk_zmalloc
+}
+
+/// The stand-in's calls.
+pub(crate) fn library() -> Library {
+    // SAFETY: the functions of these names, which the program is linked with.
+    let env = unsafe { Env::load(address) }.expect("all that is required");
+    // SAFETY: as above.
+    let ioat = unsafe { Ioat::load(address) }.expect("all that is required");
+    Library::from_tables(env, ioat, Release::of_soname(Some(17)))
+}
+
+/// The options for it.
+pub(crate) fn options() -> IoatOptions {
+    IoatOptions::new().with_library(library())
+}
+
+/// All channels of this process's machine.
+pub(crate) fn open() -> IoatEngine {
+    IoatEngine::open(&options()).expect("it opens")
+}
+
+/// What says to a test that it is on the machine that it asked for.
+const VARIABLE: &str = "DMA_IOAT_TEST";
+
+/// Runs the rest of the test `test` in a process of its own, on a machine as `config` says: a process has one.
+pub(crate) fn on_machine(test: &str, config: &str, rest: impl FnOnce()) {
+    let asked = format!("{test}: {config}");
+    if std::env::var(VARIABLE).is_ok_and(|on| on == asked) {
+        return rest();
+    }
+    if std::env::var(VARIABLE).is_ok() {
+        // Another machine of the same test's.
+        return;
+    }
+    let output = Command::new(std::env::current_exe().expect("a program"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(VARIABLE, &asked)
+        .env("SPDK_EMU", config)
+        .env_remove("SPDK_EMU_CONFIG")
+        .output()
+        .expect("it starts");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "on `{config}`, {}:\n{text}",
+        output.status
+    );
+}

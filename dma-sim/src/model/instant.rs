@@ -1,0 +1,361 @@
+//! Channels of a device that takes no time: what a doorbell releases has ended when it returns.
+//!
+//! The timed device without costs, faults, a trace or disorder does the same, one event of its calendar after another.
+//! Here a task is an entry of a ring, and four counters say how far the ring has come.
+#![expect(unsafe_code, reason = "moves bytes between places that were checked at submission")]
+
+use super::channel::{ChannelState, ChannelStats, Task};
+use super::check;
+use super::device::move_part;
+use super::far::Carrier;
+use super::memory::{Memory, MemoryTable, RegionKey, Rights};
+use super::profile::{Found, OnFailure, Profile, Reporting};
+use super::task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
+use super::time::Time;
+
+/// An entry that stands for a [`Task`] of the channel is one with lists, a peer's memory or a mistake in it.
+const NO_TASK: u32 = u32::MAX;
+/// Entries that a ring begins with.
+const FIRST_ENTRIES: usize = 64;
+
+/// A task in a ring, which fills a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Entry {
+    token: u64,
+    len: u64,
+    src: Memory,
+    dst: Memory,
+    /// When the doorbell rang, or the task was aborted.
+    at: Time,
+    src_region: u32,
+    dst_region: u32,
+    /// Place of its [`Task`], or [`NO_TASK`].
+    task: u32,
+    coalesce: bool,
+    rung: bool,
+    aborted: Option<HaltCause>,
+}
+
+impl Entry {
+    const FREE: Self = Self {
+        token: 0,
+        len: 0,
+        src: Memory::NOWHERE,
+        dst: Memory::NOWHERE,
+        at: Time::ZERO,
+        src_region: 0,
+        dst_region: 0,
+        task: NO_TASK,
+        coalesce: false,
+        rung: false,
+        aborted: None,
+    };
+}
+
+/// A channel.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) state: ChannelState,
+    pub(super) stats: ChannelStats,
+    depth: u32,
+    /// A power of two of them; the task with number `n` is in entry `n` modulo their number.
+    entries: Vec<Entry>,
+    /// Numbers of tasks: polled, reported, ended and submitted are those before these.
+    polled: u64,
+    reported: u64,
+    ended: u64,
+    submitted: u64,
+    tasks: Vec<Task>,
+    free: Vec<u32>,
+}
+
+impl Ring {
+    pub(super) fn new(depth: u32) -> Self {
+        let first = (depth as usize).next_power_of_two().min(FIRST_ENTRIES);
+        Self {
+            state: ChannelState::Running,
+            stats: ChannelStats::default(),
+            depth,
+            entries: vec![Entry::FREE; first],
+            polled: 0,
+            reported: 0,
+            ended: 0,
+            submitted: 0,
+            tasks: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Tasks submitted and not polled.
+    #[inline]
+    pub(super) fn used(&self) -> u32 {
+        // No more than the depth.
+        (self.submitted - self.polled) as u32
+    }
+
+    #[inline]
+    pub(super) fn has_reports(&self) -> bool {
+        self.polled < self.reported
+    }
+
+    /// How many segments of tasks that did not end name a region, without those that are pinned.
+    pub(super) fn names(&self, key: RegionKey) -> u32 {
+        let entries = (self.ended..self.submitted).map(|number| &self.entries[self.place(number)]);
+        let named = |entry: &Entry| match entry.task {
+            NO_TASK => u32::from(entry.src_region == key.index) + u32::from(entry.dst_region == key.index),
+            _ => 0,
+        };
+        entries.map(named).sum()
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        number as usize & (self.entries.len() - 1)
+    }
+
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        profile: &Profile,
+        memory: &mut MemoryTable,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<(), Refused> {
+        if let (&[src], &[dst], Operation::Copy) = (descriptor.src, descriptor.dst, descriptor.operation)
+            && self.state == ChannelState::Running
+            && self.used() < self.depth
+            && src.len == dst.len
+            && src.len.wrapping_sub(1) < profile.max_task
+            && let Some(from) = memory.local(src, Rights::LOCAL_READ)
+            && let Some(to) = memory.local(dst, Rights::LOCAL_WRITE)
+        {
+            let coalesce = coalesces(profile, descriptor);
+            let entry = self.enter();
+            // Field by field: an entry that is made elsewhere and moved here costs as much as all the rest.
+            entry.token = descriptor.token;
+            entry.len = src.len;
+            (entry.src, entry.dst) = (from, to);
+            (entry.src_region, entry.dst_region) = (src.key.index, dst.key.index);
+            entry.task = NO_TASK;
+            (entry.coalesce, entry.rung, entry.aborted) = (coalesce, false, None);
+            return Ok(());
+        }
+        self.submit_any(profile, memory, descriptor)
+    }
+
+    /// The entry of one more task, to be filled in.
+    #[inline]
+    fn enter(&mut self) -> &mut Entry {
+        if self.used() as usize == self.entries.len() {
+            self.grow();
+        }
+        let place = self.place(self.submitted);
+        self.submitted += 1;
+        self.stats.submitted += 1;
+        &mut self.entries[place]
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut grown = vec![Entry::FREE; self.entries.len() * 2];
+        let mask = grown.len() - 1;
+        for number in self.polled..self.submitted {
+            grown[number as usize & mask] = self.entries[self.place(number)];
+        }
+        self.entries = grown;
+    }
+
+    /// Submits what is not a plain copy, or is refused.
+    #[cold]
+    fn submit_any(
+        &mut self,
+        profile: &Profile,
+        memory: &mut MemoryTable,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<(), Refused> {
+        let outcome = self.try_submit_any(profile, memory, descriptor);
+        self.stats.refused += u64::from(outcome.is_err());
+        outcome
+    }
+
+    fn try_submit_any(
+        &mut self,
+        profile: &Profile,
+        memory: &mut MemoryTable,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<(), Refused> {
+        if let ChannelState::Halted(cause) = self.state {
+            return Err(Refused::Halted(cause));
+        }
+        if self.used() >= self.depth {
+            return Err(Refused::Full { depth: self.depth });
+        }
+        if self.free.is_empty() {
+            self.free.push(self.tasks.len() as u32);
+            self.tasks.push(Task::default());
+        }
+        let Some(&slot) = self.free.last() else { return Err(Refused::Full { depth: self.depth }) };
+        let task = &mut self.tasks[slot as usize];
+        let (len, mut error) = check::inspect(profile, memory, descriptor, task).map_err(Refused::Invalid)?;
+        let max = profile.max_task;
+        if len > max {
+            let too_long = TaskError::TooLong { len, max };
+            if profile.oversize == Found::AtSubmit {
+                return Err(Refused::Invalid(too_long));
+            }
+            error = error.or(Some(too_long));
+        }
+        self.free.pop();
+        task.take(descriptor, len, error);
+        memory.pin(&task.src);
+        memory.pin(&task.dst);
+        *self.enter() = Entry {
+            token: descriptor.token,
+            len,
+            task: slot,
+            coalesce: coalesces(profile, descriptor),
+            ..Entry::FREE
+        };
+        Ok(())
+    }
+
+    /// Does all that was submitted; returns how much that was.
+    #[inline]
+    pub(super) fn doorbell(
+        &mut self,
+        profile: &Profile,
+        memory: &mut MemoryTable,
+        carrier: &mut Carrier,
+        now: Time,
+    ) -> u32 {
+        let last = self.submitted;
+        let tasks = (last - self.ended) as u32;
+        if tasks == 0 {
+            return 0;
+        }
+        self.stats.doorbells += 1;
+        let per_doorbell = profile.reporting == Reporting::PerDoorbell;
+        let mut bytes = 0;
+        let mut done = 0;
+        let mut number = self.ended;
+        while number < last {
+            let place = self.place(number);
+            let entry = &mut self.entries[place];
+            entry.at = now;
+            entry.rung = true;
+            if per_doorbell {
+                entry.coalesce = number + 1 < last;
+            }
+            if entry.task != NO_TASK {
+                self.ended = number;
+                if !self.end_task(profile, memory, carrier, place) {
+                    break;
+                }
+                number = self.ended;
+                continue;
+            }
+            // SAFETY: both were found to lie in registered regions for this many bytes, and regions that tasks in
+            // the ring name stay registered. `copy` and not `copy_nonoverlapping`, as in `motion`.
+            unsafe { entry.src.ptr().cast_const().copy_to(entry.dst.ptr(), entry.len as usize) };
+            bytes += entry.len;
+            done += 1;
+            number += 1;
+            if !entry.coalesce {
+                self.reported = number;
+            }
+        }
+        self.ended = self.ended.max(number);
+        self.stats.done += done;
+        self.stats.bytes += bytes;
+        tasks
+    }
+
+    /// Does the task in the entry at `place`, the first that did not end. False: it took the channel down.
+    #[cold]
+    fn end_task(
+        &mut self,
+        profile: &Profile,
+        memory: &mut MemoryTable,
+        carrier: &mut Carrier,
+        place: usize,
+    ) -> bool {
+        let entry = self.entries[place];
+        let task = &mut self.tasks[entry.task as usize];
+        if task.error.is_none()
+            && let Err(error) = move_part(memory, carrier, task, 1)
+        {
+            task.error = Some(error.into());
+        }
+        memory.unpin(&task.src);
+        memory.unpin(&task.dst);
+        task.status = task.error.map_or(Status::Done, Status::Failed);
+        let failed = task.error.is_some();
+        self.ended += 1;
+        if failed || !entry.coalesce {
+            self.reported = self.ended;
+        }
+        if failed {
+            self.stats.failed += 1;
+        } else {
+            self.stats.done += 1;
+            self.stats.bytes += entry.len;
+        }
+        if failed && profile.on_failure == OnFailure::Halt {
+            for number in self.ended..self.submitted {
+                let place = self.place(number);
+                self.entries[place].rung = true;
+                self.entries[place].at = entry.at;
+            }
+            self.halt(memory, HaltCause::TaskFailed, entry.at);
+            return false;
+        }
+        true
+    }
+
+    /// Takes the channel down and ends what is in flight on it.
+    #[cold]
+    pub(super) fn halt(&mut self, memory: &mut MemoryTable, cause: HaltCause, now: Time) {
+        self.state = ChannelState::Halted(cause);
+        for number in self.ended..self.submitted {
+            let place = self.place(number);
+            let entry = &mut self.entries[place];
+            entry.aborted = Some(cause);
+            entry.at = now;
+            if let Some(task) = self.tasks.get_mut(entry.task as usize) {
+                memory.unpin(&task.src);
+                memory.unpin(&task.dst);
+                task.status = Status::Aborted(cause);
+            }
+            self.stats.aborted += 1;
+        }
+        self.ended = self.submitted;
+        self.reported = self.submitted;
+    }
+
+    /// The next completion.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Completion> {
+        if !self.has_reports() {
+            return None;
+        }
+        let entry = &self.entries[self.place(self.polled)];
+        self.polled += 1;
+        self.stats.polled += 1;
+        let (status, touched) = match (entry.task, entry.aborted) {
+            (NO_TASK, None) => (Status::Done, true),
+            (NO_TASK, Some(cause)) => (Status::Aborted(cause), false),
+            (slot, _) => {
+                self.free.push(slot);
+                let task = &self.tasks[slot as usize];
+                (task.status, task.touched)
+            }
+        };
+        let rung = if entry.rung { entry.at } else { Time::ZERO };
+        Some(Completion { token: entry.token, status, len: entry.len, touched, rung, ended: entry.at })
+    }
+}
+
+#[inline]
+fn coalesces(profile: &Profile, descriptor: &Descriptor<'_>) -> bool {
+    descriptor.coalesce && profile.reporting == Reporting::Each { coalescing: true }
+}

@@ -1,0 +1,181 @@
+//! Memory of any kind in another process, reached through the kernel's file of that process's address space.
+//!
+//! The exporter opens its own `/proc/self/mem` and hands it to importers, as it hands out a memfd. So nobody needs the
+//! right to trace anybody, the file's mode enforces the rights, and the file belongs to one address space: when that is
+//! gone, because the process ended or executed another program, there is nothing left to read, whoever has the process
+//! id by then. See proc_pid_mem(5).
+
+use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use dma_core::Access;
+use rustix::fs::{Mode, OFlags, fstatfs, open};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+
+use super::RemoteError;
+
+/// Bytes that are copied under one lease: what a revoker may have to wait for.
+pub(super) const CHUNK: usize = 1 << 20;
+
+/// What statfs(2) says of a file in /proc.
+const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+
+/// Why not all bytes were copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The address space is gone.
+    Gone,
+    /// The process has nothing mapped from this many bytes on.
+    Unmapped(usize),
+    /// The kernel refused.
+    Refused(Errno),
+}
+
+/// A stretch of another process's address space.
+#[derive(Debug)]
+pub(super) struct ProcessMemory {
+    file: OwnedFd,
+    address: u64,
+}
+
+impl ProcessMemory {
+    /// The memory from `address` on of the process that `file` is the address space of. None: `file` is none.
+    pub(super) fn new(file: OwnedFd, address: u64) -> Option<Self> {
+        let is_proc = fstatfs(file.as_fd()).is_ok_and(|fs| fs.f_type as u64 == PROC_SUPER_MAGIC);
+        is_proc.then_some(Self { file, address })
+    }
+
+    /// Copies the bytes from `offset` to `to`. On `Err` some of them may have been.
+    pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Cut> {
+        let mut done = 0;
+        while done < to.len() {
+            let at = self.address + offset + done as u64;
+            done += step(pread(&self.file, &mut to[done..], at), done)?;
+        }
+        Ok(())
+    }
+
+    /// Copies `from` to the bytes from `offset`. On `Err` some of them may have been.
+    pub(super) fn write(&self, offset: u64, from: &[u8]) -> Result<(), Cut> {
+        let mut done = 0;
+        while done < from.len() {
+            let at = self.address + offset + done as u64;
+            done += step(pwrite(&self.file, &from[done..], at), done)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes one call moved.
+fn step(moved: Result<usize, Errno>, done: usize) -> Result<usize, Cut> {
+    match moved {
+        Ok(0) => Err(Cut::Gone),
+        Ok(moved) => Ok(moved),
+        Err(Errno::INTR) => Ok(0),
+        Err(Errno::IO | Errno::FAULT) => Err(Cut::Unmapped(done)),
+        Err(errno) => Err(Cut::Refused(errno)),
+    }
+}
+
+/// This process's address space, for a peer with `rights`.
+pub(super) fn own_address_space(rights: Access) -> Result<OwnedFd, RemoteError> {
+    let mode = match (rights.contains(Access::READ), rights.contains(Access::WRITE)) {
+        (_, false) => OFlags::RDONLY,
+        (false, true) => OFlags::WRONLY,
+        (true, true) => OFlags::RDWR,
+    };
+    retry_on_intr(|| open("/proc/self/mem", mode | OFlags::CLOEXEC, Mode::empty())).map_err(|errno| {
+        let operation = match errno {
+            Errno::ACCESS | Errno::PERM => {
+                "opening /proc/self/mem (is the process made undumpable, by a set-user-id bit or prctl?)"
+            }
+            _ => "opening /proc/self/mem",
+        };
+        RemoteError::os(operation, errno)
+    })
+}
+
+/// Whether this process has all of `len` bytes at `address` mapped as `rights` need them. A device would find out when
+/// the memory is registered; and the kernel's file lets nobody read what cannot be read, but write what is read-only.
+pub(super) fn check_mapped(address: u64, len: u64, rights: Access) -> Result<(), RemoteError> {
+    let maps = fs::read_to_string("/proc/self/maps")
+        .map_err(|source| RemoteError::Os { operation: "reading /proc/self/maps", source })?;
+    let writable = rights.contains(Access::WRITE);
+    if covered(&maps, address, len, writable) {
+        Ok(())
+    } else {
+        Err(RemoteError::NotMapped { address, len, writable })
+    }
+}
+
+/// `maps` is as proc_pid_maps(5) has it: by address, and mappings that touch are separate lines.
+fn covered(maps: &str, address: u64, len: u64, writable: bool) -> bool {
+    let Some(end) = address.checked_add(len) else { return false };
+    let mut reached = address;
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let (Some((from, to)), Some(perms)) = (range, words.next()) else { continue };
+        let [Ok(from), Ok(to)] = [from, to].map(|text| u64::from_str_radix(text, 16)) else { continue };
+        if to <= reached {
+            continue;
+        }
+        if reached >= end
+            || from > reached
+            || !perms.starts_with('r')
+            || (writable && !perms[1..].starts_with('w'))
+        {
+            break;
+        }
+        reached = to;
+    }
+    reached >= end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_covered_by_whole_mappings_with_the_rights() {
+        let maps = "1000-3000 rw-p 0 00:00 0 [heap]\n3000-4000 r--p 0 00:00 0\n5000-6000 rw-s 0 00:00 0 /x y\n\
+                    6000-7000 ---p 0 00:00 0\nrubbish\n";
+        for (address, len, writable, wanted) in [
+            (0x1000, 0x3000, false, true),
+            (0x1fff, 1, true, true),
+            (0x1000, 0x2000, true, true),
+            (0x1000, 0x2001, true, false),
+            (0x3fff, 1, false, true),
+            (0x3fff, 2, false, false),
+            (0x4000, 1, false, false),
+            (0xfff, 2, false, false),
+            (0x5000, 0x1000, true, true),
+            (0x5000, 0x1001, false, false),
+            (0x6000, 1, false, false),
+            (0x7000, 1, false, false),
+            (u64::MAX, 2, false, false),
+        ] {
+            assert_eq!(covered(maps, address, len, writable), wanted, "{address:#x}+{len:#x} {writable}");
+        }
+    }
+
+    #[test]
+    fn the_own_memory_is_there_as_it_is_mapped() {
+        let heap = vec![1_u8; 100];
+        let at = |bytes: &[u8]| (bytes.as_ptr().addr() as u64, bytes.len() as u64);
+        let (address, len) = at(&heap);
+        check_mapped(address, len, Access::all()).unwrap();
+        let (address, len) = at(b"in a read-only mapping");
+        check_mapped(address, len, Access::READ).unwrap();
+        let error = check_mapped(address, len, Access::all()).unwrap_err();
+        assert!(matches!(error, RemoteError::NotMapped { writable: true, .. }), "{error}");
+        check_mapped(8, 1, Access::READ).unwrap_err();
+    }
+
+    #[test]
+    fn files_of_other_kinds_are_no_address_space() {
+        let file = fs::File::open("/dev/null").unwrap();
+        assert!(ProcessMemory::new(file.into(), 0).is_none());
+        assert!(ProcessMemory::new(own_address_space(Access::READ).unwrap(), 0).is_some());
+    }
+}
