@@ -1,7 +1,6 @@
 //! The conformance suite on the stand-in SDK, installed and loaded as a real one is; and on a card, where there is one.
 
 #[path = "../doca-emu/tests/support/mod.rs"]
-#[expect(clippy::allow_attributes, reason = "not every test uses all of it")]
 mod support;
 
 use std::sync::LazyLock;
