@@ -8,7 +8,6 @@ use rustix::process::Signal;
 
 mod built;
 mod dma_copy_pair;
-#[expect(unreachable_pub, clippy::allow_attributes, reason = "another crate's, for whose tests it is meant")]
 #[path = "../dma-doca/doca-emu/tests/support/mod.rs"]
 mod support;
 
@@ -28,7 +27,8 @@ fn start(place: &Place, side: Side, card: &str, args: &str) -> Running {
         Side::Host => "-p 3b:00.0",
         Side::Dpu => "-p 03:00.0 -r 3b:00.0",
     };
-    let mut command = place.command(side, &format!("{device} -c comch:copy{} {args}", std::process::id()));
+    let mut command = place
+        .command(side, &format!("{device} -c comch:copy{} --sdk-log-level 10 {args}", std::process::id()));
     command.env("DMA_DOCA_LIB_DIR", libraries()).env("DOCA_EMU", card);
     run(command)
 }
@@ -132,7 +132,7 @@ fn the_card_copies_both_ways() {
     let place = Place::new();
     place.file("src", 10);
     let alone = |side, args: &str| {
-        let mut command = place.command(side, args);
+        let mut command = place.command(side, &format!("--sdk-log-level 10 {args}"));
         command.env("DMA_DOCA_LIB_DIR", libraries()).env("DOCA_EMU", CARD);
         run(command).end()
     };

@@ -132,6 +132,8 @@ pub struct Worker {
     verify: Verify,
     stall: Duration,
     places: Vec<Place>,
+    /// The descriptor of each place, for copies of one segment in one piece.
+    ready: Vec<Descriptor<'static>>,
     /// Places that are free, in the order in which they were freed: `tail - head` of them.
     free: Vec<u32>,
     head: usize,
@@ -191,6 +193,10 @@ impl Worker {
         let queue = contender.engine.open_queue_raw(&options)?;
         let places =
             (0..cell.depth as usize).map(|index| Place::new(&memory, &layout, cell, index)).collect();
+        let ready = (0_u64..)
+            .zip(&places)
+            .map(|(token, p): (u64, &Place)| Descriptor::copy(token, p.src, p.dst))
+            .collect();
         let ring = (cell.depth as usize).next_power_of_two();
         Ok(Self {
             queue: Some(queue),
@@ -201,6 +207,7 @@ impl Worker {
             verify,
             stall,
             places,
+            ready,
             free: (0..ring as u32).collect(),
             head: 0,
             tail: cell.depth as usize,
@@ -311,18 +318,36 @@ impl Worker {
         if !simple {
             return self.submit_listed(count, stamp);
         }
-        for _ in 0..count {
-            let number = self.free[self.head & mask];
-            self.head += 1;
-            let place = &mut self.places[number as usize];
-            if turning {
-                place.advance(&self.memory, &self.layout, self.cell.depth as usize);
+        if turning || sampled {
+            for turn in 0..count {
+                let number = self.free[(self.head + turn) & mask] as usize;
+                let place = &mut self.places[number];
+                if turning {
+                    place.advance(&self.memory, &self.layout, self.cell.depth as usize);
+                    self.ready[number] = Descriptor::copy(number as u64, place.src, place.dst);
+                }
+                if sampled {
+                    place.stamp = stamp;
+                }
             }
-            if sampled {
-                place.stamp = stamp;
-            }
-            self.pending.push(Descriptor::copy(u64::from(number), place.src, place.dst));
         }
+        let first = self.free[self.head & mask];
+        let next = (1..count).all(|turn| self.free[(self.head + turn) & mask] == first + turn as u32);
+        let from = first as usize;
+        if next && let (Some(batch), Some(queue)) = (self.ready.get(from..from + count), &mut self.queue) {
+            // The usual case: places in a row, whose descriptors are ready.
+            self.head += count;
+            // SAFETY: as in `submit_pending`.
+            let taken = unsafe { queue.submit(batch) }?;
+            queue.flush();
+            self.pending.extend_from_slice(&batch[taken..]);
+            return Ok(());
+        }
+        for turn in 0..count {
+            let number = self.free[(self.head + turn) & mask];
+            self.pending.push(self.ready[number as usize]);
+        }
+        self.head += count;
         self.submit_pending()
     }
 

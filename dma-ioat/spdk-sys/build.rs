@@ -104,6 +104,7 @@ mod headers {
         bindgen::Builder::default()
             .header_contents("all.h", "#include <spdk/stdinc.h>\n#include <spdk/env.h>\n#include <spdk/ioat.h>\n#include <spdk/log.h>\n#include <spdk/string.h>\n")
             .clang_args(include)
+            .clang_args(compiler_include())
             .allowlist_function("spdk_.*")
             .allowlist_type("spdk_.*")
             .allowlist_var("SPDK_.*")
@@ -114,5 +115,12 @@ mod headers {
             .unwrap_or_else(|e| panic!("SPDK's headers cannot be bound: {e}"))
             .write_to_file(&out)
             .unwrap_or_else(|e| panic!("{}: {e}", out.display()));
+    }
+
+    /// Where the C compiler has `limits.h` and its like: libclang often comes without its own.
+    fn compiler_include() -> Option<String> {
+        let output = std::process::Command::new("cc").arg("-print-file-name=include").output().ok()?;
+        let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        dir.starts_with('/').then(|| format!("-isystem{dir}"))
     }
 }

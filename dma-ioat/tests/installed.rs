@@ -1,6 +1,5 @@
 //! SPDK's libraries as they are installed, found by directory and loaded.
 
-#[expect(unreachable_pub, reason = "shared with the tests of the stand-in")]
 #[path = "../spdk-emu/tests/support/install.rs"]
 mod install;
 mod standin;

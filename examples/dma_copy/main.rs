@@ -26,7 +26,7 @@ mod options;
 mod protocol;
 mod talk;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -139,7 +139,11 @@ fn log(options: &Options) {
         _ => "trace",
     };
     let filter = format!("{},doca={}", level(options.log_level), level(options.sdk_log_level));
-    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 fn summary(plan: &Plan, retries: u64, took: Duration, info: &dma::EngineInfo) -> String {

@@ -44,11 +44,18 @@ fn pci() -> &'static Path {
     Path::new("/sys/bus/pci/devices")
 }
 
+/// Where the backends look for their libraries first.
+const DOCA_DIR: &str = "DMA_DOCA_LIB_DIR";
+const SPDK_DIR: &str = "DMA_SPDK_LIB_DIR";
+
 /// Folders in which the loader looks, first those that the user named.
-fn library_folders(more: &[&str]) -> Vec<PathBuf> {
-    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> =
-        std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect();
+fn library_folders(variable: &str, more: &[&str]) -> Vec<PathBuf> {
+    let named = |variable: &str| std::env::var_os(variable).unwrap_or_default();
+    let (own, all) = (named(variable), named("LD_LIBRARY_PATH"));
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&own)
+        .chain(std::env::split_paths(&all))
+        .filter(|p| !p.as_os_str().is_empty())
+        .collect();
     let arch = std::env::consts::ARCH;
     folders.extend(more.iter().map(|f| PathBuf::from(f.replace("{arch}", arch))));
     for folder in
@@ -60,8 +67,8 @@ fn library_folders(more: &[&str]) -> Vec<PathBuf> {
 }
 
 /// Whether a library whose file name begins with one of `names` is in a folder where the loader looks.
-fn library(names: &[&str], more: &[&str], fix: &str) -> Finding {
-    let folders = library_folders(more);
+fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding {
+    let folders = library_folders(variable, more);
     let found = folders.iter().find_map(|folder| {
         let entries = fs::read_dir(folder).ok()?;
         let mut files: Vec<PathBuf> = entries
@@ -127,9 +134,9 @@ pub(super) fn doca() -> Vec<Finding> {
     }
     let sdk =
         ["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64", "/opt/mellanox/doca/lib"];
-    let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name its folder in LD_LIBRARY_PATH";
-    findings.push(library(&["libdoca_common.so"], &sdk, fix));
-    findings.push(library(&["libdoca_dma.so"], &sdk, fix));
+    let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name the folder of its libraries in DMA_DOCA_LIB_DIR";
+    findings.push(library(&["libdoca_common.so"], DOCA_DIR, &sdk, fix));
+    findings.push(library(&["libdoca_dma.so"], DOCA_DIR, &sdk, fix));
     let version = ["/opt/mellanox/doca/applications/VERSION", "/etc/mlnx-release"].into_iter().find_map(read);
     findings.push(match version {
         Some(version) => Finding::ok("SDK version", version),
@@ -198,11 +205,13 @@ pub(super) fn ioat() -> Vec<Finding> {
         }
     }
     let sdk = ["/opt/spdk/lib", "/usr/local/lib/{arch}-linux-gnu"];
-    let fix = "install SPDK built with --with-shared, or name the folder of its libraries in LD_LIBRARY_PATH";
-    findings.push(library(&["libspdk_ioat.so"], &sdk, fix));
-    findings.push(library(&["libspdk_env_dpdk.so"], &sdk, fix));
+    let fix =
+        "install SPDK built with --with-shared, or name the folder of its libraries in DMA_SPDK_LIB_DIR";
+    findings.push(library(&["libspdk_ioat.so"], SPDK_DIR, &sdk, fix));
+    findings.push(library(&["libspdk_env_dpdk.so"], SPDK_DIR, &sdk, fix));
     findings.push(library(
         &["librte_eal.so"],
+        SPDK_DIR,
         &sdk,
         "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH",
     ));
@@ -272,10 +281,10 @@ mod tests {
     fn a_missing_library_says_where_it_was_looked_for() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().to_str().unwrap();
-        let missing = library(&["libnone_such.so"], &[place], "install it");
+        let missing = library(&["libnone_such.so"], "NONE_SUCH", &[place], "install it");
         assert_eq!(missing.verdict, Verdict::Bad);
         assert!(missing.found.contains(place) && missing.fix == "install it");
         fs::write(folder.path().join("libnone_such.so.2"), b"").unwrap();
-        assert_eq!(library(&["libnone_such.so"], &[place], "").verdict, Verdict::Ok);
+        assert_eq!(library(&["libnone_such.so"], "NONE_SUCH", &[place], "").verdict, Verdict::Ok);
     }
 }

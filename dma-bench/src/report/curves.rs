@@ -50,6 +50,9 @@ impl Key {
             Direction::Push => words.push_str(", to a peer"),
             Direction::Pull => words.push_str(", from a peer"),
         }
+        if self.model {
+            words.push_str(" (models)");
+        }
         words
     }
 

@@ -25,12 +25,21 @@
 //!   `DOCA_TASK_SUBMIT_FLAG_FLUSH` and `doca_ctx_flush_tasks`; coalesced reports, with the stall of a tail that has no report of its own; failures
 //!   that take the context down, and its restart. Callbacks may submit, free, stop and destroy.
 //! - *Sleeping* on the notification handle, in real and in virtual time.
+//! - *The comm channel* between processes of one user, or within one: servers on the DPU, clients on the host, messages, connections that end or
+//!   die, counters.
+//! - *Sync events* of the CPU and of the other side of the card, in another process: called from threads, or as tasks; in memory of their own, at
+//!   an address or in a buffer.
+//! - *The log*: sources, all kinds of backends, limits, strict ones too. This library logs to the SDK's backends only, as the real one does.
+//! - *Command lines*: flags, JSON files (with the comments and last commas of those that NVIDIA's programs come with), commands, usage.
 //! - *Faults* of the plan that `dma_sim::model::FaultPlan` describes.
 //!
 //! # Rejected
 //!
 //! - GPU and DPA data paths, and memory of theirs: `DOCA_ERROR_NOT_SUPPORTED`.
 //! - Batches of tasks: no context of these headers makes any. `DOCA_ERROR_NOT_SUPPORTED`.
+//! - Producers and consumers of the comm channel have no header here: the callbacks for consumers are accepted and never called.
+//! - Sync events of a GPU, a DPA or a network, and the export of one that lies in memory of the program: `DOCA_ERROR_NOT_SUPPORTED`. Flags of
+//!   `DOCA_ARGP_TYPE_JSON_OBJ`, which are objects of the vendor's JSON library, likewise.
 //! - `doca_pe_set_notification_handle`, which is for Windows: `DOCA_ERROR_NOT_SUPPORTED`.
 //!
 //! # Divergences
@@ -67,6 +76,20 @@
 //! - Windows outside of their map, and data outside of its window, are `INVALID_VALUE` when a buffer is made. When its data is set they are not looked at.
 //! - Elements and maps that are not started are `BAD_STATE`. User data of an inventory can be set at any time.
 //! - `doca_devinfo_get_active_rate` counts bits a second.
+//! - A client looks for its server for 3 seconds, then goes to stopping and idle; once it has found it, it waits to be let in as long as that
+//!   takes. A second server of the same name, card and function does not start: `IN_USE`.
+//! - A message is copied when its task is submitted, and has been sent when the system has it. What it has no room for waits in the context, in the
+//!   order of submission, so `AGAIN` does not come; the size of the receive queue is stored and changes nothing. The longest message is what both
+//!   sides allow. A message on a connection that has ended is `NOT_CONNECTED`; one that was waiting then fails with `CONNECTION_ABORTED`. Whoever
+//!   ends a connection, the server is told that it ended successfully.
+//! - A sync event needs a publisher and a subscriber to start, whatever they are: `BAD_STATE`. Calls on one that is not started are `BAD_STATE`
+//!   too. An imported one cannot be set up or exported: `NOT_PERMITTED`. When whoever made it has destroyed it or died, waits and calls on
+//!   an imported one fail with `IO_FAILED`.
+//! - A line of the log has the number of the thread, and DOCA for its source, as published transcripts show. A strict limit that would be widened is
+//!   `NOT_PERMITTED` when set on its backend, and stays as it is when set for all. A message of a source that is not registered is `INVALID_VALUE`.
+//! - `doca_argp_start` prints the usage and ends the program for `-h`; after a mistake it names that on standard error, prints the usage and returns
+//!   a code. Without a callback of the program's, `-v` prints the SDK's version and ends it. The command line has the last word over a JSON file.
+//!   A program with commands must be given one.
 
 mod argp;
 mod buf;

@@ -260,6 +260,14 @@ fn descriptors_are_counted_and_the_last_calls_back() {
     // Three pieces of up to 4 KiB, and a null descriptor.
     assert_eq!(channel.process(), 4);
     assert_eq!(ENDED.take(), [1, 2]);
+    // Cut where pages meet that are not neighbours for devices, on either side.
+    const PAGE: usize = 2 << 20;
+    let pages = Memory::new(2 * PAGE, PAGE);
+    for (dst, src) in [(pages.at(PAGE - 100), memory.at(0)), (memory.at(0), pages.at(PAGE - 100))] {
+        assert_eq!(channel.copy(3, dst, src, 4096), 0);
+        channel.flush();
+        assert_eq!((channel.process(), ENDED.take()), (2, vec![3]));
+    }
     drop(channel);
 }
 

@@ -21,6 +21,8 @@ pub(super) type Callback = Option<unsafe extern "C" fn(*mut c_void)>;
 
 /// Events of the model that one call passes at most, so that it does not take long.
 const EVENTS_PER_CALL: u32 = 4_096;
+/// How often in a row an empty ring may refuse.
+const REFUSALS_OF_EMPTY: u32 = 64;
 /// Virtual time that a call takes which finds nothing, in nanoseconds.
 const IDLE_CALL: u64 = 10;
 
@@ -209,17 +211,22 @@ impl Channel {
         }
     }
 
-    /// Gives the descriptors from `first` on to a device that may refuse them.
+    /// Gives the descriptors from `first` on to a device that may refuse them, as a full ring does: so not while the ring is empty,
+    /// unless it insists.
     #[cold]
     fn give_eagerly(&self, first: u32) -> Outcome {
         let mut device = self.engine.device();
+        let mut patience = if first == self.tail.get() { REFUSALS_OF_EMPTY } else { 0 };
         self.given.set(first);
         while self.given.get() != self.head.get() {
-            if let Err(Refused::Rejected | Refused::Full { .. }) = self.give_next(&mut device) {
-                self.head.set(self.given.get());
-                return Err(-libc::ENOMEM);
+            match self.give_next(&mut device) {
+                Err(Refused::Rejected) if patience > 0 => patience -= 1,
+                Err(Refused::Rejected | Refused::Full { .. }) => {
+                    self.head.set(self.given.get());
+                    return Err(-libc::ENOMEM);
+                }
+                _ => self.given.set(self.given.get().wrapping_add(1)),
             }
-            self.given.set(self.given.get().wrapping_add(1));
         }
         Ok(())
     }
