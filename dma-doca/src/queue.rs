@@ -28,8 +28,8 @@ const REST: Duration = Duration::from_secs(5);
 /// What no call answers: a slot's buffers are of other regions.
 const NOT_BOUND: doca_error_t = doca_error_t::MAX;
 
-/// Reports of descriptors up to this long may wait for a later one's. A longer one takes so long that its user would notice the wait, and
-/// its report costs nothing beside it.
+/// Reports may wait for a later one's in batches that begin with a descriptor up to this long. A longer one takes so long that its user
+/// would notice the wait, and its report costs nothing beside it.
 const COALESCED: usize = 8 << 10;
 
 /// What is done to a context that does not run.
@@ -54,10 +54,9 @@ pub(crate) struct DocaQueue {
     context: Context,
     pool: Arc<Mutex<Pool>>,
     depth: usize,
-    /// The task that is held back, or null; its slot, and how it may be submitted if another follows.
+    /// The task that is held back, or null; and its slot.
     held: *mut doca_task,
     held_slot: u32,
-    held_flags: u32,
     /// As many tasks as the device has had at once. A report may only wait for that of a task which the device is known to have room for.
     proven: usize,
     /// A flush that could not be carried out.
@@ -96,7 +95,6 @@ impl DocaQueue {
             depth,
             held: std::ptr::null_mut(),
             held_slot: 0,
-            held_flags: DOCA_TASK_SUBMIT_FLAG_NONE,
             proven: 0,
             ring: false,
             state: State::Running,
@@ -237,7 +235,8 @@ unsafe impl RawQueue for DocaQueue {
         let mut pool = lock(&shared);
         let mut taken = 0;
         // How many reports may wait: the last task that the device is known to have room for has one of its own.
-        let mut quiet = self.proven.saturating_sub(self.in_flight() + 1);
+        let short = batch.first().is_some_and(|first| first.len() <= COALESCED);
+        let mut quiet = if short { self.proven.saturating_sub(self.in_flight() + 1) } else { 0 };
         for descriptor in batch {
             let Some(slot) = self.context.done.take() else { break };
             let bound = &pool.slots[slot as usize];
@@ -268,16 +267,15 @@ unsafe impl RawQueue for DocaQueue {
                 }
             }
             // More follows what is held back, and is ready: no doorbell for it, and its report may wait for a later one's.
-            if !self.release(if quiet > 0 { self.held_flags } else { DOCA_TASK_SUBMIT_FLAG_NONE }) {
+            if !self.release(if quiet > 0 {
+                DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
+            } else {
+                DOCA_TASK_SUBMIT_FLAG_NONE
+            }) {
                 self.put_back(&mut pool, slot);
                 break;
             }
             quiet = quiet.saturating_sub(1);
-            self.held_flags = if descriptor.len() <= COALESCED {
-                DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
-            } else {
-                DOCA_TASK_SUBMIT_FLAG_NONE
-            };
             self.context.done.begin(slot, descriptor.token());
             (self.held, self.held_slot) = (task, slot);
             taken += 1;
@@ -310,6 +308,7 @@ unsafe impl RawQueue for DocaQueue {
             count += self.context.done.collect_late(&mut completions[count..]);
         }
         if self.context.done.has_lists() {
+            count += self.context.done.collect_late(&mut completions[count..]);
             self.reap();
         }
         count

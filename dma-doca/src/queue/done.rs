@@ -101,22 +101,24 @@ impl Done {
         // Written out: the function that makes one is not inlined across crates.
         let completion = Completion { token: token.get(), native: 0, outcome: Outcome::Done };
         let room = self.room.get();
-        if room > 0 {
-            let out = self.out.get();
-            // SAFETY: `run` set it to a place for `room` completions.
-            unsafe { out.write(completion) };
-            // SAFETY: there was room for one, so this is at most its end.
-            self.out.set(unsafe { out.add(1) });
-            self.room.set(room - 1);
-        } else {
-            self.keep(Late { slot, completion, suspect: false });
+        if room == 0 || self.lists.get() > 0 {
+            return self.end_slowly(slot, completion);
         }
-        self.over(slot);
+        let out = self.out.get();
+        // SAFETY: `run` set it to a place for `room` completions.
+        unsafe { out.write(completion) };
+        // SAFETY: there was room for one, so this is at most its end.
+        self.out.set(unsafe { out.add(1) });
+        self.room.set(room - 1);
+        self.give(slot);
     }
 
+    /// As [`end`](Self::end), with lists in flight, or without room for the completion.
     #[cold]
-    fn keep(&self, late: Late) {
-        self.late.borrow_mut().push_back(late);
+    #[inline(never)]
+    fn end_slowly(&self, slot: u32, completion: Completion) {
+        self.late.borrow_mut().push_back(Late { slot, completion, suspect: false });
+        self.over(slot);
     }
 
     #[cold]
