@@ -200,8 +200,8 @@ mod tests {
             EngineName::Doca(device(Some(address), &[("lib", "/opt/doca")]))
         );
         assert_eq!(
-            "doca:iface=p0,lib=/opt/doca".parse::<EngineName>().unwrap(),
-            EngineName::Doca(device(None, &[("iface", "p0"), ("lib", "/opt/doca")]))
+            "doca:interface=p0,lib=/opt/doca".parse::<EngineName>().unwrap(),
+            EngineName::Doca(device(None, &[("interface", "p0"), ("lib", "/opt/doca")]))
         );
     }
 

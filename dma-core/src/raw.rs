@@ -144,6 +144,7 @@ impl<'a> Descriptor<'a> {
     /// A copy of `src` to `dst`, which have the same length.
     #[inline]
     #[must_use]
+    #[inline]
     pub const fn copy(token: u64, src: Segment, dst: Segment) -> Self {
         Self {
             token,
@@ -177,6 +178,7 @@ impl<'a> Descriptor<'a> {
     /// [`Capabilities::FENCE`](crate::Capabilities::FENCE).
     #[inline]
     #[must_use]
+    #[inline]
     pub const fn with_fence(mut self, fence: bool) -> Self {
         self.fence = fence;
         self
@@ -185,6 +187,7 @@ impl<'a> Descriptor<'a> {
     /// Comes back in the completion; the queue does not look at it.
     #[inline]
     #[must_use]
+    #[inline]
     pub const fn token(&self) -> u64 {
         self.token
     }
@@ -192,6 +195,7 @@ impl<'a> Descriptor<'a> {
     /// Whether it carries a fence: see [`with_fence`](Self::with_fence).
     #[inline]
     #[must_use]
+    #[inline]
     pub const fn fence(&self) -> bool {
         self.fence
     }
@@ -207,6 +211,7 @@ impl<'a> Descriptor<'a> {
     /// What it asks for.
     #[inline]
     #[must_use]
+    #[inline]
     pub const fn work(&self) -> Work<'a> {
         match self.listed {
             None => Work::Copy {
@@ -253,6 +258,7 @@ pub struct Completion {
 impl Completion {
     /// The completion of a descriptor that succeeded.
     #[must_use]
+    #[inline]
     pub const fn done(token: u64) -> Self {
         Self { token, native: 0, outcome: Outcome::Done }
     }
@@ -271,6 +277,7 @@ pub struct RawStats {
 impl RawStats {
     /// These numbers.
     #[must_use]
+    #[inline]
     pub const fn new(doorbells: u64, resets: u64) -> Self {
         Self { doorbells, resets }
     }
