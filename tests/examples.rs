@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 mod built;
 
 /// What needs arguments, and has tests of its own.
-const WITH_ARGUMENTS: [&str; 3] = ["copy_file", "10_copy_host", "11_copy_dpu"];
+const WITH_ARGUMENTS: [&str; 4] = ["copy_file", "dma_copy", "10_copy_host", "11_copy_dpu"];
 /// What several examples share.
 const SHARED: &str = "common";
 

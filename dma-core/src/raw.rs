@@ -144,7 +144,6 @@ impl<'a> Descriptor<'a> {
     /// A copy of `src` to `dst`, which have the same length.
     #[inline]
     #[must_use]
-    #[inline]
     pub const fn copy(token: u64, src: Segment, dst: Segment) -> Self {
         Self {
             token,
@@ -178,7 +177,6 @@ impl<'a> Descriptor<'a> {
     /// [`Capabilities::FENCE`](crate::Capabilities::FENCE).
     #[inline]
     #[must_use]
-    #[inline]
     pub const fn with_fence(mut self, fence: bool) -> Self {
         self.fence = fence;
         self
@@ -187,7 +185,6 @@ impl<'a> Descriptor<'a> {
     /// Comes back in the completion; the queue does not look at it.
     #[inline]
     #[must_use]
-    #[inline]
     pub const fn token(&self) -> u64 {
         self.token
     }
@@ -195,7 +192,6 @@ impl<'a> Descriptor<'a> {
     /// Whether it carries a fence: see [`with_fence`](Self::with_fence).
     #[inline]
     #[must_use]
-    #[inline]
     pub const fn fence(&self) -> bool {
         self.fence
     }
@@ -211,7 +207,6 @@ impl<'a> Descriptor<'a> {
     /// What it asks for.
     #[inline]
     #[must_use]
-    #[inline]
     pub const fn work(&self) -> Work<'a> {
         match self.listed {
             None => Work::Copy {
