@@ -41,7 +41,10 @@ mod linked {
     pub(super) fn link() {
         let mut flags = super::pkg_config(&[&["--libs"], &SPDK[..]].concat())
             .unwrap_or_else(|e| panic!("the feature `linked` needs an installed SPDK: {e}"));
-        for package in BEHIND {
+        // Shared libraries name what they need themselves.
+        let shared = super::pkg_config(&["--variable=libdir", SPDK[1]])
+            .is_ok_and(|dir| dir.iter().any(|dir| Path::new(dir).join("libspdk_env_dpdk.so").exists()));
+        for package in BEHIND.into_iter().filter(|_| !shared) {
             if super::pkg_config(&["--exists", package]).is_ok() {
                 flags.extend(super::pkg_config(&["--libs", "--static", package]).unwrap_or_default());
             }

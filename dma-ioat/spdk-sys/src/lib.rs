@@ -10,8 +10,22 @@
 #[rustfmt::skip]
 pub mod bindings;
 #[cfg(feature = "bindgen")]
-#[rustfmt::skip]
-#[allow(missing_docs, missing_debug_implementations, non_camel_case_types, non_upper_case_globals, non_snake_case, unsafe_code, clippy::all, clippy::pedantic, clippy::allow_attributes, clippy::ptr_as_ptr, clippy::ref_as_ptr, clippy::use_self, reason = "written by a program, with the names of C")]
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_upper_case_globals,
+    non_snake_case,
+    unsafe_code,
+    clippy::all,
+    clippy::pedantic,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::use_self,
+    reason = "written by a program, with the names of C"
+)]
 pub mod bindings {
     //! The declarations of the installed SPDK's headers.
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
