@@ -1,7 +1,7 @@
 //! Instructions per copy, through `Box<dyn RawQueue>` and by a C loop that does the same, on the same installed stand-in SDK.
 //!
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs both under `valgrind --tool=callgrind` with two
-//! numbers of copies, and prints what one copy more costs in each, and the ratio. It fails above 1.10. `DMA_DOCA_LIB_DIR` with the headers beside it takes an
+//! numbers of copies, and prints what one copy more costs in each, and the ratio. Above 1.10 it exits with 1, unless run with `--test`. `DMA_DOCA_LIB_DIR` with the headers beside it takes an
 //! installed stand-in instead.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
@@ -124,5 +124,9 @@ fn main() {
     println!(
         "instructions per copy of {SIZE} bytes, batches of {BATCH}: C {c:.1}, Box<dyn RawQueue> {rust:.1}, ratio {ratio:.3}"
     );
-    assert!(ratio <= BAR, "the ratio is above {BAR}");
+    // As a test it shows that it works, and judges nothing: compilers differ.
+    if ratio > BAR && !args.iter().any(|arg| arg == "--test") {
+        eprintln!("the ratio is above {BAR}");
+        std::process::exit(1);
+    }
 }
