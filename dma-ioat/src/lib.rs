@@ -13,7 +13,6 @@
 //!   failed; the channel is detached and attached again, and the next descriptors go one by one, so that the culprit is found if it is tried again.
 //! - **Draining.** A channel cannot be made to forget. What is in flight when a queue is closed completes; a channel that never answers is leaked.
 
-mod address;
 mod device;
 mod engine;
 mod env;
@@ -26,7 +25,7 @@ mod queue;
 mod recovery;
 mod region;
 
-pub use address::PciAddress;
+pub use dma_core::PciAddress;
 pub use engine::{Discovered, IoatEngine, discover};
 pub(crate) use error::BACKEND;
 pub use options::{EnvSetup, HugePages, IoatOptions};
