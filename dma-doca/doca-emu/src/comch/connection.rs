@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     pub(super) endpoint: Weak<Endpoint>,
     pub(super) socket: RefCell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
+    /// Its end is being told: a callback that progresses or stops is not to be told again.
+    pub(super) ending: Cell<bool>,
     pub(super) user_data: Cell<c::doca_data>,
     /// The longest message that the other side takes.
     pub(super) peer_max: Cell<u32>,
@@ -70,6 +72,7 @@ impl Connection {
             endpoint,
             socket: RefCell::new(socket),
             link: Cell::new(Link::Greeting),
+            ending: Cell::new(false),
             user_data: Cell::new(c::doca_data { u64_: 0 }),
             peer_max: Cell::new(0),
             counters: Cell::new([0; 4]),
