@@ -47,8 +47,8 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 21,
-                    seconds: 0.012,
+                    repetitions: 45,
+                    seconds: 0.002,
                     warm_up: 0.012,
                     sweeps: vec![
                         Sweep {

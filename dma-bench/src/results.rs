@@ -111,7 +111,10 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Operations done in all repetitions.
+    /// Repetitions that were measured again, because threads waited for a CPU meanwhile. Their latencies count, their throughput does not.
+    #[serde(default)]
+    pub left_out: u64,
+    /// Operations done, all in all.
     pub ops: u64,
     /// Operations whose bytes were compared.
     pub verified: u64,
@@ -374,6 +377,7 @@ pub(crate) mod tests {
                     cpu_s_per_gb: Figures::of(vec![0.1, 0.11, 0.12]).filter(|_| !model && ops.is_some()),
                     doorbells_per_op: Some(1.0),
                     polls_per_op: Some(1.5),
+                    left_out: 0,
                     ops: 10_000,
                     verified: 16,
                     ops_per_second: ops,
