@@ -18,6 +18,7 @@ pub mod output;
 pub mod pairs;
 pub mod plan;
 pub mod presets;
+pub mod priority;
 pub mod progress;
 pub mod published;
 mod record;

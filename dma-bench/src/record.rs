@@ -7,7 +7,7 @@ use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
 use crate::pairs::{Pair, Slot, keep};
 use crate::plan::Cell;
 use crate::results::{Latency, Measured, Status};
-use crate::stats::Figures;
+use crate::stats::{Figures, median};
 
 /// A model hardly differs from one slice to the next.
 const MODEL_SLICES: usize = 3;
@@ -146,6 +146,7 @@ impl Record {
             doorbells_per_op: per_op(self.doorbells),
             polls_per_op: per_op(self.polls),
             left_out: self.left_out,
+            waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
             ops: self.ops,
             verified: self.verified,
             ops_per_second: ops,

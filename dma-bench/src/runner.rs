@@ -30,15 +30,12 @@ pub(crate) struct Runner<'a> {
     groups: Vec<Group>,
     footprint: usize,
     clock_ns: f64,
-    begun: Instant,
-    /// How long what was measured so far would have taken with nothing to disturb it.
-    planned: Duration,
 }
 
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 /// How often it is gone through all cells: what the machine does meanwhile hits all of them, not a few.
-const PASSES: u32 = 3;
+const PASSES: u32 = 5;
 /// The part of the time that may go into reading the clock.
 const CLOCK_SHARE: f64 = 0.01;
 /// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
@@ -49,8 +46,8 @@ const WARM_BYTES: u64 = 4 << 20;
 const FEWEST: u32 = 9;
 /// A slice that was disturbed is done again, until so many times the repetitions were tried,
 const TRIES: usize = 4;
-/// or so many times as long has passed as it would have taken undisturbed.
-const PATIENCE: f64 = 2.5;
+/// or the cell has taken so many times as long as it would have taken undisturbed.
+const PATIENCE: f64 = 3.0;
 
 impl<'a> Runner<'a> {
     /// To measure `groups` with these engines, and the memory of `baseline` for memcpy.
@@ -71,8 +68,6 @@ impl<'a> Runner<'a> {
             groups,
             footprint,
             clock_ns: clock_cost(),
-            begun: Instant::now(),
-            planned: Duration::ZERO,
         }
     }
 
@@ -126,7 +121,6 @@ impl<'a> Runner<'a> {
     pub(crate) fn all(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
         let reps = u64::from(self.campaign.repetitions);
         observer.begin(self.groups.iter().map(|g| g.cells.len() as u64 * reps).sum());
-        self.begun = Instant::now();
         let groups = self.groups.clone();
         let mut all: Vec<Vec<Record>> = groups
             .iter()
@@ -172,10 +166,11 @@ impl<'a> Runner<'a> {
             let upto = |n: u32| u64::from(wanted) * u64::from(n) / u64::from(pass.1);
             (upto(last) - upto(first)) as usize
         };
-        self.planned += records.iter().map(|r| self.plan(r) * share(r.wanted) as u32).sum::<Duration>();
+        let begun = Instant::now();
+        let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted) as u32).sum();
         let mut before = self.baseline_slot(base, &layout, COMPARE_MUCH);
         for turn in first as usize.. {
-            let patient = self.begun.elapsed() < self.planned.mul_f64(PATIENCE);
+            let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
             let goes_on = |r: &Record| {
                 let ((all, clean), share) = (r.tried(), share(r.wanted));
                 let again = !r.virtual_clock && patient && all < TRIES * share;
