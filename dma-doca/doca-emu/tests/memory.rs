@@ -273,7 +273,7 @@ fn exports_need_rights_and_a_device_that_can() {
     let cards = "card = [{ function = [\
         { pci = \"0000:03:00.0\", side = \"dpu\" }, \
         { pci = \"0000:3b:00.0\", side = \"host\" }, \
-        { pci = \"0000:3b:00.1\", side = \"host\", export = false }] }, \
+        { pci = \"0000:3b:00.1\", side = \"host\", export = false, import = false }] }, \
         { serial = \"OTHER\", function = [{ pci = \"0000:c3:00.0\", side = \"dpu\" }] }]";
     rig::configure(cards);
     let [dpu, host, mute, other] = ["03:00.0", "3b:00.0", "3b:00.1", "c3:00.0"].map(rig::open);
@@ -283,7 +283,7 @@ fn exports_need_rights_and_a_device_that_can() {
         let import: u8 = get!(doca_mmap_cap_is_create_from_export_pci_supported(info));
         (export, import)
     };
-    assert_eq!([dpu, host, mute].map(cap), [(1, 1), (1, 0), (0, 0)]);
+    assert_eq!([dpu, host, mute].map(cap), [(1, 1), (1, 1), (0, 0)]);
     let memory = Memory::new(4096);
     let (mut desc, mut len) = (ptr::null(), 0);
     let plain = rig::map(host, &memory, READ_WRITE);
