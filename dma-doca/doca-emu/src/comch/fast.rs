@@ -379,9 +379,11 @@ impl Fast {
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // The other end is gone, of which the connection's own socket tells as well.
+                // The other end is gone, of which the connection's own socket tells as well; but a producer that keeps trying looks
+                // only here.
                 Ok(_) | Err(_) => {
                     state.channel = None;
+                    state.there.clear();
                     return;
                 }
             }
