@@ -4,10 +4,7 @@
 //! to it until it is over. After a failure the destination is undefined, so the test writes the expected bytes itself and goes on. Around every
 //! buffer lie bytes that nobody may write.
 
-#[path = "../dma-doca/doca-emu/tests/support/mod.rs"]
-mod doca_emu;
-#[path = "../dma-ioat/spdk-emu/tests/support/install.rs"]
-mod spdk_emu;
+mod stand_ins;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -96,10 +93,10 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     static IOAT: OnceLock<String> = OnceLock::new();
     let name = match name.split_once(':').map_or(name, |(backend, _)| backend) {
         "doca" => DOCA.get_or_init(|| {
-            format!("{name},lib={}", doca_emu::library_dir(&doca_emu::doca_emu_prefix()).display())
+            format!("{name},lib={}", stand_ins::library_dir(&stand_ins::doca_emu_prefix()).display())
         }),
         "ioat" => {
-            IOAT.get_or_init(|| format!("{name}:lib={}", spdk_emu::spdk_emu_prefix().join("lib").display()))
+            IOAT.get_or_init(|| format!("{name}:lib={}", stand_ins::spdk_emu_prefix().join("lib").display()))
         }
         _ => name,
     };

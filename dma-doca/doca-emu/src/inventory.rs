@@ -95,11 +95,36 @@ impl Inventory {
         self.back.borrow_mut().push(buf.index);
     }
 
-    fn free_count(&self) -> usize {
+    /// An inventory of so many buffers.
+    pub(crate) fn new(num_elements: usize) -> Outcome<Rc<Self>> {
+        require(num_elements > 0, INVALID)?;
+        require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
+        let made = Rc::new_cyclic(|this| Self {
+            mark: Mark::new(Self::MARK),
+            started: Cell::new(false),
+            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            shelf: Shelf::default(),
+            total: Cell::new(0),
+            had: Cell::new(0),
+            back: RefCell::default(),
+            this: this.clone(),
+        });
+        made.grow(num_elements as u32)?;
+        Ok(made)
+    }
+
+    /// How many buffers there are.
+    pub(crate) fn total(&self) -> u32 {
+        self.total.get()
+    }
+
+    /// How many can still be had.
+    pub(crate) fn free_count(&self) -> usize {
         self.back.borrow().len() + (self.total.get() - self.had.get()) as usize
     }
 
-    fn next(&self) -> Outcome<&Buf> {
+    /// A buffer, which is no window of anything yet.
+    pub(crate) fn next(&self) -> Outcome<&Buf> {
         let index = match self.back.borrow_mut().pop() {
             Some(index) => index,
             None => {
@@ -139,20 +164,7 @@ impl Inventory {
 extern "C" fn doca_buf_inventory_create(num_elements: usize, inventory: Out<Handle<Inventory>>) -> Code {
     answer(|| {
         inventory.check()?;
-        require(num_elements > 0, INVALID)?;
-        require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
-        let made = Rc::new_cyclic(|this| Inventory {
-            mark: Mark::new(Inventory::MARK),
-            started: Cell::new(false),
-            user_data: Cell::new(c::doca_data { u64_: 0 }),
-            shelf: Shelf::default(),
-            total: Cell::new(0),
-            had: Cell::new(0),
-            back: RefCell::default(),
-            this: this.clone(),
-        });
-        made.grow(num_elements as u32)?;
-        inventory.put(Handle::give_rc(made))
+        inventory.put(Handle::give_rc(Inventory::new(num_elements)?))
     })
 }
 

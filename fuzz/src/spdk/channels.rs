@@ -32,7 +32,8 @@ unsafe extern "C" fn on_attach(_: *mut c_void, _: *mut c::spdk_pci_device, chann
 unsafe extern "C" fn on_end(number: *mut c_void) {
     within(|program| {
         let flight = program.flights.borrow_mut()[number.addr()].take();
-        let flight = flight.filter(|flight| !flight.part).expect("a callback for an operation that is not in flight");
+        let flight =
+            flight.filter(|flight| !flight.part).expect("a callback for an operation that is not in flight");
         let ((start, len), bytes) = (flight.dst, &flight.bytes);
         if !flight.contested && len > 0 {
             // SAFETY: memory of the program's, which is not freed while an operation is in flight.
