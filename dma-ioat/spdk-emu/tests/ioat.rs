@@ -423,6 +423,24 @@ fn other_faults() {
     assert_eq!(Channel::try_new("0000:83:04.0").err(), Some(-1), "gone for good");
 }
 
+unsafe extern "C" fn probe_again(context: *mut c_void, _: *mut c::spdk_pci_device) -> bool {
+    // SAFETY: nothing is passed on.
+    let result = unsafe { c::spdk_ioat_probe(ptr::null_mut(), Some(on_probe), Some(on_attach)) };
+    // SAFETY: the number that the test gave.
+    unsafe { context.cast::<i32>().write(result) };
+    false
+}
+
+#[test]
+fn a_probe_in_a_probe_is_refused_and_does_not_hang() {
+    env::set_up(CONFIG);
+    let mut inner = 0;
+    let context = (&raw mut inner).cast::<c_void>();
+    // SAFETY: the context lives as long as the call.
+    assert_eq!(unsafe { c::spdk_ioat_probe(context, Some(probe_again), Some(on_attach)) }, 0);
+    assert_eq!(inner, -1);
+}
+
 #[test]
 fn functions_of_others_are_not_had() {
     assert_eq!(Channel::try_new("0000:84:04.0").err(), Some(0), "the kernel's is not even offered");

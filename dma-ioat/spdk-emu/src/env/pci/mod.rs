@@ -6,6 +6,7 @@ mod bar;
 mod calls;
 mod config_space;
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -209,11 +210,27 @@ pub(crate) enum Taken {
     Stop,
 }
 
-/// Offers the functions to a driver. False: it stopped, or none could be had though there are some.
-pub(crate) fn walk(mut offer: impl FnMut(&'static Function) -> Taken) -> bool {
+thread_local! {
+    /// This thread is in `walk`, and so are callbacks.
+    static WALKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Offers the functions to a driver. False: it stopped, or none could be had though there are some, or it was called from a callback of
+/// itself, which would wait for itself for ever.
+pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Taken) -> bool {
     if !crate::env::init::is_ready() {
         return false;
     }
+    if WALKING.replace(true) {
+        crate::log::error("a callback of a probe or an enumeration begins another");
+        return false;
+    }
+    let whole = walk_alone(offer);
+    WALKING.set(false);
+    whole
+}
+
+fn walk_alone(mut offer: impl FnMut(&'static Function) -> Taken) -> bool {
     let _walk = lock(&WALK);
     let (mut seen, mut failed) = (0, 0);
     for function in functions().iter().filter(|function| function.is_seen()) {
