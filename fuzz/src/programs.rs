@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use doca_sys::bindings as c;
 
@@ -48,8 +48,10 @@ const WORDS: [&CStr; 24] = [
     c"\xff\xfe",
 ];
 /// Backends of the log stay as long as the process.
-const MOST_BACKENDS: u32 = 12;
-static BACKENDS: AtomicU32 = AtomicU32::new(0);
+const MOST_BACKENDS: usize = 12;
+static BACKENDS: AtomicUsize = AtomicUsize::new(0);
+/// Where those with a buffer have it.
+static ROOMS: [[AtomicU8; 64]; MOST_BACKENDS] = [const { [const { AtomicU8::new(0) }; 64] }; MOST_BACKENDS];
 /// How deep callbacks may call what calls them.
 const NESTING: u32 = 3;
 
@@ -69,12 +71,39 @@ thread_local! {
     static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
 }
 
+/// Standard output leads nowhere: mistakes on a command line print the usage.
+struct Quiet(c_int);
+
+impl Quiet {
+    fn new() -> Self {
+        // SAFETY: duplicates a descriptor.
+        let before = unsafe { libc::dup(1) };
+        // SAFETY: opens a file.
+        let nowhere = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY) };
+        // SAFETY: standard output is nobody's to rely on.
+        unsafe { libc::dup2(nowhere, 1) };
+        // SAFETY: opened above.
+        unsafe { libc::close(nowhere) };
+        Self(before)
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // SAFETY: what standard output was before.
+        unsafe { libc::dup2(self.0, 1) };
+        // SAFETY: duplicated by `new`.
+        unsafe { libc::close(self.0) };
+    }
+}
+
 /// Runs a program that the input decides.
 ///
 /// # Panics
 ///
 /// If what must succeed fails, or what must fail succeeds.
 pub fn doca_programs(input: &[u8]) {
+    let _quiet = Quiet::new();
     let program = Rc::new(Program {
         input: Input::new(input),
         depth: Cell::new(0),
@@ -295,17 +324,10 @@ impl Program {
                 self.sources.borrow_mut().retain(|other| *other != source);
             }
             2 => {
-                if BACKENDS
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| {
-                        (made < MOST_BACKENDS).then_some(made + 1)
-                    })
-                    .is_err()
-                {
-                    return;
-                }
+                let made = BACKENDS.fetch_add(1, Ordering::Relaxed);
+                let Some(room) = ROOMS.get(made) else { return };
                 let capacity = usize::from(self.input.byte() % 65);
-                // For ever, as the backend.
-                let room = Box::leak(Box::new([0 as c_char; 64])).as_mut_ptr();
+                let room = room.as_ptr().cast_mut().cast::<c_char>();
                 let code = match self.input.byte() % 4 {
                     0 => call!(doca_log_backend_create_with_buf(room, capacity, Some(on_line), &mut backend)),
                     1 => call!(doca_log_backend_create_with_buf_sdk(
