@@ -532,7 +532,13 @@ fn a_host_checks_every_number_of_its_dpu() {
         assert!(matches!(impostor.hear(), Message::Hello(_)));
         assert!(matches!(impostor.hear(), Message::Resume { .. }));
         impostor.say(&Message::ResumeAnswer { from: 0 });
-        assert!(matches!(impostor.hear(), Message::Export(Export { len: 16_384, block: 8192, .. })));
+        match impostor.hear() {
+            Message::Export(Export { len: 16_384, block: 8192, descriptor, .. }) => {
+                let granted = dma::ExportDescriptor::from_bytes(&descriptor).expect("a descriptor").rights();
+                assert_eq!(granted, Access::WRITE, "no more than it takes to receive");
+            }
+            other => panic!("{other:?}"),
+        }
         messages.iter().for_each(|message| impostor.say(message));
         host.end().failed(&[words, &["does not keep to the protocol"]].concat());
         assert_eq!(place.names(), ["socket".to_owned()].into(), "nothing is left behind");
@@ -545,6 +551,17 @@ fn a_host_checks_every_number_of_its_dpu() {
     let mut impostor = Impostor(listener.accept().expect("it connects").0);
     impostor.say(&Message::Hello(hello(Role::Dpu, None)));
     impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+    match impostor.hear() {
+        Message::ResumeAnswer { from: 0 } => {}
+        other => panic!("{other:?}"),
+    }
+    match impostor.hear() {
+        Message::Export(Export { descriptor, .. }) => {
+            let granted = dma::ExportDescriptor::from_bytes(&descriptor).expect("a descriptor").rights();
+            assert_eq!(granted, Access::READ, "no more than it takes to send");
+        }
+        other => panic!("{other:?}"),
+    }
     while !matches!(impostor.hear(), Message::Filled { seq: 0, .. }) {}
     impostor.say(&Message::Freed { slot: 0 });
     impostor.say(&Message::Freed { slot: 0 });
