@@ -274,7 +274,7 @@ fn discovery_tells_what_there_is() {
     assert_eq!(dpu.capabilities.max_list_len, 5);
     assert!(dpu.representors.iter().any(|r| r.address == "0000:3b:00.0"), "{:?}", dpu.representors);
     let host = all.iter().find(|d| d.address == "0000:3b:00.0").unwrap();
-    assert!(host.representors.is_empty() && host.capabilities.export_pci && !host.capabilities.import_pci);
+    assert!(host.representors.is_empty() && host.capabilities.export_pci && host.capabilities.import_pci);
     assert_eq!(dpu.engine_name(), "doca:0000:03:00.0");
 }
 
@@ -289,7 +289,10 @@ fn sides(config: &str) -> (DocaEngine, DocaEngine) {
 
 #[test]
 fn a_host_exports_and_its_dpu_imports() {
-    let (host, dpu) = sides("");
+    let (host, dpu) = sides(
+        "card = [{ function = [{ pci = \"03:00.0\", side = \"dpu\" }, \
+         { pci = \"3b:00.0\", side = \"host\", import = false }] }]",
+    );
     let request = MemoryRequest::new(8192).exportable(Access::READ | Access::WRITE);
     let window = host.allocate_window(&request).unwrap();
     window.write_at(0, &[7; 8192]).unwrap();
