@@ -8,7 +8,10 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use dma_core::{Access, BufferMut, DmaEngineExt, ErrorKind, MemoryRequest, Queue, QueueOptions};
+use dma_core::{
+    Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Queue,
+    QueueOptions, Segment,
+};
 use dma_doca::{DocaEngine, DocaOptions};
 use doca_sys::bindings::*;
 use doca_sys::{Common, Dma};
@@ -196,6 +199,30 @@ fn a_context_that_has_stopped_by_itself_aborts_what_it_does_not_take() {
         assert_eq!(five(&engine, &queue), [Ok(()); 5]);
     }
     assert_eq!(queue.counters().resets, 3);
+}
+
+/// A flush that could not be carried out is for the next poll to carry out, so nobody sleeps before that.
+#[test]
+fn nobody_is_told_to_sleep_while_a_flush_is_due() {
+    let engine = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
+    let region = engine.allocate_raw(&MemoryRequest::new(128)).unwrap();
+    let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
+    let (key, addr) = (region.key(), region.base());
+    // SAFETY: inside of the region.
+    let behind = unsafe { addr.add(64) };
+    let copy = Descriptor::copy(5, Segment { key, addr, len: 64 }, Segment { key, addr: behind, len: 64 });
+    // SAFETY: the region outlives what is in flight.
+    assert_eq!(unsafe { queue.submit(&[copy]) }.unwrap(), 1);
+    REFUSE.set(Some((0, DOCA_ERROR_AGAIN)));
+    queue.flush();
+    assert_eq!(REFUSE.get(), None, "it was refused");
+    assert!(!queue.arm().unwrap());
+    let mut out = [Completion::done(0); 4];
+    let begin = Instant::now();
+    while queue.poll(&mut out) == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+    assert_eq!(out[0], Completion::done(5));
 }
 
 #[test]
