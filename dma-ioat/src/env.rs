@@ -158,7 +158,7 @@ impl Environment {
             opts.set_no_huge(self.spdk.release);
         }
         if let Some(allow) = &settings.allow {
-            opts.set_allowed(allow.iter().map(|address| address.to_native()).collect());
+            opts.set_allowed(allow.iter().map(|address| ffi::native_address(*address)).collect());
         }
         log::forward(&self.spdk);
         // DPDK pins the thread that sets it up to the first of its cores. Ours are the caller's, and run where they like.

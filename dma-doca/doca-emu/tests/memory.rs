@@ -5,6 +5,7 @@
 mod rig;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -412,6 +413,38 @@ fn references_are_counted_to_the_limits() {
     ok!(doca_buf_dec_refcount(buf, &mut before));
     assert_eq!(before, 1);
     fails!(DOCA_ERROR_BAD_STATE, doca_buf_dec_refcount(buf, &mut before));
+    rig.close();
+}
+
+/// On the small stack that threads have: as deep as the number of calls is nothing.
+#[test]
+fn an_inventory_grows_by_single_buffers_and_none_moves() {
+    const MORE: usize = 100_000;
+    let rig = Rig::new("", 1);
+    let inventory = rig::inventory(1);
+    let at = rig.src.at(0);
+    let get = || get!(doca_buf_inventory_buf_get_by_args(inventory, rig.src_map, at, 8, at, 8));
+    let first = get();
+    ok!(doca_buf_set_data(first, rig.src.at(3), 4));
+    for _ in 0..MORE {
+        ok!(doca_buf_inventory_expand(inventory, 1));
+    }
+    assert_eq!(get!(doca_buf_inventory_get_num_elements(inventory)), MORE as u32 + 1);
+    assert_eq!(get!(doca_buf_inventory_get_num_free_elements(inventory)), MORE as u32);
+    let bufs: Vec<_> = (0..MORE).map(|_| get()).collect();
+    let mut none = ptr::null_mut();
+    fails!(
+        DOCA_ERROR_NO_MEMORY,
+        doca_buf_inventory_buf_get_by_args(inventory, rig.src_map, at, 8, at, 8, &mut none)
+    );
+    let distinct: HashSet<_> = bufs.iter().chain([&first]).collect();
+    assert_eq!(distinct.len(), MORE + 1, "each is had once");
+    assert_eq!((get!(doca_buf_get_data(first)), get!(doca_buf_get_data_len(first))), (rig.src.at(3), 4));
+    fails!(DOCA_ERROR_IN_USE, doca_buf_inventory_destroy(inventory));
+    for buf in bufs.into_iter().chain([first]) {
+        assert_eq!(get!(doca_buf_dec_refcount(buf)), 1);
+    }
+    ok!(doca_buf_inventory_destroy(inventory));
     rig.close();
 }
 

@@ -217,6 +217,9 @@ impl Endpoint {
         connection.close();
         self.abandon_pending(connection);
         if self.is_server() {
+            if connection.ending.replace(true) {
+                return false;
+            }
             if greeted {
                 self.tell(self.on_disconnect.get(), connection);
             }
