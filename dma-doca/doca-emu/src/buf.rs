@@ -158,6 +158,11 @@ impl Buf {
         end.saturating_sub(from) as u64
     }
 
+    /// Bytes of its window.
+    pub(crate) fn len(&self) -> usize {
+        self.len.get()
+    }
+
     #[inline]
     pub(crate) fn data_len(&self) -> u64 {
         self.data_len.get() as u64
