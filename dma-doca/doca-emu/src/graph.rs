@@ -106,12 +106,7 @@ impl Graph {
 
     fn add(&self, kind: Kind) -> Handle<Node> {
         let mut nodes = self.nodes.borrow_mut();
-        let node = Node {
-            mark: Mark::new(Node::MARK),
-            graph: self.this.clone(),
-            index: nodes.len(),
-            kind,
-        };
+        let node = Node { mark: Mark::new(Node::MARK), graph: self.this.clone(), index: nodes.len(), kind };
         nodes.push(Rc::new(node));
         Handle::of(&*nodes[nodes.len() - 1])
     }

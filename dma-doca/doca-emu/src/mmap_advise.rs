@@ -231,7 +231,10 @@ extern "C" fn doca_mmap_advise_task_invalidate_cache_as_doca_task(
 
 /// Another buffer, for the next submission.
 #[unsafe(no_mangle)]
-extern "C" fn doca_mmap_advise_task_invalidate_cache_set_buf(task: Handle<Task<Invalidate>>, buf: Handle<Buf>) {
+extern "C" fn doca_mmap_advise_task_invalidate_cache_set_buf(
+    task: Handle<Task<Invalidate>>,
+    buf: Handle<Buf>,
+) {
     if let Ok(task) = task.get()
         && !task.head.is_submitted()
     {

@@ -91,6 +91,11 @@ impl Head {
         self.follower.replace(Some((follower, node)));
     }
 
+    /// The submission did not take place.
+    pub(crate) fn follow_no_more(&self) {
+        self.follower.replace(None);
+    }
+
     #[cold]
     fn tell_graph(&self, status: Code) {
         if let Some((follower, node)) = self.follower.take() {

@@ -117,11 +117,7 @@ extern "C" fn doca_graph_node_create_from_graph(
 
 /// Has a node wait for another. `NOT_PERMITTED` if they would wait for each other.
 #[unsafe(no_mangle)]
-extern "C" fn doca_graph_add_dependency(
-    graph: Handle<Graph>,
-    from: Handle<Node>,
-    to: Handle<Node>,
-) -> Code {
+extern "C" fn doca_graph_add_dependency(graph: Handle<Graph>, from: Handle<Node>, to: Handle<Node>) -> Code {
     answer(|| {
         let graph = graph.get()?;
         let own = |node: &Node| graph.own(node).map_err(|_| INVALID);
@@ -188,11 +184,7 @@ extern "C" fn doca_graph_instance_get_user_data(
     answer(|| user_data.put(graph_instance.get()?.user_data.get()))
 }
 
-fn set(
-    instance: &Handle<Instance>,
-    node: &Handle<Node>,
-    data: impl FnOnce(&Kind) -> Outcome<Data>,
-) -> Code {
+fn set(instance: &Handle<Instance>, node: &Handle<Node>, data: impl FnOnce(&Kind) -> Outcome<Data>) -> Code {
     answer(|| {
         let (instance, node) = (instance.get()?, node.get()?);
         require(!instance.is_submitted(), c::DOCA_ERROR_BAD_STATE)?;
@@ -212,7 +204,9 @@ extern "C" fn doca_graph_instance_set_ctx_node_data(
     set(&graph_instance, &node, |kind| {
         let owner = task.get()?.owner()?;
         match kind {
-            Kind::Context(context) if context.upgrade().is_some_and(|context| Rc::ptr_eq(&context, &owner)) => {
+            Kind::Context(context)
+                if context.upgrade().is_some_and(|context| Rc::ptr_eq(&context, &owner)) =>
+            {
                 Ok(Data::Task(task))
             }
             _ => Err(c::DOCA_ERROR_NOT_PERMITTED),

@@ -163,8 +163,9 @@ impl Instance {
         head.follow(Rc::clone(this) as Rc<dyn Follower>, node);
         let how = Submit { flush: true, coalesce: false, validate: false };
         let submitted = head.owner().and_then(|owner| owner.submit(head, how));
-        if submitted.is_ok() {
-            head.holder.set(Holder::Graph);
+        match submitted {
+            Ok(()) => head.holder.set(Holder::Graph),
+            Err(_) => head.follow_no_more(),
         }
         submitted
     }
