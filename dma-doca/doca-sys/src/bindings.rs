@@ -1042,6 +1042,15 @@ unsafe extern "C" {
     ) -> doca_error_t;
 }
 unsafe extern "C" {
+    pub fn doca_buf_inventory_buf_reuse_by_args(
+        buf: *mut doca_buf,
+        addr: *mut ::core::ffi::c_void,
+        len: usize,
+        data: *mut ::core::ffi::c_void,
+        data_len: usize,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
     pub fn doca_buf_inventory_buf_dup(
         inventory: *mut doca_buf_inventory,
         src_buf: *const doca_buf,

@@ -104,6 +104,16 @@ pub struct Common {
         data_len: usize,
         buf: *mut *mut doca_buf,
     ) -> doca_error_t,
+    /// `doca_buf_inventory_buf_reuse_by_args`.
+    pub doca_buf_inventory_buf_reuse_by_args: Option<
+        unsafe extern "C" fn(
+            buf: *mut doca_buf,
+            addr: *mut ::core::ffi::c_void,
+            len: usize,
+            data: *mut ::core::ffi::c_void,
+            data_len: usize,
+        ) -> doca_error_t,
+    >,
     /// `doca_buf_inventory_create`.
     pub doca_buf_inventory_create: unsafe extern "C" fn(
         num_elements: usize,
@@ -1672,6 +1682,10 @@ impl Common {
                 doca_buf_inventory_buf_get_by_args: function(
                     doca_buf_inventory_buf_get_by_args?,
                 ),
+                doca_buf_inventory_buf_reuse_by_args: get(
+                        c"doca_buf_inventory_buf_reuse_by_args",
+                    )
+                    .map(|f| function(f)),
                 doca_buf_inventory_create: function(doca_buf_inventory_create?),
                 doca_buf_inventory_destroy: function(doca_buf_inventory_destroy?),
                 doca_buf_inventory_expand: get(c"doca_buf_inventory_expand")
@@ -2403,6 +2417,10 @@ impl Common {
                 doca_buf_inventory_buf_dup: get(c"doca_buf_inventory_buf_dup")
                     .map(|f| function(f)),
                 doca_buf_inventory_buf_get_by_args,
+                doca_buf_inventory_buf_reuse_by_args: get(
+                        c"doca_buf_inventory_buf_reuse_by_args",
+                    )
+                    .map(|f| function(f)),
                 doca_buf_inventory_create,
                 doca_buf_inventory_destroy,
                 doca_buf_inventory_expand: get(c"doca_buf_inventory_expand")

@@ -23,7 +23,7 @@
 
 #include "check.h"
 
-DOCA_LOG_REGISTER(HEADERS::MAIN);
+DOCA_LOG_REGISTER(HEADERS::MAIN)
 
 static doca_error_t first_failure(doca_error_t first, doca_error_t second)
 {
