@@ -260,12 +260,13 @@ extern "C" fn doca_buf_inventory_get_num_free_elements(
     answer(|| num_of_free_elements.put(inventory.get()?.free_count() as u32))
 }
 
-/// Adds buffers.
+/// Adds buffers to an inventory that is started; otherwise `BAD_STATE`.
 #[unsafe(no_mangle)]
 extern "C" fn doca_buf_inventory_expand(inventory: Handle<Inventory>, num_elements: u32) -> Code {
     answer(|| {
         let inventory = inventory.get()?;
         require(num_elements > 0, INVALID)?;
+        require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let before = inventory.total.get();
         require(num_elements as usize <= MAX - before as usize, c::DOCA_ERROR_NO_MEMORY)?;
         inventory.shelf.add(Inventory::make(before, num_elements, &inventory.this)?);

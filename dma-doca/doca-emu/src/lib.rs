@@ -11,8 +11,8 @@
 //! # Supported
 //!
 //! Every function of `doca_error.h`, `doca_version.h`, `doca_dev.h`, `doca_mmap.h`, `doca_buf.h`, `doca_buf_inventory.h`, `doca_buf_pool.h`,
-//! `doca_ctx.h`, `doca_pe.h`, `doca_dma.h`, `doca_log.h`, `doca_argp.h`, `doca_comch.h`, `doca_comch_consumer.h`, `doca_comch_producer.h` and
-//! `doca_sync_event.h`, as far as it needs no hardware that is not here.
+//! `doca_ctx.h`, `doca_pe.h`, `doca_dma.h`, `doca_graph.h`, `doca_mmap_advise.h`, `doca_log.h`, `doca_argp.h`, `doca_comch.h`,
+//! `doca_comch_consumer.h`, `doca_comch_producer.h` and `doca_sync_event.h`, as far as it needs no hardware that is not here.
 //!
 //! - *Devices*: any number of cards, each with functions on the DPU and on the host, and representors of the latter. All functions of a card
 //!   share one engine.
@@ -25,6 +25,8 @@
 //!   `DOCA_TASK_SUBMIT_FLAG_FLUSH` and `doca_ctx_flush_tasks`; coalesced reports, with the stall of a tail that has no report of its own; failures
 //!   that take the context down, and its restart. Callbacks may submit, free, stop and destroy.
 //! - *Sleeping* on the notification handle, in real and in virtual time.
+//! - *Graphs* of tasks of any contexts, of functions and of other graphs. What finds its context full is tried again.
+//! - *Cache invalidation*, which takes no time and does nothing.
 //! - *The comm channel* between processes of one user, or within one: servers on the DPU, clients on the host, messages, connections that end or
 //!   die, counters.
 //! - *Producers and consumers* of a connection, on any threads: messages of up to 1 GiB and 32 bytes of immediate data, from buffers or lists
@@ -95,6 +97,8 @@
 //!   buffer or immediate data missing, the other is sent alone; without both it is `INVALID_VALUE`.
 //! - A consumer that stops flushes what nothing came for with `IO_FAILED`. When a connection ends its producers and consumers go to stopping by
 //!   themselves. Who sleeps on a progress engine with one of them is woken every millisecond: the real ones do not support sleeping at all.
+//! - A graph's functions, and its callbacks, are called by progress of its progress engine alone. An instance ends when a node failed and what runs
+//!   has ended, or when all have; a failure of the first task that waits for none is the submission's.
 //! - A sync event needs a publisher and a subscriber to start, whatever they are: `BAD_STATE`. Calls on one that is not started are `BAD_STATE`
 //!   too. An imported one cannot be set up or exported: `NOT_PERMITTED`. When whoever made it has destroyed it or died, waits and calls on
 //!   an imported one fail with `IO_FAILED`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ReceivedCallback;
-use super::fast::{Fast, Inbox};
+use super::fast::{Arrival, Fast, Inbox};
 use super::parcel::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
 use crate::ctx::{Context, Ctx, Ready, State};
@@ -166,10 +166,7 @@ impl Consumer {
         let Some(task) = pool.at(arrival.slot).filter(|task| task.head.is_submitted()) else {
             return false;
         };
-        if let Ok(buf) = task.body.buf.get().get() {
-            buf.grow_list(arrival.len);
-        }
-        task.body.set(arrival.producer, &arrival.immediate);
+        take_in(&task.body, &arrival);
         self.report(arrival.slot, c::DOCA_SUCCESS);
         true
     }
@@ -186,6 +183,15 @@ impl Consumer {
             None => false,
         }
     }
+}
+
+/// Tells a task's buffer of a message that lies in it, by the other side's word: no longer than the room.
+fn take_in(task: &Receive, arrival: &Arrival) {
+    if let Ok(buf) = task.buf.get().get() {
+        let room = buf.iter().fold(0, |sum: u64, buf| sum.saturating_add(buf.room_len()));
+        buf.grow_list(arrival.len.min(room));
+    }
+    task.set(arrival.producer, &arrival.immediate);
 }
 
 impl Context for Consumer {
@@ -216,10 +222,7 @@ impl Context for Consumer {
         let mut flushed = self.flushed.borrow_mut();
         for arrival in &arrived {
             let Some(task) = pool.at(arrival.slot) else { continue };
-            if let Ok(buf) = task.body.buf.get().get() {
-                buf.grow_list(arrival.len);
-            }
-            task.body.set(arrival.producer, &arrival.immediate);
+            take_in(&task.body, arrival);
             flushed.push_back((arrival.slot, c::DOCA_SUCCESS));
         }
         let is_waiting = |index: &u32| {
