@@ -161,20 +161,15 @@ fn a_client_that_has_gone_is_not_accepted() {
     card("went", "");
     let server = listen("went");
     let client = Client::new(&options("3b:00.0"), "went").unwrap();
-    std::thread::scope(|scope| {
-        // Somebody has to progress the server for the client to get in.
-        let dpu = scope.spawn(|| server.accept(SOON).unwrap());
-        let first = client.connect(SOON).unwrap();
-        let dpu = dpu.join().unwrap();
-        for _ in 0..3 {
-            let looks = scope.spawn(|| {
-                while dpu.recv(Duration::from_millis(5)).is_err_and(|e| e.kind() == ErrorKind::TimedOut) {}
-            });
+    let (dpu, first) = connect(&server, &client);
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            // Somebody has to progress the server for a client to get in.
+            scope.spawn(|| while dpu.recv(Duration::from_millis(5)).is_err() {});
             drop(client.connect(SOON).unwrap());
             first.send(b"gone", SOON).unwrap();
-            looks.join().unwrap();
-        }
-    });
+        });
+    }
     assert_eq!(server.accept(Duration::from_millis(50)).unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
