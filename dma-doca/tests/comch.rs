@@ -161,11 +161,16 @@ fn a_client_that_has_gone_is_not_accepted() {
     card("went", "");
     let server = listen("went");
     let client = Client::new(&options("3b:00.0"), "went").unwrap();
-    let (dpu, first) = connect(&server, &client);
+    // Somebody has to progress the server for the client to get in.
+    let (first, dpu) = std::thread::scope(|scope| {
+        let dpu = scope.spawn(|| server.accept(SOON).unwrap());
+        (client.connect(SOON).unwrap(), dpu.join().unwrap())
+    });
     for _ in 0..3 {
         std::thread::scope(|scope| {
-            // Somebody has to progress the server for a client to get in.
-            scope.spawn(|| while dpu.recv(Duration::from_millis(5)).is_err() {});
+            scope.spawn(|| {
+                while dpu.recv(Duration::from_millis(5)).is_err_and(|e| e.kind() == ErrorKind::TimedOut) {}
+            });
             drop(client.connect(SOON).unwrap());
             first.send(b"gone", SOON).unwrap();
         });
