@@ -416,6 +416,7 @@ fn a_halted_channel_starts_again_after_a_reset_only() {
     driver.write(CHAINADDR, 0x7f00_0000_0000_u64);
     driver.build(64, UPDATE, src.bus(0), dst.bus(0));
     driver.ring_doorbell();
+    wait_until(|| driver.read::<u32>(CHANERR) != 0, || "no error".to_owned());
     driver.wait(HALTED);
     driver.write(CHAINADDR, driver.ring.bus(0));
     still_halted(&driver);
