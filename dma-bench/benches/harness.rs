@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use dma::{Completion, Descriptor, Outcome, QueueOptions, RawQueue, Segment};
 use dma_bench::contender::Contender;
-use dma_bench::drive::{Extent, Worker};
+use dma_bench::drive::{COMPARE_MUCH, Extent, Worker};
 use dma_bench::layout::Layout;
 use dma_bench::memory::Memory;
 use dma_bench::plan::{Cell, Direction, Footprint, Op, Verify};
@@ -74,7 +74,7 @@ const SAMPLE_EVERY: u64 = 32;
 
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let (mut bare, mut worker) = (Bare::new(contender), worker(contender));
-    let extent = Extent { warm: 0, ops: (batches * BATCH) as u64, sample_every: SAMPLE_EVERY };
+    let extent = Extent { warm: 0, ops: (batches * BATCH) as u64, sample_every: SAMPLE_EVERY, compare: COMPARE_MUCH };
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds + 2 {
         for turn in 0..2 {
@@ -118,7 +118,7 @@ fn main() {
     let mut worker = worker(&contender);
     group.bench_function("dma-bench", |bencher| {
         bencher.iter_custom(|batches| {
-            let extent = Extent { warm: 0, ops: batches * BATCH as u64, sample_every: SAMPLE_EVERY };
+            let extent = Extent { warm: 0, ops: batches * BATCH as u64, sample_every: SAMPLE_EVERY, compare: COMPARE_MUCH };
             Duration::from_secs_f64(worker.run(extent).unwrap().seconds())
         });
     });

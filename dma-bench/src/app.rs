@@ -10,7 +10,7 @@ use crate::cli::{Arguments, Command, Format, RunArguments};
 use crate::output::{self, Style};
 use crate::progress::Progress;
 use crate::results::{Results, Status, write_file};
-use crate::{compare, doctor, interrupt, list, published, report, run};
+use crate::{compare, doctor, interrupt, list, priority, published, report, run};
 
 /// Something failed.
 const FAILED: u8 = 1;
@@ -164,6 +164,11 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
         if !folder.is_dir() {
             return Err((USAGE, format!("{}: there is no folder {}", path.display(), folder.display())));
         }
+    }
+    if arguments.realtime {
+        priority::realtime().map_err(|e| {
+            (USAGE, format!("--realtime: {e}; it takes root, CAP_SYS_NICE, or `ulimit -r 10`"))
+        })?;
     }
     interrupt::install();
     let mut progress = Progress::new(arguments.quiet);

@@ -180,7 +180,8 @@ Examples:
   dma-bench run --campaign mine.toml --json mine.json
 
 Every figure is the median over the repetitions; beside it are the least and the greatest. memcpy is
-the C library's, on one core, measured in turns with the engines; a ratio is taken within a repetition.
+the C library's, on one core; each repetition of an engine lies between two of memcpy, and the ratio is
+to these. Repetitions in which threads waited for a CPU are measured again, as long as time allows.
 Figures of models are a simulation's, in tables of their own.";
 
 /// What `run` takes.
@@ -269,6 +270,10 @@ pub struct RunArguments {
     /// Write an SVG and a PNG of each plot to this folder.
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
+    /// Go before everything else on this machine (SCHED_FIFO): for sure figures on one that others use too, and slow for them
+    /// meanwhile. Takes root, CAP_SYS_NICE, or `ulimit -r 10`.
+    #[arg(long)]
+    pub realtime: bool,
     /// Neither progress nor lines about it.
     #[arg(long)]
     pub quiet: bool,
@@ -317,6 +322,10 @@ impl RunArguments {
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
         if let Some(time) = self.time {
+            // Unless told how often: as often as goes, since short slices between those of memcpy are surer than long ones.
+            if self.repetitions.is_none() && campaign.rate.or(self.rate).is_none() {
+                campaign.repetitions = (time / campaign.seconds).clamp(3.0, 1000.0) as u32;
+            }
             campaign.seconds = time / f64::from(campaign.repetitions.max(1));
         }
         campaign.count = self.count.or(campaign.count);

@@ -111,6 +111,10 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     if before.interrupted || after.interrupted {
         notes.push("one of them was interrupted".to_owned());
     }
+    let busy = |results: &Results| results.busy().is_some();
+    if busy(before) || busy(after) {
+        notes.push("the machine was busy meanwhile: what differs may be due to that".to_owned());
+    }
     let least = before.campaign.repetitions.min(after.campaign.repetitions);
     if least < 5 && rows.iter().any(|r| !r.model) {
         notes.push(format!(

@@ -3,6 +3,9 @@
 use crate::plan::{Direction, Footprint, Op};
 use crate::results::{Crossover, Knee, Measured};
 
+/// What crossovers are against that were measured here.
+pub const HERE: &str = "memcpy here";
+
 #[derive(Debug)]
 /// A CPU's `memcpy` that was published with a modelled device: bytes, and MiB/s.
 pub struct Reference {
@@ -92,7 +95,7 @@ pub fn crossovers(cells: &[Measured]) -> Vec<Crossover> {
         };
         let here: Vec<_> =
             curve.iter().filter_map(|m| Some((m.cell.size, m.ratio.as_ref()?.median))).collect();
-        add("memcpy here", &here);
+        add(HERE, &here);
         if engine_profile(engine) == Some(DSA_CPU.profile) && footprint != Footprint::Hot {
             let published: Vec<_> = curve
                 .iter()

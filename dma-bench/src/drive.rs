@@ -68,8 +68,6 @@ pub struct Slice {
     pub doorbells: u64,
     /// Operations whose bytes were compared.
     pub verified: u64,
-    /// From submission (or from when it was due) to completion, in nanoseconds.
-    pub latency: Histogram<u64>,
 }
 
 impl Slice {
@@ -80,14 +78,15 @@ impl Slice {
     }
 }
 
-/// A histogram for latencies: 1 ns to an hour, three digits.
+/// A histogram for latencies in nanoseconds: three digits, no bounds. It is small as long as they are short, so that it does not push out of the
+/// caches what is measured.
 ///
 /// # Panics
 ///
-/// Never: the bounds are constants, and right.
+/// Never: the number of digits is a constant, and right.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds of the histogram")
+    Histogram::new(3).expect("three digits")
 }
 
 /// CPU time of this process, in nanoseconds.
@@ -106,7 +105,14 @@ pub struct Extent {
     pub ops: u64,
     /// One in so many doorbells is timed.
     pub sample_every: u64,
+    /// How many bytes are spoilt before and compared afterwards, in whole buffers: with [`COMPARE_MUCH`] one at least.
+    pub compare: usize,
 }
+
+/// What is compared now and then.
+pub const COMPARE_MUCH: usize = 4 << 20;
+/// What is compared in between, so that the time goes into measuring.
+pub const COMPARE_LITTLE: usize = 16 << 10;
 
 #[derive(Debug)]
 struct Place {
@@ -162,9 +168,8 @@ pub struct Worker {
 
 /// How many completions one poll takes.
 const POLL: usize = 64;
-/// How many bytes of a repetition's buffers are spoilt before and compared afterwards, at least one buffer.
-const SAMPLE_BYTES: usize = 4 << 20;
-const SAMPLE_OPS: usize = 16;
+/// How many buffers are compared at most.
+const COMPARE_OPS: usize = 16;
 
 impl Worker {
     /// A queue for `cell`, on its part of `memory`.
@@ -214,7 +219,7 @@ impl Worker {
             pieces,
             max_piece,
             pending: Vec::with_capacity(cell.batch as usize * pieces),
-            extent: Extent { warm: 0, ops: 1, sample_every: 1 },
+            extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0 },
             started: 0,
             ended: 0,
             submitted: 0,
@@ -241,7 +246,6 @@ impl Worker {
         self.extent = extent;
         (self.submitted, self.completed, self.polls, self.bells) = (0, 0, 0, 0);
         (self.from, self.checked, self.idle, self.sampling) = (None, 0, 0, 0);
-        self.histogram.reset();
         self.rung_before = self.queue.as_ref().map_or(0, |q| q.stats().doorbells);
         self.spoilt.clear();
         if self.verify == Verify::All {
@@ -251,7 +255,8 @@ impl Worker {
             return Ok(());
         }
         let total = (extent.warm + extent.ops).min(self.places.len() as u64) as usize;
-        let most = (SAMPLE_BYTES / self.layout.size()).clamp(1, SAMPLE_OPS);
+        let fewest = usize::from(extent.compare >= COMPARE_MUCH);
+        let most = (extent.compare / self.layout.size()).clamp(fewest, COMPARE_OPS);
         // The ring hands these places out first, each for its next buffer.
         for turn in 0..total.min(most) {
             let place = self.free[(self.head + turn) & (self.free.len() - 1)] as usize;
@@ -469,7 +474,8 @@ impl Worker {
             }
             if place.stamp != 0 {
                 if self.completed >= self.extent.warm {
-                    self.histogram.saturating_record(now.saturating_sub(place.stamp).max(1));
+                    // Without bounds, every value fits.
+                    let _ = self.histogram.record(now.saturating_sub(place.stamp).max(1));
                 }
                 place.stamp = 0;
                 self.sampling -= 1;
@@ -553,8 +559,13 @@ impl Worker {
             polls: self.polls,
             doorbells: rung,
             verified: self.checked,
-            latency: self.histogram.clone(),
         })
+    }
+
+    /// From submission (or from when it was due) to completion, in nanoseconds, of all repetitions so far.
+    #[must_use]
+    pub fn latency(&self) -> &Histogram<u64> {
+        &self.histogram
     }
 
     /// Whether its time is a simulated device's own.

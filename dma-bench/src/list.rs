@@ -1,9 +1,13 @@
 //! `list`: the engines of this machine.
 
+use std::fmt::Write as _;
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use dma::{Capabilities, Discovered, EngineInfo};
 use serde_json::{Value, json};
+
+use crate::units;
 
 /// As a table.
 #[must_use]
@@ -18,26 +22,31 @@ pub fn table(found: &[Discovered]) -> String {
         "depth",
         "queues",
     ]);
+    let (mut models, mut unusable) = (String::new(), String::new());
     for Discovered { name, info, .. } in found {
         match info {
-            Ok(info) => table.add_row(row(name, info)),
-            Err(e) => table.add_row([name, &format!("not usable: {e}")]),
-        };
+            Ok(info) => {
+                table.add_row(row(name, info));
+                if let Some(model) = &info.model {
+                    let _ = write!(models, "\n{name} is a model: {model}");
+                }
+            }
+            // A sentence, not a row: it would make the table as wide as it is long.
+            Err(e) => {
+                let _ = write!(unusable, "\n{name} cannot be used: {e}");
+            }
+        }
     }
-    table.to_string()
+    format!("{table}{models}{unusable}")
 }
 
 fn row(name: &str, info: &EngineInfo) -> [String; 7] {
     let limits = &info.limits;
-    let device = match &info.model {
-        Some(model) => format!("{} (a model: {model})", info.device),
-        None => info.device.clone(),
-    };
     [
         name.to_owned(),
-        device,
+        info.device.clone(),
         format!("copy {}", capabilities(info.capabilities).join(" ")),
-        if limits.max_transfer == u64::MAX { "any".to_owned() } else { limits.max_transfer.to_string() },
+        if limits.max_transfer == u64::MAX { "any".to_owned() } else { units::bytes(limits.max_transfer) },
         limits.max_segments.to_string(),
         limits.max_queue_depth.to_string(),
         limits.max_queues.map_or("any".to_owned(), |n| n.to_string()),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::plan::{Direction, Op};
+use crate::plan::{Direction, Footprint, Op};
 use crate::results::{Crossover, Measured, Published, Results, Status};
 use crate::stats::Figures;
 use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
@@ -125,7 +125,93 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
         text += &published(&results.published, style);
     }
     text += &troubles(results, style);
+    text += &summary(results, style);
+    if let Some(busy) = results.busy() {
+        let _ = writeln!(text, "\n{busy}");
+    }
     text
+}
+
+/// The measured copies by size: GB/s, and times memcpy. What most want to know, on one screen.
+fn summary(results: &Results, style: Style) -> String {
+    let cells: Vec<&Measured> =
+        results.with_figures(false).filter(|m| m.cell.op == Op::Copy && m.cell.direction == Direction::Local).collect();
+    let mut footprints: Vec<_> = cells.iter().map(|m| m.cell.footprint).collect();
+    footprints.sort_unstable();
+    footprints.dedup();
+    let mut text = String::new();
+    for footprint in footprints {
+        let cells: Vec<_> = cells.iter().copied().filter(|m| m.cell.footprint == footprint).collect();
+        let mut curves: Vec<String> = Vec::new();
+        let mut sizes: Vec<u64> = Vec::new();
+        for m in cells.iter().filter(|m| !m.cell.is_baseline()) {
+            curves.push(curve(&m.cell));
+            sizes.push(m.cell.size);
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut seen = Vec::new();
+        curves.retain(|c| !seen.contains(c) && {
+            seen.push(c.clone());
+            true
+        });
+        // More columns than a screen has, or a single row, are no summary.
+        if sizes.len() < 2 || curves.len() > 6 {
+            continue;
+        }
+        let mut header = vec!["size".to_owned(), "memcpy".to_owned()];
+        header.extend(curves.iter().cloned());
+        let mut table = style.table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+        for size in sizes {
+            let of_size = || cells.iter().filter(|m| m.cell.size == size);
+            let speed = |m: &Measured| m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| gigabytes(f.median));
+            let base = of_size().filter(|m| m.cell.is_baseline()).min_by_key(|m| m.cell.depth);
+            let mut row = vec![bytes(size), base.map_or("-".to_owned(), |m| speed(m))];
+            row.extend(curves.iter().map(|c| {
+                of_size().find(|m| !m.cell.is_baseline() && curve(&m.cell) == *c).map_or("-".to_owned(), |m| {
+                    let ratio = m.ratio.as_ref().map_or("-".to_owned(), |r| digits(r.median));
+                    format!("{}, {ratio}x", speed(m))
+                })
+            }));
+            table.add_row(row);
+        }
+        right(&mut table, &(0..header.len()).collect::<Vec<_>>());
+        text += &style.title(&format!("In short: copies, {footprint} memory, GB/s and times memcpy"));
+        let _ = writeln!(text, "{table}");
+    }
+    text
+}
+
+/// What tells a curve over the size apart from others.
+#[must_use]
+pub fn curve(cell: &crate::plan::Cell) -> String {
+    let mut name = format!("{} q{}", cell.engine, cell.depth);
+    if cell.batch > 1 {
+        let _ = write!(name, " by {}", cell.batch);
+    }
+    if cell.queues > 1 {
+        let _ = write!(name, " on {} queues", cell.queues);
+    }
+    name
+}
+
+/// The baseline of a curve, by the number of buffers that it goes through.
+#[must_use]
+pub fn baseline(buffers: u32, footprint: Footprint) -> String {
+    match (footprint, buffers) {
+        (Footprint::Hot, 1) => "memcpy, 1 buffer".to_owned(),
+        (Footprint::Hot, n) => format!("memcpy, {n} buffers"),
+        _ => "memcpy, one core".to_owned(),
+    }
+}
+
+/// What a crossover is against, in words: hot, memcpy goes through as many buffers as the engine.
+#[must_use]
+pub fn against(c: &Crossover) -> String {
+    if c.footprint == Footprint::Hot && c.against == crate::derive::HERE {
+        return format!("{} here", baseline(c.depth * c.queues, c.footprint));
+    }
+    c.against.clone()
 }
 
 fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
@@ -211,7 +297,7 @@ fn crossovers(all: &[Crossover], style: Style) -> String {
             let _ = write!(depth, " on {}", c.queues);
         }
         let name = if c.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
-        table.add_row([name, depth, c.footprint.to_string(), crossover_at(c), c.against.clone()]);
+        table.add_row([name, depth, c.footprint.to_string(), crossover_at(c), against(c)]);
     }
     format!("{table}\n")
 }

@@ -64,7 +64,7 @@ lowercase!(Op, Direction, Footprint);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// Some buffers of every repetition, outside of the measured time.
+    /// Some buffers, again and again, outside of the measured time.
     #[default]
     Sample,
     /// Every operation, within the measured time: figures are lower for it.
@@ -261,8 +261,8 @@ impl Default for Campaign {
         Self {
             name: "custom".to_owned(),
             engines: vec!["real".to_owned()],
-            repetitions: 7,
-            seconds: 0.1,
+            repetitions: 45,
+            seconds: 0.004,
             warm_up: 0.02,
             count: None,
             rate: None,

@@ -47,8 +47,8 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 21,
-                    seconds: 0.012,
+                    repetitions: 45,
+                    seconds: 0.002,
                     warm_up: 0.012,
                     sweeps: vec![
                         Sweep {
@@ -68,8 +68,8 @@ impl Preset {
                 let directions = vec![Direction::Push, Direction::Pull];
                 Campaign {
                     engines: all,
-                    repetitions: 9,
-                    seconds: 0.05,
+                    repetitions: 25,
+                    seconds: 0.004,
                     published: true,
                     sweeps: vec![
                         Sweep {
@@ -97,8 +97,8 @@ impl Preset {
             }
             Self::Latency => Campaign {
                 engines: names(&["real", BLUEFIELD3, DSA]),
-                repetitions: 11,
-                seconds: 0.03,
+                repetitions: 45,
+                seconds: 0.004,
                 sweeps: vec![
                     Sweep {
                         sizes: values("64..1M*4"),
@@ -112,8 +112,8 @@ impl Preset {
             },
             Self::Knee => Campaign {
                 engines: names(&["real", BLUEFIELD3, DSA]),
-                repetitions: 7,
-                seconds: 0.02,
+                repetitions: 25,
+                seconds: 0.003,
                 published: true,
                 sweeps: vec![
                     Sweep {
@@ -150,8 +150,8 @@ impl Preset {
                 };
                 Campaign {
                     engines: names(&["real", DSA]),
-                    repetitions: 11,
-                    seconds: 0.012,
+                    repetitions: 45,
+                    seconds: 0.002,
                     sweeps: vec![
                         of(&one, "real", &hot_and_cold),
                         of(&batched, "real", &hot_and_cold),

@@ -12,6 +12,8 @@ use crate::stats::Figures;
 
 /// What a results file calls itself.
 pub const SCHEMA: &str = "dma-bench/results";
+/// From which part of the time on waiting for a CPU is worth a word.
+const BUSY: f64 = 0.05;
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
 
@@ -111,7 +113,13 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Operations done in all repetitions.
+    /// Repetitions that were measured again, because threads waited for a CPU meanwhile. Their latencies count, their throughput does not.
+    #[serde(default)]
+    pub left_out: u64,
+    /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
+    #[serde(default)]
+    pub waited: f64,
+    /// Operations done, all in all.
     pub ops: u64,
     /// Operations whose bytes were compared.
     pub verified: u64,
@@ -317,6 +325,24 @@ impl Results {
         self.engines.iter().find(|e| e.name == name)
     }
 
+    /// What to say if the machine was busy with something else: in how many cells threads waited for a CPU, and for which part of the time at
+    /// most.
+    #[must_use]
+    pub fn busy(&self) -> Option<String> {
+        let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some());
+        let busy: Vec<f64> = measured.map(|m| m.waited).filter(|waited| *waited > BUSY).collect();
+        let most = busy.iter().copied().fold(0.0, f64::max);
+        (!busy.is_empty()).then(|| {
+            format!(
+                "The machine was busy: in {} of {} cells threads waited for a CPU, for up to {:.0} % of the time. Those figures are less sure, and those of engines \
+                 with several threads too low; a quieter machine or --realtime mends that.",
+                busy.len(),
+                self.cells.len(),
+                most * 100.0
+            )
+        })
+    }
+
     /// Cells with figures, measured ones first if `models` are asked for too.
     pub fn with_figures(&self, models: bool) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(move |c| c.model == models && c.ops_per_second.is_some())
@@ -374,6 +400,8 @@ pub(crate) mod tests {
                     cpu_s_per_gb: Figures::of(vec![0.1, 0.11, 0.12]).filter(|_| !model && ops.is_some()),
                     doorbells_per_op: Some(1.0),
                     polls_per_op: Some(1.5),
+                    left_out: 0,
+                    waited: 0.0,
                     ops: 10_000,
                     verified: 16,
                     ops_per_second: ops,

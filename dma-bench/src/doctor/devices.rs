@@ -92,6 +92,24 @@ fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding 
     }
 }
 
+/// Whether the libraries can be loaded and have the calls that are needed.
+fn loads(library: Result<String, impl std::fmt::Display>) -> Finding {
+    let what = "libraries and symbols";
+    match library {
+        Ok(text) => Finding::ok(what, text),
+        Err(e) => Finding::bad(what, e.to_string(), "what the line above says"),
+    }
+}
+
+/// The optional calls that a table lacks. Its `Debug` is derived: a field that is `None` is a line.
+fn lacking(tables: &str) -> String {
+    let names: Vec<_> = tables.lines().filter_map(|l| l.trim().strip_suffix(": None,")).collect();
+    if names.is_empty() {
+        return "; every call is there".to_owned();
+    }
+    format!("; every required call is there; this version lacks {}, and what they are for", names.join(", "))
+}
+
 fn describe(device: &Device) -> String {
     let mut text = device.address.clone();
     if let Some(driver) = &device.driver {
@@ -137,15 +155,19 @@ pub(super) fn doca() -> Vec<Finding> {
     let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name the folder of its libraries in DMA_DOCA_LIB_DIR";
     findings.push(library(&["libdoca_common.so"], DOCA_DIR, &sdk, fix));
     findings.push(library(&["libdoca_dma.so"], DOCA_DIR, &sdk, fix));
-    let version = ["/opt/mellanox/doca/applications/VERSION", "/etc/mlnx-release"].into_iter().find_map(read);
-    findings.push(match version {
-        Some(version) => Finding::ok("SDK version", version),
-        None => Finding::warning(
-            "SDK version",
-            "not known",
-            "install NVIDIA DOCA; its version is in /opt/mellanox/doca",
-        ),
-    });
+    findings.push(loads(dma::doca::Library::open().map(|library| {
+        let mut text = if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
+        if library.stand_in.is_some() {
+            text += ", the stand-in SDK of this project";
+        }
+        let mut calls = format!("{:#?}{:#?}", library.common, library.dma);
+        match (&library.comch, &library.comch_missing) {
+            (Some(comch), _) => calls += &format!("{comch:#?}"),
+            (None, Some(why)) => text += &format!("; no comm channel: {why}"),
+            (None, None) => {}
+        }
+        text + &lacking(&calls)
+    })));
     let verbs = Path::new("/dev/infiniband");
     findings.push(if verbs.exists() {
         rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
@@ -215,6 +237,10 @@ pub(super) fn ioat() -> Vec<Finding> {
         &sdk,
         "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH",
     ));
+    findings.push(loads(dma::ioat::spdk_sys::Library::open().map(|library| {
+        let stand_in = if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
+        format!("{}{stand_in}{}", library.release, lacking(&format!("{:#?}{:#?}", library.env, library.ioat)))
+    })));
     findings.push(huge_pages(64 << 20));
     findings.push(iommu());
     findings.push(memlock(64 << 20));

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::plot::{Axis, Plot, Series};
-use crate::output::crossover_at;
+use crate::derive::HERE;
+use crate::output::{baseline, crossover_at, curve};
 use crate::plan::{Cell, Direction, Footprint, Op};
 use crate::results::{Measured, Results};
 use crate::units;
@@ -104,6 +105,12 @@ fn latency(m: &Measured) -> Option<[f64; 3]> {
     Some([l.p50, l.p50, l.p99].map(|v| v as f64))
 }
 
+fn ratio(m: &Measured) -> Option<[f64; 3]> {
+    let f = m.ratio.as_ref()?;
+    let (low, high) = f.quartiles();
+    (f.min > 0.0).then_some([low, f.median, high])
+}
+
 fn cpu(m: &Measured) -> Option<[f64; 3]> {
     let f = m.cpu_s_per_gb.as_ref()?;
     let (low, high) = f.quartiles();
@@ -131,13 +138,23 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                 plot.title = format!("{title} by size: {}", key.words());
                 plot.note = key.note(band);
                 plot.y = y;
-                if what == "throughput" {
+                if what == "ratio" {
+                    // One line for all baselines.
+                    let at_one: Vec<_> = plot.series.iter().filter(|s| !s.reference).flat_map(|s| &s.points).map(|p| p.0).collect();
+                    plot.series.retain(|s| !s.reference);
+                    for x in at_one {
+                        add(&mut plot.series, "memcpy".to_owned(), x, [1.0; 3], true);
+                    }
+                    plot.series = std::mem::take(&mut plot.series).into_iter().map(sorted).collect();
+                }
+                if what == "throughput" || what == "ratio" {
                     mark(&mut plot, results, key);
                 }
                 plots.push(plot);
             }
         };
         by_size("throughput", "Throughput", axis("GB/s", number, 10.0), speed, spread);
+        by_size("ratio", "Times memcpy", axis("times memcpy's throughput", number, 10.0), ratio, spread);
         by_size("latency", "Latency", axis("", time, 10.0), latency, tail);
         if !key.model {
             let y = axis("CPU seconds for 10\u{2079} bytes", number, 10.0);
@@ -162,17 +179,6 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
         by_depth("depth-latency", "Latency", axis("", time, 10.0), latency, tail);
     }
     plots
-}
-
-fn name(cell: &Cell) -> String {
-    let mut name = format!("{} q{}", cell.engine, cell.depth);
-    if cell.batch > 1 {
-        let _ = write!(name, " by {}", cell.batch);
-    }
-    if cell.queues > 1 {
-        let _ = write!(name, " on {} queues", cell.queues);
-    }
-    name
 }
 
 fn add(series: &mut Vec<Series>, name: String, x: f64, figures: [f64; 3], reference: bool) {
@@ -202,15 +208,16 @@ const MOST: usize = 9;
 fn over_size(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
     let mut plot = empty(axis("bytes of each operation", bytes, 2.0));
     let baselines: Vec<_> = results.cells.iter().filter(|m| key.has_baseline(m)).collect();
-    let fewest = baselines.iter().map(|m| m.cell.depth).min();
-    for m in baselines.iter().filter(|m| Some(m.cell.depth) == fewest) {
+    // Hot, each depth has a baseline of its own, which goes through as many buffers.
+    for m in baselines {
         if let Some(figures) = pick(m) {
-            add(&mut plot.series, "memcpy, one core".to_owned(), m.cell.size as f64, figures, true);
+            let name = baseline(m.cell.depth, key.footprint);
+            add(&mut plot.series, name, m.cell.size as f64, figures, true);
         }
     }
     for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key) {
         if let Some(figures) = pick(m) {
-            add(&mut plot.series, name(&m.cell), m.cell.size as f64, figures, false);
+            add(&mut plot.series, curve(&m.cell), m.cell.size as f64, figures, false);
         }
     }
     finish(plot, 2)
@@ -226,6 +233,13 @@ fn over_depth(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
         }
     }
     finish(plot, 3)
+}
+
+/// With its points by x, each once.
+fn sorted(mut series: Series) -> Series {
+    series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    series.points.dedup_by_key(|p| p.0.to_bits());
+    series
 }
 
 /// Sorts the points; `None` if no engine has as many as `least`.
@@ -255,7 +269,7 @@ fn mark(plot: &mut Plot, results: &Results, key: Key) {
     }
     for c in &results.crossovers {
         let (Some(at), false) = (c.bytes, c.always) else { continue };
-        if c.model != key.model || c.footprint != key.footprint || c.against != "memcpy here" {
+        if c.model != key.model || c.footprint != key.footprint || c.against != HERE {
             continue;
         }
         let like = Cell {
@@ -269,7 +283,7 @@ fn mark(plot: &mut Plot, results: &Results, key: Key) {
             footprint: c.footprint,
             direction: key.direction,
         };
-        let name = name(&like);
+        let name = curve(&like);
         if let Some(curve) = plot.series.iter().position(|s| s.name == name) {
             plot.marks.push((at, crossover_at(c), curve));
         }

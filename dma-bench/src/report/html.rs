@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::plot::{DARK, LIGHT, Plot};
 use super::{curves, escape};
-use crate::output::crossover_at;
+use crate::derive::HERE;
+use crate::output::{against, crossover_at};
 use crate::plan::{Direction, Op};
 use crate::results::{Crossover, Measured, Results, Status};
 use crate::stats::Figures;
@@ -71,6 +72,9 @@ fn header(body: &mut String, results: &Results, models: bool) {
         escape(&results.created),
         escape(&command_line(&results.command)),
     );
+    if let Some(busy) = results.busy() {
+        let _ = writeln!(body, "<div class=\"note\"><b>Busy.</b> {}</div>", escape(&busy));
+    }
     if results.interrupted {
         body.push_str(
             "<div class=\"note\"><b>Interrupted.</b> This is what had been measured by then.</div>\n",
@@ -115,13 +119,14 @@ fn cards(body: &mut String, results: &Results) {
             );
         }
     }
-    for c in results.crossovers.iter().filter(|c| !c.model && c.against == "memcpy here").take(4) {
+    for c in results.crossovers.iter().filter(|c| !c.model && c.against == HERE).take(4) {
         let _ = writeln!(
             body,
-            "<div class=\"card\"><span>{}, {}, {} in flight: faster than memcpy</span><b>{}</b><span>{}</span></div>",
+            "<div class=\"card\"><span>{}, {}, {} in flight: faster than {}</span><b>{}</b><span>{}</span></div>",
             escape(&c.engine),
             c.footprint,
             c.depth,
+            escape(against(c).trim_end_matches(" here")),
             crossover_at(c),
             if c.bytes.is_some() && !c.always { "and longer" } else { "of the sizes measured" },
         );
@@ -231,7 +236,7 @@ fn crossovers(body: &mut String, all: &[Crossover]) {
             c.batch,
             c.footprint,
             crossover_at(c),
-            escape(&c.against),
+            escape(&against(c)),
         );
     }
     body.push_str("</tbody></table></div>\n");
@@ -308,11 +313,12 @@ fn troubles(body: &mut String, results: &Results) {
 fn details(body: &mut String, results: &Results) {
     let m = &results.machine;
     let c = &results.campaign;
+    let left_out: u64 = results.cells.iter().filter(|m| !m.cell.is_baseline()).map(|m| m.left_out).sum();
     let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
     let _ = write!(
         body,
-        "<h2 id=\"how\">How it was measured</h2>\n<p>Every repetition measured memcpy (the C library's, on one core) and all engines in turns; a ratio is one repetition's engine over \
-         the same repetition's memcpy, so that what the machine did else hits both. {} repetitions of about {} each, in several passes over all cells. The bytes of {verified} operations \
+        "<h2 id=\"how\">How it was measured</h2>\n<p>Each repetition of an engine lies between two of memcpy (the C library's, on one core), and its ratio is to these, so that what the machine did else hits both. \
+         {} repetitions of about {} each, in several passes over all cells; {left_out} in which threads waited for a CPU were measured again. The bytes of {verified} operations \
          were compared with what they should be. dma-bench {}, {} s in all.</p>\n",
         c.repetitions,
         nanos(c.seconds * 1e9),

@@ -230,8 +230,9 @@ impl Plot {
             }
             let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
             if series.reference {
+                let dash = if self.color(theme, i) == theme.ink { 9 } else { 3 };
                 chart
-                    .draw_series(DashedLineSeries::new(at(1), 9 * scale, 5 * scale, stroke))
+                    .draw_series(DashedLineSeries::new(at(1), dash * scale, 5 * scale, stroke))
                     .map_err(text)?;
             } else {
                 chart.draw_series(LineSeries::new(at(1), stroke)).map_err(text)?;
@@ -263,6 +264,9 @@ impl Plot {
     fn color(&self, theme: &Theme, series: usize) -> RGBColor {
         let before = self.series.iter().take(series).filter(|s| !s.reference).count();
         match self.series.get(series) {
+            // The first is the one that most are compared with.
+            Some(s) if s.reference && series == before => theme.ink,
+            Some(s) if s.reference && self.series.iter().take(series).any(|s| s.reference) => theme.dim,
             Some(s) if s.reference => theme.ink,
             _ => theme.curves[before % theme.curves.len()],
         }

@@ -90,6 +90,13 @@ pub(crate) struct ComchConfig {
     pub(crate) max_clients: u32,
     pub(crate) max_recv_queue_size: u32,
     pub(crate) max_send_tasks: u32,
+    /// Of each end of a connection.
+    pub(crate) max_consumers: u32,
+    pub(crate) max_producers: u32,
+    /// Of a producer, and of a consumer.
+    pub(crate) max_fast_tasks: u32,
+    /// Bytes of their longest message.
+    pub(crate) max_fast_size: Size,
 }
 
 impl Default for ComchConfig {
@@ -100,6 +107,10 @@ impl Default for ComchConfig {
             max_clients: 512,
             max_recv_queue_size: 8192,
             max_send_tasks: 8192,
+            max_consumers: 512,
+            max_producers: 512,
+            max_fast_tasks: 8192,
+            max_fast_size: Size(1 << 30),
         }
     }
 }
@@ -148,8 +159,9 @@ pub(crate) struct FunctionConfig {
     /// Can export memory over PCI; by default yes.
     #[serde(default = "defaults::yes")]
     pub(crate) export: bool,
-    /// Can import memory over PCI; by default on the DPU only.
-    pub(crate) import: Option<bool>,
+    /// Can import memory over PCI; by default yes.
+    #[serde(default = "defaults::yes")]
+    pub(crate) import: bool,
     /// The DPU has a representor of it; by default of each function of the host.
     pub(crate) representor: Option<bool>,
     #[serde(default)]
@@ -162,10 +174,6 @@ pub(crate) struct FunctionConfig {
 }
 
 impl FunctionConfig {
-    pub(crate) fn can_import(&self) -> bool {
-        self.import.unwrap_or(self.side == Side::Dpu)
-    }
-
     pub(crate) fn is_represented(&self) -> bool {
         self.representor.unwrap_or(self.side == Side::Host)
     }

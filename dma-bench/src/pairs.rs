@@ -1,0 +1,107 @@
+//! [`Pair`]: a slice of an engine between two slices of the baseline, so that what drifts cancels out; and which pairs are kept.
+
+/// A slice of time in which one cell was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slot {
+    /// Operations a second.
+    pub rate: f64,
+    /// CPU time of each operation, in nanoseconds.
+    pub cpu_ns: f64,
+    /// The part of the time in which threads waited for a CPU.
+    pub waited: f64,
+}
+
+/// A slice of an engine, and its ratio to the baseline around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// The engine's.
+    pub slot: Slot,
+    /// Operations a second over the baseline's.
+    pub ratio: Option<f64>,
+    /// How much it was disturbed: the part of the time that was waited for a CPU, in the worst of the slices that count.
+    pub waited: f64,
+}
+
+/// Up to here a slice counts as undisturbed: a wait this short moves no figure that is shown.
+const CLEAN: f64 = 0.01;
+
+impl Slot {
+    /// Whether it had its CPU nearly all the time.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.waited <= CLEAN
+    }
+}
+
+impl Pair {
+    /// Pairs a slice with the baseline before and after it. If one of these was disturbed and the other was not, the other counts alone.
+    #[must_use]
+    pub fn new(before: Option<Slot>, slot: Slot, after: Option<Slot>) -> Self {
+        let both = [before, after].into_iter().flatten();
+        let clean: Vec<Slot> = both.clone().filter(Slot::is_clean).collect();
+        let around = if clean.is_empty() { both.collect() } else { clean };
+        let waited = around.iter().map(|b| b.waited).fold(slot.waited, f64::max);
+        // The geometric mean: a ratio and its inverse are treated alike.
+        let mean = around.iter().map(|b| b.rate.ln()).sum::<f64>() / around.len() as f64;
+        let ratio = (!around.is_empty()).then(|| slot.rate / mean.exp()).filter(|r| r.is_finite());
+        Self { slot, ratio, waited }
+    }
+
+    /// Whether no slice of it was disturbed.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.waited <= CLEAN
+    }
+}
+
+/// Keeps `wanted` of the pairs, in their order: those that were disturbed least, and of the undisturbed the first. What they measured has no
+/// say in it.
+#[must_use]
+pub fn keep(pairs: Vec<Pair>, wanted: usize) -> Vec<Pair> {
+    let disturbed = |p: &Pair| if p.is_clean() { 0.0 } else { p.waited };
+    let mut order: Vec<usize> = (0..pairs.len()).collect();
+    order.sort_by(|a, b| disturbed(&pairs[*a]).total_cmp(&disturbed(&pairs[*b])));
+    order.truncate(wanted);
+    order.sort_unstable();
+    order.into_iter().map(|at| pairs[at]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(rate: f64, waited: f64) -> Slot {
+        Slot { rate, cpu_ns: 1.0, waited }
+    }
+
+    #[test]
+    fn drift_cancels_out() {
+        // Everything becomes slower by a fifth from slice to slice.
+        let pair = Pair::new(Some(slot(100.0, 0.0)), slot(160.0, 0.0), Some(slot(64.0, 0.0)));
+        assert!((pair.ratio.unwrap() - 2.0).abs() < 1e-12, "{pair:?}");
+        assert!(pair.is_clean());
+    }
+
+    #[test]
+    fn a_disturbed_baseline_does_not_count_beside_one_that_was_not() {
+        let (clean, disturbed) = (Some(slot(100.0, 0.0)), Some(slot(10.0, 0.9)));
+        for (before, after) in [(clean, disturbed), (disturbed, clean), (clean, None), (None, clean)] {
+            let pair = Pair::new(before, slot(200.0, 0.001), after);
+            assert!((pair.ratio.unwrap() - 2.0).abs() < 1e-12 && pair.is_clean(), "{pair:?}");
+        }
+        assert!(!Pair::new(disturbed, slot(200.0, 0.0), disturbed).is_clean());
+        assert!(!Pair::new(clean, slot(200.0, 0.5), clean).is_clean());
+        assert_eq!(Pair::new(None, slot(200.0, 0.0), None).ratio, None);
+    }
+
+    #[test]
+    fn the_least_disturbed_are_kept_whatever_they_measured() {
+        let pair =
+            |rate: f64, waited: f64| Pair { slot: slot(rate, waited), ratio: Some(rate), waited };
+        let pairs = vec![pair(1.0, 0.5), pair(2.0, 0.0), pair(9.0, 0.2), pair(3.0, 0.009), pair(4.0, 0.0)];
+        let kept = |wanted| keep(pairs.clone(), wanted).iter().map(|p| p.slot.rate).collect::<Vec<_>>();
+        assert_eq!(kept(2), [2.0, 3.0], "of the undisturbed the first");
+        assert_eq!(kept(4), [2.0, 9.0, 3.0, 4.0], "in their order");
+        assert_eq!(kept(9).len(), 5);
+    }
+}

@@ -1,0 +1,155 @@
+//! [`Record`]: what has been measured of one cell so far.
+
+use hdrhistogram::Histogram;
+
+use crate::interrupt;
+use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
+use crate::pairs::{Pair, Slot, keep};
+use crate::plan::Cell;
+use crate::results::{Latency, Measured, Status};
+use crate::stats::{Figures, median};
+
+/// A model hardly differs from one slice to the next.
+const MODEL_SLICES: usize = 3;
+
+/// What has been measured of one cell so far.
+pub(crate) struct Record {
+    pub(crate) cell: Cell,
+    pub(crate) model: bool,
+    /// Its time is a simulated device's own.
+    pub(crate) virtual_clock: bool,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) extent: Extent,
+    /// How many repetitions there are to be.
+    pub(crate) wanted: u32,
+    pub(crate) trouble: Option<Trouble>,
+    /// What was kept of the visits before.
+    kept: Vec<Pair>,
+    /// Of this visit, all.
+    visit: Vec<Pair>,
+    left_out: u64,
+    pub(crate) latency: Histogram<u64>,
+    ops: u64,
+    polls: u64,
+    doorbells: u64,
+    verified: u64,
+}
+
+impl Record {
+    pub(crate) fn new(cell: Cell) -> Self {
+        Self {
+            cell,
+            model: false,
+            virtual_clock: false,
+            workers: Vec::new(),
+            extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0 },
+            wanted: 0,
+            trouble: None,
+            kept: Vec::new(),
+            visit: Vec::new(),
+            left_out: 0,
+            latency: histogram(),
+            ops: 0,
+            polls: 0,
+            doorbells: 0,
+            verified: 0,
+        }
+    }
+
+    /// Adds what slices counted.
+    pub(crate) fn count(&mut self, slices: &[Slice]) {
+        for slice in slices {
+            self.ops += slice.all_ops;
+            self.polls += slice.polls;
+            self.doorbells += slice.doorbells;
+            self.verified += slice.verified;
+        }
+    }
+
+    /// Adds a repetition of this visit.
+    pub(crate) fn add(&mut self, pair: Pair) {
+        self.visit.push(pair);
+    }
+
+    /// Repetitions of this visit: all, and those that nothing disturbed.
+    pub(crate) fn tried(&self) -> (usize, usize) {
+        (self.visit.len(), self.visit.iter().filter(|p| p.is_clean()).count())
+    }
+
+    /// The last slice of a simulated device after the first few: it does the same again.
+    pub(crate) fn again(&self) -> Option<Slot> {
+        let mut pairs = self.kept.iter().chain(&self.visit).filter(|_| self.virtual_clock);
+        pairs.nth(MODEL_SLICES - 1).map(|p| p.slot)
+    }
+
+    /// Ends a visit: keeps `share` repetitions of it, those that were disturbed least. The baseline keeps all that were not.
+    pub(crate) fn end_visit(&mut self, share: usize) {
+        let (all, clean) = self.tried();
+        let share = if self.cell.is_baseline() { share.max(clean) } else { share };
+        let kept = keep(std::mem::take(&mut self.visit), share);
+        self.left_out += (all - kept.len()) as u64;
+        self.kept.extend(kept);
+        for worker in self.workers.drain(..) {
+            // Without bounds, it fits.
+            let _ = self.latency.add(worker.latency());
+        }
+    }
+
+    /// Whether all repetitions are there.
+    pub(crate) fn is_complete(&self) -> bool {
+        // The baseline is measured as often as there are engines to compare it with, which may fail.
+        let all = self.kept.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
+        !self.kept.is_empty() && all
+    }
+
+    /// What it comes to.
+    pub(crate) fn measured(&self) -> Measured {
+        let size = self.cell.size as f64;
+        let (status, message) = match &self.trouble {
+            Some(Trouble::Interrupted) => (Status::Interrupted, None),
+            Some(trouble) => {
+                let status = match trouble {
+                    Trouble::Unsupported(_) => Status::Unsupported,
+                    Trouble::Verification { .. } => Status::Wrong,
+                    _ => Status::Failed,
+                };
+                (status, Some(trouble.to_string()))
+            }
+            None if !self.is_complete() => (Status::Interrupted, None),
+            None => (Status::Ok, None),
+        };
+        // Figures of copies that went wrong are not worth having.
+        let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &self.kept };
+        let ops = Figures::of(pairs.iter().map(|p| p.slot.rate).collect());
+        let cpu = Figures::of(pairs.iter().map(|p| p.slot.cpu_ns).collect()).filter(|_| !self.virtual_clock);
+        let histogram = &self.latency;
+        let latency = (!histogram.is_empty() && ops.is_some()).then(|| Latency {
+            samples: histogram.len(),
+            mean: histogram.mean(),
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        });
+        let per_op = |n: u64| (self.ops > 0 && !self.cell.is_baseline()).then(|| n as f64 / self.ops as f64);
+        Measured {
+            cell: self.cell.clone(),
+            model: self.model,
+            status,
+            message,
+            bytes_per_second: ops.as_ref().map(|f| f.times(size)),
+            ratio: Figures::of(pairs.iter().filter_map(|p| p.ratio).collect()),
+            latency,
+            cpu_s_per_gb: cpu.as_ref().map(|f| f.times(1.0 / size)),
+            cpu_ns_per_op: cpu,
+            doorbells_per_op: per_op(self.doorbells),
+            polls_per_op: per_op(self.polls),
+            left_out: self.left_out,
+            waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
+            ops: self.ops,
+            verified: self.verified,
+            ops_per_second: ops,
+        }
+    }
+}

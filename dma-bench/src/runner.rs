@@ -1,0 +1,420 @@
+//! [`Runner`]: goes through all cells several times, and measures each slice of an engine between two of the baseline.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dma::DmaEngine;
+
+use crate::contender::Contender;
+use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, Extent, Trouble, Worker};
+use crate::layout::Layout;
+use crate::memcpy::Memcpy;
+use crate::memory::Memory;
+use crate::pairs::{Pair, Slot};
+use crate::plan::{Campaign, Cell, Direction, Footprint, Group};
+use crate::record::Record;
+use crate::results::{Measured, Status};
+use crate::run::Observer;
+use crate::{interrupt, slices, waits};
+
+/// The engines, their memory, and what has been found out about the clock.
+pub(crate) struct Runner<'a> {
+    campaign: &'a Campaign,
+    contenders: Vec<Contender>,
+    memories: HashMap<(String, Direction), Memory>,
+    baseline: Arc<dyn DmaEngine>,
+    memcpy: Option<Memcpy>,
+    /// Where the baseline has got to in its memory.
+    at: usize,
+    groups: Vec<Group>,
+    footprint: usize,
+    clock_ns: f64,
+}
+
+/// How much cold memory the simulated devices go through: they have no caches.
+const MODEL_FOOTPRINT: usize = 16 << 20;
+/// How often it is gone through all cells: what the machine does meanwhile hits all of them, not a few.
+const PASSES: u32 = 5;
+/// The part of the time that may go into reading the clock.
+const CLOCK_SHARE: f64 = 0.01;
+/// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
+const WARM_SHARE: f64 = 0.2;
+/// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
+const WARM_BYTES: u64 = 4 << 20;
+/// A cell whose slices take longer than planned has fewer of them, but so many.
+const FEWEST: u32 = 9;
+/// A slice that was disturbed is done again, until so many times the repetitions were tried,
+const TRIES: usize = 4;
+/// or the cell has taken so many times as long as it would have taken undisturbed.
+const PATIENCE: f64 = 3.0;
+
+impl<'a> Runner<'a> {
+    /// To measure `groups` with these engines, and the memory of `baseline` for memcpy.
+    pub(crate) fn new(
+        campaign: &'a Campaign,
+        contenders: Vec<Contender>,
+        baseline: Arc<dyn DmaEngine>,
+        groups: Vec<Group>,
+        footprint: usize,
+    ) -> Self {
+        Self {
+            campaign,
+            contenders,
+            memories: HashMap::new(),
+            baseline,
+            memcpy: None,
+            at: 0,
+            groups,
+            footprint,
+            clock_ns: clock_cost(),
+        }
+    }
+
+    fn footprint_of(&self, contender: &Contender) -> usize {
+        if contender.clock.is_virtual() { self.footprint.min(MODEL_FOOTPRINT) } else { self.footprint }
+    }
+
+    fn contender(&self, cell: &Cell) -> Option<&Contender> {
+        self.contenders.iter().find(|c| c.name == cell.engine)
+    }
+
+    /// Bytes of each side that an engine needs for a direction.
+    fn needs(&self, contender: &Contender, direction: Direction) -> usize {
+        let footprint = self.footprint_of(contender);
+        let cells = self.groups.iter().flat_map(|g| &g.cells);
+        cells
+            .filter(|c| c.engine == contender.name && c.direction == direction)
+            .map(|c| Layout::bytes(c, footprint).saturating_mul(c.queues as usize))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn baseline_needs(&self) -> usize {
+        self.groups.iter().map(|g| Layout::bytes(&g.baseline, self.footprint)).max().unwrap_or(0)
+    }
+
+    /// Whether the machine has as much memory as this takes.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
+        let mut total = self.baseline_needs();
+        for contender in &self.contenders {
+            for direction in [Direction::Local, Direction::Push, Direction::Pull] {
+                total = total.saturating_add(self.needs(contender, direction));
+            }
+        }
+        let total = total as u64 * 2;
+        if memory > 0 && total > memory / 10 * 8 {
+            return Err(format!(
+                "this needs {} MiB of memory, and the machine has {}; make --footprint, sizes, depths or queues smaller",
+                total >> 20,
+                memory >> 20
+            ));
+        }
+        Ok(())
+    }
+
+    /// Measures every group; what came of it, and whether the user stopped it.
+    pub(crate) fn all(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
+        let reps = u64::from(self.campaign.repetitions);
+        observer.begin(self.groups.iter().map(|g| g.cells.len() as u64 * reps).sum());
+        let groups = self.groups.clone();
+        let mut all: Vec<Vec<Record>> = groups
+            .iter()
+            .map(|g| std::iter::once(&g.baseline).chain(&g.cells).map(|c| Record::new(c.clone())).collect())
+            .collect();
+        let passes = PASSES.min(self.campaign.repetitions);
+        for pass in 0..passes {
+            for records in &mut all {
+                if interrupt::stopped() {
+                    break;
+                }
+                self.visit(records, (pass, passes), observer);
+                if pass + 1 == passes {
+                    records.iter().for_each(|r| observer.cell(&r.measured()));
+                }
+            }
+        }
+        let mut cells: Vec<Measured> = Vec::new();
+        for record in all.iter().flatten() {
+            let measured = record.measured();
+            let nothing = measured.status == Status::Interrupted && measured.ops_per_second.is_none();
+            if !nothing && !cells.iter().any(|c| c.cell == measured.cell) {
+                cells.push(measured);
+            }
+        }
+        (cells, interrupt::stopped())
+    }
+
+    /// One pass over cells that share a baseline, which is the first.
+    fn visit(&mut self, records: &mut [Record], pass: (u32, u32), observer: &mut dyn Observer) {
+        let Some((base, records)) = records.split_first_mut() else { return };
+        self.at = 0;
+        let layout = Layout::new(&base.cell, 0, self.footprint);
+        if base.trouble.is_none()
+            && let Err(trouble) = self.baseline_extent(base, &layout)
+        {
+            base.trouble = Some(trouble);
+        }
+        records.iter_mut().for_each(|record| self.open(record));
+        base.wanted = records.iter().map(|r| r.wanted).max().unwrap_or(0).max(1);
+        let (first, last) = (pass.0, pass.0 + 1);
+        let share = |wanted: u32| {
+            let upto = |n: u32| u64::from(wanted) * u64::from(n) / u64::from(pass.1);
+            (upto(last) - upto(first)) as usize
+        };
+        let begun = Instant::now();
+        let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted) as u32).sum();
+        let mut before = self.baseline_slot(base, &layout, COMPARE_MUCH);
+        for turn in first as usize.. {
+            let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
+            let goes_on = |r: &Record| {
+                let ((all, clean), share) = (r.tried(), share(r.wanted));
+                let again = !r.virtual_clock && patient && all < TRIES * share;
+                r.trouble.is_none() && (all < share || (clean < share && again))
+            };
+            let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
+                .filter(|who| goes_on(&records[*who]))
+                .partition(|who| records[*who].virtual_clock);
+            if modelled.is_empty() && real.is_empty() {
+                break;
+            }
+            // One slice of the baseline, one of an engine, one of the baseline. A modelled device takes no time of this machine: it is set
+            // against the baseline whenever that is measured. Who begins changes.
+            let gaps = real.len().max(1);
+            for gap in 0..gaps {
+                if interrupt::stopped() {
+                    break;
+                }
+                let who = (!real.is_empty()).then(|| real[(gap + turn) % gaps]);
+                let modelled = if gap == 0 { modelled.as_slice() } else { &[] };
+                let slots: Vec<(usize, Slot)> = modelled
+                    .iter()
+                    .copied()
+                    .chain(who)
+                    .filter_map(|who| Some((who, self.slot(&mut records[who])?)))
+                    .collect();
+                let after = self.baseline_slot(base, &layout, COMPARE_LITTLE);
+                for (who, slot) in slots {
+                    let (record, pair) = (&mut records[who], Pair::new(before, slot, after));
+                    record.add(pair);
+                    let (all, _) = record.tried();
+                    if all <= share(record.wanted) {
+                        observer.repetition(&record.cell, slot.rate * record.cell.size as f64);
+                    }
+                }
+                before = after;
+            }
+            if interrupt::stopped() {
+                break;
+            }
+        }
+        base.end_visit(share(base.wanted));
+        let mut lost: Vec<String> = Vec::new();
+        for record in records {
+            record.end_visit(share(record.wanted));
+            if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
+                lost.push(record.cell.engine.clone());
+            }
+        }
+        lost.iter().for_each(|name| self.reopen(name));
+    }
+
+    /// How long a repetition takes if nothing disturbs it, the baseline beside it included.
+    fn plan(&self, record: &Record) -> Duration {
+        if record.virtual_clock { Duration::ZERO } else { self.campaign.slice() * 2 }
+    }
+
+    /// An engine that failed is opened anew, so that one bad cell does not cost the others.
+    fn reopen(&mut self, name: &str) {
+        self.memories.retain(|(engine, _), _| engine != name);
+        let Some(contender) = self.contenders.iter_mut().find(|c| c.name == name) else { return };
+        if let Ok(fresh) = Contender::open(name) {
+            *contender = fresh;
+        }
+    }
+
+    /// Opens what a cell needs, and warms it up, unless it has failed before.
+    fn open(&mut self, record: &mut Record) {
+        if record.trouble.is_none()
+            && let Err(trouble) = self.try_open(record)
+        {
+            record.trouble = Some(trouble);
+        }
+    }
+
+    fn try_open(&mut self, record: &mut Record) -> Result<(), Trouble> {
+        let cell = record.cell.clone();
+        let contender =
+            self.contender(&cell).cloned().ok_or_else(|| Trouble::Failed("no such engine".to_owned()))?;
+        record.model = contender.is_model();
+        record.virtual_clock = contender.clock.is_virtual();
+        let footprint = self.footprint_of(&contender);
+        let key = (cell.engine.clone(), cell.direction);
+        if !self.memories.contains_key(&key) {
+            let len = self.needs(&contender, cell.direction);
+            let peer = match cell.direction {
+                Direction::Local => None,
+                _ => Some(Contender::open(&cell.engine)?.engine),
+            };
+            let memory = Memory::new(&contender.engine, peer.as_ref(), len, cell.direction)?;
+            self.memories.insert(key.clone(), memory);
+        }
+        let memory = &self.memories[&key];
+        let stall = Duration::from_secs_f64(self.campaign.stall);
+        for queue in 0..cell.queues as usize {
+            let layout = Layout::new(&cell, queue, footprint);
+            record.workers.push(Worker::new(
+                &contender,
+                &cell,
+                memory.clone(),
+                layout,
+                self.campaign.verify,
+                stall,
+            )?);
+        }
+        self.warm_up(record)
+    }
+
+    /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices there are to be.
+    fn warm_up(&self, record: &mut Record) -> Result<(), Trouble> {
+        let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
+        let compare = COMPARE_MUCH;
+        let fresh = record.wanted == 0;
+        if fresh {
+            record.wanted = self.campaign.repetitions;
+        }
+        if record.virtual_clock {
+            let ops = self.campaign.count.unwrap_or_else(|| (2 * depth).max(128)).next_multiple_of(batch);
+            record.extent = Extent { warm: 2 * depth, ops, sample_every: 1, compare };
+            return Ok(());
+        }
+        let least = self.campaign.warm_up;
+        let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
+        while spent < least.max(1e-9) && !interrupt::stopped() {
+            let begun = Instant::now();
+            let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare };
+            let sliced = slices::run(&mut record.workers, extent, None)?;
+            record.count(&sliced.slices);
+            spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
+            // The fastest: a busy machine makes some slower, and none faster.
+            per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
+            ops = (ops * 2).min(((least / per_op.max(1e-9)) as u64).max(depth));
+        }
+        let sample_every = self.sampling(per_op * 1e9 * batch as f64);
+        let seconds = self.campaign.seconds;
+        record.extent = if let Some(ops) = self.campaign.count {
+            Extent { warm: 0, ops, sample_every, compare }
+        } else if let Some(rate) = self.campaign.rate {
+            Extent { warm: 0, ops: ((seconds * rate) as u64).max(1), sample_every, compare }
+        } else {
+            let ops = ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch);
+            let warm = warm(&record.cell, ops, depth).next_multiple_of(batch);
+            Extent { warm, ops, sample_every, compare }
+        };
+        let slice = record.extent.ops as f64 * per_op;
+        if fresh && self.campaign.count.is_none() && self.campaign.rate.is_none() && slice > 2.0 * seconds {
+            let fewer = (f64::from(record.wanted) * seconds / slice) as u32;
+            record.wanted = fewer.max(FEWEST.min(record.wanted));
+        }
+        Ok(())
+    }
+
+    /// One in how many doorbells is timed, if each takes so long.
+    fn sampling(&self, ns: f64) -> u64 {
+        ((2.0 * self.clock_ns / (CLOCK_SHARE * ns.max(1.0))).ceil() as u64).max(1)
+    }
+
+    /// One slice of an engine.
+    fn slot(&self, record: &mut Record) -> Option<Slot> {
+        if record.trouble.is_some() {
+            return None;
+        }
+        if let Some(slot) = record.again() {
+            return Some(slot);
+        }
+        let sliced = match slices::run(&mut record.workers, record.extent, self.campaign.rate) {
+            Ok(sliced) => sliced,
+            Err(trouble) => {
+                record.trouble = Some(trouble);
+                return None;
+            }
+        };
+        record.extent.compare = COMPARE_LITTLE;
+        let (ops, ns) = sliced.ops_and_ns();
+        if record.virtual_clock && ns == 0 {
+            let text = "this model takes no time, so it has no speed; name another profile, or give it a latency";
+            record.trouble = Some(Trouble::Unsupported(text.to_owned()));
+            return None;
+        }
+        record.count(&sliced.slices);
+        Some(Slot {
+            rate: ops as f64 / (ns.max(1) as f64 / 1e9),
+            cpu_ns: sliced.cpu_ns / sliced.all_ops().max(1) as f64,
+            waited: if record.virtual_clock { 0.0 } else { sliced.waited },
+        })
+    }
+
+    /// Warms the baseline up, and finds out how many operations a slice takes.
+    fn baseline_extent(&mut self, base: &mut Record, layout: &Layout) -> Result<(), Trouble> {
+        if self.memcpy.is_none() {
+            self.memcpy = Some(Memcpy::new(&self.baseline, self.baseline_needs())?);
+        }
+        let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
+        let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
+        while spent < self.campaign.warm_up.max(1e-9) && !interrupt::stopped() {
+            let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0 };
+            let mut unused = crate::drive::histogram();
+            let (slice, _) = memcpy.run(&base.cell, layout, extent, &mut self.at, &mut unused)?;
+            spent += slice.seconds();
+            per_op = per_op.min(slice.seconds() / ops as f64);
+            ops *= 2;
+        }
+        let ops = ((self.campaign.seconds / per_op.max(1e-9)) as u64).max(1);
+        let warm = warm(&base.cell, ops, u64::from(base.cell.depth));
+        base.extent = Extent { warm, ops, sample_every: self.sampling(per_op * 1e9), compare: 0 };
+        Ok(())
+    }
+
+    /// One slice of the baseline.
+    fn baseline_slot(&mut self, base: &mut Record, layout: &Layout, compare: usize) -> Option<Slot> {
+        let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
+        // Whoever waits for this CPU goes first.
+        std::thread::yield_now();
+        let (before, begun) = (waits::of_thread(), Instant::now());
+        let extent = Extent { compare, ..base.extent };
+        match memcpy.run(&base.cell, layout, extent, &mut self.at, &mut base.latency) {
+            Ok((slice, cpu)) => {
+                let waited = slices::part(before, waits::of_thread(), begun);
+                let rate = slice.ops as f64 / slice.seconds();
+                let slot = Slot { rate, cpu_ns: cpu / slice.ops as f64, waited };
+                base.count(std::slice::from_ref(&slice));
+                base.add(Pair { slot, ratio: Some(1.0), waited });
+                Some(slot)
+            }
+            Err(trouble) => {
+                base.trouble = Some(trouble);
+                None
+            }
+        }
+    }
+}
+
+/// How many operations go before the clock starts.
+fn warm(cell: &Cell, ops: u64, buffers: u64) -> u64 {
+    let part = (ops as f64 * WARM_SHARE) as u64;
+    let small = 2 * buffers * cell.size <= WARM_BYTES;
+    if cell.footprint == Footprint::Hot && small { part.max(buffers) } else { part.max(1) }
+}
+
+/// What one reading of the clock costs, in nanoseconds.
+fn clock_cost() -> f64 {
+    let begun = Instant::now();
+    for _ in 0..1000 {
+        std::hint::black_box(begun.elapsed().as_nanos() as u64);
+    }
+    begun.elapsed().as_nanos() as f64 / 1000.0
+}
