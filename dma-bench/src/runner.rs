@@ -346,7 +346,8 @@ impl<'a> Runner<'a> {
         record.extent.compare = COMPARE_LITTLE;
         let (ops, ns) = sliced.ops_and_ns();
         if record.virtual_clock && ns == 0 {
-            let text = "this model takes no time, so it has no speed; name another profile, or give it a latency";
+            let text =
+                "this model takes no time, so it has no speed; name another profile, or give it a latency";
             record.trouble = Some(Trouble::Unsupported(text.to_owned()));
             return None;
         }

@@ -156,7 +156,8 @@ pub(super) fn doca() -> Vec<Finding> {
     findings.push(library(&["libdoca_common.so"], DOCA_DIR, &sdk, fix));
     findings.push(library(&["libdoca_dma.so"], DOCA_DIR, &sdk, fix));
     findings.push(loads(dma::doca::Library::open().map(|library| {
-        let mut text = if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
+        let mut text =
+            if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
         if library.stand_in.is_some() {
             text += ", the stand-in SDK of this project";
         }

@@ -140,7 +140,13 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                 plot.y = y;
                 if what == "ratio" {
                     // One line for all baselines.
-                    let at_one: Vec<_> = plot.series.iter().filter(|s| !s.reference).flat_map(|s| &s.points).map(|p| p.0).collect();
+                    let at_one: Vec<_> = plot
+                        .series
+                        .iter()
+                        .filter(|s| !s.reference)
+                        .flat_map(|s| &s.points)
+                        .map(|p| p.0)
+                        .collect();
                     plot.series.retain(|s| !s.reference);
                     for x in at_one {
                         add(&mut plot.series, "memcpy".to_owned(), x, [1.0; 3], true);
