@@ -82,7 +82,12 @@ fn a_run_writes_everything_it_is_asked_for() {
         assert_eq!(cell["status"], "ok", "{cell}");
         assert!(cell["verified"].as_u64().unwrap() > 0, "always some are verified: {cell}");
         assert!(cell["ops_per_second"]["median"].as_f64().unwrap() > 0.0);
-        assert_eq!(cell["ratio"]["samples"].as_array().unwrap().len(), 2, "paired in every repetition");
+        let paired = cell["ratio"]["samples"].as_array().unwrap().len();
+        assert!(
+            paired == 2 || (paired > 2 && cell["engine"] == "memcpy"),
+            "a pair in every repetition: {cell}"
+        );
+        assert!(cell["left_out"].as_u64().is_some() && cell["waited"].as_f64().is_some(), "{cell}");
         assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
         let virtual_clock = cell["engine"] == "sim:profile=dsa";
         assert_eq!(cell["model"].as_bool(), Some(virtual_clock));
