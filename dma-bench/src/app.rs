@@ -223,8 +223,8 @@ fn verdict(results: &Results, written: bool) -> u8 {
         return WRONG;
     }
     if results.interrupted {
-        let done = of(Status::Ok).count();
-        eprintln!("dma-bench: interrupted; {done} whole cells were kept");
+        let (done, begun) = (of(Status::Ok).count(), of(Status::Interrupted).count());
+        eprintln!("dma-bench: interrupted; {done} cells are whole, {begun} have fewer repetitions");
         return INTERRUPTED;
     }
     let failed = of(Status::Failed).count();

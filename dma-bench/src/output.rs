@@ -6,7 +6,7 @@ use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::plan::{Direction, Footprint, Op};
-use crate::results::{Crossover, Measured, Published, Results, Status};
+use crate::results::{Crossover, Measured, Published, Results};
 use crate::stats::Figures;
 use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
 
@@ -86,8 +86,8 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     if style == Style::Markdown {
         let _ = write!(text, "\n    {}\n", command_line(&results.command));
     }
-    if results.interrupted {
-        text.push_str("\nINTERRUPTED: this is what had been measured by then.\n");
+    if let Some(stopped) = results.stopped() {
+        let _ = writeln!(text, "\nINTERRUPTED: {stopped}");
     }
     let all = |models: bool| -> Vec<&Measured> {
         results.cells.iter().filter(|m| m.model == models && m.ops_per_second.is_some()).collect()
@@ -384,11 +384,7 @@ fn troubles(results: &Results, style: Style) -> String {
         .iter()
         .filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?)))
         .chain(
-            results
-                .cells
-                .iter()
-                .filter(|m| m.status != Status::Ok)
-                .map(|m| format!("{}: {}", m.cell, m.message.as_deref().unwrap_or("interrupted"))),
+            results.troubled().map(|m| format!("{}: {}", m.cell, m.message.as_deref().unwrap_or_default())),
         )
         .collect();
     if !failed.is_empty() {
