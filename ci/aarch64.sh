@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything builds and links for aarch64 Linux, which a BlueField's own cores run. Built, not run: Debian 12's
-# user-mode qemu does not start threads.
+# Everything compiles for aarch64 Linux, which a BlueField's own cores run; libraries, programs and examples link. Built, not
+# run: Debian 12's user-mode qemu does not start threads.
 #
 # The standard library for it is rustup's if that is installed (rustup target add aarch64-unknown-linux-gnu), or else
 # that of Debian's rustc-web (ci/install.sh). Exits with 77 ("skipped") if neither is there.
@@ -44,4 +44,5 @@ echo "compiler: $compiler, $("$compiler" --version)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/aarch64"
 # Nobody debugs what is not run.
 export CARGO_PROFILE_DEV_DEBUG=0
-cargo build --locked --workspace --all-targets --target "$target"
+cargo check --locked --workspace --all-targets --target "$target"
+cargo build --locked --workspace --lib --bins --examples --target "$target"

@@ -8,6 +8,7 @@ fn main() -> dma::Result<()> {
     println!("This machine has:");
     for found in dma::discover() {
         match found.info {
+            Ok(info) if info.model.is_some() => println!("  {:5} {}, a model", found.name, info.device),
             Ok(info) => println!("  {:5} {}", found.name, info.device),
             // Why not, and what to do about it.
             Err(e) => println!("  {:5} not usable: {e}", found.name),
@@ -38,8 +39,10 @@ fn main() -> dma::Result<()> {
                     info.device, info.limits.max_transfer, info.capabilities
                 );
                 // What is written against `dyn DmaEngine` runs on any of them.
-                greet(&*engine)?;
-                opened += 1;
+                match greet(&*engine) {
+                    Ok(()) => opened += 1,
+                    Err(e) => println!("    {e}"),
+                }
             }
             // A name that is wrong says what would have been right.
             Err(e) => println!("  {name}: {e}"),

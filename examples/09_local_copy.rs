@@ -19,13 +19,7 @@ struct Options {
 }
 
 fn main() -> std::process::ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("09_local_copy: {e}");
-            std::process::ExitCode::FAILURE
-        }
-    }
+    common::exit(run(&Options::parse()))
 }
 
 fn run(options: &Options) -> dma::Result<()> {
@@ -37,8 +31,7 @@ fn run(options: &Options) -> dma::Result<()> {
     let dst = engine.allocate(options.txt.len())?;
     let (_, dst) = queue.copy(src, dst)?.wait()?;
 
-    let info = engine.info();
-    println!("copied by {} ({})", info.backend, info.device);
+    println!("copied by {}", common::by(&*engine));
     println!("{}", String::from_utf8_lossy(&dst));
     Ok(())
 }

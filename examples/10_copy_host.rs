@@ -36,13 +36,7 @@ struct Options {
 }
 
 fn main() -> std::process::ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("10_copy_host: {e}");
-            std::process::ExitCode::FAILURE
-        }
-    }
+    common::exit(run(&Options::parse()))
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,8 +57,9 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     }
 
     println!(
-        "exported {} bytes; take {} and {} to the DPU",
+        "exported {} bytes by {}; take {} and {} to the DPU",
         text.len(),
+        common::by(&*engine),
         options.export.display(),
         options.buffer.display()
     );

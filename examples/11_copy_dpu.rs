@@ -30,13 +30,7 @@ struct Options {
 }
 
 fn main() -> std::process::ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("11_copy_dpu: {e}");
-            std::process::ExitCode::FAILURE
-        }
-    }
+    common::exit(run(&Options::parse()))
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
@@ -59,7 +53,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 
     let queue = engine.open_queue(&QueueOptions::new())?;
     let (_, text) = queue.copy(window.slice(range), engine.allocate(len as usize)?)?.wait()?;
-    println!("copied by {} from a host's memory", engine.info().backend);
+    println!("copied by {} from a host's memory", common::by(&*engine));
     println!("{}", String::from_utf8_lossy(&text));
     Ok(())
 }
@@ -86,6 +80,9 @@ fn descriptor(
     len: u64,
 ) -> Result<ExportDescriptor, Box<dyn std::error::Error>> {
     let bytes = read(path)?;
+    if bytes.is_empty() {
+        return Err(format!("{} is empty; bring the file that 10_copy_host wrote", path.display()).into());
+    }
     if bytes.starts_with(b"DMAX") || backend != "doca" {
         return Ok(ExportDescriptor::from_bytes(&bytes).map_err(|e| format!("{}: {e}", path.display()))?);
     }

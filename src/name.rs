@@ -103,6 +103,7 @@ impl FromStr for EngineName {
         match backend {
             "auto" => match rest {
                 None => Ok(Self::Auto),
+                Some("") => Err(nothing_behind_colon(name)),
                 Some(rest) => Err(bad_name(name, format!("auto takes no options, but there is `{rest}`"))
                     .with_hint("name the engine to give it options, such as cpu:threads=2")),
             },
@@ -113,8 +114,18 @@ impl FromStr for EngineName {
             unknown => {
                 let error = bad_name(name, format!("there is no engine `{unknown}`"));
                 let known = BACKENDS.join(", ");
-                Err(match closest(unknown, BACKENDS) {
-                    Some(close) => error.with_hint(format!("did you mean `{close}`? There are: {known}")),
+                // `CPU`, `cpu,threads=2`, `doca/03:00.0`: the word that it begins with.
+                let end = unknown.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(unknown.len());
+                let word = unknown[..end].to_ascii_lowercase();
+                let colon = if end < unknown.len() {
+                    "; a device or options follow behind a colon, such as doca:03:00.0 or cpu:threads=2"
+                } else {
+                    ""
+                };
+                Err(match closest(&word, BACKENDS) {
+                    Some(close) => {
+                        error.with_hint(format!("did you mean `{close}`? There are: {known}{colon}"))
+                    }
                     None => error.with_hint(format!("there are: {known}")),
                 })
             }
@@ -124,22 +135,41 @@ impl FromStr for EngineName {
 
 fn device(name: &str, rest: Option<&str>) -> Result<DeviceName> {
     let Some(rest) = rest else { return Ok(DeviceName::default()) };
+    if rest.is_empty() {
+        return Err(nothing_behind_colon(name));
+    }
     let (first, others) = rest.split_once(',').map_or((rest, None), |(first, others)| (first, Some(others)));
     if first.contains('=') {
         return Ok(DeviceName { address: None, options: options(name, Some(rest))? });
     }
     let address = first.parse().map_err(|e: Error| e.with_operation(format!("open engine `{name}`")))?;
-    Ok(DeviceName { address: Some(address), options: options(name, others)? })
+    let options = options(name, others)?;
+    if options.iter().any(|(key, _)| key == "address") {
+        return Err(bad_name(name, "the address is given twice".to_owned()).with_hint("give it once"));
+    }
+    Ok(DeviceName { address: Some(address), options })
+}
+
+fn nothing_behind_colon(name: &str) -> Error {
+    bad_name(name, "nothing follows the colon".to_owned())
+        .with_hint("leave the colon out, or name a device or options behind it")
 }
 
 fn options(name: &str, rest: Option<&str>) -> Result<Vec<(String, String)>> {
     let Some(rest) = rest else { return Ok(Vec::new()) };
+    if rest.is_empty() {
+        return Err(nothing_behind_colon(name));
+    }
     let mut options: Vec<(String, String)> = Vec::new();
     for pair in rest.split(',') {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             return Err(bad_name(name, format!("`{pair}` is no option"))
                 .with_hint("write options as key=value, separated by commas"));
         };
+        if let Some((before, key)) = key.rsplit_once(':') {
+            return Err(bad_name(name, format!("`{pair}` is no option"))
+                .with_hint(format!("write a comma behind `{before}`: {before},{key}={value}")));
+        }
         if options.iter().any(|(known, _)| known == key) {
             return Err(bad_name(name, format!("option `{key}` is given twice")).with_hint("give it once"));
         }
@@ -215,7 +245,16 @@ mod tests {
         assert!(error("sim:seed=1,seed=2").contains("twice"));
         assert!(error("auto:x=1").contains("auto takes no options"));
         assert!(error("doca:3:0.0").contains("DDDD:BB:DD.F"));
-        assert!(error("doca:").contains("DDDD:BB:DD.F"));
+        for name in ["auto:", "cpu:", "sim:", "doca:", "ioat:"] {
+            assert!(error(name).contains("nothing follows the colon"), "{}", error(name));
+        }
+        for name in ["CPU", "Cpu:threads=2", "cpu,threads=2", "cpu;threads=2", "cpu=2", "cpu "] {
+            assert!(error(name).contains("did you mean `cpu`?"), "{}", error(name));
+        }
+        assert!(error("cpu,threads=2").contains("behind a colon"));
+        assert!(error("doca/03:00.0").contains("did you mean `doca`?"));
+        assert!(error("doca:03:00.0:depth=4").contains("03:00.0,depth=4"));
+        assert!(error("doca:03:00.0,address=03:00.1").contains("the address is given twice"));
         assert!(error("doca:03:00.0,").contains("key=value"));
         assert!(error("ioat:03:00.0,x").contains("key=value"));
     }

@@ -1,45 +1,19 @@
 //! Once warm, no form of operation allocates: single, fill, list, batch, cut, fenced, awaited, on a queue or a shared one.
-#![expect(unsafe_code, reason = "counts allocations")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod counting;
+
 use std::task::{Context, Poll, Waker};
 
 use dma::prelude::*;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Asserts that `work` comes to run 200 rounds without an allocation. Until then lists grow, as threads happen to meet; what allocates per operation
 /// never gets there.
 fn warm(what: &str, mut work: impl FnMut()) {
     let mut allocated = 0;
     for _ in 0..20 {
-        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        let before = counting::of_process();
         (0..200).for_each(|_| work());
-        allocated = ALLOCATIONS.load(Ordering::SeqCst) - before;
+        allocated = counting::of_process() - before;
         if allocated == 0 {
             return;
         }

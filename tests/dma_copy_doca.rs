@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 mod built;
 mod dma_copy_pair;
-#[path = "../dma-doca/doca-emu/tests/support/mod.rs"]
+#[path = "stand_ins/mod.rs"]
 mod support;
 
 use dma_copy_pair::{Ended, PARTIAL, Place, Running, Side, assert_same, run};

@@ -322,8 +322,12 @@ impl fmt::Display for Error {
     }
 }
 
+/// The message, so that `unwrap` and a `main` that returns it say what to do; `{:#?}` has the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
         let mut out = f.debug_struct("Error");
         out.field("kind", &self.kind);
         if let Some(detail) = &self.detail {
@@ -399,6 +403,9 @@ mod tests {
              [DOCA_ERROR_INVALID_VALUE (6)]; shorten the range"
         );
         assert_eq!(Error::bare(ErrorKind::QueueFull).to_string(), "queue full");
+        // What a `main` that returns it prints; a debugger's view has the fields.
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(format!("{error:#?}").contains("kind: OutOfRange"));
     }
 
     #[test]

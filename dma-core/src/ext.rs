@@ -44,7 +44,7 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Window::new(Range::whole(allocate(self, request)?)))
     }
 
-    /// Registers memory of the caller's: a `Vec<u8>`, a `Box<[u8]>`, a mapping. [`Region::deregister`] gives it back. Never copies; may block while the
+    /// Registers memory of the caller's: a `Vec<u8>`, a `Box<[u8]>`, a mapping, by [`HostMemory::from_owner`]. [`Region::deregister`] gives it back. Never copies; may block while the
     /// system pins it.
     ///
     /// # Errors

@@ -231,7 +231,7 @@ impl Window {
             raw.native(),
         )
         .map_err(fail)?;
-        Ok(Export { raw, descriptor, _region: self.0.region.clone() })
+        Ok(Export { raw, descriptor, region: self.0.region.clone() })
     }
 
     /// Makes it a unique buffer again, if it is the last view of local memory and no export of it is left.
@@ -260,12 +260,26 @@ impl fmt::Debug for Window {
     }
 }
 
-/// A grant of memory to a peer. Dropping it revokes the grant.
+/// How long dropping an export waits for peers.
+const DROP_WAITS: Duration = Duration::from_secs(1);
+
+/// A grant of memory to a peer. Dropping it revokes the grant, which may wait a second or two for a peer that is still copying; memory that a peer does not
+/// let go of in that time is leaked rather than reused.
 pub struct Export {
     // Dropped first: revoked before the region can go.
     raw: Box<dyn RawExport>,
     descriptor: ExportDescriptor,
-    _region: Region,
+    region: Region,
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if let Err(error) = self.raw.revoke(DROP_WAITS) {
+            let backend = self.region.backend();
+            tracing::error!(backend, %error, "a peer does not let go of exported memory, which is leaked");
+            std::mem::forget(self.region.clone());
+        }
+    }
 }
 
 impl Export {

@@ -72,6 +72,7 @@ pub(crate) fn failed(library: &Library, call: &'static str, code: doca_error_t) 
         DOCA_ERROR_DRIVER | DOCA_ERROR_OPERATING_SYSTEM => {
             error.with_hint("see the kernel's log (dmesg), and whether the mlx5 drivers are loaded")
         }
+        DOCA_ERROR_BAD_CONFIG => error.with_hint("the SDK's messages, on stderr, say what it is about"),
         _ => error,
     }
 }

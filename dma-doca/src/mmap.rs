@@ -271,3 +271,28 @@ fn pinning(error: Error, len: usize) -> Error {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_no_more_than_was_asked_for() {
+        let (none, all) = (Access::empty(), Access::all());
+        let (ro, rw) = (DOCA_ACCESS_FLAG_LOCAL_READ_ONLY, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+        let (pci_ro, pci_rw) = (DOCA_ACCESS_FLAG_PCI_READ_ONLY, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+        let (rdma_r, rdma_w) = (DOCA_ACCESS_FLAG_RDMA_READ, DOCA_ACCESS_FLAG_RDMA_WRITE);
+        for (access, peer, pci, rdma) in [
+            (Access::READ, none, Some(ro), Some(ro)),
+            (Access::WRITE, none, Some(rw), Some(rw)),
+            (all, none, Some(rw), Some(rw)),
+            (all, Access::READ, Some(rw | pci_ro), Some(rw | rdma_r)),
+            (all, Access::WRITE, None, Some(rw | rdma_w)),
+            (all, all, Some(rw | pci_rw), Some(rw | rdma_r | rdma_w)),
+            (Access::READ, Access::READ, Some(ro | pci_ro), Some(ro | rdma_r)),
+        ] {
+            let found = [Fabric::Pci, Fabric::Rdma].map(|fabric| permissions(access, peer, fabric));
+            assert_eq!(found, [pci, rdma], "{access:?} {peer:?}");
+        }
+    }
+}

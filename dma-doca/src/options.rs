@@ -127,6 +127,13 @@ impl DocaOptions {
                 .with_hint(format!("{key} is {what}"))
         };
         match key {
+            "address" | "interface" | "lib" if value.is_empty() => {
+                return Err(bad(match key {
+                    "address" => "a PCI address, such as 03:00.0",
+                    "interface" => "the name of a network interface or InfiniBand device, such as p0",
+                    _ => "the directory of the SDK's libraries, or its installation prefix",
+                }));
+            }
             "address" => self.address = Some(value.to_owned()),
             "interface" => self.interface = Some(value.to_owned()),
             "lib" => self.lib_dir = Some(value.into()),

@@ -25,9 +25,6 @@ use context::Context;
 /// How long a context may take to come to rest after an error, when it is stopped, or when it is dropped.
 const REST: Duration = Duration::from_secs(5);
 
-/// What no call answers: a slot's buffers are of other regions.
-const NOT_BOUND: doca_error_t = doca_error_t::MAX;
-
 /// Reports may wait for a later one's in batches that begin with a descriptor up to this long. A longer one takes so long that its user
 /// would notice the wait, and its report costs nothing beside it.
 const COALESCED: usize = 8 << 10;
@@ -158,18 +155,17 @@ impl DocaQueue {
         });
     }
 
-    /// Submits the task that is held back. `false` if the device has no room for it, or has stopped.
-    #[inline]
-    fn release(&mut self, flags: u32) -> bool {
-        if self.held.is_null() {
-            return true;
+    /// The task that was held back, with its slot, was refused when the next one took its place: whether that may stay there. If not, the one
+    /// before is held back again, unless it has ended.
+    #[cold]
+    fn stopped_at(&mut self, before: (*mut doca_task, u32), code: doca_error_t) -> bool {
+        let next = (self.held, self.held_slot);
+        (self.held, self.held_slot) = before;
+        let go_on = self.not_taken(before.1, code, 1);
+        if go_on {
+            (self.held, self.held_slot) = next;
         }
-        let code = self.context.submit(self.held, flags);
-        if code == DOCA_SUCCESS {
-            self.held = std::ptr::null_mut();
-            return true;
-        }
-        self.not_taken(self.held_slot, code)
+        go_on
     }
 
     /// The slot of the task that is held back, which is not any more.
@@ -178,11 +174,11 @@ impl DocaQueue {
         (!held.is_null()).then_some(self.held_slot)
     }
 
-    /// What to do with a task that was refused.
+    /// What to do with the task that is held back, which was refused, with `ready` more prepared: whether others can still be submitted.
     #[cold]
-    fn not_taken(&mut self, slot: u32, code: doca_error_t) -> bool {
+    fn not_taken(&mut self, slot: u32, code: doca_error_t, ready: usize) -> bool {
         if is_full(code) {
-            self.proven = self.in_flight();
+            self.proven = self.in_flight() - ready;
             return false;
         }
         self.take_held();
@@ -193,7 +189,7 @@ impl DocaQueue {
             return false;
         }
         self.context.done.end_late(slot, code, Outcome::Failed(task_kind(code)));
-        if self.in_flight() > 0 && !self.context.flush() {
+        if self.in_flight() > ready && !self.context.flush() {
             // What went before was submitted without a doorbell, and without reports: only stopping gets it back.
             self.context.stop();
             self.rest(true);
@@ -236,48 +232,52 @@ unsafe impl RawQueue for DocaQueue {
         let mut taken = 0;
         // How many reports may wait: the last task that the device is known to have room for has one of its own.
         let short = batch.first().is_some_and(|first| first.len() <= COALESCED);
-        let mut quiet = if short { self.proven.saturating_sub(self.in_flight() + 1) } else { 0 };
-        for descriptor in batch {
-            let Some(slot) = self.context.done.take() else { break };
+        let quiet = if short { self.proven.saturating_sub(self.in_flight() + 1) } else { 0 };
+        while let Some(descriptor) = batch.get(taken) {
+            let Some(slot) = self.context.done.take(descriptor.token()) else { break };
             let bound = &pool.slots[slot as usize];
-            let mut task = bound.task;
-            let aimed = match descriptor.work() {
-                Work::Copy { src, dst } if bound.src_key == src.key.0 && bound.dst_key == dst.key.0 => {
-                    self.context.aim(bound.src, bound.dst, &src, &dst)
+            let task = match descriptor.work() {
+                Work::Copy { src, dst }
+                    if bound.src_key == src.key.0
+                        && bound.dst_key == dst.key.0
+                        && self.context.aim(bound.src, bound.dst, &src, &dst) == DOCA_SUCCESS =>
+                {
+                    bound.task
                 }
-                _ => NOT_BOUND,
-            };
-            if aimed != DOCA_SUCCESS {
-                let ready = self.prepare(&mut pool, slot, descriptor);
-                task = pool.slots[slot as usize].task;
-                if let Err(shortage) = ready {
-                    self.context.done.give(slot);
-                    match shortage {
-                        Shortage::Error(e) if taken == 0 => return Err(e),
-                        // Without anything in flight, waiting would not help.
-                        Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_null() => {
-                            return Err(error(
-                                ErrorKind::OutOfResources,
-                                "no buffer is left for the descriptor",
-                            )
-                            .with_hint("use shorter lists, or a queue of a greater depth"));
+                _ => match self.prepare(&mut pool, slot, descriptor) {
+                    Ok(()) => pool.slots[slot as usize].task,
+                    Err(shortage) => {
+                        self.context.done.give(slot);
+                        match shortage {
+                            Shortage::Error(e) if taken == 0 => return Err(e),
+                            // Without anything in flight, waiting would not help.
+                            Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_null() => {
+                                return Err(error(
+                                    ErrorKind::OutOfResources,
+                                    "no buffer is left for the descriptor",
+                                )
+                                .with_hint("use shorter lists, or a queue of a greater depth"));
+                            }
+                            _ => break,
                         }
-                        _ => break,
                     }
+                },
+            };
+            let before =
+                (std::mem::replace(&mut self.held, task), std::mem::replace(&mut self.held_slot, slot));
+            if !before.0.is_null() {
+                // More follows it, and is ready: no doorbell for it, and its report may wait for a later one's.
+                let flags = if taken < quiet {
+                    DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
+                } else {
+                    DOCA_TASK_SUBMIT_FLAG_NONE
+                };
+                let code = self.context.submit(before.0, flags);
+                if code != DOCA_SUCCESS && !self.stopped_at(before, code) {
+                    self.put_back(&mut pool, slot);
+                    break;
                 }
             }
-            // More follows what is held back, and is ready: no doorbell for it, and its report may wait for a later one's.
-            if !self.release(if quiet > 0 {
-                DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
-            } else {
-                DOCA_TASK_SUBMIT_FLAG_NONE
-            }) {
-                self.put_back(&mut pool, slot);
-                break;
-            }
-            quiet = quiet.saturating_sub(1);
-            self.context.done.begin(slot, descriptor.token());
-            (self.held, self.held_slot) = (task, slot);
             taken += 1;
         }
         self.proven = self.proven.max(self.in_flight());
@@ -288,7 +288,13 @@ unsafe impl RawQueue for DocaQueue {
         if !matches!(self.state, State::Running) || self.held.is_null() {
             return;
         }
-        self.ring = !self.release(DOCA_TASK_SUBMIT_FLAG_FLUSH) && !self.held.is_null();
+        let code = self.context.submit(self.held, DOCA_TASK_SUBMIT_FLAG_FLUSH);
+        if code == DOCA_SUCCESS {
+            self.held = std::ptr::null_mut();
+        } else {
+            self.not_taken(self.held_slot, code, 0);
+        }
+        self.ring = !self.held.is_null();
         if self.ring {
             // What went before must not wait for it.
             self.context.flush();

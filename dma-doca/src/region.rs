@@ -141,7 +141,7 @@ fn not_imported(e: Error) -> Error {
         DOCA_ERROR_NOT_SUPPORTED => (ErrorKind::Unsupported, "import on the DPU's side of the card"),
         _ => (
             ErrorKind::Revoked,
-            "the exporter took it back or is gone: have it export again; or it exported over another card: open that one",
+            "the exporter took it back or is gone: have it export again; or it exported over another card: open that one; or these bytes are no descriptor of the SDK's",
         ),
     };
     let error = Error::new(kind, e.message().to_owned()).with_backend(BACKEND).with_hint(hint);

@@ -1,47 +1,18 @@
 //! Once warm, copying allocates nothing: neither this crate nor the stand-in, which is linked into the test.
-#![expect(unsafe_code, reason = "counts allocations")]
 
 #[path = "support/calls.rs"]
 mod calls;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../tests/counting/mod.rs"]
+mod counting;
 
 use dma_core::{BufferMut, DmaEngineExt, Queue, QueueOptions};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Allocations of 1,000 rounds, after as many to warm up.
 fn counted(mut round: impl FnMut()) -> u64 {
     (0..1000).for_each(|_| round());
-    let before = ALLOCATIONS.get();
+    let before = counting::of_thread();
     (0..1000).for_each(|_| round());
-    ALLOCATIONS.get() - before
+    counting::of_thread() - before
 }
 
 fn rig(config: &str) -> (Queue, BufferMut, BufferMut) {

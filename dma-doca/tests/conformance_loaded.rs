@@ -1,6 +1,6 @@
 //! The conformance suite on the stand-in SDK, installed and loaded as a real one is; and on a card, where there is one.
 
-#[path = "../doca-emu/tests/support/mod.rs"]
+#[path = "../../tests/stand_ins/mod.rs"]
 mod support;
 
 use std::sync::LazyLock;

@@ -28,7 +28,8 @@ fn log_lines_become_events() {
     let captured = Captured::default();
     let writer = captured.clone();
     tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
-    doca_emu::use_config(Some("serial = \"logs\"\n[comch]\nmax_clients = 1\n")).unwrap();
+    let config = format!("serial = \"logs-{}\"\n[comch]\nmax_clients = 1\n", std::process::id());
+    doca_emu::use_config(Some(&config)).unwrap();
     let options = |address: &str| DocaOptions::new().with_library(calls::library()).with_address(address);
     let _engine = DocaEngine::open(&options("03:00.0")).unwrap();
     // One client too many is something that the stand-in logs.

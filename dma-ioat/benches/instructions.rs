@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::ptr::NonNull;
 
-use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, Segment};
+use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RegionKey, Segment};
 use dma_ioat::{HugePages, IoatEngine, IoatOptions};
 
 const BATCH: usize = 32;
@@ -37,16 +38,19 @@ fn copy(dir: &Path, batches: u64) {
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(256)).expect("a queue");
     let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * LEN)).expect("memory");
     let (src, dst) = (memory(), memory());
-    let part = |region: &dyn dma_core::RawRegion, i: usize| Segment {
-        key: region.key(),
-        addr: region.base().map_addr(|addr| addr.saturating_add(i * LEN)),
+    let (from, to) = ((src.key(), src.base()), (dst.key(), dst.base()));
+    let part = |(key, base): (RegionKey, NonNull<u8>), i: usize| Segment {
+        key,
+        // SAFETY: inside of the region.
+        addr: unsafe { base.add(i * LEN) },
         len: LEN,
     };
-    // Made once, as is what the C side's descriptors are made of: what is measured is the way from a descriptor to its completion.
-    let batch: [_; BATCH] =
-        std::array::from_fn(|i| Descriptor::copy(i as u64, part(&*src, i), part(&*dst, i)));
+    let mut batch: [_; BATCH] = std::array::from_fn(|_| Descriptor::copy(0, part(from, 0), part(to, 0)));
     let mut completions = [Completion::done(0); 128];
-    for _ in 0..batches {
+    for round in 0..batches {
+        for (i, descriptor) in batch.iter_mut().enumerate() {
+            *descriptor = Descriptor::copy(round * BATCH as u64 + i as u64, part(from, i), part(to, i));
+        }
         let mut taken = 0;
         while taken < BATCH {
             // SAFETY: parts of this engine's memory, which nobody else uses.

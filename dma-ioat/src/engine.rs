@@ -183,7 +183,10 @@ pub struct Discovered {
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
     let named = |address: PciAddress, info| Discovered { name: format!("{BACKEND}:{address}"), info };
-    let only = |error: Error| vec![Discovered { name: BACKEND.to_owned(), info: Err(error) }];
+    let only = |error: Error| {
+        let info = Err(error.with_operation("open engine"));
+        vec![Discovered { name: BACKEND.to_owned(), info }]
+    };
     let environment = match Environment::of(options) {
         Ok(environment) => environment,
         Err(error) => return only(error),

@@ -11,7 +11,7 @@ use spdk_sys::{EnvOpts, Library};
 use crate::error::{self, error};
 use crate::options::Cores;
 use crate::pool::Pool;
-use crate::{EnvSetup, HugePages, IoatOptions, PciAddress, device, ffi};
+use crate::{EnvSetup, HugePages, IoatOptions, PciAddress, device, ffi, log};
 
 /// SPDK's environment, and the channels that it has given to this process.
 #[derive(Debug)]
@@ -160,6 +160,7 @@ impl Environment {
         if let Some(allow) = &settings.allow {
             opts.set_allowed(allow.iter().map(|address| address.to_native()).collect());
         }
+        log::forward(&self.spdk);
         // DPDK pins the thread that sets it up to the first of its cores. Ours are the caller's, and run where they like.
         let affinity = rustix::thread::sched_getaffinity(None);
         let code = ffi::env_init(&self.spdk, &opts);

@@ -11,6 +11,8 @@
 //! - **Copy and fill.** No lists, no fences, no event descriptor: the safe API supplies the first two, and polls.
 //! - **Halts.** At an error a channel stops and tells nobody which descriptor it was. All in flight are reported as aborted, or, if there was one, as
 //!   failed; the channel is detached and attached again, and the next descriptors go one by one, so that the culprit is found if it is tried again.
+//! - **Log.** What SPDK logs becomes `tracing` events of the target `spdk`, if somebody listened when the environment was set up, here; else SPDK prints it. What
+//!   DPDK prints by itself goes to standard error.
 //! - **Draining.** A channel cannot be made to forget. What is in flight when a queue is closed completes; a channel that never answers is leaked.
 
 mod address;
@@ -20,6 +22,7 @@ mod env;
 mod error;
 mod ffi;
 mod fill;
+mod log;
 mod options;
 mod pool;
 mod queue;

@@ -356,7 +356,7 @@ unsafe impl RawQueue for IoatQueue {
         let batch = &batch[..self.room().min(batch.len())];
         let mut built = 0;
         let mut refused = None;
-        for descriptor in batch {
+        while let Some(descriptor) = batch.get(built) {
             let result = match descriptor.work() {
                 // SAFETY: the caller's promise.
                 Work::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },

@@ -1,47 +1,20 @@
 //! Once warm, no form of operation allocates, the stand-in included.
-#![expect(unsafe_code, reason = "counts allocations")]
 
+#[path = "../../tests/counting/mod.rs"]
+mod counting;
 mod standin;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Asserts that `work` comes to run 200 rounds without an allocation. Until then lists grow; what allocates per operation never gets there.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
-        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        let before = counting::of_process();
         for _ in 0..200 {
             operands = work(operands);
         }
-        allocated = ALLOCATIONS.load(Ordering::SeqCst) - before;
+        allocated = counting::of_process() - before;
         if allocated == 0 {
             return;
         }

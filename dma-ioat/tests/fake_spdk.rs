@@ -73,6 +73,10 @@ fn a_channel_that_halts_accounts_for_everything_and_goes_on() {
     assert_eq!((counters.resets, counters.in_flight), (1, 0));
     assert_eq!(machine::<2>().detached, 1);
     assert_eq!(counters.completed + counters.aborted + counters.failed, counters.submitted);
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("it is that queue's again");
+    assert_eq!(none.kind(), ErrorKind::OutOfResources);
+    drop(queue);
+    copy(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()).unwrap();
 }
 
 #[test]
@@ -105,6 +109,9 @@ fn a_channel_that_does_not_come_back_is_lost() {
     assert_eq!(lost.kind(), ErrorKind::DeviceLost, "{lost}");
     let counters = queue.close(Duration::from_secs(1));
     assert_eq!((counters.failed, counters.in_flight, counters.resets), (2, 0, 0));
+    // It can be had once it is there again.
+    machine::<4>().gone = false;
+    copy(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()).unwrap();
 }
 
 #[test]
@@ -166,6 +173,9 @@ fn channels_run_out_with_a_clear_answer() {
     machine::<6>().functions[3].claimed = false;
     let fourth = engine.open_queue(&QueueOptions::new()).expect("it is free now");
     copy(&engine, &fourth).unwrap();
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("all four are taken");
+    assert!(none.to_string().contains("all 4 channels"), "{none}");
+    assert!(!none.to_string().contains("another process"), "{none}");
     drop((again, fourth));
     assert_eq!(engine.release_idle(), 2);
     let back = engine.open_queue(&QueueOptions::new()).expect("it is attached again");
@@ -325,6 +335,7 @@ impl AsMut<[u8]> for Aligned {
 #[test]
 fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let engine = open::<14>(1);
+    let before = machine::<14>().memory();
     assert_eq!(engine.info().limits.register_alignment, MIB2);
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let mut src = engine.register(HostMemory::from_owner(Aligned::new(2 * MIB2))).unwrap();
@@ -363,6 +374,8 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     assert_eq!(engine.allocate(100).unwrap_err().kind(), ErrorKind::AccessDenied);
     machine::<14>().untranslatable = false;
     whole(&engine).expect("what was refused is not registered any more");
+    drop((queue, dst));
+    assert_eq!(machine::<14>().memory(), before, "all of it was given back");
 }
 
 #[test]

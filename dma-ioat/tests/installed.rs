@@ -1,6 +1,6 @@
 //! SPDK's libraries as they are installed, found by directory and loaded.
 
-#[path = "../spdk-emu/tests/support/install.rs"]
+#[path = "../../tests/stand_ins/mod.rs"]
 mod install;
 mod standin;
 

@@ -9,10 +9,13 @@
 //!
 //! What is supported, what is rejected, and where this differs from real devices stands in the documentation of each module.
 
+#[cfg(feature = "config")]
+pub mod config;
 pub mod cpu;
 pub mod model;
 pub mod remote;
 pub mod sim;
+mod size;
 
 pub use cpu::{CpuEngine, CpuOptions};
 pub use sim::{SimEngine, SimOptions};

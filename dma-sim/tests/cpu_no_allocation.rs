@@ -1,32 +1,11 @@
 //! Once warm, the CPU engine's queue allocates nothing, whatever it copies and whoever does it.
-#![expect(unsafe_code, reason = "counts allocations, drives the raw queue")]
+#![expect(unsafe_code, reason = "drives the raw queue")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "../../tests/counting/mod.rs"]
+mod counting;
 
 use dma_core::{Completion, Descriptor, DmaEngine, Listed, MemoryRequest, QueueOptions, RawRegion, Segment};
 use dma_sim::cpu::{CpuEngine, CpuOptions};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: the system's allocator, with a count.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn piece(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
     let addr = region.base().map_addr(|addr| addr.checked_add(offset).expect("within the region"));
@@ -66,9 +45,9 @@ fn nothing_is_allocated_once_warm() {
         };
         // Twice around the ring: each place in it keeps its own lists.
         (0..2 * depth.max(50)).for_each(|_| round());
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = counting::of_process();
         (0..100).for_each(|_| round());
-        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        let allocations = counting::of_process() - before;
         assert_eq!(allocations, 0, "{threads} threads");
     }
 }

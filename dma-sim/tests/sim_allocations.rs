@@ -1,33 +1,11 @@
 //! Nothing is allocated for a copy once device and queue are warm.
-#![expect(unsafe_code, reason = "a global allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "../../tests/counting/mod.rs"]
+mod counting;
 
 use dma_core::{Access, Batch, Capabilities, DmaEngine, DmaEngineExt, MemoryRequest, QueueOptions};
 use dma_sim::model::*;
 use dma_sim::sim::{SimEngine, SimOptions};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Keeps windows of gathered, torn, fenced and coalesced copies in flight on two channels.
 fn run_device(device: &mut Device, channels: &[ChannelId], src: &[Segment], dst: &[Segment], tasks: u64) {
@@ -58,9 +36,9 @@ fn run_device(device: &mut Device, channels: &[ChannelId], src: &[Segment], dst:
 /// How many allocations `work` makes once it was run before.
 fn allocations_when_warm(mut work: impl FnMut()) -> u64 {
     work();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = counting::of_process();
     work();
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    counting::of_process() - before
 }
 
 fn model(profile: Profile) -> u64 {

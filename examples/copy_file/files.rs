@@ -2,12 +2,13 @@
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use tempfile::NamedTempFile;
 
+use crate::command::not_a_file;
 use crate::{Failure, failure};
 
 /// The file to copy, opened.
@@ -189,18 +190,6 @@ impl Target {
         self.temporary.persist(&path).map(|_| ()).map_err(|e| {
             explain(&e.error, &format!("rename a file to {}", path.display()), &dir, needed, free)
         })
-    }
-}
-
-/// What `metadata` is of, if not of a regular file.
-fn not_a_file(metadata: &Metadata) -> Option<&'static str> {
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_file() => None,
-        () if kind.is_dir() => Some("a directory"),
-        () if kind.is_fifo() => Some("a pipe"),
-        () if kind.is_socket() => Some("a socket"),
-        () => Some("a device"),
     }
 }
 

@@ -8,6 +8,8 @@
 //! | `pipeline.rs` | read, move by DMA, write: all three at once |
 //! | `digest.rs` | `--verify` |
 
+#[path = "../common/command.rs"]
+mod command;
 mod digest;
 mod files;
 mod options;
@@ -18,11 +20,12 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
+use crate::command::progress_bar;
 use crate::files::{Source, Target};
 use crate::options::Options;
 
@@ -90,7 +93,7 @@ fn run(options: &Options) -> Result<String, Failure> {
     let engine = dma::open(&options.engine)?;
     let source = Source::open(&options.src)?;
     let target = Target::create(&options.dst, &source)?;
-    let bar = progress_bar(options, source.len());
+    let bar = progress_bar(source.len(), "copying", options.quiet > 0);
     let copied = copy(options, &*engine, &source, target, &bar, started);
     bar.finish_and_clear();
     copied
@@ -139,23 +142,6 @@ fn copy(
         summary += &format!(", verified in {verifying:.3} s, blake3 {digest}");
     }
     Ok(summary)
-}
-
-/// A bar on the terminal; hidden where there is none.
-fn progress_bar(options: &Options, len: u64) -> ProgressBar {
-    if options.quiet > 0 {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
-    if bar.is_hidden() {
-        return bar;
-    }
-    let template = "{msg:9} {decimal_bytes:>9} of {decimal_total_bytes} {wide_bar} {decimal_bytes_per_sec:>11}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message("copying");
-    // Redrawn even while a device or disk is stuck.
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 fn count(n: u64, one: &str, many: &str) -> String {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::command::parse_size;
+
 /// Copy a file, its bytes moved by a DMA engine.
 ///
 /// SRC is read, moved by the engine and written, all three at once. DST appears under its name only when it is
@@ -55,35 +57,7 @@ Sizes are bytes, or with K, M or G (1024 each). The summary goes to standard out
 standard error. Exit status: 0 copied, 1 failed, 2 bad arguments, 130 interrupted.";
 
 /// Bytes per copy: below 4 KiB system calls are all there is to see.
-const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
-
 fn parse_chunk(text: &str) -> Result<usize, String> {
-    let bytes = parse_size(text)?;
-    if !CHUNKS.contains(&bytes) {
-        return Err(format!("{bytes} bytes is out of range; give 4K to 1G"));
-    }
+    let bytes = parse_size(text, 4 << 10..=1 << 30, "4K to 1G")?;
     usize::try_from(bytes).map_err(|e| e.to_string())
-}
-
-/// A number of bytes, or one of K, M or G (also KiB, MiB, GiB; either case).
-fn parse_size(text: &str) -> Result<u64, String> {
-    let bad =
-        || format!("`{text}` is not a size; give a number of bytes, or one with K, M or G, such as 256K");
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        _ => return Err(bad()),
-    };
-    if number.is_empty() {
-        return Err(bad());
-    }
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift))
-        .ok_or_else(|| format!("`{text}` is more than a size can be; give 4K to 1G"))
 }

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 
+use crate::command::not_a_file;
 use crate::failure::{Failure, failure};
 use crate::talk::worked;
 
@@ -365,18 +366,6 @@ fn open_partial(partial: &Path, size: u64) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// What `metadata` is of, if not of a regular file.
-fn not_a_file(metadata: &Metadata) -> Option<&'static str> {
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_file() => None,
-        () if kind.is_dir() => Some("a directory"),
-        () if kind.is_fifo() => Some("a pipe"),
-        () if kind.is_socket() => Some("a socket"),
-        () => Some("a device"),
-    }
-}
-
 /// What went wrong with the file in the making.
 fn explain(e: &io::Error, partial: &Path, size: u64) -> Failure {
     let dir = match partial.parent() {
@@ -411,6 +400,6 @@ fn explain(e: &io::Error, partial: &Path, size: u64) -> Failure {
                 "cannot create a file in {dir}: the file system is read-only; choose another --file"
             )
         }
-        _ => failure!(Writing, "cannot write {}: {e}", partial.display()),
+        _ => failure!(Writing, "cannot write {}: {e}; choose another --file", partial.display()),
     }
 }

@@ -16,6 +16,8 @@
 
 mod agree;
 mod channel;
+#[path = "../common/command.rs"]
+mod command;
 mod digest;
 mod dpu;
 mod failure;
@@ -31,10 +33,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 use crate::agree::Plan;
+use crate::command::progress_bar;
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
@@ -108,7 +110,9 @@ fn run(options: &Options) -> Result<String, Failure> {
     let talk = Talk::start(channel::open(options)?, options);
     let started = Instant::now();
     let copied = agree::agree(options, source, &talk).and_then(|(plan, end)| {
-        let bar = progress_bar(options, &plan);
+        let message = if plan.sender == options.role() { "sending" } else { "receiving" };
+        let bar = progress_bar(plan.size, message, options.quiet > 0);
+        bar.set_position(plan.from);
         let copied = match options.role() {
             Role::Host => host::copy(&*engine, &plan, &end, &talk, &bar),
             Role::Dpu => dpu::copy(&*engine, &plan, &end, &talk, &bar, options),
@@ -165,22 +169,4 @@ fn summary(plan: &Plan, retries: u64, took: Duration, info: &dma::EngineInfo) ->
         summary += &format!(", {} bytes were there already", plan.from);
     }
     summary
-}
-
-/// A bar on the terminal; hidden where there is none.
-fn progress_bar(options: &Options, plan: &Plan) -> ProgressBar {
-    if options.quiet > 0 {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(plan.size), ProgressDrawTarget::stderr());
-    if bar.is_hidden() {
-        return bar;
-    }
-    let template = "{msg:9} {decimal_bytes:>9} of {decimal_total_bytes} {wide_bar} {decimal_bytes_per_sec:>11}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(if plan.sender == options.role() { "sending" } else { "receiving" });
-    bar.set_position(plan.from);
-    // Redrawn even while a device or disk is stuck.
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }

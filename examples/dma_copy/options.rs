@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
 use crate::channel::Carrier;
+use crate::command::parse_size;
 use crate::protocol::{Checksum, Role};
 
 /// Copy a file between host and DPU, its bytes moved by DMA.
@@ -197,23 +198,40 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
     let json: serde_json::Value =
         serde_json::from_str(&text).map_err(|e| format!("--json {shown} is no JSON: {e}"))?;
     let groups = json.as_object().ok_or_else(|| format!("--json {shown}: there is no object at its top"))?;
-    let known: Vec<_> =
-        Options::command().get_arguments().filter_map(|a| a.get_long().map(str::to_owned)).collect();
+    let command = Options::command();
+    let known = |key: &str| {
+        let mut options = command.get_arguments().filter(|_| !["json", "version"].contains(&key));
+        options.find(|option| option.get_long() == Some(key)).map(|option| option.get_action().takes_values())
+    };
     let mut args = Vec::new();
     for (group, options) in groups {
-        let options = options.as_object().filter(|_| GROUPS.contains(&group.as_str())).ok_or_else(|| {
-            format!("--json {shown}: `{group}` is no group of options; there are {}", GROUPS.join(" and "))
+        if !GROUPS.contains(&group.as_str()) {
+            return Err(format!(
+                "--json {shown}: `{group}` is no group of options; there are {}",
+                GROUPS.join(" and ")
+            ));
+        }
+        let options = options.as_object().ok_or_else(|| {
+            format!(
+                "--json {shown}: `{group}` is {options}; make it an object of options, by their long names"
+            )
         })?;
         for (key, value) in options {
-            if key == "json" || !known.contains(key) {
-                return Err(format!("--json {shown}: there is no option `{key}`; --help lists them"));
-            }
-            match value {
-                serde_json::Value::Bool(true) => args.push(format!("--{key}").into()),
-                serde_json::Value::Bool(false) => {}
-                serde_json::Value::Number(number) => args.push(format!("--{key}={number}").into()),
-                serde_json::Value::String(text) => args.push(format!("--{key}={text}").into()),
-                _ => return Err(format!("--json {shown}: `{key}` is neither text, number nor switch")),
+            let takes_value = known(key)
+                .ok_or_else(|| format!("--json {shown}: there is no option `{key}`; --help lists them"))?;
+            match (takes_value, value) {
+                (false, serde_json::Value::Bool(true)) => args.push(format!("--{key}").into()),
+                (false, serde_json::Value::Bool(false)) => {}
+                (true, serde_json::Value::Number(number)) => args.push(format!("--{key}={number}").into()),
+                (true, serde_json::Value::String(text)) => args.push(format!("--{key}={text}").into()),
+                (false, _) => {
+                    return Err(format!(
+                        "--json {shown}: `{key}` is {value}, and it is a switch; give true or false"
+                    ));
+                }
+                (true, _) => {
+                    return Err(format!("--json {shown}: `{key}` is {value}; give it a text or a number"));
+                }
             }
         }
     }
@@ -248,21 +266,4 @@ fn parse_chunk(text: &str) -> Result<u64, String> {
 
 fn parse_window(text: &str) -> Result<u64, String> {
     parse_size(text, 8 << 10..=16 << 30, "8K to 16G")
-}
-
-/// A number of bytes within `range`, or one of K, M or G (also KiB, MiB, GiB; either case).
-fn parse_size(text: &str, range: std::ops::RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(0),
-        "k" | "kib" => Some(10),
-        "m" | "mib" => Some(20),
-        "g" | "gib" => Some(30),
-        _ => None,
-    };
-    let bytes = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
-    bytes.filter(|bytes| range.contains(bytes)).ok_or_else(|| {
-        format!("`{text}` is no size here; give {allowed}: bytes, or a number with K, M or G, such as 256K")
-    })
 }

@@ -44,7 +44,10 @@ const DOCA: Sdk = Sdk {
         "doca_argp.h",
         "doca_buf.h",
         "doca_buf_inventory.h",
+        "doca_buf_pool.h",
         "doca_comch.h",
+        "doca_comch_consumer.h",
+        "doca_comch_producer.h",
         "doca_config.h",
         "doca_ctx.h",
         "doca_dev.h",
@@ -75,6 +78,7 @@ const DOCA: Sdk = Sdk {
             headers: &[
                 "doca_buf.h",
                 "doca_buf_inventory.h",
+                "doca_buf_pool.h",
                 "doca_ctx.h",
                 "doca_dev.h",
                 "doca_error.h",
@@ -139,7 +143,7 @@ const DOCA: Sdk = Sdk {
         Library {
             name: "Comch",
             file: "libdoca_comch.so",
-            headers: &["doca_comch.h"],
+            headers: &["doca_comch.h", "doca_comch_consumer.h", "doca_comch_producer.h"],
             required: &[
                 "doca_comch_client_as_ctx",
                 "doca_comch_client_create",

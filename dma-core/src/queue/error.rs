@@ -128,8 +128,12 @@ impl<T> fmt::Display for OpError<T> {
     }
 }
 
+/// As that of [`Error`].
 impl<T> fmt::Debug for OpError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
         f.debug_struct("OpError")
             .field("error", &self.error)
             .field("operands", &self.operands.as_ref().map(|_| ".."))

@@ -649,7 +649,16 @@ impl Failure {
     /// The error that says what happened.
     pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
         let error = match self.outcome {
-            Outcome::Failed(kind) => Error::new(kind, "the device reported a failure"),
+            Outcome::Failed(kind) => {
+                let error = Error::new(kind, "the device reported a failure");
+                match kind {
+                    ErrorKind::DeviceFault => error.with_hint(
+                        "what the destination holds is undefined; the log of the device's driver (dmesg) may say why",
+                    ),
+                    ErrorKind::Revoked => error.with_hint("have the peer export its memory again"),
+                    _ => error,
+                }
+            }
             _ => Error::new(
                 ErrorKind::Aborted,
                 "the device was reset or stopped before it reported this operation",

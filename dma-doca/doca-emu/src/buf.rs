@@ -174,9 +174,33 @@ impl Buf {
         data >= head && self.data_len.get() <= self.len.get().saturating_sub(data - head)
     }
 
+    /// Address and length of its data.
+    pub(crate) fn data_range(&self) -> (usize, usize) {
+        (self.data.get(), self.data_len.get())
+    }
+
+    /// Address and length of the room behind its data.
+    pub(crate) fn room_range(&self) -> (usize, usize) {
+        (self.data.get().wrapping_add(self.data_len.get()), self.room_len() as usize)
+    }
+
+    /// The list that it is the head of got `len` bytes more, each buffer as much as it has room for.
+    #[inline]
+    pub(crate) fn grow_list(&self, len: u64) {
+        if self.next().is_none() {
+            return self.grow(len);
+        }
+        let mut left = len;
+        for buf in self.iter() {
+            let part = left.min(buf.room_len());
+            buf.grow(part);
+            left -= part;
+        }
+    }
+
     /// The device wrote this many bytes behind the data.
     #[inline]
-    pub(crate) fn grow(&self, by: u64) {
+    fn grow(&self, by: u64) {
         self.data_len.set(self.data_len.get().wrapping_add(by as usize));
     }
 
@@ -275,5 +299,16 @@ impl Buf {
         self.last.set(Handle::of(last));
         self.count.set(kept);
         Ok(())
+    }
+}
+
+impl Handle<Buf> {
+    /// A task that named the buffer ended.
+    #[inline]
+    pub(crate) fn unpin(self) {
+        // Pinned, so it is still a buffer, also if the program released it.
+        if let Some(buf) = self.get_unmarked() {
+            buf.unpin();
+        }
     }
 }

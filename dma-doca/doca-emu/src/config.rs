@@ -1,18 +1,19 @@
 //! Which devices there are: the configuration, and where it comes from.
 
 mod defaults;
-mod size;
 mod source;
 
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+pub use dma_sim::config::ConfigError;
+pub(crate) use dma_sim::config::{Clock, Size};
+use dma_sim::config::{faults, one_line, profile, tables};
 use dma_sim::model::{FaultPlan, Profile};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-pub(crate) use size::Size;
-pub use source::{ConfigError, model_time, use_config};
+pub use source::{model_time, use_config};
 pub(crate) use source::{version, world};
 
 /// The version that is stated where the configuration states none.
@@ -33,16 +34,6 @@ pub(crate) enum Side {
     Both,
     Host,
     Dpu,
-}
-
-/// What passes the time of a card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Clock {
-    /// The machine's clock.
-    Real,
-    /// Each call of `doca_pe_progress` that finds nothing lets the next thing happen.
-    Virtual,
 }
 
 /// Where a mistake in a task is found.
@@ -99,6 +90,13 @@ pub(crate) struct ComchConfig {
     pub(crate) max_clients: u32,
     pub(crate) max_recv_queue_size: u32,
     pub(crate) max_send_tasks: u32,
+    /// Of each end of a connection.
+    pub(crate) max_consumers: u32,
+    pub(crate) max_producers: u32,
+    /// Of a producer, and of a consumer.
+    pub(crate) max_fast_tasks: u32,
+    /// Bytes of their longest message.
+    pub(crate) max_fast_size: Size,
 }
 
 impl Default for ComchConfig {
@@ -109,6 +107,10 @@ impl Default for ComchConfig {
             max_clients: 512,
             max_recv_queue_size: 8192,
             max_send_tasks: 8192,
+            max_consumers: 512,
+            max_producers: 512,
+            max_fast_tasks: 8192,
+            max_fast_size: Size(1 << 30),
         }
     }
 }
@@ -157,8 +159,9 @@ pub(crate) struct FunctionConfig {
     /// Can export memory over PCI; by default yes.
     #[serde(default = "defaults::yes")]
     pub(crate) export: bool,
-    /// Can import memory over PCI; by default on the DPU only.
-    pub(crate) import: Option<bool>,
+    /// Can import memory over PCI; by default yes.
+    #[serde(default = "defaults::yes")]
+    pub(crate) import: bool,
     /// The DPU has a representor of it; by default of each function of the host.
     pub(crate) representor: Option<bool>,
     #[serde(default)]
@@ -171,21 +174,9 @@ pub(crate) struct FunctionConfig {
 }
 
 impl FunctionConfig {
-    pub(crate) fn can_import(&self) -> bool {
-        self.import.unwrap_or(self.side == Side::Dpu)
-    }
-
     pub(crate) fn is_represented(&self) -> bool {
         self.representor.unwrap_or(self.side == Side::Host)
     }
-}
-
-fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> {
-    Profile::by_name(&String::deserialize(from)?).map_err(D::Error::custom)
-}
-
-fn faults<'de, D: Deserializer<'de>>(from: D) -> Result<FaultPlan, D::Error> {
-    String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
 fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
@@ -228,24 +219,7 @@ impl Config {
             None => Side::Both,
             Some(side) => side.try_into().map_err(|error| format!("side: {}", one_line(&error)))?,
         };
-        let cards = match top.remove("card") {
-            None => vec![toml::Table::new()],
-            Some(toml::Value::Table(card)) => vec![card],
-            Some(cards) => cards.try_into().map_err(|error| format!("card: {}", one_line(&error)))?,
-        };
-        let cards: Vec<_> = cards
-            .into_iter()
-            .zip(1..)
-            .map(|(mut card, number)| {
-                for (key, value) in &top {
-                    card.entry(key).or_insert_with(|| value.clone());
-                }
-                card.try_into()
-                    .map_err(|error: toml::de::Error| one_line(&error))
-                    .and_then(CardConfig::check)
-                    .map_err(|problem| format!("card {number}: {problem}"))
-            })
-            .collect::<Result<_, _>>()?;
+        let cards = tables(top, "card", &["version", "side"], CardConfig::check)?;
         let mut config = Self { version, cards };
         config.check()?;
         if side != Side::Both {
@@ -303,9 +277,4 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// The message in one line, with its place.
-fn one_line(error: &toml::de::Error) -> String {
-    error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -150,10 +150,10 @@ impl Dma {
         if report.end == End::Done
             && let Ok(dst) = dst.get()
         {
-            grow(dst, body.len.get());
+            dst.grow_list(body.len.get());
         }
-        unpin(src);
-        unpin(dst);
+        src.unpin();
+        dst.unpin();
         let Some(conf) = self.conf.get() else { return };
         let call = if report.end == End::Done { conf.on_done } else { conf.on_error };
         let doomed = report.end == End::Failed && body.doomed.get();
@@ -165,35 +165,16 @@ impl Dma {
             // The device took the context down before it got to this one.
             self.ctx.begin_stop();
         }
-        task.head.end(status);
+        let freed = task.head.end(status);
         let this = Handle::of(task).cast();
         // SAFETY: the program gave the function to be called with these.
         unsafe { call(this, task.head.user_data.get(), self.ctx.user_data()) }
+        if freed {
+            task.head.settle();
+        }
         if report.end == End::Failed {
             self.ctx.begin_stop();
         }
-    }
-}
-
-/// The list got `len` bytes more, each buffer as much as it has room for.
-#[inline]
-fn grow(list: &Buf, len: u64) {
-    if list.next().is_none() {
-        return list.grow(len);
-    }
-    let mut left = len;
-    for buf in list.iter() {
-        let part = left.min(buf.room_len());
-        buf.grow(part);
-        left -= part;
-    }
-}
-
-#[inline]
-fn unpin(buf: Handle<Buf>) {
-    // Pinned, so it is still a buffer, also if the program released it.
-    if let Some(buf) = buf.get_unmarked() {
-        buf.unpin();
     }
 }
 

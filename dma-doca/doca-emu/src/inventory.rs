@@ -69,11 +69,42 @@ impl Inventory {
         self.free.borrow_mut().push(buf.index);
     }
 
-    fn free_count(&self) -> usize {
+    /// An inventory of so many buffers.
+    pub(crate) fn new(num_elements: usize) -> Outcome<Rc<Self>> {
+        require(num_elements > 0, INVALID)?;
+        require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
+        let count = num_elements as u32;
+        let mut failed = None;
+        let made = Rc::new_cyclic(|this| {
+            let bufs = Self::make(0, count, this).unwrap_or_else(|code| {
+                failed = Some(code);
+                Box::default()
+            });
+            Self {
+                mark: Mark::new(Self::MARK),
+                started: Cell::new(false),
+                user_data: Cell::new(c::doca_data { u64_: 0 }),
+                free: RefCell::new((0..bufs.len() as u32).rev().collect()),
+                shelf: Shelf { bufs, more: OnceCell::new() },
+                total: Cell::new(count),
+                this: this.clone(),
+            }
+        });
+        failed.map_or(Ok(made), Err)
+    }
+
+    /// How many buffers there are.
+    pub(crate) fn total(&self) -> u32 {
+        self.total.get()
+    }
+
+    /// How many can still be had.
+    pub(crate) fn free_count(&self) -> usize {
         self.free.borrow().len()
     }
 
-    fn next(&self) -> Outcome<&Buf> {
+    /// A buffer, which is no window of anything yet.
+    pub(crate) fn next(&self) -> Outcome<&Buf> {
         let index = self.free.borrow_mut().pop().ok_or(c::DOCA_ERROR_NO_MEMORY)?;
         self.shelf.at(index).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
@@ -105,27 +136,7 @@ impl Inventory {
 extern "C" fn doca_buf_inventory_create(num_elements: usize, inventory: Out<Handle<Inventory>>) -> Code {
     answer(|| {
         inventory.check()?;
-        require(num_elements > 0, INVALID)?;
-        require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
-        let count = num_elements as u32;
-        let mut failed = None;
-        let made = Rc::new_cyclic(|this| {
-            let bufs = Inventory::make(0, count, this).unwrap_or_else(|code| {
-                failed = Some(code);
-                Box::default()
-            });
-            Inventory {
-                mark: Mark::new(Inventory::MARK),
-                started: Cell::new(false),
-                user_data: Cell::new(c::doca_data { u64_: 0 }),
-                free: RefCell::new((0..bufs.len() as u32).rev().collect()),
-                shelf: Shelf { bufs, more: OnceCell::new() },
-                total: Cell::new(count),
-                this: this.clone(),
-            }
-        });
-        failed.map_or(Ok(()), Err)?;
-        inventory.put(Handle::give_rc(made))
+        inventory.put(Handle::give_rc(Inventory::new(num_elements)?))
     })
 }
 

@@ -51,7 +51,6 @@
 //!   short, is for another card, or whose export was taken back, is `INVALID_VALUE`; one of another user is `NOT_PERMITTED`.
 //! - A destroyed handle is an invalid value where that can be told; with the real library it is undefined. A buffer that is released while a
 //!   task has it returns to its inventory when the task ends.
-//! - A function of the host exports and does not import, one of the DPU does both.
 //!
 //! Choices where nothing public says how the real library answers:
 //!
@@ -61,7 +60,8 @@
 //! - A task is refused with `INVALID_VALUE` if a buffer is missing, is not the head of its list, or is of a map that does not have the context's
 //!   device; a list that is too long too. `doca_task_try_submit` refuses data outside of a buffer's window, no data, more data than room,
 //!   more than the device takes (`INVALID_VALUE`), and missing rights (`NOT_PERMITTED`).
-//! - A task that is submitted already is `BAD_STATE`; freeing it then does nothing. Its buffers cannot be changed then.
+//! - A task that is submitted already is `BAD_STATE`. Freed then, it returns to its pool when it has ended and its callback has been called,
+//!   as NVIDIA's Secure Channel application relies on. Its buffers cannot be changed then.
 //! - A context that fails goes on taking tasks until the program has been told, and flushes them.
 //! - A context that has no tasks configured does not start: `BAD_STATE`. Stopping an idle one succeeds, since NVIDIA's samples do it;
 //!   stopping one that is stopping already is `IN_PROGRESS`.
@@ -93,6 +93,7 @@
 
 mod argp;
 mod buf;
+mod buf_pool;
 mod card;
 mod comch;
 mod config;

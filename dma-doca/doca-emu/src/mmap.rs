@@ -6,6 +6,7 @@ mod dmabuf;
 mod export;
 mod import;
 mod mapped;
+mod reach;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -19,6 +20,7 @@ use crate::door::{Handle, INVALID, Mark, Object, Outcome, c, require};
 use dmabuf::DmaBuf;
 use export::Exported;
 use import::Imported;
+pub(crate) use reach::Lent;
 
 /// Devices that a map can have unless it is told otherwise.
 const DEVICES: u32 = 8;
@@ -28,6 +30,12 @@ const ACCESS: u32 = (c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING << 1) - 1;
 const PCI: u32 = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE;
 const RDMA: u32 =
     c::DOCA_ACCESS_FLAG_RDMA_READ | c::DOCA_ACCESS_FLAG_RDMA_WRITE | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
+
+/// Who may write from afar may write here: to the hardware, local writing is part of it, and programs rely on that.
+const WRITE: u32 = c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
+    | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE
+    | c::DOCA_ACCESS_FLAG_RDMA_WRITE
+    | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
 
 /// A memory map: `struct doca_mmap`. Buffers in it are made and released by other threads than the one that sets it up.
 pub(crate) struct Mmap {
@@ -87,6 +95,10 @@ pub(crate) struct Registered {
     locked: u64,
     /// The addresses are the program's own.
     pub(crate) is_local: bool,
+    /// Where the bytes are.
+    at: reach::Place,
+    /// Consumers that let peers write here: the memory cannot be taken away meanwhile.
+    lent: AtomicU32,
     live: AtomicBool,
     /// Where buffers are counted, if they are.
     bufs: Option<Arc<AtomicU32>>,
@@ -95,6 +107,11 @@ pub(crate) struct Registered {
 impl Registered {
     pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
         addr >= self.addr && addr - self.addr <= self.len && len <= self.len - (addr - self.addr)
+    }
+
+    /// Its first address and its length.
+    pub(crate) fn range(&self) -> (usize, usize) {
+        (self.addr, self.len)
     }
 
     /// The name that `dev` has it under, if the map was given that device.
@@ -129,8 +146,9 @@ impl Registered {
     ///
     /// # Errors
     ///
-    /// Tasks in flight name it. It stays registered with those devices.
+    /// Tasks in flight name it, and it stays registered with those devices; or a consumer has it.
     fn unregister(&self) -> Outcome {
+        require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let mut busy = false;
         for (dev, key) in &self.keys {
             // A key that is not there was taken away by an earlier attempt.
@@ -205,7 +223,7 @@ impl Setup {
             Some(dmabuf) => dmabuf.first(),
             None => NonNull::new(std::ptr::with_exposed_provenance_mut(range.addr)).ok_or(INVALID)?,
         };
-        let writable = self.access & c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE != 0;
+        let writable = self.access & WRITE != 0;
         if range.dmabuf.is_none() {
             mapped::check(range.addr, range.len, writable)?;
         }
@@ -220,6 +238,8 @@ impl Setup {
             keys: Vec::new(),
             locked: range.len as u64,
             is_local: range.dmabuf.is_none(),
+            at: reach::Place::Here(here.as_ptr().expose_provenance()),
+            lent: AtomicU32::new(0),
             live: AtomicBool::new(true),
             bufs,
         };

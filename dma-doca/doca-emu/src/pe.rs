@@ -90,6 +90,10 @@ impl Pe {
 
     fn arm(&self) -> Outcome {
         let notifier = self.notifier()?;
+        if self.all.get() {
+            // In this mode programs need not clear.
+            notifier.clear();
+        }
         let mut soonest = None;
         for context in self.contexts.borrow().iter().filter_map(Weak::upgrade) {
             match context.ready() {
@@ -171,13 +175,11 @@ extern "C" fn doca_pe_set_notification_handle(
     })
 }
 
-/// Makes the notification handle unreadable again.
+/// Makes the notification handle unreadable again. Its value says nothing, as there is only one: NVIDIA's samples pass 0.
 #[unsafe(no_mangle)]
-extern "C" fn doca_pe_clear_notification(pe: Handle<Pe>, handle: c::doca_notification_handle_t) -> Code {
+extern "C" fn doca_pe_clear_notification(pe: Handle<Pe>, _handle: c::doca_notification_handle_t) -> Code {
     answer(|| {
-        let notifier = pe.get()?.notifier()?;
-        require(notifier.fd().as_raw_fd() == handle, INVALID)?;
-        notifier.clear();
+        pe.get()?.notifier()?.clear();
         Ok(())
     })
 }

@@ -16,6 +16,8 @@ pub(crate) enum Holder {
     Program,
     /// The device.
     Device,
+    /// The device, and the program has freed it.
+    Freed,
 }
 
 /// How a task is submitted.
@@ -55,11 +57,28 @@ impl Head {
         self.owner.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// The task is the program's again, and ended with this status.
+    /// The device holds it.
+    pub(crate) fn is_submitted(&self) -> bool {
+        matches!(self.holder.get(), Holder::Device | Holder::Freed)
+    }
+
+    /// The task is the program's again, and ended with this status: tell it now. Whether the program has freed the task meanwhile; then,
+    /// once it was told, [`settle`](Self::settle) does.
     #[inline]
-    pub(crate) fn end(&self, status: Code) {
+    #[must_use]
+    pub(crate) fn end(&self, status: Code) -> bool {
         self.status.set(status);
-        self.holder.set(Holder::Program);
+        self.holder.replace(Holder::Program) == Holder::Freed
+    }
+
+    /// Frees a task that the program freed while the device held it, unless it was submitted once more.
+    #[cold]
+    pub(crate) fn settle(&self) {
+        if self.holder.get() == Holder::Program
+            && let Ok(owner) = self.owner()
+        {
+            owner.free(self);
+        }
     }
 }
 
@@ -105,7 +124,7 @@ impl<B> Pool<B> {
     pub(crate) fn take(&self, user_data: c::doca_data) -> Option<&Task<B>> {
         let task = &self.tasks[self.free.borrow_mut().pop()? as usize];
         task.head.user_data.set(user_data);
-        task.head.end(c::DOCA_SUCCESS);
+        let _ = task.head.end(c::DOCA_SUCCESS);
         Some(task)
     }
 
@@ -176,13 +195,16 @@ extern "C" fn doca_task_try_submit(task: Handle<Head>) -> Code {
     submit(task, Submit { flush: true, coalesce: false, validate: true })
 }
 
-/// Puts a task back into its pool. One that the device holds stays there.
+/// Puts a task back into its pool; one that the device holds, when it has ended and the program was told.
 #[unsafe(no_mangle)]
 extern "C" fn doca_task_free(task: Handle<Head>) {
     let _ = answer(|| {
         let task = task.get()?;
-        require(task.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
-        task.owner()?.free(task);
+        match task.holder.get() {
+            Holder::Program => task.owner()?.free(task),
+            Holder::Device => task.holder.set(Holder::Freed),
+            Holder::Freed | Holder::Pool => {}
+        }
         Ok(())
     });
 }

@@ -1,36 +1,12 @@
 //! A task that is used again allocates nothing.
-#![expect(unsafe_code, reason = "calls of C functions, by macros, and counting allocations")]
+#![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
+#[path = "../../../tests/counting/mod.rs"]
+mod counting;
 #[macro_use]
 mod rig;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use rig::{Rig, c};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: the system's allocator, and a counter that allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 unsafe extern "C" fn nothing(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, _: c::doca_data) {}
 
@@ -63,9 +39,9 @@ fn copies_allocate_nothing_once_warm() {
             }
         };
         (0..50).for_each(|_| round());
-        let before = ALLOCATIONS.get();
+        let before = counting::of_thread();
         (0..200).for_each(|_| round());
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{config}");
+        assert_eq!(counting::of_thread() - before, 0, "{config}");
         tasks.iter().for_each(|(task, _)| rig.free(*task));
         rig.close();
     }

@@ -1,5 +1,6 @@
 //! The C programs of `tests/c`, built against the installed stand-in as a program for the SDK is, and run.
 
+#[path = "../../../tests/stand_ins/mod.rs"]
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -127,4 +128,4 @@ macro_rules! programs {
     };
 }
 
-programs! { argp comch devices dma export headers log memory sync_event }
+programs! { argp comch comch_fast devices dma export headers log memory sync_event }

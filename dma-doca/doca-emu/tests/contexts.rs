@@ -131,7 +131,7 @@ fn nulls_are_invalid_values() {
         doca_pe_connect_ctx(rig.pe, null.cast());
         doca_pe_connect_ctx(null.cast(), rig.ctx);
         doca_pe_get_notification_handle(rig.pe, null.cast());
-        doca_pe_clear_notification(rig.pe, -1);
+        doca_pe_clear_notification(null.cast(), 0);
         doca_pe_request_notification(null.cast());
         doca_pe_get_num_inflight_tasks(rig.pe, null.cast());
         doca_pe_set_event_mode(rig.pe, 2);
@@ -378,7 +378,8 @@ fn a_sleeper_is_woken_and_no_completion_is_lost() {
             }
             while rig.seen.ended.borrow().is_empty() {
                 assert!(readable(handle, LONG));
-                ok!(doca_pe_clear_notification(rig.pe, handle));
+                // As NVIDIA's samples call it.
+                ok!(doca_pe_clear_notification(rig.pe, 0));
                 rig.drain();
                 ok!(doca_pe_request_notification(rig.pe));
             }

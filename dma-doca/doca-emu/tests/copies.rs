@@ -281,3 +281,53 @@ fn a_buffer_released_in_flight_goes_home_when_the_copy_ends() {
     code!(doca_task_free(task));
     rig.close();
 }
+
+#[test]
+fn who_may_write_from_afar_may_write_here() {
+    for access in [
+        c::DOCA_ACCESS_FLAG_PCI_READ_WRITE,
+        c::DOCA_ACCESS_FLAG_RDMA_WRITE,
+        c::DOCA_ACCESS_FLAG_RDMA_ATOMIC,
+        c::DOCA_ACCESS_FLAG_PCI_READ_ONLY,
+        c::DOCA_ACCESS_FLAG_RDMA_READ,
+    ] {
+        let rig = Rig::new("", 4);
+        let memory = Memory::new(64);
+        let mmap = rig::map(rig.dev, &memory, access);
+        let (src, mut dst) = (rig.from(0, 64), ptr::null_mut());
+        let at = memory.at(0);
+        ok!(doca_buf_inventory_buf_get_by_args(rig.inventory, mmap, at, 64, at, 0, &mut dst));
+        let task = rig.task(src, dst, 1);
+        ok!(doca_task_submit(task));
+        rig.until(1);
+        let reads = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_RDMA_READ;
+        let wanted = if access & reads == 0 { "DOCA_SUCCESS" } else { "DOCA_ERROR_NOT_PERMITTED" };
+        assert_eq!(rig.seen.take(), [(1, wanted)], "{access:#x}");
+        rig.free(task);
+        ok!(doca_mmap_destroy(mmap));
+        rig.close();
+    }
+}
+
+#[test]
+fn a_task_freed_in_flight_is_back_when_it_ended() {
+    let rig = Rig::new("profile = \"bluefield3\"\nclock = \"virtual\"\n", 1);
+    let task = rig.copy(0, 64, 1);
+    ok!(doca_task_submit(task));
+    code!(doca_task_free(task));
+    code!(doca_task_free(task));
+    let mut none = ptr::null_mut();
+    let (src, dst) = (rig.from(0, 64), rig.to(64, 64));
+    fails!(
+        DOCA_ERROR_NO_MEMORY,
+        doca_dma_task_memcpy_alloc_init(rig.dma, src, dst, rig::number(2), &mut none)
+    );
+    rig.until(1);
+    assert_eq!(rig.seen.take(), [(1, "DOCA_SUCCESS")]);
+    let task = rig.task(src, dst, 2);
+    ok!(doca_task_submit(task));
+    rig.until(1);
+    assert_eq!(rig.seen.take(), [(2, "DOCA_SUCCESS")]);
+    rig.free(task);
+    rig.close();
+}

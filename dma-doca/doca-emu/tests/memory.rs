@@ -51,6 +51,8 @@ fn a_map_is_set_up_started_and_frozen() {
     for pci in [c::DOCA_ACCESS_FLAG_PCI_READ_ONLY, c::DOCA_ACCESS_FLAG_PCI_READ_WRITE] {
         fails!(DOCA_ERROR_INVALID_VALUE, doca_mmap_set_permissions(mmap, READ_WRITE | pci | relaxed));
     }
+    let both = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE;
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_mmap_set_permissions(mmap, both));
     ok!(doca_mmap_set_user_data(mmap, number(77)));
     assert_eq!(as_number(get!(doca_mmap_get_user_data(mmap))), 77);
 
@@ -273,7 +275,7 @@ fn exports_need_rights_and_a_device_that_can() {
     let cards = "card = [{ function = [\
         { pci = \"0000:03:00.0\", side = \"dpu\" }, \
         { pci = \"0000:3b:00.0\", side = \"host\" }, \
-        { pci = \"0000:3b:00.1\", side = \"host\", export = false }] }, \
+        { pci = \"0000:3b:00.1\", side = \"host\", export = false, import = false }] }, \
         { serial = \"OTHER\", function = [{ pci = \"0000:c3:00.0\", side = \"dpu\" }] }]";
     rig::configure(cards);
     let [dpu, host, mute, other] = ["03:00.0", "3b:00.0", "3b:00.1", "c3:00.0"].map(rig::open);
@@ -283,7 +285,7 @@ fn exports_need_rights_and_a_device_that_can() {
         let import: u8 = get!(doca_mmap_cap_is_create_from_export_pci_supported(info));
         (export, import)
     };
-    assert_eq!([dpu, host, mute].map(cap), [(1, 1), (1, 0), (0, 0)]);
+    assert_eq!([dpu, host, mute].map(cap), [(1, 1), (1, 1), (0, 0)]);
     let memory = Memory::new(4096);
     let (mut desc, mut len) = (ptr::null(), 0);
     let plain = rig::map(host, &memory, READ_WRITE);
@@ -512,4 +514,64 @@ fn lists_are_chained_and_unchained() {
     [a, d, f].into_iter().for_each(|head| ok!(doca_buf_dec_refcount(head, ptr::null_mut())));
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024);
     rig.close();
+}
+
+#[test]
+fn a_pool_cuts_a_map_into_buffers_of_one_size() {
+    rig::configure("");
+    let dev = rig::open("03:00.0");
+    let memory = Memory::new(4096);
+    let (mut pool, mut buf) = (ptr::null_mut(), ptr::null_mut());
+    let mmap = rig::map(dev, &memory, READ_WRITE);
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(0, 1000, mmap, &mut pool));
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(4, 0, mmap, &mut pool));
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(4, 1000, ptr::null_mut(), &mut pool));
+
+    // Rounded up to their alignment, but for the last one.
+    ok!(doca_buf_pool_create(5, 1000, mmap, &mut pool));
+    fails!(DOCA_ERROR_INITIALIZATION, doca_buf_pool_start(pool));
+    ok!(doca_buf_pool_destroy(pool));
+    ok!(doca_buf_pool_create(4, 1000, mmap, &mut pool));
+    assert_eq!(get!(doca_buf_pool_get_element_alignment(pool)), 1usize);
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_set_element_alignment(pool, 24));
+    ok!(doca_buf_pool_set_element_alignment(pool, 2048));
+    fails!(DOCA_ERROR_INITIALIZATION, doca_buf_pool_start(pool));
+    ok!(doca_buf_pool_set_element_alignment(pool, 512));
+    ok!(doca_buf_pool_set_user_data(pool, number(6)));
+    fails!(DOCA_ERROR_BAD_STATE, doca_buf_pool_buf_alloc(pool, &mut buf));
+    ok!(doca_mmap_stop(mmap));
+    fails!(DOCA_ERROR_BAD_STATE, doca_buf_pool_start(pool));
+    ok!(doca_mmap_start(mmap));
+    ok!(doca_buf_pool_start(pool));
+    fails!(DOCA_ERROR_BAD_STATE, doca_buf_pool_set_element_alignment(pool, 1));
+    fails!(DOCA_ERROR_BAD_STATE, doca_buf_pool_set_user_data(pool, number(7)));
+    assert_eq!(as_number(get!(doca_buf_pool_get_user_data(pool))), 6);
+
+    let bufs: Vec<*mut c::doca_buf> = (0..4)
+        .map(|_| {
+            ok!(doca_buf_pool_buf_alloc(pool, &mut buf));
+            buf
+        })
+        .collect();
+    fails!(DOCA_ERROR_EMPTY, doca_buf_pool_buf_alloc(pool, &mut buf));
+    let mut heads = Vec::new();
+    for &buf in &bufs {
+        let head: *mut c_void = get!(doca_buf_get_head(buf));
+        assert_eq!(head.addr() % 512, 0);
+        assert_eq!((get!(doca_buf_get_len(buf)), get!(doca_buf_get_data_len(buf))), (1000usize, 0usize));
+        heads.push(head.addr());
+    }
+    heads.sort_unstable();
+    assert!(heads.windows(2).all(|pair| pair[1] - pair[0] >= 1000), "{heads:?}");
+    assert_eq!(get!(doca_buf_pool_get_num_elements(pool)), 4u32);
+    assert_eq!(get!(doca_buf_pool_get_num_free_elements(pool)), 0u32);
+    fails!(DOCA_ERROR_IN_USE, doca_buf_pool_stop(pool));
+    fails!(DOCA_ERROR_IN_USE, doca_buf_pool_destroy(pool));
+    for buf in bufs {
+        ok!(doca_buf_dec_refcount(buf, ptr::null_mut()));
+    }
+    assert_eq!(get!(doca_buf_pool_get_num_free_elements(pool)), 4u32);
+    ok!(doca_buf_pool_destroy(pool));
+    ok!(doca_mmap_destroy(mmap));
+    ok!(doca_dev_close(dev));
 }

@@ -1080,6 +1080,70 @@ unsafe extern "C" {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct doca_buf_pool {
+    _unused: [u8; 0],
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_create(
+        num_elements: usize,
+        element_size: usize,
+        mmap: *const doca_mmap,
+        buf_pool: *mut *mut doca_buf_pool,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_destroy(buf_pool: *mut doca_buf_pool) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_start(buf_pool: *mut doca_buf_pool) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_stop(buf_pool: *mut doca_buf_pool) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_buf_alloc(
+        buf_pool: *mut doca_buf_pool,
+        buf: *mut *mut doca_buf,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_set_user_data(
+        buf_pool: *mut doca_buf_pool,
+        user_data: doca_data,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_set_element_alignment(
+        buf_pool: *mut doca_buf_pool,
+        element_alignment: usize,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_get_num_elements(
+        buf_pool: *const doca_buf_pool,
+        num_of_elements: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_get_num_free_elements(
+        buf_pool: *const doca_buf_pool,
+        num_of_free_elements: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_get_user_data(
+        buf_pool: *const doca_buf_pool,
+        user_data: *mut doca_data,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_buf_pool_get_element_alignment(
+        buf_pool: *const doca_buf_pool,
+        element_alignment: *mut usize,
+    ) -> doca_error_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct doca_ctx {
     _unused: [u8; 0],
 }
@@ -1639,6 +1703,392 @@ unsafe extern "C" {
         new_consumer_event_cb: doca_comch_event_consumer_cb_t,
         expired_consumer_event_cb: doca_comch_event_consumer_cb_t,
     ) -> doca_error_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_comch_consumer {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_comch_consumer_completion {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_comch_consumer_task_post_recv {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_dpa_thread {
+    _unused: [u8; 0],
+}
+pub type doca_dpa_dev_comch_consumer_completion_t = u64;
+pub type doca_dpa_dev_comch_consumer_t = u64;
+pub type doca_comch_consumer_task_post_recv_completion_cb_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        task: *mut doca_comch_consumer_task_post_recv,
+        task_user_data: doca_data,
+        ctx_user_data: doca_data,
+    ),
+>;
+unsafe extern "C" {
+    pub fn doca_comch_consumer_create(
+        comch_connection: *mut doca_comch_connection,
+        buf_mmap: *mut doca_mmap,
+        consumer: *mut *mut doca_comch_consumer,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_destroy(
+        consumer: *mut doca_comch_consumer,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_cap_is_supported(
+        devinfo: *const doca_devinfo,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_get_id(
+        consumer: *const doca_comch_consumer,
+        id: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_cap_get_max_num_tasks(
+        devinfo: *const doca_devinfo,
+        max_num_tasks: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_cap_get_max_buf_size(
+        devinfo: *const doca_devinfo,
+        max_buf_size: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_cap_get_max_buf_list_len(
+        devinfo: *const doca_devinfo,
+        max_buf_list_len: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_cap_get_max_consumers(
+        devinfo: *const doca_devinfo,
+        max_consumers: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_cap_get_max_imm_data_len(
+        devinfo: *const doca_devinfo,
+        max_imm_data_len: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_get_imm_data_len(
+        consumer: *const doca_comch_consumer,
+        imm_data_len: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_set_imm_data_len(
+        consumer: *mut doca_comch_consumer,
+        imm_data_len: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_as_ctx(
+        consumer: *mut doca_comch_consumer,
+    ) -> *mut doca_ctx;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_create(
+        consumer_comp: *mut *mut doca_comch_consumer_completion,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_set_dpa_thread(
+        consumer_comp: *mut doca_comch_consumer_completion,
+        dpa_thread: *mut doca_dpa_thread,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_destroy(
+        consumer_comp: *mut doca_comch_consumer_completion,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_start(
+        consumer_comp: *mut doca_comch_consumer_completion,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_stop(
+        consumer_comp: *mut doca_comch_consumer_completion,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_get_dpa_handle(
+        consumer_comp: *mut doca_comch_consumer_completion,
+        consumer_comp_handle: *mut doca_dpa_dev_comch_consumer_completion_t,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_set_max_num_consumers(
+        consumer_comp: *mut doca_comch_consumer_completion,
+        max_num_consumers: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_get_max_num_consumers(
+        consumer_comp: *const doca_comch_consumer_completion,
+        max_num_consumers: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_set_max_num_recv(
+        consumer_comp: *mut doca_comch_consumer_completion,
+        max_num_recv: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_get_max_num_recv(
+        consumer_comp: *const doca_comch_consumer_completion,
+        max_num_recv: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_set_imm_data_len(
+        consumer_comp: *mut doca_comch_consumer_completion,
+        imm_data_len: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_completion_get_imm_data_len(
+        consumer_comp: *const doca_comch_consumer_completion,
+        imm_data_len: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_set_dev_max_num_recv(
+        consumer: *mut doca_comch_consumer,
+        dev_num_recv: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_set_completion(
+        consumer: *mut doca_comch_consumer,
+        consumer_comp: *mut doca_comch_consumer_completion,
+        user_data: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_get_dpa_handle(
+        consumer: *mut doca_comch_consumer,
+        dpa_consumer: *mut doca_dpa_dev_comch_consumer_t,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_set_conf(
+        consumer: *mut doca_comch_consumer,
+        task_completion_cb: doca_comch_consumer_task_post_recv_completion_cb_t,
+        task_error_cb: doca_comch_consumer_task_post_recv_completion_cb_t,
+        num_post_recv_tasks: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_alloc_init(
+        consumer: *mut doca_comch_consumer,
+        buf: *mut doca_buf,
+        task: *mut *mut doca_comch_consumer_task_post_recv,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_get_buf(
+        task: *const doca_comch_consumer_task_post_recv,
+    ) -> *mut doca_buf;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_set_buf(
+        task: *mut doca_comch_consumer_task_post_recv,
+        buf: *mut doca_buf,
+    );
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_get_producer_id(
+        task: *const doca_comch_consumer_task_post_recv,
+    ) -> u32;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_get_imm_data(
+        task: *const doca_comch_consumer_task_post_recv,
+    ) -> *const u8;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_get_imm_data_len(
+        task: *const doca_comch_consumer_task_post_recv,
+    ) -> u32;
+}
+unsafe extern "C" {
+    pub fn doca_comch_consumer_task_post_recv_as_task(
+        task: *mut doca_comch_consumer_task_post_recv,
+    ) -> *mut doca_task;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_comch_producer {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_comch_producer_task_send {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_dpa_completion {
+    _unused: [u8; 0],
+}
+pub type doca_dpa_dev_comch_producer_t = u64;
+pub type doca_comch_producer_task_send_completion_cb_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        task: *mut doca_comch_producer_task_send,
+        task_user_data: doca_data,
+        ctx_user_data: doca_data,
+    ),
+>;
+unsafe extern "C" {
+    pub fn doca_comch_producer_create(
+        comch_connection: *mut doca_comch_connection,
+        producer: *mut *mut doca_comch_producer,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_destroy(
+        producer: *mut doca_comch_producer,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_cap_is_supported(
+        devinfo: *const doca_devinfo,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_get_id(
+        producer: *const doca_comch_producer,
+        id: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_cap_get_max_num_tasks(
+        devinfo: *const doca_devinfo,
+        max_num_tasks: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_cap_get_max_buf_size(
+        devinfo: *const doca_devinfo,
+        max_buf_size: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_cap_get_max_buf_list_len(
+        devinfo: *const doca_devinfo,
+        max_buf_list_len: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_cap_get_max_producers(
+        devinfo: *const doca_devinfo,
+        max_producers: *mut u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_as_ctx(
+        producer: *mut doca_comch_producer,
+    ) -> *mut doca_ctx;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_set_dev_max_num_send(
+        producer: *mut doca_comch_producer,
+        dev_num_send: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_dpa_completion_attach(
+        producer: *mut doca_comch_producer,
+        dpa_comp: *mut doca_dpa_completion,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_get_dpa_handle(
+        producer: *mut doca_comch_producer,
+        dpa_producer: *mut doca_dpa_dev_comch_producer_t,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_set_conf(
+        producer: *mut doca_comch_producer,
+        task_completion_cb: doca_comch_producer_task_send_completion_cb_t,
+        task_error_cb: doca_comch_producer_task_send_completion_cb_t,
+        num_send_tasks: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_alloc_init(
+        producer: *mut doca_comch_producer,
+        buf: *const doca_buf,
+        imm_data: *mut u8,
+        imm_data_len: u32,
+        consumer_id: u32,
+        task: *mut *mut doca_comch_producer_task_send,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_get_buf(
+        task: *const doca_comch_producer_task_send,
+    ) -> *const doca_buf;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_set_buf(
+        task: *mut doca_comch_producer_task_send,
+        buf: *const doca_buf,
+    );
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_get_consumer_id(
+        task: *const doca_comch_producer_task_send,
+    ) -> u32;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_set_consumer_id(
+        task: *mut doca_comch_producer_task_send,
+        consumer_id: u32,
+    );
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_get_imm_data(
+        task: *const doca_comch_producer_task_send,
+    ) -> *mut u8;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_get_imm_data_len(
+        task: *const doca_comch_producer_task_send,
+    ) -> u32;
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_set_imm_data(
+        task: *mut doca_comch_producer_task_send,
+        imm_data: *mut u8,
+        imm_data_len: u32,
+    );
+}
+unsafe extern "C" {
+    pub fn doca_comch_producer_task_send_as_task(
+        task: *mut doca_comch_producer_task_send,
+    ) -> *mut doca_task;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

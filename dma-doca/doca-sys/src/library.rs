@@ -214,7 +214,9 @@ impl File {
         // Installed as `libdoca_common.so.2.10.0087`, with links of shorter names to it.
         runtime.or_else(|| {
             let file = self.path.canonicalize().ok()?;
-            Some(file.file_name()?.to_str()?.split_once(".so.")?.1.to_owned())
+            let (_, version) = file.file_name()?.to_str()?.split_once(".so.")?;
+            // A single number is the interface's, which all have.
+            version.contains('.').then(|| version.to_owned())
         })
     }
 
@@ -243,18 +245,29 @@ unsafe fn stated(call: VersionRuntime) -> Option<String> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// Whether a file begins as libraries do.
+/// Whether a file begins as libraries do and is there to its end: the system maps one that is cut off, and dies of it.
 fn is_elf(path: &Path) -> Result<(), LoadError> {
-    let bad = |reason: String| LoadError::NotALibrary { path: path.to_owned(), reason };
-    if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {
-        return Err(bad("not a file".into()));
+    /// Of a header for 64 bits, in bytes.
+    const HEADER: usize = 64;
+    let bad = |reason: &str| LoadError::NotALibrary { path: path.to_owned(), reason: reason.to_owned() };
+    let metadata = std::fs::metadata(path).map_err(|e| bad(&e.to_string()))?;
+    if !metadata.is_file() {
+        return Err(bad("not a file"));
     }
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    match read {
-        Ok(()) if magic == *b"\x7fELF" => Ok(()),
-        Ok(()) => Err(bad("it does not begin as an ELF file does".into())),
-        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(bad("it is too short".into())),
-        Err(e) => Err(bad(e.to_string())),
+    let mut header = Vec::with_capacity(HEADER);
+    std::fs::File::open(path)
+        .and_then(|file| file.take(HEADER as u64).read_to_end(&mut header))
+        .map_err(|e| bad(&e.to_string()))?;
+    if !header.starts_with(b"\x7fELF") {
+        return Err(bad("it does not begin as an ELF file does"));
     }
+    let Ok(header) = <[u8; HEADER]>::try_from(header) else { return Err(bad("it is too short")) };
+    // The table of sections is the last thing in a file. What is for 32 bits is refused for that.
+    let [table, size, count] = [0x28..0x30, 0x3a..0x3c, 0x3c..0x3e].map(|place: std::ops::Range<usize>| {
+        header[place].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+    });
+    if header[4] == 2 && table.saturating_add(size * count) > metadata.len() {
+        return Err(bad("it is cut off"));
+    }
+    Ok(())
 }

@@ -168,6 +168,76 @@ pub struct Common {
     pub doca_buf_is_last_in_list: Option<
         unsafe extern "C" fn(buf: *const doca_buf, is_last: *mut u8) -> doca_error_t,
     >,
+    /// `doca_buf_pool_buf_alloc`.
+    pub doca_buf_pool_buf_alloc: Option<
+        unsafe extern "C" fn(
+            buf_pool: *mut doca_buf_pool,
+            buf: *mut *mut doca_buf,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_create`.
+    pub doca_buf_pool_create: Option<
+        unsafe extern "C" fn(
+            num_elements: usize,
+            element_size: usize,
+            mmap: *const doca_mmap,
+            buf_pool: *mut *mut doca_buf_pool,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_destroy`.
+    pub doca_buf_pool_destroy: Option<
+        unsafe extern "C" fn(buf_pool: *mut doca_buf_pool) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_get_element_alignment`.
+    pub doca_buf_pool_get_element_alignment: Option<
+        unsafe extern "C" fn(
+            buf_pool: *const doca_buf_pool,
+            element_alignment: *mut usize,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_get_num_elements`.
+    pub doca_buf_pool_get_num_elements: Option<
+        unsafe extern "C" fn(
+            buf_pool: *const doca_buf_pool,
+            num_of_elements: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_get_num_free_elements`.
+    pub doca_buf_pool_get_num_free_elements: Option<
+        unsafe extern "C" fn(
+            buf_pool: *const doca_buf_pool,
+            num_of_free_elements: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_get_user_data`.
+    pub doca_buf_pool_get_user_data: Option<
+        unsafe extern "C" fn(
+            buf_pool: *const doca_buf_pool,
+            user_data: *mut doca_data,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_set_element_alignment`.
+    pub doca_buf_pool_set_element_alignment: Option<
+        unsafe extern "C" fn(
+            buf_pool: *mut doca_buf_pool,
+            element_alignment: usize,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_set_user_data`.
+    pub doca_buf_pool_set_user_data: Option<
+        unsafe extern "C" fn(
+            buf_pool: *mut doca_buf_pool,
+            user_data: doca_data,
+        ) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_start`.
+    pub doca_buf_pool_start: Option<
+        unsafe extern "C" fn(buf_pool: *mut doca_buf_pool) -> doca_error_t,
+    >,
+    /// `doca_buf_pool_stop`.
+    pub doca_buf_pool_stop: Option<
+        unsafe extern "C" fn(buf_pool: *mut doca_buf_pool) -> doca_error_t,
+    >,
     /// `doca_buf_reset_data_len`.
     pub doca_buf_reset_data_len: Option<
         unsafe extern "C" fn(buf: *mut doca_buf) -> doca_error_t,
@@ -1440,6 +1510,31 @@ impl Common {
                 doca_buf_is_in_list: get(c"doca_buf_is_in_list").map(|f| function(f)),
                 doca_buf_is_last_in_list: get(c"doca_buf_is_last_in_list")
                     .map(|f| function(f)),
+                doca_buf_pool_buf_alloc: get(c"doca_buf_pool_buf_alloc")
+                    .map(|f| function(f)),
+                doca_buf_pool_create: get(c"doca_buf_pool_create").map(|f| function(f)),
+                doca_buf_pool_destroy: get(c"doca_buf_pool_destroy")
+                    .map(|f| function(f)),
+                doca_buf_pool_get_element_alignment: get(
+                        c"doca_buf_pool_get_element_alignment",
+                    )
+                    .map(|f| function(f)),
+                doca_buf_pool_get_num_elements: get(c"doca_buf_pool_get_num_elements")
+                    .map(|f| function(f)),
+                doca_buf_pool_get_num_free_elements: get(
+                        c"doca_buf_pool_get_num_free_elements",
+                    )
+                    .map(|f| function(f)),
+                doca_buf_pool_get_user_data: get(c"doca_buf_pool_get_user_data")
+                    .map(|f| function(f)),
+                doca_buf_pool_set_element_alignment: get(
+                        c"doca_buf_pool_set_element_alignment",
+                    )
+                    .map(|f| function(f)),
+                doca_buf_pool_set_user_data: get(c"doca_buf_pool_set_user_data")
+                    .map(|f| function(f)),
+                doca_buf_pool_start: get(c"doca_buf_pool_start").map(|f| function(f)),
+                doca_buf_pool_stop: get(c"doca_buf_pool_stop").map(|f| function(f)),
                 doca_buf_reset_data_len: get(c"doca_buf_reset_data_len")
                     .map(|f| function(f)),
                 doca_buf_set_data: function(doca_buf_set_data?),
@@ -2065,6 +2160,31 @@ impl Common {
                 doca_buf_is_in_list: get(c"doca_buf_is_in_list").map(|f| function(f)),
                 doca_buf_is_last_in_list: get(c"doca_buf_is_last_in_list")
                     .map(|f| function(f)),
+                doca_buf_pool_buf_alloc: get(c"doca_buf_pool_buf_alloc")
+                    .map(|f| function(f)),
+                doca_buf_pool_create: get(c"doca_buf_pool_create").map(|f| function(f)),
+                doca_buf_pool_destroy: get(c"doca_buf_pool_destroy")
+                    .map(|f| function(f)),
+                doca_buf_pool_get_element_alignment: get(
+                        c"doca_buf_pool_get_element_alignment",
+                    )
+                    .map(|f| function(f)),
+                doca_buf_pool_get_num_elements: get(c"doca_buf_pool_get_num_elements")
+                    .map(|f| function(f)),
+                doca_buf_pool_get_num_free_elements: get(
+                        c"doca_buf_pool_get_num_free_elements",
+                    )
+                    .map(|f| function(f)),
+                doca_buf_pool_get_user_data: get(c"doca_buf_pool_get_user_data")
+                    .map(|f| function(f)),
+                doca_buf_pool_set_element_alignment: get(
+                        c"doca_buf_pool_set_element_alignment",
+                    )
+                    .map(|f| function(f)),
+                doca_buf_pool_set_user_data: get(c"doca_buf_pool_set_user_data")
+                    .map(|f| function(f)),
+                doca_buf_pool_start: get(c"doca_buf_pool_start").map(|f| function(f)),
+                doca_buf_pool_stop: get(c"doca_buf_pool_stop").map(|f| function(f)),
                 doca_buf_reset_data_len: get(c"doca_buf_reset_data_len")
                     .map(|f| function(f)),
                 doca_buf_set_data,
@@ -2972,6 +3092,370 @@ pub struct Comch {
             comch_connection: *mut doca_comch_connection,
         ) -> doca_error_t,
     >,
+    /// `doca_comch_consumer_as_ctx`.
+    pub doca_comch_consumer_as_ctx: Option<
+        unsafe extern "C" fn(consumer: *mut doca_comch_consumer) -> *mut doca_ctx,
+    >,
+    /// `doca_comch_consumer_cap_get_max_buf_list_len`.
+    pub doca_comch_consumer_cap_get_max_buf_list_len: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_buf_list_len: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_cap_get_max_buf_size`.
+    pub doca_comch_consumer_cap_get_max_buf_size: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_buf_size: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_cap_get_max_consumers`.
+    pub doca_comch_consumer_cap_get_max_consumers: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_consumers: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_cap_get_max_imm_data_len`.
+    pub doca_comch_consumer_cap_get_max_imm_data_len: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_imm_data_len: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_cap_get_max_num_tasks`.
+    pub doca_comch_consumer_cap_get_max_num_tasks: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_num_tasks: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_cap_is_supported`.
+    pub doca_comch_consumer_cap_is_supported: Option<
+        unsafe extern "C" fn(devinfo: *const doca_devinfo) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_create`.
+    pub doca_comch_consumer_completion_create: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut *mut doca_comch_consumer_completion,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_destroy`.
+    pub doca_comch_consumer_completion_destroy: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_get_dpa_handle`.
+    pub doca_comch_consumer_completion_get_dpa_handle: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+            consumer_comp_handle: *mut doca_dpa_dev_comch_consumer_completion_t,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_get_imm_data_len`.
+    pub doca_comch_consumer_completion_get_imm_data_len: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *const doca_comch_consumer_completion,
+            imm_data_len: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_get_max_num_consumers`.
+    pub doca_comch_consumer_completion_get_max_num_consumers: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *const doca_comch_consumer_completion,
+            max_num_consumers: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_get_max_num_recv`.
+    pub doca_comch_consumer_completion_get_max_num_recv: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *const doca_comch_consumer_completion,
+            max_num_recv: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_set_dpa_thread`.
+    pub doca_comch_consumer_completion_set_dpa_thread: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+            dpa_thread: *mut doca_dpa_thread,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_set_imm_data_len`.
+    pub doca_comch_consumer_completion_set_imm_data_len: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+            imm_data_len: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_set_max_num_consumers`.
+    pub doca_comch_consumer_completion_set_max_num_consumers: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+            max_num_consumers: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_set_max_num_recv`.
+    pub doca_comch_consumer_completion_set_max_num_recv: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+            max_num_recv: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_start`.
+    pub doca_comch_consumer_completion_start: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_completion_stop`.
+    pub doca_comch_consumer_completion_stop: Option<
+        unsafe extern "C" fn(
+            consumer_comp: *mut doca_comch_consumer_completion,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_create`.
+    pub doca_comch_consumer_create: Option<
+        unsafe extern "C" fn(
+            comch_connection: *mut doca_comch_connection,
+            buf_mmap: *mut doca_mmap,
+            consumer: *mut *mut doca_comch_consumer,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_destroy`.
+    pub doca_comch_consumer_destroy: Option<
+        unsafe extern "C" fn(consumer: *mut doca_comch_consumer) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_get_dpa_handle`.
+    pub doca_comch_consumer_get_dpa_handle: Option<
+        unsafe extern "C" fn(
+            consumer: *mut doca_comch_consumer,
+            dpa_consumer: *mut doca_dpa_dev_comch_consumer_t,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_get_id`.
+    pub doca_comch_consumer_get_id: Option<
+        unsafe extern "C" fn(
+            consumer: *const doca_comch_consumer,
+            id: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_get_imm_data_len`.
+    pub doca_comch_consumer_get_imm_data_len: Option<
+        unsafe extern "C" fn(
+            consumer: *const doca_comch_consumer,
+            imm_data_len: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_set_completion`.
+    pub doca_comch_consumer_set_completion: Option<
+        unsafe extern "C" fn(
+            consumer: *mut doca_comch_consumer,
+            consumer_comp: *mut doca_comch_consumer_completion,
+            user_data: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_set_dev_max_num_recv`.
+    pub doca_comch_consumer_set_dev_max_num_recv: Option<
+        unsafe extern "C" fn(
+            consumer: *mut doca_comch_consumer,
+            dev_num_recv: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_set_imm_data_len`.
+    pub doca_comch_consumer_set_imm_data_len: Option<
+        unsafe extern "C" fn(
+            consumer: *mut doca_comch_consumer,
+            imm_data_len: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_task_post_recv_alloc_init`.
+    pub doca_comch_consumer_task_post_recv_alloc_init: Option<
+        unsafe extern "C" fn(
+            consumer: *mut doca_comch_consumer,
+            buf: *mut doca_buf,
+            task: *mut *mut doca_comch_consumer_task_post_recv,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_consumer_task_post_recv_as_task`.
+    pub doca_comch_consumer_task_post_recv_as_task: Option<
+        unsafe extern "C" fn(
+            task: *mut doca_comch_consumer_task_post_recv,
+        ) -> *mut doca_task,
+    >,
+    /// `doca_comch_consumer_task_post_recv_get_buf`.
+    pub doca_comch_consumer_task_post_recv_get_buf: Option<
+        unsafe extern "C" fn(
+            task: *const doca_comch_consumer_task_post_recv,
+        ) -> *mut doca_buf,
+    >,
+    /// `doca_comch_consumer_task_post_recv_get_imm_data`.
+    pub doca_comch_consumer_task_post_recv_get_imm_data: Option<
+        unsafe extern "C" fn(
+            task: *const doca_comch_consumer_task_post_recv,
+        ) -> *const u8,
+    >,
+    /// `doca_comch_consumer_task_post_recv_get_imm_data_len`.
+    pub doca_comch_consumer_task_post_recv_get_imm_data_len: Option<
+        unsafe extern "C" fn(task: *const doca_comch_consumer_task_post_recv) -> u32,
+    >,
+    /// `doca_comch_consumer_task_post_recv_get_producer_id`.
+    pub doca_comch_consumer_task_post_recv_get_producer_id: Option<
+        unsafe extern "C" fn(task: *const doca_comch_consumer_task_post_recv) -> u32,
+    >,
+    /// `doca_comch_consumer_task_post_recv_set_buf`.
+    pub doca_comch_consumer_task_post_recv_set_buf: Option<
+        unsafe extern "C" fn(
+            task: *mut doca_comch_consumer_task_post_recv,
+            buf: *mut doca_buf,
+        ),
+    >,
+    /// `doca_comch_consumer_task_post_recv_set_conf`.
+    pub doca_comch_consumer_task_post_recv_set_conf: Option<
+        unsafe extern "C" fn(
+            consumer: *mut doca_comch_consumer,
+            task_completion_cb: doca_comch_consumer_task_post_recv_completion_cb_t,
+            task_error_cb: doca_comch_consumer_task_post_recv_completion_cb_t,
+            num_post_recv_tasks: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_as_ctx`.
+    pub doca_comch_producer_as_ctx: Option<
+        unsafe extern "C" fn(producer: *mut doca_comch_producer) -> *mut doca_ctx,
+    >,
+    /// `doca_comch_producer_cap_get_max_buf_list_len`.
+    pub doca_comch_producer_cap_get_max_buf_list_len: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_buf_list_len: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_cap_get_max_buf_size`.
+    pub doca_comch_producer_cap_get_max_buf_size: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_buf_size: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_cap_get_max_num_tasks`.
+    pub doca_comch_producer_cap_get_max_num_tasks: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_num_tasks: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_cap_get_max_producers`.
+    pub doca_comch_producer_cap_get_max_producers: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            max_producers: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_cap_is_supported`.
+    pub doca_comch_producer_cap_is_supported: Option<
+        unsafe extern "C" fn(devinfo: *const doca_devinfo) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_create`.
+    pub doca_comch_producer_create: Option<
+        unsafe extern "C" fn(
+            comch_connection: *mut doca_comch_connection,
+            producer: *mut *mut doca_comch_producer,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_destroy`.
+    pub doca_comch_producer_destroy: Option<
+        unsafe extern "C" fn(producer: *mut doca_comch_producer) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_dpa_completion_attach`.
+    pub doca_comch_producer_dpa_completion_attach: Option<
+        unsafe extern "C" fn(
+            producer: *mut doca_comch_producer,
+            dpa_comp: *mut doca_dpa_completion,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_get_dpa_handle`.
+    pub doca_comch_producer_get_dpa_handle: Option<
+        unsafe extern "C" fn(
+            producer: *mut doca_comch_producer,
+            dpa_producer: *mut doca_dpa_dev_comch_producer_t,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_get_id`.
+    pub doca_comch_producer_get_id: Option<
+        unsafe extern "C" fn(
+            producer: *const doca_comch_producer,
+            id: *mut u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_set_dev_max_num_send`.
+    pub doca_comch_producer_set_dev_max_num_send: Option<
+        unsafe extern "C" fn(
+            producer: *mut doca_comch_producer,
+            dev_num_send: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_task_send_alloc_init`.
+    pub doca_comch_producer_task_send_alloc_init: Option<
+        unsafe extern "C" fn(
+            producer: *mut doca_comch_producer,
+            buf: *const doca_buf,
+            imm_data: *mut u8,
+            imm_data_len: u32,
+            consumer_id: u32,
+            task: *mut *mut doca_comch_producer_task_send,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_task_send_as_task`.
+    pub doca_comch_producer_task_send_as_task: Option<
+        unsafe extern "C" fn(task: *mut doca_comch_producer_task_send) -> *mut doca_task,
+    >,
+    /// `doca_comch_producer_task_send_get_buf`.
+    pub doca_comch_producer_task_send_get_buf: Option<
+        unsafe extern "C" fn(
+            task: *const doca_comch_producer_task_send,
+        ) -> *const doca_buf,
+    >,
+    /// `doca_comch_producer_task_send_get_consumer_id`.
+    pub doca_comch_producer_task_send_get_consumer_id: Option<
+        unsafe extern "C" fn(task: *const doca_comch_producer_task_send) -> u32,
+    >,
+    /// `doca_comch_producer_task_send_get_imm_data`.
+    pub doca_comch_producer_task_send_get_imm_data: Option<
+        unsafe extern "C" fn(task: *const doca_comch_producer_task_send) -> *mut u8,
+    >,
+    /// `doca_comch_producer_task_send_get_imm_data_len`.
+    pub doca_comch_producer_task_send_get_imm_data_len: Option<
+        unsafe extern "C" fn(task: *const doca_comch_producer_task_send) -> u32,
+    >,
+    /// `doca_comch_producer_task_send_set_buf`.
+    pub doca_comch_producer_task_send_set_buf: Option<
+        unsafe extern "C" fn(
+            task: *mut doca_comch_producer_task_send,
+            buf: *const doca_buf,
+        ),
+    >,
+    /// `doca_comch_producer_task_send_set_conf`.
+    pub doca_comch_producer_task_send_set_conf: Option<
+        unsafe extern "C" fn(
+            producer: *mut doca_comch_producer,
+            task_completion_cb: doca_comch_producer_task_send_completion_cb_t,
+            task_error_cb: doca_comch_producer_task_send_completion_cb_t,
+            num_send_tasks: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_comch_producer_task_send_set_consumer_id`.
+    pub doca_comch_producer_task_send_set_consumer_id: Option<
+        unsafe extern "C" fn(task: *mut doca_comch_producer_task_send, consumer_id: u32),
+    >,
+    /// `doca_comch_producer_task_send_set_imm_data`.
+    pub doca_comch_producer_task_send_set_imm_data: Option<
+        unsafe extern "C" fn(
+            task: *mut doca_comch_producer_task_send,
+            imm_data: *mut u8,
+            imm_data_len: u32,
+        ),
+    >,
     /// `doca_comch_server_as_ctx`.
     pub doca_comch_server_as_ctx: unsafe extern "C" fn(
         comch_server: *mut doca_comch_server,
@@ -3216,6 +3700,218 @@ impl Comch {
                         c"doca_comch_connection_update_info",
                     )
                     .map(|f| function(f)),
+                doca_comch_consumer_as_ctx: get(c"doca_comch_consumer_as_ctx")
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_buf_list_len: get(
+                        c"doca_comch_consumer_cap_get_max_buf_list_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_buf_size: get(
+                        c"doca_comch_consumer_cap_get_max_buf_size",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_consumers: get(
+                        c"doca_comch_consumer_cap_get_max_consumers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_imm_data_len: get(
+                        c"doca_comch_consumer_cap_get_max_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_num_tasks: get(
+                        c"doca_comch_consumer_cap_get_max_num_tasks",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_is_supported: get(
+                        c"doca_comch_consumer_cap_is_supported",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_create: get(
+                        c"doca_comch_consumer_completion_create",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_destroy: get(
+                        c"doca_comch_consumer_completion_destroy",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_dpa_handle: get(
+                        c"doca_comch_consumer_completion_get_dpa_handle",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_imm_data_len: get(
+                        c"doca_comch_consumer_completion_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_max_num_consumers: get(
+                        c"doca_comch_consumer_completion_get_max_num_consumers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_max_num_recv: get(
+                        c"doca_comch_consumer_completion_get_max_num_recv",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_dpa_thread: get(
+                        c"doca_comch_consumer_completion_set_dpa_thread",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_imm_data_len: get(
+                        c"doca_comch_consumer_completion_set_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_max_num_consumers: get(
+                        c"doca_comch_consumer_completion_set_max_num_consumers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_max_num_recv: get(
+                        c"doca_comch_consumer_completion_set_max_num_recv",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_start: get(
+                        c"doca_comch_consumer_completion_start",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_stop: get(
+                        c"doca_comch_consumer_completion_stop",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_create: get(c"doca_comch_consumer_create")
+                    .map(|f| function(f)),
+                doca_comch_consumer_destroy: get(c"doca_comch_consumer_destroy")
+                    .map(|f| function(f)),
+                doca_comch_consumer_get_dpa_handle: get(
+                        c"doca_comch_consumer_get_dpa_handle",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_get_id: get(c"doca_comch_consumer_get_id")
+                    .map(|f| function(f)),
+                doca_comch_consumer_get_imm_data_len: get(
+                        c"doca_comch_consumer_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_set_completion: get(
+                        c"doca_comch_consumer_set_completion",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_set_dev_max_num_recv: get(
+                        c"doca_comch_consumer_set_dev_max_num_recv",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_set_imm_data_len: get(
+                        c"doca_comch_consumer_set_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_alloc_init: get(
+                        c"doca_comch_consumer_task_post_recv_alloc_init",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_as_task: get(
+                        c"doca_comch_consumer_task_post_recv_as_task",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_buf: get(
+                        c"doca_comch_consumer_task_post_recv_get_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_imm_data: get(
+                        c"doca_comch_consumer_task_post_recv_get_imm_data",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_imm_data_len: get(
+                        c"doca_comch_consumer_task_post_recv_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_producer_id: get(
+                        c"doca_comch_consumer_task_post_recv_get_producer_id",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_set_buf: get(
+                        c"doca_comch_consumer_task_post_recv_set_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_set_conf: get(
+                        c"doca_comch_consumer_task_post_recv_set_conf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_as_ctx: get(c"doca_comch_producer_as_ctx")
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_buf_list_len: get(
+                        c"doca_comch_producer_cap_get_max_buf_list_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_buf_size: get(
+                        c"doca_comch_producer_cap_get_max_buf_size",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_num_tasks: get(
+                        c"doca_comch_producer_cap_get_max_num_tasks",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_producers: get(
+                        c"doca_comch_producer_cap_get_max_producers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_is_supported: get(
+                        c"doca_comch_producer_cap_is_supported",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_create: get(c"doca_comch_producer_create")
+                    .map(|f| function(f)),
+                doca_comch_producer_destroy: get(c"doca_comch_producer_destroy")
+                    .map(|f| function(f)),
+                doca_comch_producer_dpa_completion_attach: get(
+                        c"doca_comch_producer_dpa_completion_attach",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_get_dpa_handle: get(
+                        c"doca_comch_producer_get_dpa_handle",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_get_id: get(c"doca_comch_producer_get_id")
+                    .map(|f| function(f)),
+                doca_comch_producer_set_dev_max_num_send: get(
+                        c"doca_comch_producer_set_dev_max_num_send",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_alloc_init: get(
+                        c"doca_comch_producer_task_send_alloc_init",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_as_task: get(
+                        c"doca_comch_producer_task_send_as_task",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_buf: get(
+                        c"doca_comch_producer_task_send_get_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_consumer_id: get(
+                        c"doca_comch_producer_task_send_get_consumer_id",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_imm_data: get(
+                        c"doca_comch_producer_task_send_get_imm_data",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_imm_data_len: get(
+                        c"doca_comch_producer_task_send_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_buf: get(
+                        c"doca_comch_producer_task_send_set_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_conf: get(
+                        c"doca_comch_producer_task_send_set_conf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_consumer_id: get(
+                        c"doca_comch_producer_task_send_set_consumer_id",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_imm_data: get(
+                        c"doca_comch_producer_task_send_set_imm_data",
+                    )
+                    .map(|f| function(f)),
                 doca_comch_server_as_ctx: function(doca_comch_server_as_ctx?),
                 doca_comch_server_create: function(doca_comch_server_create?),
                 doca_comch_server_destroy: function(doca_comch_server_destroy?),
@@ -3344,6 +4040,218 @@ impl Comch {
                     .map(|f| function(f)),
                 doca_comch_connection_update_info: get(
                         c"doca_comch_connection_update_info",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_as_ctx: get(c"doca_comch_consumer_as_ctx")
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_buf_list_len: get(
+                        c"doca_comch_consumer_cap_get_max_buf_list_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_buf_size: get(
+                        c"doca_comch_consumer_cap_get_max_buf_size",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_consumers: get(
+                        c"doca_comch_consumer_cap_get_max_consumers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_imm_data_len: get(
+                        c"doca_comch_consumer_cap_get_max_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_get_max_num_tasks: get(
+                        c"doca_comch_consumer_cap_get_max_num_tasks",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_cap_is_supported: get(
+                        c"doca_comch_consumer_cap_is_supported",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_create: get(
+                        c"doca_comch_consumer_completion_create",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_destroy: get(
+                        c"doca_comch_consumer_completion_destroy",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_dpa_handle: get(
+                        c"doca_comch_consumer_completion_get_dpa_handle",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_imm_data_len: get(
+                        c"doca_comch_consumer_completion_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_max_num_consumers: get(
+                        c"doca_comch_consumer_completion_get_max_num_consumers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_get_max_num_recv: get(
+                        c"doca_comch_consumer_completion_get_max_num_recv",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_dpa_thread: get(
+                        c"doca_comch_consumer_completion_set_dpa_thread",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_imm_data_len: get(
+                        c"doca_comch_consumer_completion_set_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_max_num_consumers: get(
+                        c"doca_comch_consumer_completion_set_max_num_consumers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_set_max_num_recv: get(
+                        c"doca_comch_consumer_completion_set_max_num_recv",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_start: get(
+                        c"doca_comch_consumer_completion_start",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_completion_stop: get(
+                        c"doca_comch_consumer_completion_stop",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_create: get(c"doca_comch_consumer_create")
+                    .map(|f| function(f)),
+                doca_comch_consumer_destroy: get(c"doca_comch_consumer_destroy")
+                    .map(|f| function(f)),
+                doca_comch_consumer_get_dpa_handle: get(
+                        c"doca_comch_consumer_get_dpa_handle",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_get_id: get(c"doca_comch_consumer_get_id")
+                    .map(|f| function(f)),
+                doca_comch_consumer_get_imm_data_len: get(
+                        c"doca_comch_consumer_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_set_completion: get(
+                        c"doca_comch_consumer_set_completion",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_set_dev_max_num_recv: get(
+                        c"doca_comch_consumer_set_dev_max_num_recv",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_set_imm_data_len: get(
+                        c"doca_comch_consumer_set_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_alloc_init: get(
+                        c"doca_comch_consumer_task_post_recv_alloc_init",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_as_task: get(
+                        c"doca_comch_consumer_task_post_recv_as_task",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_buf: get(
+                        c"doca_comch_consumer_task_post_recv_get_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_imm_data: get(
+                        c"doca_comch_consumer_task_post_recv_get_imm_data",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_imm_data_len: get(
+                        c"doca_comch_consumer_task_post_recv_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_get_producer_id: get(
+                        c"doca_comch_consumer_task_post_recv_get_producer_id",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_set_buf: get(
+                        c"doca_comch_consumer_task_post_recv_set_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_consumer_task_post_recv_set_conf: get(
+                        c"doca_comch_consumer_task_post_recv_set_conf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_as_ctx: get(c"doca_comch_producer_as_ctx")
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_buf_list_len: get(
+                        c"doca_comch_producer_cap_get_max_buf_list_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_buf_size: get(
+                        c"doca_comch_producer_cap_get_max_buf_size",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_num_tasks: get(
+                        c"doca_comch_producer_cap_get_max_num_tasks",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_get_max_producers: get(
+                        c"doca_comch_producer_cap_get_max_producers",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_cap_is_supported: get(
+                        c"doca_comch_producer_cap_is_supported",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_create: get(c"doca_comch_producer_create")
+                    .map(|f| function(f)),
+                doca_comch_producer_destroy: get(c"doca_comch_producer_destroy")
+                    .map(|f| function(f)),
+                doca_comch_producer_dpa_completion_attach: get(
+                        c"doca_comch_producer_dpa_completion_attach",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_get_dpa_handle: get(
+                        c"doca_comch_producer_get_dpa_handle",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_get_id: get(c"doca_comch_producer_get_id")
+                    .map(|f| function(f)),
+                doca_comch_producer_set_dev_max_num_send: get(
+                        c"doca_comch_producer_set_dev_max_num_send",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_alloc_init: get(
+                        c"doca_comch_producer_task_send_alloc_init",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_as_task: get(
+                        c"doca_comch_producer_task_send_as_task",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_buf: get(
+                        c"doca_comch_producer_task_send_get_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_consumer_id: get(
+                        c"doca_comch_producer_task_send_get_consumer_id",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_imm_data: get(
+                        c"doca_comch_producer_task_send_get_imm_data",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_get_imm_data_len: get(
+                        c"doca_comch_producer_task_send_get_imm_data_len",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_buf: get(
+                        c"doca_comch_producer_task_send_set_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_conf: get(
+                        c"doca_comch_producer_task_send_set_conf",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_consumer_id: get(
+                        c"doca_comch_producer_task_send_set_consumer_id",
+                    )
+                    .map(|f| function(f)),
+                doca_comch_producer_task_send_set_imm_data: get(
+                        c"doca_comch_producer_task_send_set_imm_data",
                     )
                     .map(|f| function(f)),
                 doca_comch_server_as_ctx,

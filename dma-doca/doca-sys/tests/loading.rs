@@ -54,6 +54,27 @@ fn files_that_are_no_libraries() {
     assert!(matches!(Library::open_in(dir.path()).unwrap_err(), LoadError::NotALibrary { .. }));
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("libdoca_common.so"), b"\x7fELF and then nothing of the kind").unwrap();
+    assert!(matches!(Library::open_in(dir.path()).unwrap_err(), LoadError::NotALibrary { .. }));
+}
+
+#[test]
+fn a_library_that_is_cut_off_is_not_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    library(dir.path(), "libdoca_common.so.2", &["nothing"]);
+    let file = dir.path().join("libdoca_common.so.2");
+    let whole = fs::read(&file).unwrap();
+    for end in [64, 4096, whole.len() / 2, whole.len() - 1] {
+        fs::write(&file, &whole[..end]).unwrap();
+        let e = Library::open_in(dir.path()).unwrap_err();
+        assert!(
+            matches!(&e, LoadError::NotALibrary { reason, .. } if reason.contains("cut off")),
+            "{end}: {e}"
+        );
+    }
+    // Whole, and of another processor.
+    let mut other = whole;
+    other[18] ^= 0xff;
+    fs::write(&file, &other).unwrap();
     assert!(matches!(Library::open_in(dir.path()).unwrap_err(), LoadError::Unloadable { .. }));
 }
 

@@ -28,6 +28,7 @@ impl List {
             DOCA_SUCCESS => {}
             // Some versions say so of an empty list.
             DOCA_ERROR_NOT_FOUND => count = 0,
+            DOCA_ERROR_BAD_CONFIG => return Err(failed(sdk, "doca_devinfo_create_list", code)),
             _ => {
                 return Err(failed(sdk, "doca_devinfo_create_list", code).with_hint(
                     "see whether a BlueField is installed (lspci -d 15b3:) and its drivers are loaded",

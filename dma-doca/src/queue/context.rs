@@ -168,7 +168,7 @@ impl Context {
         state_of(&self.device.sdk, self.ctx)
     }
 
-    /// Points buffers, each over a whole region, at what is to be copied. Answers the call's code.
+    /// Points buffers, each over a whole region, at what is to be copied. Answers the first code that is not success.
     #[inline]
     pub(super) fn aim(
         &self,
@@ -178,12 +178,13 @@ impl Context {
         dst: &Segment,
     ) -> doca_error_t {
         // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of the region that it is over.
-        let a = unsafe { (self.set_data)(from, src.addr.as_ptr().cast(), src.len) };
+        let code = unsafe { (self.set_data)(from, src.addr.as_ptr().cast(), src.len) };
+        if code != DOCA_SUCCESS {
+            return code;
+        }
         // The device writes behind what is there: nothing.
         // SAFETY: as above.
-        let b = unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) };
-        // Of two codes that are not 0, some other, which is not 0 either.
-        a | b
+        unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) }
     }
 
     /// Gives a slot's task its buffers; makes it if there is none.
@@ -232,15 +233,13 @@ impl Context {
     /// Progresses until nothing happens or `completions` is full; says how many were written.
     #[inline]
     pub(super) fn progress(&self, completions: &mut [Completion]) -> usize {
-        self.done.run(completions, |room| {
-            // SAFETY: the engine is this context's, and this is the one thread that uses it.
-            while room.get() > 0 && unsafe { (self.progress)(self.pe) } != 0 {}
-        })
+        self.done.run(completions, || self.progress_once())
     }
 
     /// Progresses once, leaving completions for the next poll.
+    #[inline]
     pub(super) fn progress_once(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the engine is this context's, and this is the one thread that uses it.
         unsafe { (self.progress)(self.pe) != 0 }
     }
 

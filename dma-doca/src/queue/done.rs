@@ -5,21 +5,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use dma_core::{Completion, Outcome};
-use doca_sys::bindings::doca_error_t;
+use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
 
 use crate::error::task_kind;
 
 /// Slots and their ends. Callbacks and the queue share it: they run on one thread, and no reference outlasts a call.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// By slot: the token of the descriptor.
-    tokens: Box<[Cell<u64>]>,
-    /// Slots that are free: the first `free_count`.
-    free: Box<[Cell<u32>]>,
+    slots: Box<[Slot]>,
     free_count: Cell<usize>,
-    /// Where completions go while the progress engine runs for a poller.
+    /// Where completions go while the progress engine runs for a poller, and the end of the room there; else both are null.
     out: Cell<*mut Completion>,
-    room: Cell<usize>,
+    end: Cell<*mut Completion>,
     /// Lists among the tasks in flight, and slots that have ended while there were any.
     lists: Cell<usize>,
     ended: RefCell<Vec<u32>>,
@@ -35,6 +32,14 @@ pub(super) struct Done {
     stopping: Cell<bool>,
 }
 
+/// A slot's descriptor; and, in the same place for one bounds check, an entry of the stack of free slots.
+#[derive(Debug)]
+struct Slot {
+    token: Cell<u64>,
+    /// A free slot, in the first `free_count`.
+    free: Cell<u32>,
+}
+
 /// A completion that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Late {
@@ -47,12 +52,11 @@ pub(super) struct Late {
 impl Done {
     pub(super) fn new(depth: u32) -> Self {
         Self {
-            tokens: (0..depth).map(|_| Cell::new(0)).collect(),
             // The last is taken first: begin with slot 0.
-            free: (0..depth).rev().map(Cell::new).collect(),
+            slots: (0..depth).rev().map(|free| Slot { token: Cell::new(0), free: Cell::new(free) }).collect(),
             free_count: Cell::new(depth as usize),
             out: Cell::new(std::ptr::null_mut()),
-            room: Cell::new(0),
+            end: Cell::new(std::ptr::null_mut()),
             lists: Cell::new(0),
             ended: RefCell::new(Vec::with_capacity(depth as usize)),
             late: RefCell::new(VecDeque::with_capacity(depth as usize)),
@@ -69,11 +73,12 @@ impl Done {
         self.free_count.get()
     }
 
-    /// Takes a free slot.
+    /// Takes a free slot for the descriptor with this token.
     #[inline]
-    pub(super) fn take(&self) -> Option<u32> {
+    pub(super) fn take(&self, token: u64) -> Option<u32> {
         let count = self.free_count.get().checked_sub(1)?;
-        let slot = self.free.get(count)?.get();
+        let slot = self.slots.get(count)?.free.get();
+        self.slots.get(slot as usize)?.token.set(token);
         self.free_count.set(count);
         Some(slot)
     }
@@ -82,43 +87,25 @@ impl Done {
     #[inline]
     pub(super) fn give(&self, slot: u32) {
         let count = self.free_count.get();
-        if let Some(place) = self.free.get(count) {
-            place.set(slot);
+        if let Some(place) = self.slots.get(count) {
+            place.free.set(slot);
             self.free_count.set(count + 1);
         }
-    }
-
-    /// A slot has a descriptor.
-    #[inline]
-    pub(super) fn begin(&self, slot: u32, token: u64) {
-        self.tokens[slot as usize].set(token);
     }
 
     /// A slot's task is done.
     #[inline]
     pub(super) fn end(&self, slot: u32) {
-        let Some(token) = self.tokens.get(slot as usize) else { return };
-        // Written out: the function that makes one is not inlined across crates.
-        let completion = Completion { token: token.get(), native: 0, outcome: Outcome::Done };
-        let room = self.room.get();
-        if room == 0 || self.lists.get() > 0 {
-            return self.end_slowly(slot, completion);
-        }
         let out = self.out.get();
-        // SAFETY: `run` set it to a place for `room` completions.
-        unsafe { out.write(completion) };
+        if out == self.end.get() {
+            return self.end_late(slot, DOCA_SUCCESS, Outcome::Done);
+        }
+        let Some(at) = self.slots.get(slot as usize) else { return };
+        // SAFETY: between what `run` set, a place for a completion.
+        unsafe { out.write(Completion::done(at.token.get())) };
         // SAFETY: there was room for one, so this is at most its end.
         self.out.set(unsafe { out.add(1) });
-        self.room.set(room - 1);
         self.give(slot);
-    }
-
-    /// As [`end`](Self::end), with lists in flight, or without room for the completion.
-    #[cold]
-    #[inline(never)]
-    fn end_slowly(&self, slot: u32, completion: Completion) {
-        self.late.borrow_mut().push_back(Late { slot, completion, suspect: false });
-        self.over(slot);
     }
 
     #[cold]
@@ -139,11 +126,13 @@ impl Done {
         self.end_late(slot, status, outcome);
     }
 
-    /// A slot's descriptor ended without its task, or with trouble: the next poll tells.
+    /// A slot's descriptor ended without its task, with trouble, or without a poller that has room for its completion: the next poll tells.
+    #[cold]
+    #[inline(never)]
     pub(super) fn end_late(&self, slot: u32, status: doca_error_t, outcome: Outcome) {
-        let Some(token) = self.tokens.get(slot as usize) else { return };
+        let Some(at) = self.slots.get(slot as usize) else { return };
         let suspect = matches!(outcome, Outcome::Failed(_));
-        let completion = Completion { token: token.get(), native: status.cast_signed(), outcome };
+        let completion = Completion { token: at.token.get(), native: status.cast_signed(), outcome };
         self.late.borrow_mut().push_back(Late { slot, completion, suspect });
         if suspect {
             self.troubled.set(true);
@@ -184,15 +173,22 @@ impl Done {
         }
     }
 
-    /// Lets `call` write completions to the front of `out`, and says how many it wrote.
+    /// Calls `progress` until it says that nothing happens, or `out` is full. What ends meanwhile is written to the front of `out`; the answer
+    /// is how many. With lists in flight they wait until the slots' lists are given back.
     #[inline]
-    pub(super) fn run(&self, out: &mut [Completion], call: impl FnOnce(&Cell<usize>)) -> usize {
-        let room = out.len();
-        self.out.set(out.as_mut_ptr());
-        self.room.set(room);
-        call(&self.room);
-        self.out.set(std::ptr::null_mut());
-        room - self.room.replace(0)
+    pub(super) fn run(&self, out: &mut [Completion], progress: impl Fn() -> bool) -> usize {
+        let room = out.as_mut_ptr_range();
+        if self.has_lists() {
+            while !room.is_empty() && progress() {}
+            return 0;
+        }
+        self.out.set(room.start);
+        self.end.set(room.end);
+        while self.out.get() != room.end && progress() {}
+        self.end.set(std::ptr::null_mut());
+        let end = self.out.replace(std::ptr::null_mut());
+        // SAFETY: from the start of the same slice towards its end.
+        unsafe { end.offset_from_unsigned(room.start) }
     }
 
     /// Writes completions that waited to the front of `out`, and says how many.

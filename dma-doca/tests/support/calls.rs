@@ -24,13 +24,19 @@ macro_rules! calls {
 
 /// The stand-in's calls, but for those named.
 pub fn library_without(absent: &[&str]) -> Library {
+    library_with(absent, |_, _| {})
+}
+
+/// The stand-in's calls, but for those named, and for those that `change` puts others in the place of.
+pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma)) -> Library {
     let get = |name: &'static CStr| {
         if absent.iter().any(|absent| *absent == name.to_str().unwrap()) { None } else { address(name) }
     };
     // SAFETY: the functions of these names, which the program is linked with.
-    let common = unsafe { Common::load(get) }.unwrap();
+    let mut common = unsafe { Common::load(get) }.unwrap();
     // SAFETY: as above.
-    let dma = unsafe { Dma::load(get) }.unwrap();
+    let mut dma = unsafe { Dma::load(get) }.unwrap();
+    change(&mut common, &mut dma);
     // SAFETY: as above.
     let comch = unsafe { Comch::load(get) }.ok();
     Library::from_tables(common, dma, comch, "stand-in")

@@ -1,28 +1,16 @@
 //! Which hardware there is: the configuration, and where it comes from.
 
-mod size;
-
-use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::{env, fs};
 
+pub(crate) use dma_sim::config::Clock;
+pub use dma_sim::config::ConfigError;
+use dma_sim::config::{bytes, faults, from_environment, one_line, profile, tables};
 use dma_sim::model::{FaultPlan, Profile};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use crate::door::c::spdk_pci_addr;
 use crate::env::pci::addr;
-use size::Size;
-
-/// Text of a configuration that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{source_name}: {problem}")]
-pub struct ConfigError {
-    /// Where the text is from.
-    pub source_name: String,
-    /// What is wrong, where, and what would be right.
-    pub problem: String,
-}
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -52,6 +40,9 @@ impl Default for Machine {
     }
 }
 
+/// The keys of [`Machine`].
+const MACHINE: [&str; 5] = ["hugepages", "memory", "iova", "cores", "reattach"];
+
 /// By which addresses devices know memory, where the program does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -70,16 +61,6 @@ pub(crate) enum Reattach {
     Easy,
     /// As SPDK does: once `spdk_pci_device_detach` let go of it and two seconds have passed since a probe saw it anew.
     Spdk,
-}
-
-/// What passes the time of a socket's channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Clock {
-    /// The machine's clock.
-    Real,
-    /// Calls that find nothing let the next thing happen, and `spdk_get_ticks` tells the model's time.
-    Virtual,
 }
 
 /// The channels of one socket, which share memory bandwidth.
@@ -168,18 +149,6 @@ fn functions() -> Vec<FunctionConfig> {
     (0..8).map(function).collect()
 }
 
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Size::deserialize(from).map(|size| size.0)
-}
-
-fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> {
-    Profile::by_name(&String::deserialize(from)?).map_err(D::Error::custom)
-}
-
-fn faults<'de, D: Deserializer<'de>>(from: D) -> Result<FaultPlan, D::Error> {
-    String::deserialize(from)?.parse().map_err(D::Error::custom)
-}
-
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {
     let text = String::deserialize(from)?;
     let bad = || D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:00:04.0`"));
@@ -193,7 +162,7 @@ impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
         let mut machine = toml::Table::new();
-        for key in ["hugepages", "memory", "iova", "cores", "reattach"] {
+        for key in MACHINE {
             if let Some(value) = top.remove(key) {
                 machine.insert(key.to_owned(), value);
             }
@@ -202,25 +171,7 @@ impl Config {
         if machine.cores == 0 || machine.cores > 128 {
             return Err(format!("cores is {}; give 1 to 128", machine.cores));
         }
-        let sockets = match top.remove("socket") {
-            None => vec![toml::Table::new()],
-            Some(toml::Value::Table(socket)) => vec![socket],
-            Some(sockets) => sockets.try_into().map_err(|error| format!("socket: {}", one_line(&error)))?,
-        };
-        let sockets: Vec<_> = sockets
-            .into_iter()
-            .zip(1..)
-            .map(|(mut socket, number)| {
-                for (key, value) in &top {
-                    socket.entry(key).or_insert_with(|| value.clone());
-                }
-                socket
-                    .try_into()
-                    .map_err(|error: toml::de::Error| one_line(&error))
-                    .and_then(SocketConfig::check)
-                    .map_err(|problem| format!("socket {number}: {problem}"))
-            })
-            .collect::<Result<_, _>>()?;
+        let sockets = tables(top, "socket", &MACHINE, SocketConfig::check)?;
         let config = Self { machine, sockets };
         config.check()?;
         Ok(config)
@@ -241,7 +192,7 @@ impl Config {
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
         let (source_name, text) = match USED.get() {
             Some(text) => ("use_config".to_owned(), text.clone()),
-            None => text_of_environment()?,
+            None => from_environment("SPDK_EMU_CONFIG", "SPDK_EMU")?,
         };
         Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
     }
@@ -264,11 +215,6 @@ impl SocketConfig {
     }
 }
 
-/// The message in one line, with its place.
-fn one_line(error: &toml::de::Error) -> String {
-    error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
 /// What [`use_config`] was given.
 static USED: OnceLock<String> = OnceLock::new();
 
@@ -283,33 +229,6 @@ pub fn use_config(text: &str) -> Result<(), ConfigError> {
     Config::parse(text).map_err(error)?;
     USED.get_or_init(|| text.to_owned());
     Ok(())
-}
-
-/// The configuration's text as the environment has it, and where that is.
-fn text_of_environment() -> Result<(String, String), ConfigError> {
-    let file = env::var_os("SPDK_EMU_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let text = env::var_os("SPDK_EMU").filter(|text| !text.is_empty());
-    match (file, text) {
-        (Some(file), None) => {
-            let source_name = format!("SPDK_EMU_CONFIG={}", file.display());
-            match fs::read_to_string(&file) {
-                Ok(text) => Ok((source_name, text)),
-                Err(error) => Err(ConfigError { source_name, problem: format!("cannot read it: {error}") }),
-            }
-        }
-        (None, Some(text)) => {
-            let source_name = "SPDK_EMU".to_owned();
-            match text.into_string() {
-                Ok(text) => Ok((source_name, text)),
-                Err(_) => Err(ConfigError { source_name, problem: "it is not UTF-8".to_owned() }),
-            }
-        }
-        (Some(_), Some(_)) => Err(ConfigError {
-            source_name: "SPDK_EMU_CONFIG and SPDK_EMU".to_owned(),
-            problem: "both are set; unset one".to_owned(),
-        }),
-        (None, None) => Ok(("the default configuration".to_owned(), String::new())),
-    }
 }
 
 #[cfg(test)]
@@ -341,6 +260,7 @@ mod tests {
     fn mistakes_are_named_with_the_remedy() {
         for (text, problem) in [
             ("profil = 'ioat'", "unknown field `profil`"),
+            ("hugepage = false", "and, for all, `hugepages`"),
             ("profile = 'ioatt'", "ioatt"),
             ("xfercap = 5000", "socket 1: xfercap is 5000; give a power of two from 4K to 4G"),
             ("ring = 100", "ring is 100; give a power of two from 2 to 32768"),

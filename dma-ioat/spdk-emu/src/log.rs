@@ -10,8 +10,8 @@ use crate::door::{Ptr, Text, c};
 use c::spdk_log_flag as Flag;
 
 /// How much goes to the system's log, and how much to stderr.
-static LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_ERROR);
-static PRINT_LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_ERROR);
+static LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
+static PRINT_LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
 static TIMESTAMPS: AtomicBool = AtomicBool::new(true);
 static FLAGS: Mutex<Vec<Ptr<Flag>>> = Mutex::new(Vec::new());
 
@@ -33,20 +33,29 @@ pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
     }
 }
 
-/// An error that the stand-in itself tells, if errors are told.
+/// An error that the stand-in itself logs, where the program wants its log.
 pub(crate) fn error(problem: &str) {
-    if PRINT_LEVEL.load(Relaxed) >= c::SPDK_LOG_ERROR {
-        eprintln!("spdk-emu: {problem}");
-    }
+    let line = CString::new(format!("spdk-emu: {problem}\n")).unwrap_or_default();
+    let none = std::ptr::null();
+    // SAFETY: the format takes one string, which is one.
+    unsafe { c::spdk_log(c::SPDK_LOG_ERROR, none, -1, none, c"%s".as_ptr(), line.as_ptr()) };
 }
 
-/// Seconds and microseconds, or nothing if no times are wanted.
+/// The local time to the microsecond, or nothing if no times are wanted.
 fn stamp() -> String {
     if !TIMESTAMPS.load(Relaxed) {
         return String::new();
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("[{}.{:06}] ", now.as_secs(), now.subsec_micros())
+    let seconds = libc::time_t::try_from(now.as_secs()).unwrap_or_default();
+    // SAFETY: numbers, and a pointer, which may be null.
+    let mut at: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both are there.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut at) };
+    let (year, month) = (at.tm_year + 1900, at.tm_mon + 1);
+    let (day, hour, minute, second) = (at.tm_mday, at.tm_hour, at.tm_min, at.tm_sec);
+    let micros = now.subsec_micros();
+    format!("[{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}] ")
 }
 
 fn name(level: c_int) -> &'static str {

@@ -1,6 +1,6 @@
 //! C programs, compiled against the installed stand-in and run.
 
-#[path = "support/install.rs"]
+#[path = "../../../tests/stand_ins/mod.rs"]
 mod install;
 
 use std::path::{Path, PathBuf};

@@ -9,13 +9,14 @@ use std::ptr::NonNull;
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_LAZY, RTLD_NOW};
 
-use crate::{Env, Ioat, LoadError, Release};
+use crate::{Env, Ioat, LoadError, Log, Release};
 
 /// The environment variable that names the directory of the libraries.
 pub const LIB_DIR_VARIABLE: &str = "DMA_SPDK_LIB_DIR";
 
 const ENV: &str = "libspdk_env_dpdk.so";
 const IOAT: &str = "libspdk_ioat.so";
+const LOG: &str = "libspdk_log.so";
 
 /// Where SPDK's `make install` and distributions put libraries, if the system's loader does not look there by itself.
 const USUAL: [&str; 6] = [
@@ -44,6 +45,8 @@ pub struct Library {
     pub env: Env,
     /// I/OAT.
     pub ioat: Ioat,
+    /// The log, if its library was found.
+    pub log: Option<Log>,
     /// The release, as far as it is known.
     pub release: Release,
     /// The one call that no SPDK has, if this is the project's stand-in.
@@ -82,7 +85,7 @@ impl Library {
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
     #[must_use]
     pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
-        Self { env, ioat, release, stand_in: None, path: PathBuf::new() }
+        Self { env, ioat, log: None, release, stand_in: None, path: PathBuf::new() }
     }
 
     /// The calls that this program was linked with; those that a release may lack are looked up when this is called.
@@ -94,7 +97,9 @@ impl Library {
         let env = unsafe { Env::linked(|name| symbol(&program, name)) };
         // SAFETY: as above.
         let ioat = unsafe { Ioat::linked(|name| symbol(&program, name)) };
-        Self { stand_in: stand_in(&program), ..Self::from_tables(env, ioat, Release::default()) }
+        // SAFETY: as above.
+        let log = Some(unsafe { Log::linked(|name| symbol(&program, name)) });
+        Self { log, stand_in: stand_in(&program), ..Self::from_tables(env, ioat, Release::default()) }
     }
 
     fn open_from(dirs: &[PathBuf]) -> Result<Self, LoadError> {
@@ -137,13 +142,25 @@ impl Library {
         let env_calls = unsafe { Env::load(|name| symbol(&env, name)) }.map_err(incomplete(path.clone()))?;
         // SAFETY: as above.
         let ioat_calls = unsafe { Ioat::load(|name| symbol(&ioat, name)) }.map_err(incomplete(ioat_path))?;
-        Ok(Self { env: env_calls, ioat: ioat_calls, release, stand_in: stand_in(&env), path })
+        let log = log_of(&env, &path);
+        Ok(Self { env: env_calls, ioat: ioat_calls, log, release, stand_in: stand_in(&env), path })
     }
 }
 
 fn stand_in(env: &Handle) -> Option<StandIn> {
     // SAFETY: only the stand-in has a call of this name, with these parameters.
     symbol(env, c"spdk_emu_model").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, StandIn>(f) })
+}
+
+/// The log, of the library that the env library needs, or of the one beside it.
+fn log_of(env: &Handle, path: &Path) -> Option<Log> {
+    // SAFETY: what has these names is SPDK's, whose functions the declarations describe; it stays loaded.
+    let calls = |library: &Handle| unsafe { Log::load(|name| symbol(library, name)) }.ok();
+    calls(env).or_else(|| {
+        let beside = [path.parent()?.to_owned()];
+        let library = load(&find(LOG, &beside).ok()?, &beside).ok()?;
+        calls(&library)
+    })
 }
 
 fn symbol(library: &Handle, name: &'static CStr) -> Option<NonNull<c_void>> {
@@ -246,20 +263,31 @@ fn soname_of(file: &Path) -> Option<u32> {
     version.split('.').next()?.parse().ok()
 }
 
-/// Whether a file begins as libraries do.
+/// Whether a file begins as libraries do and is there to its end: the system maps one that is cut off, and dies of it.
 fn is_elf(path: &Path) -> Result<(), LoadError> {
-    let bad = |reason: String| LoadError::NotALibrary { path: path.to_owned(), reason };
-    if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {
-        return Err(bad("not a file".into()));
+    /// Of a header for 64 bits, in bytes.
+    const HEADER: usize = 64;
+    let bad = |reason: &str| LoadError::NotALibrary { path: path.to_owned(), reason: reason.to_owned() };
+    let metadata = std::fs::metadata(path).map_err(|e| bad(&e.to_string()))?;
+    if !metadata.is_file() {
+        return Err(bad("not a file"));
     }
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    match read {
-        Ok(()) if magic == *b"\x7fELF" => Ok(()),
-        Ok(()) => Err(bad("it does not begin as an ELF file does".into())),
-        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(bad("it is too short".into())),
-        Err(e) => Err(bad(e.to_string())),
+    let mut header = Vec::with_capacity(HEADER);
+    std::fs::File::open(path)
+        .and_then(|file| file.take(HEADER as u64).read_to_end(&mut header))
+        .map_err(|e| bad(&e.to_string()))?;
+    if !header.starts_with(b"\x7fELF") {
+        return Err(bad("it does not begin as an ELF file does"));
     }
+    let Ok(header) = <[u8; HEADER]>::try_from(header) else { return Err(bad("it is too short")) };
+    // The table of sections is the last thing in a file. What is for 32 bits is refused for that.
+    let [table, size, count] = [0x28..0x30, 0x3a..0x3c, 0x3c..0x3e].map(|place: std::ops::Range<usize>| {
+        header[place].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+    });
+    if header[4] == 2 && table.saturating_add(size * count) > metadata.len() {
+        return Err(bad("it is cut off"));
+    }
+    Ok(())
 }
 
 /// The file that a function is in, links followed: its name has the number.

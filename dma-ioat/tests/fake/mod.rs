@@ -41,6 +41,8 @@ pub(crate) struct Machine {
     pub halt_in: Option<usize>,
     /// No descriptor completes any more.
     pub stuck: bool,
+    /// Rings take no descriptor.
+    pub full: bool,
     /// Functions do not come back once they are detached.
     pub gone: bool,
     pub detached: usize,
@@ -100,10 +102,21 @@ impl Machine {
             untranslatable: false,
             halt_in: None,
             stuck: false,
+            full: false,
             gone: false,
             detached: 0,
             doorbells: 0,
         }
+    }
+
+    /// How many pieces of memory devices can reach.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Devices reach no more than `len` bytes of the memory at `addr` from now on.
+    pub(crate) fn cut(&mut self, addr: usize, len: usize) {
+        self.memory.get_mut(&addr).expect("it was allocated").0 = len;
     }
 
     fn contiguous(&self, addr: usize) -> Option<usize> {
@@ -246,8 +259,15 @@ extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i
     0
 }
 
-extern "C" fn mem_unregister<const N: usize>(memory: *mut c_void, _: usize) -> i32 {
-    if machine::<N>().memory.remove(&memory.addr()).is_some() { 0 } else { -EINVAL }
+extern "C" fn mem_unregister<const N: usize>(memory: *mut c_void, len: usize) -> i32 {
+    let mut machine = machine::<N>();
+    // All of it or nothing; of what cannot be reached, half is known.
+    match machine.memory.get(&memory.addr()) {
+        Some((known, _)) if len == *known || len == 2 * known => {}
+        _ => return -EINVAL,
+    }
+    machine.memory.remove(&memory.addr());
+    0
 }
 
 extern "C" fn vtophys<const N: usize>(buf: *const c_void, size: *mut u64) -> u64 {
@@ -347,6 +367,9 @@ impl Channel {
         len: usize,
     ) -> i32 {
         let machine = MACHINES[self.machine].lock().expect("not poisoned");
+        if machine.full {
+            return -ENOMEM;
+        }
         let before = self.built.len();
         let mut at = 0;
         while at < len || (len == 0 && self.built.len() == before) {

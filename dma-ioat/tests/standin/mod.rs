@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 use std::process::Command;
 use std::ptr::NonNull;
 
-use dma_ioat::spdk_sys::{Env, Ioat, Library, Release, bindings};
+use dma_ioat::spdk_sys::{Env, Ioat, Library, Log, Release, bindings};
 use dma_ioat::{IoatEngine, IoatOptions};
 use spdk_emu as _;
 
@@ -34,6 +34,9 @@ calls! {
     spdk_ioat_get_max_descriptors
     spdk_ioat_probe
     spdk_ioat_process_events
+    spdk_log_get_print_level
+    spdk_log_open
+    spdk_log_set_print_level
     spdk_mem_register
     spdk_mem_unregister
     spdk_pci_addr_fmt
@@ -54,6 +57,14 @@ pub(crate) fn library() -> Library {
     // SAFETY: as above.
     let ioat = unsafe { Ioat::load(address) }.expect("all that is required");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
+}
+
+/// The same with the calls of its log.
+pub(crate) fn library_with_log() -> Library {
+    let mut library = library();
+    // SAFETY: as above.
+    library.log = Some(unsafe { Log::load(address) }.expect("all that is required"));
+    library
 }
 
 /// The options for it.

@@ -349,11 +349,7 @@ fn choice<V: Copy>(key: &'static str, value: &str, choices: &[(&str, V)]) -> Res
 }
 
 fn bytes(key: &'static str, value: &str) -> Result<u64, OptionError> {
-    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-    let unit = units.into_iter().find_map(|(unit, scale)| Some((value.strip_suffix(unit)?, scale)));
-    let (digits, scale) = unit.unwrap_or((value, 1));
-    let parsed = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
-    parsed.ok_or_else(|| bad(key, value, &"give bytes, such as 65536, 64KiB, 2MiB or 1GiB"))
+    crate::size::parse(value).ok_or_else(|| bad(key, value, &"give bytes, such as 65536, 64K, 2M or 1GiB"))
 }
 
 #[cfg(test)]
@@ -379,7 +375,7 @@ mod tests {
             ("depth", "9"),
             ("queues", "3"),
             ("max_transfer", "64KiB"),
-            ("claimed_max_transfer", "1MiB"),
+            ("claimed_max_transfer", "1M"),
             ("max_segments", "2"),
             ("latency", "5us"),
             ("bandwidth", "1000"),
@@ -410,7 +406,7 @@ mod tests {
             ("faults", "fial@5", "no fault `fial`"),
             ("clock", "wall", "give one of virtual, real, manual"),
             ("tearing", "yes", "give one of on, off"),
-            ("max_transfer", "2MB", "such as 65536, 64KiB"),
+            ("max_transfer", "2MB", "such as 65536, 64K"),
             ("max_transfer", "99999999999GiB", "such as"),
             ("latency", "5", "write a number and a unit"),
             ("depth", "5000000000", "not too large"),

@@ -101,7 +101,7 @@ fn listen(address: &str, secret: Secret, deadline: Deadline) -> Result<Friend, F
             let Failure::Here { step, message } = nobody(address, deadline) else {
                 unreachable!("made here")
             };
-            let more = format!("; {turned_away} who did were turned away, as they did not know the secret");
+            let more = format!("; turned away for not knowing the secret: {turned_away}");
             return Err(Failure::new(step, message + if turned_away > 0 { &more } else { "" }));
         }
         match listener.accept() {

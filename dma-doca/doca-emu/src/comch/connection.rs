@@ -3,14 +3,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Weak;
+use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
+};
 
 use super::endpoint::Endpoint;
+use super::fast::Fast;
 use super::frame;
 use crate::door::{Mark, Object, c};
 
@@ -42,7 +47,11 @@ pub(crate) struct Connection {
     /// Tells it from the endpoint's others.
     pub(super) id: u64,
     pub(super) endpoint: Weak<Endpoint>,
-    pub(super) socket: RefCell<Option<OwnedFd>>,
+    pub(super) socket: RefCell<Option<Arc<OwnedFd>>>,
+    /// Producers and consumers of other threads use it; they touch nothing else here.
+    pub(super) fast: Arc<Fast>,
+    /// The descriptor that came with the last packet.
+    pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
     pub(super) user_data: Cell<c::doca_data>,
     /// The longest message that the other side takes.
@@ -63,12 +72,14 @@ impl Object for Connection {
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, endpoint: Weak<Endpoint>, socket: Option<OwnedFd>) -> Self {
+    pub(super) fn new(id: u64, endpoint: Weak<Endpoint>, fast: Fast, socket: Option<OwnedFd>) -> Self {
         Self {
             mark: Mark::new(Self::MARK),
             id,
             endpoint,
-            socket: RefCell::new(socket),
+            socket: RefCell::new(socket.map(Arc::new)),
+            fast: Arc::new(fast),
+            handed: Cell::new(None),
             link: Cell::new(Link::Greeting),
             user_data: Cell::new(c::doca_data { u64_: 0 }),
             peer_max: Cell::new(0),
@@ -117,10 +128,18 @@ impl Connection {
         let Some(socket) = socket.as_ref() else { return Packet::End };
         // A peer that closes with messages unread leaves an error in front of what it sent before: it shows once.
         let mut reset = false;
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC | RecvFlags::CMSG_CLOEXEC;
         loop {
-            match recv(socket, &mut *buffer, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
-                Ok((_, 0)) => return Packet::End,
-                Ok((_, length)) if length <= buffer.len() => return Packet::Bytes(length),
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags);
+            self.handed.set(ancillary.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+                _ => None,
+            }));
+            match received.map(|packet| packet.bytes) {
+                Ok(0) => return Packet::End,
+                Ok(length) if length <= buffer.len() => return Packet::Bytes(length),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Packet::None,
                 Err(Errno::CONNRESET) if !reset => reset = true,
@@ -132,6 +151,7 @@ impl Connection {
     /// No more is sent or received, and the program's handle is worth nothing from now on.
     pub(super) fn close(&self) {
         self.link.set(Link::Closed);
+        self.fast.close();
         drop(self.socket.take());
     }
 

@@ -94,12 +94,15 @@ impl Context for Endpoint {
         }
         // What the program does not notice is no progress to it: on to the next, and once more for what that led to.
         for _ in 0..ROUNDS {
+            if self.attend() {
+                return true;
+            }
             let Some(id) = self.next_ready() else { break };
             if self.serve(id) {
                 return true;
             }
         }
-        false
+        self.attend()
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {
@@ -146,10 +149,16 @@ impl Context for Endpoint {
         if self.ctx.state() == State::Stopping && self.is_drained() {
             return Ready::Now;
         }
+        if self.attention.sleep(self.ctx.pe().and_then(|pe| pe.timer())) {
+            return Ready::Now;
+        }
         // A client that has no socket looks again; one that waits for an answer gives up in time.
         let now = Instant::now();
         let looks = match self.client_connection() {
-            Ok(connection) if connection.socket.borrow().is_none() => self.retry_at.get(),
+            // Not looked yet: now.
+            Ok(connection) if connection.socket.borrow().is_none() => {
+                Some(self.retry_at.get().unwrap_or(now))
+            }
             _ => None,
         };
         match (self.ctx.state(), self.deadline.get()) {

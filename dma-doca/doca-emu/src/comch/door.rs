@@ -5,6 +5,7 @@ use std::ptr;
 
 use super::connection::Connection;
 use super::endpoint::Endpoint;
+use crate::card::Card;
 use crate::config::{ComchConfig, Side};
 use crate::dev::{Dev, Info};
 use crate::door::{Code, Handle, INVALID, Out, Outcome, Text, answer, c, require};
@@ -37,6 +38,16 @@ fn capability(devinfo: Handle<Info>, value: &Out<u32>, limit: fn(&ComchConfig) -
         let info = devinfo.get()?;
         require(info.function().comch, c::DOCA_ERROR_NOT_SUPPORTED)?;
         value.put(limit(&info.card.config.comch))
+    })
+}
+
+/// What the fast path of a device can do.
+pub(super) fn fast_capability(devinfo: Handle<Info>, value: &Out<u32>, limit: fn(&Card) -> u32) -> Code {
+    answer(|| {
+        value.check()?;
+        let info = devinfo.get()?;
+        require(info.function().comch, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        value.put(limit(&info.card))
     })
 }
 

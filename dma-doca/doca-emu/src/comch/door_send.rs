@@ -7,13 +7,9 @@ use std::ptr;
 use super::connection::Connection;
 use super::door::{Find, client, configure, server};
 use super::endpoint::{Endpoint, Send, SendConf};
-use super::{ReceiveCallback, SendCallback, StatusCallback};
+use super::{ConsumerCallback, ReceiveCallback, SendCallback, StatusCallback};
 use crate::door::{Code, Handle, INVALID, Out, answer, c, require};
 use crate::task::Task;
-
-/// Told that a consumer came or went, which none does here.
-type ConsumerCallback =
-    unsafe extern "C" fn(*mut c::doca_comch_event_consumer, *mut c::doca_comch_connection, u32);
 
 fn set_send_conf(
     endpoint: &Handle<Endpoint>,
@@ -142,11 +138,14 @@ fn set_consumer(
     came: Option<ConsumerCallback>,
     went: Option<ConsumerCallback>,
 ) -> Code {
-    // There are no producers and consumers in these headers, so none ever comes.
-    configure(endpoint, find, |_| require(came.is_some() && went.is_some(), INVALID))
+    configure(endpoint, find, |endpoint| {
+        let (came, went) = (came.ok_or(INVALID)?, went.ok_or(INVALID)?);
+        endpoint.on_consumer.set(Some((came, went)));
+        Ok(())
+    })
 }
 
-/// Accepted, and never called: these headers have no consumers.
+/// Who is told of consumers of the other end that come and go.
 #[unsafe(no_mangle)]
 extern "C" fn doca_comch_server_event_consumer_register(
     comch_server: Handle<Endpoint>,
@@ -156,7 +155,7 @@ extern "C" fn doca_comch_server_event_consumer_register(
     set_consumer(&comch_server, server, came, went)
 }
 
-/// Accepted, and never called: these headers have no consumers.
+/// Who is told of consumers of the other end that come and go.
 #[unsafe(no_mangle)]
 extern "C" fn doca_comch_client_event_consumer_register(
     comch_client: Handle<Endpoint>,

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::connection::{Connection, Link};
+use super::fast::Attention;
 use super::frame;
-use super::{ReceiveCallback, SendCallback, StatusCallback};
+use super::{ConsumerCallback, ReceiveCallback, SendCallback, StatusCallback};
 use crate::config::ComchConfig;
 use crate::ctx::{Context, Ctx, State};
 use crate::dev::Dev;
@@ -25,6 +26,8 @@ use crate::task::{Pool, Task};
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// The listener among the descriptors waited for; connections have their numbers.
 pub(super) const LISTENER: u64 = 0;
+/// Added to a connection's number for its fast path.
+pub(super) const FAST: u64 = 1 << 63;
 
 /// What a send task is about.
 pub(crate) struct Send {
@@ -56,6 +59,10 @@ pub(crate) struct Endpoint {
     pub(super) on_message: Cell<Option<ReceiveCallback>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
+    /// For those that come, and those that go.
+    pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
+    /// Called by the fast paths of its connections.
+    pub(super) attention: Arc<Attention>,
     pub(super) pool: RefCell<Rc<Pool<Send>>>,
     /// Tasks that ended and are to be reported.
     pub(super) ended: RefCell<VecDeque<(u32, Code)>>,
@@ -104,6 +111,8 @@ impl Endpoint {
                 on_message: Cell::new(None),
                 on_connect: Cell::new(None),
                 on_disconnect: Cell::new(None),
+                on_consumer: Cell::new(None),
+                attention: Arc::default(),
                 ended: RefCell::default(),
                 listener: RefCell::new(None),
                 epoll: OnceCell::new(),

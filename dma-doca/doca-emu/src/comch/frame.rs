@@ -8,6 +8,9 @@ pub(super) const HELLO: u8 = 1;
 pub(super) const WELCOME: u8 = 2;
 pub(super) const MESSAGE: u8 = 3;
 pub(super) const BYE: u8 = 4;
+/// Carries the socket of the fast path; and asks the client, who makes it, for it.
+pub(super) const FAST: u8 = 5;
+pub(super) const FAST_WANTED: u8 = 6;
 
 /// What both sides say of themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]

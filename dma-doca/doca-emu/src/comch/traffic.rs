@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -13,7 +14,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::StatusCallback;
 use super::address::accept;
 use super::connection::{Connection, Link, Packet, is_ours};
-use super::endpoint::{Endpoint, LISTENER, PATIENCE};
+use super::endpoint::{Endpoint, FAST, LISTENER, PATIENCE};
+use super::fast::{Event, Fast};
 use super::frame::{self, Greeting};
 use crate::ctx::State;
 use crate::door::{Code, Handle, Outcome, c};
@@ -52,7 +54,8 @@ impl Endpoint {
     pub(super) fn new_connection(&self, socket: Option<OwnedFd>) -> Rc<Connection> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
-        let connection = Rc::new(Connection::new(id, self.this.clone(), socket));
+        let fast = Fast::new(Arc::clone(&self.dev), !self.is_server(), Arc::clone(&self.attention));
+        let connection = Rc::new(Connection::new(id, self.this.clone(), fast, socket));
         self.connections.borrow_mut().push(Rc::clone(&connection));
         connection
     }
@@ -78,7 +81,11 @@ impl Endpoint {
             self.admit();
             return false;
         }
-        let Some(connection) = self.find(id) else { return false };
+        let Some(connection) = self.find(id & !FAST) else { return false };
+        if id & FAST != 0 {
+            connection.fast.look();
+            return false;
+        }
         if connection.link.get() == Link::Closed {
             return self.end(&connection);
         }
@@ -133,6 +140,9 @@ impl Endpoint {
                     return self.end(connection);
                 }
                 connection.link.set(Link::Open);
+                if let Some(socket) = &*connection.socket.borrow() {
+                    connection.fast.open(socket);
+                }
                 if server {
                     self.tell(self.on_connect.get(), connection);
                 } else {
@@ -152,8 +162,46 @@ impl Endpoint {
                 }
                 true
             }
+            (Link::Open, Some(&frame::FAST)) => {
+                if let Some(channel) = connection.handed.take() {
+                    connection.fast.handed(channel);
+                }
+                false
+            }
+            (Link::Open, Some(&frame::FAST_WANTED)) => {
+                connection.fast.wanted();
+                false
+            }
             _ => self.end(connection),
         }
+    }
+
+    /// Does what the connections' fast paths ask for; whether the program noticed.
+    pub(super) fn attend(&self) -> bool {
+        if !self.attention.take() {
+            return false;
+        }
+        let connections = self.connections.borrow().clone();
+        for connection in &connections {
+            if let Some(channel) = connection.fast.new_channel()
+                && self.watch(channel.as_fd(), connection.id | FAST).is_err()
+            {
+                sdk_log!(ERROR, "comch: consumers of the other side may stay unnoticed");
+            }
+            let Some(event) = connection.fast.next_event() else { continue };
+            // There may be more, for the next time.
+            self.attention.call();
+            let (id, callback) = match (event, self.on_consumer.get()) {
+                (_, None) => continue,
+                (Event::Came(id), Some((came, _))) => (id, came),
+                (Event::Went(id), Some((_, went))) => (id, went),
+            };
+            let event = ptr::from_ref(self).cast_mut().cast();
+            // SAFETY: the program gave the function to be called with a connection, which lives during the call.
+            unsafe { callback(event, Handle::of(&**connection).cast(), id) }
+            return true;
+        }
+        false
     }
 
     pub(super) fn tell(&self, callback: Option<StatusCallback>, connection: &Rc<Connection>) {
@@ -236,12 +284,15 @@ impl Endpoint {
         let pool = self.pool();
         let Some(task) = pool.at(index) else { return };
         self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
-        task.head.end(status);
+        let freed = task.head.end(status);
         let Some(conf) = self.send_conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         let user_data = task.head.user_data.get();
         // SAFETY: the program gave the function to be called with a task of this context.
         unsafe { callback(Handle::of(task).cast(), user_data, self.ctx.user_data()) }
+        if freed {
+            task.head.settle();
+        }
     }
 
     /// A client looks for its server; whether the program noticed.
@@ -263,7 +314,7 @@ impl Endpoint {
         if !is_ours(&socket) || self.watch(socket.as_fd(), connection.id).is_err() {
             return false;
         }
-        connection.socket.replace(Some(socket));
+        connection.socket.replace(Some(Arc::new(socket)));
         // Found: how soon it is let in is up to the server's program.
         self.deadline.set(None);
         if connection.send(&[&self.greeting(&self.address.text).to_bytes(frame::HELLO)]).is_err() {

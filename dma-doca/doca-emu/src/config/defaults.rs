@@ -46,7 +46,7 @@ pub(super) fn functions() -> Vec<FunctionConfig> {
         comch: true,
         sync_event: true,
         export: true,
-        import: None,
+        import: true,
         representor: None,
         hotplug: false,
         emulated: false,

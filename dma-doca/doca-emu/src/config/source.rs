@@ -2,22 +2,12 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::{env, fs};
+
+use dma_sim::config::{ConfigError, from_environment};
 
 use super::{Config, VERSION};
 use crate::world::World;
-
-/// Text of a configuration that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{source_name}: {problem}")]
-pub struct ConfigError {
-    /// Where the text is from.
-    pub source_name: String,
-    /// What is wrong, where, and what would be right.
-    pub problem: String,
-}
 
 thread_local! {
     /// What [`use_config`] set.
@@ -41,33 +31,6 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The configuration's text as the environment has it, and where that is.
-fn of_environment() -> Result<(String, String), ConfigError> {
-    let file = env::var_os("DOCA_EMU_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let text = env::var_os("DOCA_EMU").filter(|text| !text.is_empty());
-    match (file, text) {
-        (Some(file), None) => {
-            let source_name = format!("DOCA_EMU_CONFIG={}", file.display());
-            match fs::read_to_string(&file) {
-                Ok(text) => Ok((source_name, text)),
-                Err(error) => Err(ConfigError { source_name, problem: format!("cannot read it: {error}") }),
-            }
-        }
-        (None, Some(text)) => {
-            let source_name = "DOCA_EMU".to_owned();
-            match text.into_string() {
-                Ok(text) => Ok((source_name, text)),
-                Err(_) => Err(ConfigError { source_name, problem: "it is not UTF-8".to_owned() }),
-            }
-        }
-        (Some(_), Some(_)) => Err(ConfigError {
-            source_name: "DOCA_EMU_CONFIG and DOCA_EMU".to_owned(),
-            problem: "both are set; unset one".to_owned(),
-        }),
-        (None, None) => Ok(("the default configuration".to_owned(), String::new())),
-    }
-}
-
 /// The devices that there are. As long as the environment says the same, they are the same.
 ///
 /// # Errors
@@ -78,7 +41,7 @@ pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
     if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
         return Ok(world);
     }
-    let (source_name, text) = of_environment()?;
+    let (source_name, text) = from_environment("DOCA_EMU_CONFIG", "DOCA_EMU")?;
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     match &*last {
         Some((before, world)) if *before == text => Ok(Arc::clone(world)),

@@ -247,7 +247,9 @@ extern "C" fn doca_mmap_set_permissions(mmap: Handle<Mmap>, access_mask: u32) ->
         setup.require_settable()?;
         let relaxed_pci =
             access_mask & c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING != 0 && access_mask & PCI != 0;
-        require(access_mask & !ACCESS == 0 && !relaxed_pci, INVALID)?;
+        // One or the other.
+        let both_pci = access_mask & PCI == PCI;
+        require(access_mask & !ACCESS == 0 && !relaxed_pci && !both_pci, INVALID)?;
         setup.access = access_mask;
         Ok(())
     })
@@ -265,7 +267,7 @@ extern "C" fn doca_mmap_cap_is_create_from_export_pci_supported(
     devinfo: Handle<Info>,
     from_export: Out<u8>,
 ) -> Code {
-    answer(|| from_export.put(devinfo.get()?.function().can_import().into()))
+    answer(|| from_export.put(devinfo.get()?.function().import.into()))
 }
 
 /// Lets several threads make and release buffers in the map, which then does not count them.

@@ -8,16 +8,14 @@ use dma_sim::model::{RegionSpec, Rights};
 use dma_sim::remote::{Import, RemoteError};
 
 use super::export::{Descriptor, Way};
+use super::reach::Place;
 use super::{Mmap, Range, Registered, Setup};
 use crate::dev::Dev;
 use crate::door::{INVALID, Outcome, c, require};
 use crate::log::sdk_log;
 
-/// That a map is imported, and how.
-pub(super) struct Imported {
-    /// Keeps the peer's memory within reach; none over a network, where DMA does not go.
-    _import: Option<Arc<Import>>,
-}
+/// That a map is imported.
+pub(super) struct Imported;
 
 impl Mmap {
     /// The started map that a descriptor stands for.
@@ -32,14 +30,16 @@ impl Mmap {
             keys: Vec::new(),
             locked: 0,
             is_local: false,
+            at: Place::Nowhere,
+            lent: AtomicU32::new(0),
             live: AtomicBool::new(true),
             bufs: Some(Arc::clone(&bufs)),
         };
-        let import = match descriptor.way {
+        match descriptor.way {
             // Another machine's, as far as this one can tell: no device here has it under a name.
-            Way::Rdma => None,
+            Way::Rdma => {}
             Way::Pci => {
-                require(dev.function().can_import(), c::DOCA_ERROR_NOT_SUPPORTED)?;
+                require(dev.function().import, c::DOCA_ERROR_NOT_SUPPORTED)?;
                 // Only a function of the same card reaches the memory.
                 require(dev.card().config.serial == descriptor.serial, INVALID)?;
                 let import = Arc::new(Import::open(&descriptor.remote).map_err(native)?);
@@ -56,16 +56,16 @@ impl Mmap {
                 // SAFETY: the region has no memory of this process.
                 let key = unsafe { dev.card().engine().register(spec) }.map_err(|_| INVALID)?;
                 registered.keys.push((Arc::clone(&dev), key));
-                Some(import)
+                registered.at = Place::Far(import);
             }
-        };
+        }
         let setup = Setup {
             range: Some(Range { addr, len, dmabuf: None }),
             devs: vec![dev],
             access: descriptor.access,
             user_data,
             was_started: true,
-            imported: Some(Imported { _import: import }),
+            imported: Some(Imported),
             registered: Some(Arc::new(registered)),
             ..Setup::new()
         };

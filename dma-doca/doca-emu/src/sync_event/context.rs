@@ -59,7 +59,7 @@ impl Event {
         let pools = self.pools();
         let Some(task) = pools.of(kind).at(index) else { return };
         self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
-        task.head.end(status);
+        let freed = task.head.end(status);
         if status == c::DOCA_SUCCESS && !kind.waits() {
             task.body.deliver();
         }
@@ -67,6 +67,9 @@ impl Event {
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         // SAFETY: the program gave the function to be called with a task of this context.
         unsafe { callback(Handle::of(task).cast(), task.head.user_data.get(), self.ctx.user_data()) }
+        if freed {
+            task.head.settle();
+        }
     }
 }
 

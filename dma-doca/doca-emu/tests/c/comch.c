@@ -73,7 +73,7 @@ static void on_consumer(struct doca_comch_event_consumer *event, struct doca_com
 	(void)event;
 	(void)connection;
 	(void)id;
-	CHECK(!"no consumer ever comes");
+	CHECK(!"no consumer comes here");
 }
 
 /* Progresses until it holds, for ten seconds at most. */

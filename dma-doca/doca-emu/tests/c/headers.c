@@ -2,7 +2,10 @@
 #include <doca_argp.h>
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>
+#include <doca_buf_pool.h>
 #include <doca_comch.h>
+#include <doca_comch_consumer.h>
+#include <doca_comch_producer.h>
 #include <doca_compat.h>
 #include <doca_config.h>
 #include <doca_ctx.h>

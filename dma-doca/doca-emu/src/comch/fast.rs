@@ -1,0 +1,482 @@
+//! The fast path of one end of a connection: which consumers both ends have, and the socket by which they hear of each other.
+//!
+//! A consumer lends the memory that it was made with to the other end ([`Lent`]). A producer there takes a buffer that
+//! the consumer posted, copies its message into it and says so. All threads that have producers and consumers share the
+//! socket: whoever looks into it sorts what is there for all. So sending needs no progress of anything else, as with
+//! the hardware.
+//!
+//! The client makes the socket when either end first needs it, and passes it over the connection; from there on nothing
+//! of the fast path goes over that.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use dma_sim::remote::{Import, RemoteError};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    recv, sendmsg, socketpair,
+};
+
+use super::frame;
+use super::parcel::{Immediate, Name, PARCEL, Parcel, Piece};
+use crate::dev::Dev;
+use crate::door::{Outcome, c, require};
+use crate::log::sdk_log;
+use crate::mmap::Lent;
+use crate::notify::Timer;
+
+/// Parcels sorted in one go.
+const ROUNDS: u32 = 256;
+
+/// Tells a server's or client's own thread that one of its connections has something for it.
+#[derive(Default)]
+pub(super) struct Attention {
+    wanted: AtomicBool,
+    sleeper: Mutex<Option<Arc<Timer>>>,
+}
+
+impl Attention {
+    pub(super) fn call(&self) {
+        self.wanted.store(true, Ordering::Release);
+        let sleeper = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(timer) = &*sleeper {
+            timer.ring(Duration::ZERO);
+        }
+    }
+
+    /// Whether it was called since the last time.
+    pub(super) fn take(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether it was called; from now on a call rings the timer.
+    pub(super) fn sleep(&self, timer: Option<Arc<Timer>>) -> bool {
+        *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = timer;
+        self.wanted.load(Ordering::Acquire)
+    }
+}
+
+/// A message that lies in a buffer.
+pub(super) struct Arrival {
+    pub(super) slot: u32,
+    pub(super) producer: u32,
+    pub(super) len: u64,
+    pub(super) immediate: Immediate,
+}
+
+/// What other threads put aside for a consumer.
+#[derive(Default)]
+pub(super) struct Inbox {
+    welcome: AtomicBool,
+    arrived: Mutex<VecDeque<Arrival>>,
+}
+
+impl Inbox {
+    /// The other end knows of the consumer.
+    pub(super) fn is_welcome(&self) -> bool {
+        self.welcome.load(Ordering::Acquire)
+    }
+
+    pub(super) fn next(&self) -> Option<Arrival> {
+        self.lock().pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A consumer of the other end.
+struct Remote {
+    name: Name,
+    memory: Arc<Window>,
+    immediate: u32,
+    posted: VecDeque<(u32, Vec<Piece>)>,
+}
+
+/// Memory that the other end lends.
+pub(super) struct Window {
+    addr: u64,
+    len: u64,
+    descriptor: Vec<u8>,
+    import: OnceLock<Arc<Import>>,
+}
+
+impl Window {
+    /// The memory, opened when first needed.
+    fn open(&self) -> Result<&Arc<Import>, RemoteError> {
+        match self.import.get() {
+            Some(import) => Ok(import),
+            None => {
+                let import = Arc::new(Import::open(&self.descriptor)?);
+                Ok(self.import.get_or_init(|| import))
+            }
+        }
+    }
+}
+
+/// A buffer taken for a message.
+pub(super) struct Taken {
+    name: Name,
+    slot: u32,
+    pub(super) room: Vec<Piece>,
+    memory: Arc<Window>,
+}
+
+/// Something for the program to be told of.
+#[derive(Clone, Copy)]
+pub(super) enum Event {
+    Came(u32),
+    Went(u32),
+}
+
+/// The fast path of one end of a connection.
+pub(crate) struct Fast {
+    pub(super) dev: Arc<Dev>,
+    is_client: bool,
+    attention: Arc<Attention>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The connection's own socket, as long as that is open.
+    control: Option<Arc<OwnedFd>>,
+    channel: Option<Arc<OwnedFd>>,
+    /// The server's or client's thread has not heard of the socket yet.
+    unwatched: bool,
+    asked: bool,
+    /// What the socket has no room for.
+    outbox: VecDeque<Vec<u8>>,
+    consumer_ids: BTreeSet<u32>,
+    producer_ids: BTreeSet<u32>,
+    starts: u32,
+    here: HashMap<Name, Arc<Inbox>>,
+    there: HashMap<u32, Remote>,
+    events: VecDeque<Event>,
+}
+
+impl Fast {
+    pub(super) fn new(dev: Arc<Dev>, is_client: bool, attention: Arc<Attention>) -> Self {
+        Self { dev, is_client, attention, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection is open.
+    pub(super) fn open(&self, control: &Arc<OwnedFd>) {
+        self.state().control = Some(Arc::clone(control));
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state().control.is_some()
+    }
+
+    /// The connection is over. What was sent before that still arrives.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        self.sort(&mut state);
+        state.control = None;
+        state.channel = None;
+        state.outbox.clear();
+        state.there.clear();
+        state.events.clear();
+    }
+
+    /// A number for a consumer.
+    pub(super) fn new_consumer_id(&self) -> Outcome<u32> {
+        let limit = self.dev.card().config.comch.max_consumers;
+        self.state().new_id(limit, |state| &mut state.consumer_ids)
+    }
+
+    /// A number for a producer.
+    pub(super) fn new_producer_id(&self) -> Outcome<u32> {
+        let limit = self.dev.card().config.comch.max_producers;
+        self.state().new_id(limit, |state| &mut state.producer_ids)
+    }
+
+    pub(super) fn drop_consumer_id(&self, id: u32) {
+        self.state().consumer_ids.remove(&id);
+    }
+
+    pub(super) fn drop_producer_id(&self, id: u32) {
+        self.state().producer_ids.remove(&id);
+    }
+
+    /// A consumer starts: the name by which it is announced later, and its inbox.
+    pub(super) fn begin(&self, id: u32) -> (Name, Arc<Inbox>) {
+        let mut state = self.state();
+        state.starts += 1;
+        let (name, inbox) = (Name { id, start: state.starts }, Arc::<Inbox>::default());
+        state.here.insert(name, Arc::clone(&inbox));
+        (name, inbox)
+    }
+
+    /// Tells the other end of a consumer; `false` if there is no way to it yet.
+    pub(super) fn announce(&self, name: Name, lent: &Lent, immediate: u32) -> bool {
+        let mut state = self.state();
+        if !self.connect(&mut state) {
+            return false;
+        }
+        let (descriptor, addr, len) = lent.descriptor();
+        state.send(&Parcel::Came { name, immediate, addr, len, descriptor: descriptor.to_vec() });
+        true
+    }
+
+    /// A consumer waits for a message in this room.
+    pub(super) fn post(&self, name: Name, slot: u32, room: Vec<Piece>) {
+        self.state().send(&Parcel::Posted { name, slot, room });
+    }
+
+    /// A consumer stops: once its memory is taken back nothing arrives any more.
+    pub(super) fn end(&self, name: Name, announced: bool) {
+        let mut state = self.state();
+        self.sort(&mut state);
+        state.here.remove(&name);
+        if announced {
+            state.send(&Parcel::Went { name });
+        }
+    }
+
+    /// Sorts what is in the socket.
+    pub(super) fn look(&self) {
+        let mut state = self.state();
+        self.sort(&mut state);
+    }
+
+    /// A buffer of that consumer, for a message of `len` bytes and `immediate`.
+    ///
+    /// # Errors
+    ///
+    /// `AGAIN` if it has none posted; `TOO_BIG` if the next one has less room; `INVALID_VALUE` if it takes less
+    /// immediate data; `NOT_CONNECTED` if there is no such consumer.
+    pub(super) fn take(&self, consumer: u32, len: u64, immediate: &Immediate) -> Outcome<Taken> {
+        let mut state = self.state();
+        if state.there.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
+            self.sort(&mut state);
+        }
+        let remote = state.there.get_mut(&consumer).ok_or(c::DOCA_ERROR_NOT_CONNECTED)?;
+        require(immediate.len <= remote.immediate, c::DOCA_ERROR_INVALID_VALUE)?;
+        let (slot, room) = remote.posted.pop_front().ok_or(c::DOCA_ERROR_AGAIN)?;
+        if len > room.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.1)) {
+            remote.posted.push_front((slot, room));
+            return Err(c::DOCA_ERROR_TOO_BIG);
+        }
+        Ok(Taken { name: remote.name, slot, room, memory: Arc::clone(&remote.memory) })
+    }
+
+    /// Gives back a buffer that nothing was written to.
+    pub(super) fn give_back(&self, taken: Taken) {
+        let mut state = self.state();
+        let remote = state.there.get_mut(&taken.name.id).filter(|remote| remote.name == taken.name);
+        if let Some(remote) = remote {
+            remote.posted.push_front((taken.slot, taken.room));
+        }
+    }
+
+    /// Copies a message into a buffer that was taken, and tells the consumer. `copy` is called with what writes bytes to an
+    /// address of the other end's.
+    ///
+    /// # Errors
+    ///
+    /// What `copy` returns, or `NOT_CONNECTED` if the consumer went meanwhile.
+    pub(super) fn fill(
+        &self,
+        taken: &Taken,
+        producer: u32,
+        len: u64,
+        immediate: Immediate,
+        copy: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> Outcome) -> Outcome,
+    ) -> Outcome {
+        let gone = |error: RemoteError| {
+            sdk_log!(INFO, "comch producer: consumer {} takes no message: {error}", taken.name.id);
+            c::DOCA_ERROR_NOT_CONNECTED
+        };
+        let import = taken.memory.open().map_err(gone)?;
+        // Until the consumer is told: its memory is not taken back before.
+        let _lease = import.lease().map_err(gone)?;
+        copy(&mut |at, bytes| {
+            let offset = at.checked_sub(taken.memory.addr).ok_or(c::DOCA_ERROR_IO_FAILED)?;
+            import.write_at(offset, bytes).map_err(gone)
+        })?;
+        let (name, slot) = (taken.name, taken.slot);
+        self.state().send(&Parcel::Filled { name, slot, producer, len, immediate });
+        Ok(())
+    }
+
+    /// The next thing to tell the program.
+    pub(super) fn next_event(&self) -> Option<Event> {
+        self.state().events.pop_front()
+    }
+
+    /// The socket, if it is new.
+    pub(super) fn new_channel(&self) -> Option<Arc<OwnedFd>> {
+        let mut state = self.state();
+        if std::mem::take(&mut state.unwatched) { state.channel.clone() } else { None }
+    }
+
+    /// The other end asks for the socket, which the client makes.
+    pub(super) fn wanted(&self) {
+        if self.is_client {
+            self.connect(&mut self.state());
+        }
+    }
+
+    /// The client made the socket.
+    pub(super) fn handed(&self, channel: OwnedFd) {
+        let mut state = self.state();
+        if !self.is_client && state.channel.is_none() {
+            state.channel = Some(Arc::new(channel));
+            state.unwatched = true;
+            self.attention.call();
+        }
+    }
+
+    /// Whether there is a socket; the client makes it, the server asks for it.
+    fn connect(&self, state: &mut State) -> bool {
+        if state.channel.is_some() {
+            return true;
+        }
+        let Some(control) = state.control.clone() else { return false };
+        if !self.is_client {
+            state.asked = state.asked || hand(&control, frame::FAST_WANTED, None);
+            return false;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok((ours, theirs)) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None) else {
+            return false;
+        };
+        if !hand(&control, frame::FAST, Some(theirs.as_fd())) {
+            return false;
+        }
+        state.channel = Some(Arc::new(ours));
+        state.unwatched = true;
+        self.attention.call();
+        true
+    }
+
+    fn sort(&self, state: &mut State) {
+        state.send_more();
+        let Some(channel) = state.channel.clone() else { return };
+        let mut bytes = [MaybeUninit::uninit(); PARCEL];
+        for _ in 0..ROUNDS {
+            match recv(&channel, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok(((parcel, _), _)) if !parcel.is_empty() => match Parcel::parse(parcel) {
+                    Some(parcel) => self.sort_one(state, parcel),
+                    None => sdk_log!(ERROR, "comch: the other side says what is not understood"),
+                },
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                // The other end is gone, of which the connection's own socket tells as well; but a producer that keeps trying looks
+                // only here.
+                Ok(_) | Err(_) => {
+                    state.channel = None;
+                    state.there.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn sort_one(&self, state: &mut State, parcel: Parcel) {
+        match parcel {
+            Parcel::Came { name, immediate, addr, len, descriptor } => {
+                let memory = Arc::new(Window { addr, len, descriptor, import: OnceLock::new() });
+                let remote = Remote { name, memory, immediate, posted: VecDeque::new() };
+                state.there.insert(name.id, remote);
+                state.events.push_back(Event::Came(name.id));
+                state.send(&Parcel::Welcome { name });
+                self.attention.call();
+            }
+            Parcel::Welcome { name } => {
+                if let Some(inbox) = state.here.get(&name) {
+                    inbox.welcome.store(true, Ordering::Release);
+                }
+            }
+            Parcel::Posted { name, slot, room } => {
+                let remote = state.there.get_mut(&name.id).filter(|remote| remote.name == name);
+                if let Some(remote) = remote.filter(|remote| remote.memory.has(&room)) {
+                    remote.posted.push_back((slot, room));
+                }
+            }
+            Parcel::Filled { name, slot, producer, len, immediate } => {
+                if let Some(inbox) = state.here.get(&name) {
+                    inbox.lock().push_back(Arrival { slot, producer, len, immediate });
+                }
+            }
+            Parcel::Went { name } => {
+                if state.there.get(&name.id).is_some_and(|remote| remote.name == name) {
+                    state.there.remove(&name.id);
+                    state.events.push_back(Event::Went(name.id));
+                    self.attention.call();
+                }
+            }
+        }
+    }
+}
+
+impl Window {
+    fn has(&self, room: &[Piece]) -> bool {
+        room.iter().all(|(addr, len)| {
+            addr.checked_sub(self.addr).is_some_and(|at| at <= self.len && *len <= self.len - at)
+        })
+    }
+}
+
+impl State {
+    /// The lowest number that is free, from 1 on.
+    fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
+        require(self.control.is_some(), c::DOCA_ERROR_BAD_STATE)?;
+        let taken = taken(self);
+        let id = (1..=limit).find(|id| !taken.contains(id)).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
+        taken.insert(id);
+        Ok(id)
+    }
+
+    /// Sends a parcel after those that wait.
+    fn send(&mut self, parcel: &Parcel) {
+        if self.channel.is_some() {
+            self.outbox.push_back(parcel.to_bytes());
+            self.send_more();
+        }
+    }
+
+    fn send_more(&mut self) {
+        let Some(channel) = &self.channel else { return };
+        while let Some(bytes) = self.outbox.front() {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match rustix::net::send(channel, bytes, flags) {
+                Err(Errno::INTR) => continue,
+                // In a later call, as soon as the other end has made room.
+                Err(Errno::AGAIN) => return,
+                // Sent, or the other end is gone, which reading will show.
+                Ok(_) | Err(_) => {}
+            }
+            self.outbox.pop_front();
+        }
+    }
+}
+
+/// Sends a packet over the connection's own socket, and a descriptor with it; whether there was room.
+fn hand(control: &OwnedFd, kind: u8, descriptor: Option<BorrowedFd<'_>>) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.map(|descriptor| [descriptor]);
+    if let Some(descriptors) = &descriptors {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(control, &[IoSlice::new(&[kind])], &mut ancillary, flags).is_ok()
+}

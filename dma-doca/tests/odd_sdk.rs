@@ -1,0 +1,369 @@
+//! An SDK that answers what real ones answer rarely, and the stand-in never by itself.
+#![expect(unsafe_code, reason = "stands in for C functions")]
+
+#[path = "support/calls.rs"]
+mod calls;
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use dma_core::{Access, BufferMut, DmaEngineExt, ErrorKind, MemoryRequest, Queue, QueueOptions};
+use dma_doca::{DocaEngine, DocaOptions};
+use doca_sys::bindings::*;
+use doca_sys::{Common, Dma};
+
+thread_local! {
+    /// How many submissions are let through, and what the one after them is answered with.
+    static REFUSE: Cell<Option<(u32, doca_error_t)>> = const { Cell::new(None) };
+    /// Maps are not destroyed.
+    static KEEP_MAPS: Cell<bool> = const { Cell::new(false) };
+    /// How many buffers are given out before one is not, and how many tasks.
+    static BUFFERS: Cell<Option<u32>> = const { Cell::new(None) };
+    static TASKS: Cell<Option<u32>> = const { Cell::new(None) };
+    /// A context that stops does not come to rest.
+    static RESTLESS: Cell<bool> = const { Cell::new(false) };
+}
+
+unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t {
+    match REFUSE.get() {
+        Some((0, code)) => {
+            REFUSE.set(None);
+            if code == DOCA_ERROR_BAD_STATE {
+                // It stopped by itself, and its user does not know yet.
+                // SAFETY: a task of a running context.
+                unsafe { doca_ctx_stop(doca_task_get_ctx(task)) };
+            }
+            return code;
+        }
+        Some((n, code)) => REFUSE.set(Some((n - 1, code))),
+        None => {}
+    }
+    // SAFETY: the caller's.
+    unsafe { doca_task_submit_ex(task, flags) }
+}
+
+/// Whether it is the call that is to fail; the later ones do not.
+fn fails(countdown: &'static std::thread::LocalKey<Cell<Option<u32>>>) -> bool {
+    countdown.replace(countdown.get().and_then(|n| n.checked_sub(1))) == Some(0)
+}
+
+unsafe extern "C" fn get_by_args(
+    inventory: *mut doca_buf_inventory,
+    map: *mut doca_mmap,
+    addr: *mut c_void,
+    len: usize,
+    data: *mut c_void,
+    data_len: usize,
+    buf: *mut *mut doca_buf,
+) -> doca_error_t {
+    if fails(&BUFFERS) {
+        return DOCA_ERROR_UNEXPECTED;
+    }
+    // SAFETY: the caller's.
+    unsafe { doca_buf_inventory_buf_get_by_args(inventory, map, addr, len, data, data_len, buf) }
+}
+
+unsafe extern "C" fn alloc_init(
+    dma: *mut doca_dma,
+    src: *const doca_buf,
+    dst: *mut doca_buf,
+    user_data: doca_data,
+    task: *mut *mut doca_dma_task_memcpy,
+) -> doca_error_t {
+    if fails(&TASKS) {
+        return DOCA_ERROR_NO_MEMORY;
+    }
+    // SAFETY: the caller's.
+    unsafe { doca_dma_task_memcpy_alloc_init(dma, src, dst, user_data, task) }
+}
+
+unsafe extern "C" fn not_permitted(
+    _: *const doca_data,
+    _: *const c_void,
+    _: usize,
+    _: *mut doca_dev,
+    _: *mut *mut doca_mmap,
+) -> doca_error_t {
+    DOCA_ERROR_NOT_PERMITTED
+}
+
+unsafe extern "C" fn mmap_destroy(map: *mut doca_mmap) -> doca_error_t {
+    if KEEP_MAPS.get() {
+        return DOCA_ERROR_IN_USE;
+    }
+    // SAFETY: the caller's.
+    unsafe { doca_mmap_destroy(map) }
+}
+
+unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
+    // SAFETY: the caller's.
+    match unsafe { doca_ctx_start(ctx) } {
+        DOCA_SUCCESS => DOCA_ERROR_IN_PROGRESS,
+        code => code,
+    }
+}
+
+unsafe extern "C" fn get_state(ctx: *const doca_ctx, state: *mut doca_ctx_states) -> doca_error_t {
+    // SAFETY: the caller's.
+    let code = unsafe { doca_ctx_get_state(ctx, state) };
+    // SAFETY: as above.
+    if RESTLESS.get() && unsafe { *state } == DOCA_CTX_STATE_IDLE {
+        // SAFETY: as above.
+        unsafe { *state = DOCA_CTX_STATE_STOPPING };
+    }
+    code
+}
+
+fn open(config: &str, absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma)) -> DocaEngine {
+    doca_emu::use_config(Some(config)).unwrap();
+    DocaEngine::open(&DocaOptions::new().with_library(calls::library_with(absent, change))).unwrap()
+}
+
+fn queue(engine: &DocaEngine) -> Queue {
+    let options = QueueOptions::new().with_depth(16).with_drop_timeout(Duration::from_millis(200));
+    engine.open_queue(&options).unwrap()
+}
+
+fn pair(engine: &DocaEngine, n: u8) -> (BufferMut, BufferMut) {
+    let mut src = engine.allocate(256).unwrap();
+    src.fill(n);
+    (src, engine.allocate(256).unwrap())
+}
+
+/// How five copies end, of which the device gets all but one.
+fn five(engine: &DocaEngine, queue: &Queue) -> Vec<Result<(), (ErrorKind, i64)>> {
+    let transfers: Vec<_> = (1..=5)
+        .map(|n| {
+            let (src, dst) = pair(engine, n);
+            queue.copy(src, dst).unwrap()
+        })
+        .collect();
+    queue.flush();
+    let ends = transfers.into_iter().map(|transfer| match transfer.wait() {
+        Ok((src, dst)) => {
+            assert!(src[..] == dst[..]);
+            Ok(())
+        }
+        Err(e) => Err((e.kind(), dma_core::Error::from(e).native().map_or(0, |native| native.code))),
+    });
+    ends.collect()
+}
+
+#[test]
+fn a_task_that_is_not_taken_fails_alone_wherever_it_stands() {
+    let engine = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
+    let queue = queue(&engine);
+    // Once, so that reports wait for later ones from here on.
+    assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+    for nth in 0..5 {
+        REFUSE.set(Some((nth, DOCA_ERROR_INVALID_VALUE)));
+        let mut expected = [Ok(()); 5];
+        expected[nth as usize] = Err((ErrorKind::DeviceFault, i64::from(DOCA_ERROR_INVALID_VALUE)));
+        assert_eq!(five(&engine, &queue), expected);
+    }
+    assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+    assert_eq!((queue.counters().resets, queue.counters().failed), (0, 5));
+}
+
+/// Tasks before it were submitted without a doorbell, which nothing but a stop can make up for.
+#[test]
+fn without_a_call_to_flush_a_refusal_aborts_what_went_before() {
+    let engine =
+        open("", &["doca_ctx_flush_tasks"], |common, _| common.doca_task_submit_ex = Some(submit_ex));
+    let queue = queue(&engine);
+    assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+    REFUSE.set(Some((4, DOCA_ERROR_INVALID_VALUE)));
+    let ends = five(&engine, &queue);
+    assert!(ends[..4].iter().all(|end| matches!(end, Err((ErrorKind::Aborted, _)))), "{ends:?}");
+    assert_eq!(ends[4], Err((ErrorKind::DeviceFault, i64::from(DOCA_ERROR_INVALID_VALUE))));
+    assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+    assert_eq!(queue.counters().resets, 1);
+}
+
+#[test]
+fn a_context_that_has_stopped_by_itself_aborts_what_it_does_not_take() {
+    let engine = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
+    let queue = queue(&engine);
+    for nth in [0, 2, 4] {
+        REFUSE.set(Some((nth, DOCA_ERROR_BAD_STATE)));
+        let ends = five(&engine, &queue);
+        let refused = Err((ErrorKind::Aborted, i64::from(DOCA_ERROR_BAD_STATE)));
+        assert_eq!(ends[nth as usize], refused, "{ends:?}");
+        // What comes later waits until it runs again.
+        assert!(ends[nth as usize + 1..].iter().all(Result::is_ok), "{ends:?}");
+        assert!(ends[..nth as usize].iter().all(Result::is_err), "{ends:?}");
+        assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+    }
+    assert_eq!(queue.counters().resets, 3);
+}
+
+#[test]
+fn a_context_may_start_in_its_own_time() {
+    let engine = open("", &[], |common, _| common.doca_ctx_start = start_in_progress);
+    let queue = queue(&engine);
+    assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+}
+
+#[test]
+fn a_context_that_does_not_come_to_rest_is_given_up() {
+    let engine = open("faults = \"fail@3:ch=0\"\norder = \"submitted\"\n", &[], |common, _| {
+        common.doca_ctx_get_state = get_state;
+    });
+    let queue = queue(&engine);
+    RESTLESS.set(true);
+    let ends = five(&engine, &queue);
+    assert_eq!(ends[..2], [Ok(()); 2]);
+    assert!(ends[2..].iter().all(Result::is_err), "{ends:?}");
+    let begin = Instant::now();
+    let (src, dst) = pair(&engine, 9);
+    let e = dma_core::Error::from(queue.copy(src, dst).unwrap().wait().unwrap_err());
+    assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
+    drop(queue);
+    assert!(begin.elapsed() < Duration::from_secs(30));
+    // Its neighbours are not touched.
+    RESTLESS.set(false);
+    assert_eq!(five(&engine, &self::queue(&engine)), [Ok(()); 5]);
+}
+
+/// Whether the process has something mapped at `address`.
+fn is_mapped(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        (number(from)..number(to)).contains(&address)
+    })
+}
+
+/// Long, so that nothing else is mapped there soon.
+const LONG: usize = 1 << 30;
+
+#[test]
+fn memory_that_stays_registered_is_never_unmapped() {
+    let engine = open("memlock = \"100G\"\n", &[], |common, _| common.doca_mmap_destroy = mmap_destroy);
+    let address = |buffer: &BufferMut| buffer.as_ptr().addr() + LONG / 2;
+    let gone = engine.allocate(LONG).unwrap();
+    let stays = engine.allocate(LONG).unwrap();
+    let (gone_at, stays_at) = (address(&gone), address(&stays));
+    assert!(is_mapped(gone_at) && is_mapped(stays_at));
+    drop(gone);
+    KEEP_MAPS.set(true);
+    drop(stays);
+    KEEP_MAPS.set(false);
+    assert!(is_mapped(stays_at), "the device may still write there");
+    assert!(!is_mapped(gone_at));
+}
+
+/// The host's side, whose maps can be kept from being destroyed.
+fn exporter() -> DocaEngine {
+    doca_emu::use_config(Some("memlock = \"100G\"\n")).unwrap();
+    let library = calls::library_with(&[], |common, _| common.doca_mmap_destroy = mmap_destroy);
+    DocaEngine::open(&DocaOptions::new().with_address("3b:00.0").with_library(library)).unwrap()
+}
+
+#[test]
+fn an_export_that_cannot_be_taken_back_says_so_in_time() {
+    let host = exporter();
+    let window = host.allocate_window(&MemoryRequest::new(64).exportable(Access::READ)).unwrap();
+    let export = window.export(Access::READ).unwrap();
+    KEEP_MAPS.set(true);
+    let begin = Instant::now();
+    let (export, e) = export.revoke(Duration::from_millis(20)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::TimedOut, "{e}");
+    assert_eq!(e.native().unwrap().name, "DOCA_ERROR_IN_USE");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    KEEP_MAPS.set(false);
+    export.revoke(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn memory_whose_export_cannot_be_taken_back_is_never_unmapped() {
+    let host = exporter();
+    let [gone, stays] = [false, true].map(|kept| {
+        let window = host.allocate_window(&MemoryRequest::new(LONG).exportable(Access::READ)).unwrap();
+        let export = window.export(Access::READ).unwrap();
+        let address = export.descriptor().address() as usize + LONG / 2;
+        assert!(is_mapped(address));
+        KEEP_MAPS.set(kept);
+        drop(export);
+        KEEP_MAPS.set(false);
+        drop(window);
+        address
+    });
+    assert!(is_mapped(stays), "a peer may still write there");
+    assert!(!is_mapped(gone));
+}
+
+/// A descriptor that could not be made ready leaves nothing behind: no slot, no buffer, no half a task.
+#[test]
+fn what_cannot_be_made_ready_costs_nothing_but_itself() {
+    let config = "memlock = \"1M\"\nmax_list_len = 4\nmax_tasks = 4\n";
+    let engine = open(config, &[], |common, dma| {
+        common.doca_buf_inventory_buf_get_by_args = get_by_args;
+        dma.doca_dma_task_memcpy_alloc_init = alloc_init;
+    });
+    let mut queue = engine.open_queue(&QueueOptions::new().with_depth(4)).unwrap();
+    const LEN: usize = 200 << 10;
+    for nth in 0..12 {
+        // New tasks are needed on a new queue only.
+        if nth % 4 == 0 {
+            queue = engine.open_queue(&QueueOptions::new().with_depth(4)).unwrap();
+        }
+        let make = || engine.allocate(LEN).unwrap();
+        let (mut a, mut b) = (make(), make());
+        let (tail, end) = (a.split_off(100), b.split_off(999));
+        a.fill(nth as u8);
+        let (c, d) = (make(), make());
+        if nth % 4 == 0 {
+            TASKS.set(Some(0));
+            let e = queue.copy(c, d).unwrap().wait().unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{e}");
+            let (c, d) = e.into_operands().unwrap();
+            queue.copy(c, d).unwrap().wait().unwrap();
+        } else {
+            BUFFERS.set(Some(1));
+            let e = queue.copy(c, d).unwrap().wait().unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::DeviceFault, "{e}");
+            let (c, d) = e.into_operands().unwrap();
+            queue.copy(c, d).unwrap().wait().unwrap();
+        }
+        BUFFERS.set(Some(nth % 4));
+        let e = queue.copy(vec![a, tail], vec![b, end]).unwrap().wait().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::DeviceFault, "{e}");
+        let (src, dst) = e.into_operands().unwrap();
+        let (src, dst) = queue.copy(src, dst).unwrap().wait().unwrap();
+        assert!(src.iter().flat_map(|part| &part[..]).eq(dst.iter().flat_map(|part| &part[..])));
+    }
+}
+
+/// Lists of a task that was refused go back at once.
+#[test]
+fn a_refused_lists_memory_is_deregistered_when_it_is_dropped() {
+    let engine = open("memlock = \"1M\"\nmax_list_len = 4\n", &[], |common, _| {
+        common.doca_task_submit_ex = Some(submit_ex);
+    });
+    let queue = queue(&engine);
+    for _ in 0..10 {
+        let make = || engine.allocate(300 << 10).unwrap();
+        let (mut a, mut b) = (make(), make());
+        let (tail, end) = (a.split_off(100), b.split_off(999));
+        REFUSE.set(Some((0, DOCA_ERROR_INVALID_VALUE)));
+        let e = queue.copy(vec![a, tail], vec![b, end]).unwrap().wait().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::DeviceFault, "{e}");
+        drop(e);
+    }
+}
+
+#[test]
+fn an_import_that_is_not_permitted_is_told_from_one_that_was_revoked() {
+    let host =
+        DocaEngine::open(&DocaOptions::new().with_address("3b:00.0").with_library(calls::library())).unwrap();
+    let window = host.allocate_window(&MemoryRequest::new(64).exportable(Access::READ)).unwrap();
+    let export = window.export(Access::READ).unwrap();
+    let dpu = open("", &[], |common, _| common.doca_mmap_create_from_export = Some(not_permitted));
+    let e = dpu.import(export.descriptor()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::PermissionDenied, "{e}");
+    assert!(e.hint().contains("same user"), "{e}");
+}

@@ -1,0 +1,93 @@
+//! SPDK's log lines as `tracing` events.
+#![expect(unsafe_code, reason = "SPDK calls it, with C's strings and arguments")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use spdk_sys::bindings::*;
+use spdk_sys::{Library, Log};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+/// The log that is forwarded: a process has one.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+unsafe extern "C" {
+    /// The C library's; a `va_list` is passed as its address on the processors that there are libraries for.
+    fn vsnprintf(to: *mut c_char, size: usize, format: *const c_char, args: *mut c_void) -> c_int;
+}
+
+/// Forwards what SPDK logs to events of the target `spdk`. Nothing happens while nobody listens to `tracing`, or if the library has no such log.
+///
+/// What DPDK prints by itself stays where it is.
+pub(crate) fn forward(spdk: &Library) {
+    if let Some(log) = &spdk.log
+        && LevelFilter::current() != LevelFilter::OFF
+        && LOG.set(*log).is_ok()
+    {
+        // SAFETY: a function that can be called from any thread for as long as the process lives.
+        unsafe { (log.spdk_log_open)(Some(line)) };
+    }
+}
+
+/// A message, on whichever thread it comes up.
+///
+/// # Safety
+///
+/// The strings are C's, or null, and `args` is what `format` asks for.
+unsafe extern "C" fn line(
+    level: c_int,
+    file: *const c_char,
+    number: c_int,
+    function: *const c_char,
+    format: *const c_char,
+    args: *mut __va_list_tag,
+) {
+    /// As long as SPDK's own lines at most.
+    const LEN: usize = 1024;
+    let mut message = [0; LEN];
+    if format.is_null() {
+        return;
+    }
+    // SAFETY: as many bytes as there are, with a NUL at the end; the caller's promise for the rest, which is used this once.
+    unsafe { vsnprintf(message.as_mut_ptr().cast(), LEN, format, args) };
+    let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
+    let text = |text: *const c_char| {
+        if text.is_null() {
+            return "?".into();
+        }
+        // SAFETY: not null, so a string, by the caller's promise.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy()
+    };
+    let place = match file.is_null() {
+        true => String::new(),
+        false => format!("{}:{number}:{}: ", text(file), text(function)),
+    };
+    // A panic of a listener ends here: SPDK cannot pass it on.
+    let _ = catch_unwind(AssertUnwindSafe(|| tell(level, &format!("{place}{}", message.trim_end()))));
+}
+
+/// Tells whoever listens; if nobody does, what SPDK would print is printed.
+fn tell(level: c_int, line: &str) {
+    macro_rules! event {
+        ($level:expr) => {
+            if tracing::enabled!(target: "spdk", $level) {
+                tracing::event!(target: "spdk", $level, "{line}");
+                return;
+            }
+        };
+    }
+    match level {
+        SPDK_LOG_DISABLED => return,
+        SPDK_LOG_ERROR => event!(Level::ERROR),
+        SPDK_LOG_WARN => event!(Level::WARN),
+        SPDK_LOG_NOTICE | SPDK_LOG_INFO => event!(Level::INFO),
+        _ => event!(Level::DEBUG),
+    }
+    // SAFETY: takes nothing, and only reads.
+    let shown = LOG.get().and_then(|log| log.spdk_log_get_print_level).map(|call| unsafe { call() });
+    if level <= shown.unwrap_or(SPDK_LOG_NOTICE) {
+        eprintln!("{line}");
+    }
+}

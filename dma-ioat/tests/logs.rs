@@ -1,0 +1,67 @@
+//! What SPDK logs comes out as `tracing` events; what nobody listens to is printed as before.
+
+mod standin;
+
+use std::io;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use dma_ioat::{IoatEngine, IoatOptions};
+use standin::on_machine;
+
+/// A device that cannot be had: the stand-in logs that, as an error.
+const TAKEN: &str = "[[socket]]\n[[socket.function]]\npci = '00:04.0'\ntaken = true\n";
+const LINE: &str = "0000:00:04.0 cannot be had";
+
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn open_with_log() {
+    let library = standin::library_with_log();
+    IoatEngine::open(&IoatOptions::new().with_library(library)).unwrap_err();
+}
+
+#[test]
+fn log_lines_become_events() {
+    on_machine("log_lines_become_events", TAKEN, || {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
+        open_with_log();
+        let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+        let line = text.lines().find(|line| line.contains(LINE)).unwrap_or_else(|| panic!("no line: {text}"));
+        assert!(line.contains("ERROR spdk:"), "{line}");
+        assert!(line.ends_with("another process has it"), "whole, with its arguments: {line}");
+    });
+}
+
+/// Its standard error is looked at by the test below.
+#[test]
+#[ignore = "run by what_nobody_listens_to_is_printed"]
+fn print() {
+    tracing_subscriber::fmt().with_env_filter("other=trace").with_writer(io::sink).init();
+    open_with_log();
+}
+
+#[test]
+fn what_nobody_listens_to_is_printed() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["print", "--exact", "--ignored", "--nocapture"])
+        .env("SPDK_EMU", TAKEN)
+        .env_remove("SPDK_EMU_CONFIG")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches(LINE).count(), 1, "{text}");
+}

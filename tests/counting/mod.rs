@@ -1,0 +1,51 @@
+//! An allocator that counts, for the tests of what allocates nothing.
+#![expect(unsafe_code, reason = "a global allocator")]
+#![allow(dead_code, reason = "a test asks for one count")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static OF_PROCESS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Allocations of all threads so far: for tests that are alone in their process.
+pub(crate) fn of_process() -> u64 {
+    OF_PROCESS.load(Ordering::SeqCst)
+}
+
+/// Allocations of this thread so far.
+pub(crate) fn of_thread() -> u64 {
+    OF_THREAD.get()
+}
+
+fn count() {
+    OF_PROCESS.fetch_add(1, Ordering::Relaxed);
+    OF_THREAD.set(OF_THREAD.get() + 1);
+}
+
+// SAFETY: every call goes to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, new) }
+    }
+}

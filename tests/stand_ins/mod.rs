@@ -1,0 +1,53 @@
+//! The stand-in SDKs, installed once for all tests of any package that start or load them.
+#![allow(dead_code, reason = "each test uses some")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The directory under which the stand-in DOCA SDK lies as the vendor's does, brought up to date first.
+///
+/// Waits while another test process does the same.
+///
+/// # Panics
+///
+/// If the installation fails; the message has what it printed.
+pub(crate) fn doca_emu_prefix() -> PathBuf {
+    install("dma-doca/doca-emu")
+}
+
+/// Where its libraries lie under [`doca_emu_prefix`].
+pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
+    prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))
+}
+
+/// The directory under which the stand-in SPDK lies: as [`doca_emu_prefix`].
+pub(crate) fn spdk_emu_prefix() -> PathBuf {
+    install("dma-ioat/spdk-emu")
+}
+
+fn install(package: &str) -> PathBuf {
+    let name = Path::new(package).file_name().expect("a directory");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let prefix = target.join(name);
+    fs::create_dir_all(target).expect("the directory for what tests write");
+    let lock = File::create(prefix.with_extension("lock")).expect("a lock file");
+    lock.lock().expect("the lock");
+    let script = Path::new(package).join("install");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join(&script).is_file());
+    let output = Command::new(root.expect("a repository").join(&script))
+        .arg(&prefix)
+        .args(["--profile", "test"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it starts");
+    assert!(
+        output.status.success(),
+        "{} failed: {}\n{}{}",
+        script.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    prefix
+}
