@@ -146,6 +146,8 @@ fn every_operation_and_direction_is_measured_and_verified() {
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
+        // More cells than the device has channels.
+        &["-e", "sim:profile=bluefield3", "-q", "1..256", "-b", "1", "-d", "push,pull", "-n", "20"],
         // Longer than the device takes at once.
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y"],
         &["-e", "cpu", "--rate", "20k"],
