@@ -149,7 +149,7 @@ fn every_operation_and_direction_is_measured_and_verified() {
         // More cells than the device has channels.
         &["-e", "sim:profile=bluefield3", "-q", "1..256", "-b", "1", "-d", "push,pull", "-n", "20"],
         // Longer than the device takes at once.
-        &["-e", "sim:profile=bluefield3", "-o", "5M", "-y"],
+        &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],
         &["-e", "cpu", "--rate", "20k"],
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
