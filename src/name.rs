@@ -47,10 +47,13 @@ impl FromStr for EngineName {
     fn from_str(name: &str) -> Result<Self> {
         let (backend, rest) =
             name.split_once(':').map_or((name, None), |(backend, rest)| (backend, Some(rest)));
+        if rest == Some("") && BACKENDS.contains(&backend) {
+            return Err(bad_name(name, "nothing follows the colon".to_owned())
+                .with_hint("leave the colon out, or name a device or options behind it"));
+        }
         match backend {
             "auto" => match rest {
                 None => Ok(Self::Auto),
-                Some("") => Err(nothing_behind_colon(name)),
                 Some(rest) => Err(bad_name(name, format!("auto takes no options, but there is `{rest}`"))
                     .with_hint("name the engine to give it options, such as cpu:threads=2")),
             },
@@ -82,9 +85,6 @@ impl FromStr for EngineName {
 
 fn device(name: &str, rest: Option<&str>) -> Result<DeviceName> {
     let Some(rest) = rest else { return Ok(DeviceName::default()) };
-    if rest.is_empty() {
-        return Err(nothing_behind_colon(name));
-    }
     let (first, others) = rest.split_once(',').map_or((rest, None), |(first, others)| (first, Some(others)));
     if first.contains('=') {
         return Ok(DeviceName { address: None, options: options(name, Some(rest))? });
@@ -97,16 +97,8 @@ fn device(name: &str, rest: Option<&str>) -> Result<DeviceName> {
     Ok(DeviceName { address: Some(address), options })
 }
 
-fn nothing_behind_colon(name: &str) -> Error {
-    bad_name(name, "nothing follows the colon".to_owned())
-        .with_hint("leave the colon out, or name a device or options behind it")
-}
-
 fn options(name: &str, rest: Option<&str>) -> Result<Vec<(String, String)>> {
     let Some(rest) = rest else { return Ok(Vec::new()) };
-    if rest.is_empty() {
-        return Err(nothing_behind_colon(name));
-    }
     let mut options: Vec<(String, String)> = Vec::new();
     for pair in rest.split(',') {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {

@@ -74,7 +74,8 @@ const SAMPLE_EVERY: u64 = 32;
 
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let (mut bare, mut worker) = (Bare::new(contender), worker(contender));
-    let extent = Extent { warm: 0, ops: (batches * BATCH) as u64, sample_every: SAMPLE_EVERY, compare: COMPARE_MUCH };
+    let extent =
+        Extent { warm: 0, ops: (batches * BATCH) as u64, sample_every: SAMPLE_EVERY, compare: COMPARE_MUCH };
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds + 2 {
         for turn in 0..2 {
@@ -118,7 +119,12 @@ fn main() {
     let mut worker = worker(&contender);
     group.bench_function("dma-bench", |bencher| {
         bencher.iter_custom(|batches| {
-            let extent = Extent { warm: 0, ops: batches * BATCH as u64, sample_every: SAMPLE_EVERY, compare: COMPARE_MUCH };
+            let extent = Extent {
+                warm: 0,
+                ops: batches * BATCH as u64,
+                sample_every: SAMPLE_EVERY,
+                compare: COMPARE_MUCH,
+            };
             Duration::from_secs_f64(worker.run(extent).unwrap().seconds())
         });
     });

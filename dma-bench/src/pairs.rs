@@ -96,8 +96,7 @@ mod tests {
 
     #[test]
     fn the_least_disturbed_are_kept_whatever_they_measured() {
-        let pair =
-            |rate: f64, waited: f64| Pair { slot: slot(rate, waited), ratio: Some(rate), waited };
+        let pair = |rate: f64, waited: f64| Pair { slot: slot(rate, waited), ratio: Some(rate), waited };
         let pairs = vec![pair(1.0, 0.5), pair(2.0, 0.0), pair(9.0, 0.2), pair(3.0, 0.009), pair(4.0, 0.0)];
         let kept = |wanted| keep(pairs.clone(), wanted).iter().map(|p| p.slot.rate).collect::<Vec<_>>();
         assert_eq!(kept(2), [2.0, 3.0], "of the undisturbed the first");

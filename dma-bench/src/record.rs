@@ -2,8 +2,8 @@
 
 use hdrhistogram::Histogram;
 
-use crate::interrupt;
 use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
+use crate::interrupt;
 use crate::pairs::{Pair, Slot, keep};
 use crate::plan::Cell;
 use crate::results::{Latency, Measured, Status};
@@ -98,7 +98,8 @@ impl Record {
     /// Whether all repetitions are there.
     pub(crate) fn is_complete(&self) -> bool {
         // The baseline is measured as often as there are engines to compare it with, which may fail.
-        let all = self.kept.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
+        let all =
+            self.kept.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
         !self.kept.is_empty() && all
     }
 

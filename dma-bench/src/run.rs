@@ -167,4 +167,3 @@ fn unusable(name: &str, error: &dma::Error) -> Engine {
         error: Some(error.to_string()),
     }
 }
-

@@ -311,7 +311,10 @@ impl Settings {
         if !rustix::process::geteuid().is_root() {
             hints.push("this is not root: run as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
         }
-        hints.push(format!("cores {}; SPDK's messages, on stderr, say more", Cores(&self.cores)));
+        hints.push(format!(
+            "cores {}; SPDK's messages, in the log or on stderr, say more",
+            Cores(&self.cores)
+        ));
         failed.with_hint(hints.join("; "))
     }
 }

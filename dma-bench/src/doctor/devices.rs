@@ -97,7 +97,11 @@ fn loads(library: Result<String, impl std::fmt::Display>) -> Finding {
     let what = "libraries and symbols";
     match library {
         Ok(text) => Finding::ok(what, text),
-        Err(e) => Finding::bad(what, e.to_string(), "what the line above says"),
+        // The error says what to do.
+        Err(e) => {
+            let text = e.to_string();
+            Finding::bad(what, text.clone(), text)
+        }
     }
 }
 
@@ -156,7 +160,8 @@ pub(super) fn doca() -> Vec<Finding> {
     findings.push(library(&["libdoca_common.so"], DOCA_DIR, &sdk, fix));
     findings.push(library(&["libdoca_dma.so"], DOCA_DIR, &sdk, fix));
     findings.push(loads(dma::doca::Library::open().map(|library| {
-        let mut text = if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
+        let mut text =
+            if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
         if library.stand_in.is_some() {
             text += ", the stand-in SDK of this project";
         }

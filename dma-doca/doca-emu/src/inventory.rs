@@ -214,11 +214,25 @@ extern "C" fn doca_buf_inventory_buf_get_by_args(
         require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let memory = mmap.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         let (addr, data) = (addr.addr(), data.addr());
-        require(memory.contains(addr, len), INVALID)?;
-        require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)?;
+        memory.check_window(addr, len, data, data_len)?;
         let made = inventory.next()?;
         made.take(memory, addr, len, data, data_len);
         buf.put(Handle::of(made))
+    })
+}
+
+/// Makes a buffer, which no task has, another window of its memory map, as `doca_buf_inventory_buf_get_by_args` does.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_inventory_buf_reuse_by_args(
+    buf: Handle<Buf>,
+    addr: *mut c_void,
+    len: usize,
+    data: *mut c_void,
+    data_len: usize,
+) -> Code {
+    answer(|| {
+        require(!addr.is_null() && !data.is_null(), INVALID)?;
+        buf.get()?.reuse(addr.addr(), len, data.addr(), data_len)
     })
 }
 
@@ -274,12 +288,13 @@ extern "C" fn doca_buf_inventory_get_num_free_elements(
     answer(|| num_of_free_elements.put(inventory.get()?.free_count() as u32))
 }
 
-/// Adds buffers.
+/// Adds buffers to an inventory that is started; otherwise `BAD_STATE`.
 #[unsafe(no_mangle)]
 extern "C" fn doca_buf_inventory_expand(inventory: Handle<Inventory>, num_elements: u32) -> Code {
     answer(|| {
         let inventory = inventory.get()?;
         require(num_elements > 0, INVALID)?;
+        require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let before = inventory.total.get();
         require(num_elements as usize <= MAX - before as usize, c::DOCA_ERROR_NO_MEMORY)?;
         inventory.grow(before + num_elements)
