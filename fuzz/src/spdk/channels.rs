@@ -143,6 +143,8 @@ impl Program {
             part: false,
         };
         flight.contested |= overlap(flight.dst, flight.src);
+        // A pattern begins anew with each descriptor, and pages of 2 MiB are not neighbours to devices.
+        flight.contested |= src.is_none() && dst.addr() >> 21 != dst.addr().saturating_add(size) >> 21;
         let number = {
             let mut flights = self.flights.borrow_mut();
             flights.push(None);

@@ -135,10 +135,11 @@ impl Endpoint {
                     sdk_log!(ERROR, "comch: the other side is none of ours");
                     return self.end(connection);
                 };
-                connection.peer_max.set(greeting.max_msg_size);
                 if server && connection.send(&[&self.greeting("").to_bytes(frame::WELCOME)]).is_err() {
                     return self.end(connection);
                 }
+                // Only now: a client that went meanwhile was never there, and its end is not told.
+                connection.peer_max.set(greeting.max_msg_size);
                 connection.link.set(Link::Open);
                 if let Some(socket) = &*connection.socket.borrow() {
                     connection.fast.open(socket);
