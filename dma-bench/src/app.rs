@@ -223,14 +223,14 @@ fn verdict(results: &Results, written: bool) -> u8 {
         return WRONG;
     }
     if results.interrupted {
-        let done = of(Status::Ok).count();
-        eprintln!("dma-bench: interrupted; {done} whole cells were kept");
+        let (done, begun) = (of(Status::Ok).count(), of(Status::Interrupted).count());
+        eprintln!("dma-bench: interrupted; {done} cells are whole, {begun} have fewer repetitions");
         return INTERRUPTED;
     }
     let failed = of(Status::Failed).count();
     let missing = results.engines.iter().filter(|e| e.error.is_some()).count();
     if failed > 0 || missing > 0 {
-        eprintln!("dma-bench: {failed} cells failed, {missing} engines took no part; see above");
+        eprintln!("dma-bench: cells that failed: {failed}; engines that took no part: {missing}; see above");
         return FAILED;
     }
     if written { 0 } else { FAILED }

@@ -322,9 +322,12 @@ impl RunArguments {
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
         if let Some(time) = self.time {
+            if !time.is_finite() || time <= 0.0 {
+                return Err(format!("--time {time}: it takes seconds, more than 0"));
+            }
             // Unless told how often: as often as goes, since short slices between those of memcpy are surer than long ones.
             if self.repetitions.is_none() && campaign.rate.or(self.rate).is_none() {
-                campaign.repetitions = (time / campaign.seconds).clamp(3.0, 1000.0) as u32;
+                campaign.repetitions = (time / campaign.seconds).clamp(3.0, 500.0) as u32;
             }
             campaign.seconds = time / f64::from(campaign.repetitions.max(1));
         }
@@ -381,7 +384,8 @@ mod tests {
             (&["-o", "4Q"][..], "4Q"),
             (&["-q", "0"], "contains 0"),
             (&["-t", "-1"], "unexpected argument"),
-            (&["-t=-1"], "seconds"),
+            (&["-t=-1"], "more than 0"),
+            (&["-t", "nan"], "more than 0"),
             (&["-t", "1", "-n", "5"], "cannot be used with"),
             (&["-w", "move"], "move"),
             (&["--rate", "fast"], "fast"),

@@ -70,7 +70,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
             (Some(a), Some(b)) => {
                 // A device on a clock of its own does the same every time: what differs has changed.
                 let exact = virtual_clock(before, old) && virtual_clock(after, old);
-                let differs = (b.median / a.median - 1.0).abs() > 1e-6;
+                let differs = (b.median / a.median - 1.0).abs() > 1e-4;
                 let chance = match (exact, differs) {
                     (true, true) => 0.0,
                     (true, false) => 1.0,
@@ -112,7 +112,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
         notes.push("one of them was interrupted".to_owned());
     }
     let busy = |results: &Results| results.busy().is_some();
-    if busy(before) || busy(after) {
+    if rows.iter().any(|r| !r.model) && (busy(before) || busy(after)) {
         notes.push("the machine was busy meanwhile: what differs may be due to that".to_owned());
     }
     let least = before.campaign.repetitions.min(after.campaign.repetitions);

@@ -6,7 +6,7 @@ use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::plan::{Direction, Footprint, Op};
-use crate::results::{Crossover, Measured, Published, Results, Status};
+use crate::results::{Crossover, Measured, Published, Results};
 use crate::stats::Figures;
 use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
 
@@ -86,8 +86,8 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     if style == Style::Markdown {
         let _ = write!(text, "\n    {}\n", command_line(&results.command));
     }
-    if results.interrupted {
-        text.push_str("\nINTERRUPTED: this is what had been measured by then.\n");
+    if let Some(stopped) = results.stopped() {
+        let _ = writeln!(text, "\nINTERRUPTED: {stopped}");
     }
     let all = |models: bool| -> Vec<&Measured> {
         results.cells.iter().filter(|m| m.model == models && m.ops_per_second.is_some()).collect()
@@ -163,15 +163,23 @@ fn summary(results: &Results, style: Style) -> String {
         if sizes.len() < 2 || curves.len() > 6 {
             continue;
         }
-        let mut header = vec!["size".to_owned(), "memcpy".to_owned()];
+        let mut buffers: Vec<u32> =
+            cells.iter().filter(|m| m.cell.is_baseline()).map(|m| m.cell.depth).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        let mut header = vec!["size".to_owned()];
+        header.extend(buffers.iter().map(|n| baseline(*n, footprint)));
         header.extend(curves.iter().cloned());
         let mut table = style.table(&header.iter().map(String::as_str).collect::<Vec<_>>());
         for size in sizes {
             let of_size = || cells.iter().filter(|m| m.cell.size == size);
             let speed =
                 |m: &Measured| m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| gigabytes(f.median));
-            let base = of_size().filter(|m| m.cell.is_baseline()).min_by_key(|m| m.cell.depth);
-            let mut row = vec![bytes(size), base.map_or("-".to_owned(), |m| speed(m))];
+            let mut row = vec![bytes(size)];
+            row.extend(buffers.iter().map(|n| {
+                let of_it = of_size().find(|m| m.cell.is_baseline() && m.cell.depth == *n);
+                of_it.map_or("-".to_owned(), |m| speed(m))
+            }));
             row.extend(curves.iter().map(|c| {
                 of_size().find(|m| !m.cell.is_baseline() && curve(&m.cell) == *c).map_or(
                     "-".to_owned(),
@@ -376,11 +384,7 @@ fn troubles(results: &Results, style: Style) -> String {
         .iter()
         .filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?)))
         .chain(
-            results
-                .cells
-                .iter()
-                .filter(|m| m.status != Status::Ok)
-                .map(|m| format!("{}: {}", m.cell, m.message.as_deref().unwrap_or("interrupted"))),
+            results.troubled().map(|m| format!("{}: {}", m.cell, m.message.as_deref().unwrap_or_default())),
         )
         .collect();
     if !failed.is_empty() {

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::plan::{Campaign, Direction, Footprint, Op, Sweep, Values};
+use crate::plan::{Campaign, Direction, Footprint, Op, SLICE, Sweep, Values};
 
 /// A campaign that is always at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,8 +47,8 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 45,
-                    seconds: 0.002,
+                    repetitions: 60,
+                    seconds: SLICE,
                     warm_up: 0.012,
                     sweeps: vec![
                         Sweep {
@@ -68,8 +68,8 @@ impl Preset {
                 let directions = vec![Direction::Push, Direction::Pull];
                 Campaign {
                     engines: all,
-                    repetitions: 25,
-                    seconds: 0.004,
+                    repetitions: 30,
+                    seconds: SLICE,
                     published: true,
                     sweeps: vec![
                         Sweep {
@@ -97,8 +97,8 @@ impl Preset {
             }
             Self::Latency => Campaign {
                 engines: names(&["real", BLUEFIELD3, DSA]),
-                repetitions: 45,
-                seconds: 0.004,
+                repetitions: 60,
+                seconds: SLICE,
                 sweeps: vec![
                     Sweep {
                         sizes: values("64..1M*4"),
@@ -112,8 +112,8 @@ impl Preset {
             },
             Self::Knee => Campaign {
                 engines: names(&["real", BLUEFIELD3, DSA]),
-                repetitions: 25,
-                seconds: 0.003,
+                repetitions: 30,
+                seconds: SLICE,
                 published: true,
                 sweeps: vec![
                     Sweep {
@@ -150,8 +150,8 @@ impl Preset {
                 };
                 Campaign {
                     engines: names(&["real", DSA]),
-                    repetitions: 45,
-                    seconds: 0.002,
+                    repetitions: 60,
+                    seconds: SLICE,
                     sweeps: vec![
                         of(&one, "real", &hot_and_cold),
                         of(&batched, "real", &hot_and_cold),

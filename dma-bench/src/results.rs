@@ -325,6 +325,23 @@ impl Results {
         self.engines.iter().find(|e| e.name == name)
     }
 
+    /// Cells that did not end well, without those that have but fewer repetitions than were asked for: these are many, and alike.
+    pub fn troubled(&self) -> impl Iterator<Item = &Measured> {
+        self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
+    }
+
+    /// What to say if the user stopped it.
+    #[must_use]
+    pub fn stopped(&self) -> Option<String> {
+        let fewer = self.cells.iter().filter(|m| m.status == Status::Interrupted).count();
+        self.interrupted.then(|| {
+            format!(
+                "This is what had been measured by then: {fewer} of {} cells have fewer repetitions.",
+                self.cells.len()
+            )
+        })
+    }
+
     /// What to say if the machine was busy with something else: in how many cells threads waited for a CPU, and for which part of the time at
     /// most.
     #[must_use]

@@ -43,7 +43,7 @@ const WARM_SHARE: f64 = 0.2;
 /// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
 const WARM_BYTES: u64 = 4 << 20;
 /// A cell whose slices take longer than planned has fewer of them, but so many.
-const FEWEST: u32 = 9;
+const FEWEST: u32 = 15;
 /// A slice that was disturbed is done again, until so many times the repetitions were tried,
 const TRIES: usize = 4;
 /// or the cell has taken so many times as long as it would have taken undisturbed.
@@ -159,17 +159,40 @@ impl<'a> Runner<'a> {
         {
             base.trouble = Some(trouble);
         }
-        records.iter_mut().for_each(|record| self.open(record));
-        base.wanted = records.iter().map(|r| r.wanted).max().unwrap_or(0).max(1);
-        let (first, last) = (pass.0, pass.0 + 1);
+        // How many repetitions of so many belong to this pass.
         let share = |wanted: u32| {
             let upto = |n: u32| u64::from(wanted) * u64::from(n) / u64::from(pass.1);
-            (upto(last) - upto(first)) as usize
+            (upto(pass.0 + 1) - upto(pass.0)) as usize
         };
+        for mut together in apart(records) {
+            let mut lost: Vec<String> = Vec::new();
+            together.iter_mut().for_each(|record| self.open(record));
+            self.turns(base, &layout, &mut together, &share, observer);
+            for record in together {
+                base.wanted = base.wanted.max(record.wanted);
+                record.end_visit(share(record.wanted));
+                if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
+                    lost.push(record.cell.engine.clone());
+                }
+            }
+            lost.iter().for_each(|name| self.reopen(name));
+        }
+        base.end_visit(share(base.wanted.max(1)));
+    }
+
+    /// Measures cells of different engines, and the baseline between them, until each has its share of repetitions.
+    fn turns(
+        &mut self,
+        base: &mut Record,
+        layout: &Layout,
+        records: &mut [&mut Record],
+        share: &impl Fn(u32) -> usize,
+        observer: &mut dyn Observer,
+    ) {
         let begun = Instant::now();
         let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted) as u32).sum();
-        let mut before = self.baseline_slot(base, &layout, COMPARE_MUCH);
-        for turn in first as usize.. {
+        let mut before = self.baseline_slot(base, layout, COMPARE_MUCH);
+        for turn in 0.. {
             let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
             let goes_on = |r: &Record| {
                 let ((all, clean), share) = (r.tried(), share(r.wanted));
@@ -177,50 +200,34 @@ impl<'a> Runner<'a> {
                 r.trouble.is_none() && (all < share || (clean < share && again))
             };
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
-                .filter(|who| goes_on(&records[*who]))
+                .filter(|who| goes_on(&*records[*who]))
                 .partition(|who| records[*who].virtual_clock);
             if modelled.is_empty() && real.is_empty() {
-                break;
+                return;
             }
             // One slice of the baseline, one of an engine, one of the baseline. A modelled device takes no time of this machine: it is set
             // against the baseline whenever that is measured. Who begins changes.
             let gaps = real.len().max(1);
             for gap in 0..gaps {
                 if interrupt::stopped() {
-                    break;
+                    return;
                 }
                 let who = (!real.is_empty()).then(|| real[(gap + turn) % gaps]);
                 let modelled = if gap == 0 { modelled.as_slice() } else { &[] };
-                let slots: Vec<(usize, Slot)> = modelled
-                    .iter()
-                    .copied()
-                    .chain(who)
-                    .filter_map(|who| Some((who, self.slot(&mut records[who])?)))
-                    .collect();
-                let after = self.baseline_slot(base, &layout, COMPARE_LITTLE);
+                let who = modelled.iter().copied().chain(who);
+                let slots: Vec<(usize, Slot)> =
+                    who.filter_map(|who| Some((who, self.slot(records[who])?))).collect();
+                let after = self.baseline_slot(base, layout, COMPARE_LITTLE);
                 for (who, slot) in slots {
-                    let (record, pair) = (&mut records[who], Pair::new(before, slot, after));
+                    let (record, pair) = (&mut *records[who], Pair::new(before, slot, after));
                     record.add(pair);
-                    let (all, _) = record.tried();
-                    if all <= share(record.wanted) {
+                    if record.tried().0 <= share(record.wanted) {
                         observer.repetition(&record.cell, slot.rate * record.cell.size as f64);
                     }
                 }
                 before = after;
             }
-            if interrupt::stopped() {
-                break;
-            }
         }
-        base.end_visit(share(base.wanted));
-        let mut lost: Vec<String> = Vec::new();
-        for record in records {
-            record.end_visit(share(record.wanted));
-            if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
-                lost.push(record.cell.engine.clone());
-            }
-        }
-        lost.iter().for_each(|name| self.reopen(name));
     }
 
     /// How long a repetition takes if nothing disturbs it, the baseline beside it included.
@@ -404,6 +411,19 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Cells by turns of which no two are of one engine: a device may have no more than one queue.
+fn apart(records: &mut [Record]) -> Vec<Vec<&mut Record>> {
+    let mut turns: Vec<Vec<&mut Record>> = Vec::new();
+    for record in records {
+        let free = |turn: &Vec<&mut Record>| turn.iter().all(|r| r.cell.engine != record.cell.engine);
+        match turns.iter().position(free) {
+            Some(turn) => turns[turn].push(record),
+            None => turns.push(vec![record]),
+        }
+    }
+    turns
+}
+
 /// How many operations go before the clock starts.
 fn warm(cell: &Cell, ops: u64, buffers: u64) -> u64 {
     let part = (ops as f64 * WARM_SHARE) as u64;
@@ -413,9 +433,33 @@ fn warm(cell: &Cell, ops: u64, buffers: u64) -> u64 {
 
 /// What one reading of the clock costs, in nanoseconds.
 fn clock_cost() -> f64 {
-    let begun = Instant::now();
-    for _ in 0..1000 {
-        std::hint::black_box(begun.elapsed().as_nanos() as u64);
+    let once = || {
+        let begun = Instant::now();
+        for _ in 0..100 {
+            std::hint::black_box(begun.elapsed().as_nanos() as u64);
+        }
+        begun.elapsed().as_nanos() as f64 / 100.0
+    };
+    // The least: a busy machine makes some longer.
+    (0..20).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Sweep;
+
+    #[test]
+    fn no_two_cells_of_one_engine_are_open_at_once() {
+        let sweep = Sweep { depths: "1..64".parse().expect("depths"), ..Sweep::default() };
+        let names = ["cpu", "sim", "doca"].map(str::to_owned);
+        let campaign = Campaign { sweeps: vec![sweep], ..Campaign::default() };
+        let groups = campaign.groups(&names);
+        let mut records: Vec<Record> = groups[0].cells.iter().cloned().map(Record::new).collect();
+        let turns = apart(&mut records);
+        assert_eq!(turns.len(), 7);
+        assert!(turns.iter().all(|t| t.len() == 3
+            && t[0].cell.engine != t[1].cell.engine
+            && t[1].cell.engine != t[2].cell.engine));
     }
-    begun.elapsed().as_nanos() as f64 / 1000.0
 }

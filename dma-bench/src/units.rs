@@ -70,6 +70,9 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
             }
             None => (rest, 2),
         };
+        if from.is_empty() || to.is_empty() {
+            return Err(format!("the range `{part}` lacks an end; write both, such as 64..2M"));
+        }
         let (from, to) = (size(from)?, size(to)?);
         if from == 0 || from > to {
             return Err(format!(
@@ -201,7 +204,7 @@ mod tests {
         assert!(list("0..64").is_err());
         assert!(list("0").unwrap_err().contains("contains 0"));
         assert!(list("1..8*1").unwrap_err().contains("factor"));
-        assert!(list("1..").is_err());
+        assert!(list("1..").unwrap_err().contains("lacks an end"));
     }
 
     #[test]

@@ -82,7 +82,12 @@ fn a_run_writes_everything_it_is_asked_for() {
         assert_eq!(cell["status"], "ok", "{cell}");
         assert!(cell["verified"].as_u64().unwrap() > 0, "always some are verified: {cell}");
         assert!(cell["ops_per_second"]["median"].as_f64().unwrap() > 0.0);
-        assert_eq!(cell["ratio"]["samples"].as_array().unwrap().len(), 2, "paired in every repetition");
+        let paired = cell["ratio"]["samples"].as_array().unwrap().len();
+        assert!(
+            paired == 2 || (paired > 2 && cell["engine"] == "memcpy"),
+            "a pair in every repetition: {cell}"
+        );
+        assert!(cell["left_out"].as_u64().is_some() && cell["waited"].as_f64().is_some(), "{cell}");
         assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
         let virtual_clock = cell["engine"] == "sim:profile=dsa";
         assert_eq!(cell["model"].as_bool(), Some(virtual_clock));
@@ -141,8 +146,10 @@ fn every_operation_and_direction_is_measured_and_verified() {
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
+        // More cells than the device has channels.
+        &["-e", "sim:profile=bluefield3", "-q", "1..256", "-b", "1", "-d", "push,pull", "-n", "20"],
         // Longer than the device takes at once.
-        &["-e", "sim:profile=bluefield3", "-o", "5M", "-y"],
+        &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],
         &["-e", "cpu", "--rate", "20k"],
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };

@@ -97,7 +97,11 @@ fn loads(library: Result<String, impl std::fmt::Display>) -> Finding {
     let what = "libraries and symbols";
     match library {
         Ok(text) => Finding::ok(what, text),
-        Err(e) => Finding::bad(what, e.to_string(), "what the line above says"),
+        // The error says what to do.
+        Err(e) => {
+            let text = e.to_string();
+            Finding::bad(what, text.clone(), text)
+        }
     }
 }
 

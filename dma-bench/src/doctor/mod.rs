@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+/// What a check of opening an engine begins with.
+const OPENS: &str = "opens as";
+
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -111,11 +114,11 @@ pub fn examine(names: &[String]) -> Result<Report, String> {
                         let model =
                             info.model.as_ref().map(|m| format!("; a model: {m}")).unwrap_or_default();
                         let text = format!("{}, version {}{model}", info.device, info.version);
-                        findings.push(Finding::ok(format!("opens as `{}`", found.name), text));
+                        findings.push(Finding::ok(format!("{OPENS} `{}`", found.name), text));
                     }
                     Err(e) => {
                         findings.push(Finding::bad(
-                            format!("opens as `{}`", found.name),
+                            format!("{OPENS} `{}`", found.name),
                             e.to_string(),
                             e.hint(),
                         ));
@@ -150,7 +153,12 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for backend in &self.backends {
-            let state = if backend.usable { "usable" } else { "NOT usable" };
+            let opens = |f: &Finding| f.verdict == Verdict::Ok && f.what.starts_with(OPENS);
+            let state = match (backend.usable, backend.findings.iter().any(opens)) {
+                (true, _) => "usable",
+                (false, true) => "NOT usable with a device; what opens is a model",
+                (false, false) => "NOT usable",
+            };
             let _ = writeln!(text, "{}: {state}", backend.name);
             for finding in &backend.findings {
                 let mark = match finding.verdict {

@@ -301,6 +301,7 @@ fn mark(plot: &mut Plot, results: &Results, key: Key) {
 mod tests {
     use super::*;
     use crate::results::tests::sample;
+    use crate::stats::Figures;
 
     #[test]
     fn models_and_measurements_are_not_in_one_plot() {
@@ -314,5 +315,59 @@ mod tests {
         }
         let marked = plots.iter().find(|p| p.id == "model-throughput-copy-local-cold-1").unwrap();
         assert_eq!(marked.marks.len(), 1, "the crossover");
+    }
+
+    /// The height of a curve at `x`, on straight lines through the logarithms.
+    fn height(series: &Series, x: f64) -> f64 {
+        let at = series.points.windows(2).find(|w| (w[0].0..=w[1].0).contains(&x)).expect("within the curve");
+        let part = (x / at[0].0).ln() / (at[1].0 / at[0].0).ln();
+        (at[0].1[1].ln() * (1.0 - part) + at[1].1[1].ln() * part).exp()
+    }
+
+    #[test]
+    fn a_crossover_is_marked_where_the_curves_that_are_drawn_cross() {
+        let mut results = sample();
+        let like = results.cells[4].clone();
+        results.cells.clear();
+        // memcpy is faster with one hot buffer than with 32; the engine gains on both, and its curve is not straight.
+        let speeds: [(&str, u32, [f64; 4]); 4] = [
+            ("memcpy", 1, [9.0, 80.0, 40.0, 12.0]),
+            ("memcpy", 32, [8.0, 30.0, 13.0, 9.0]),
+            ("cpu", 1, [1.0, 40.0, 39.0, 30.0]),
+            ("cpu", 32, [5.0, 29.0, 31.0, 27.0]),
+        ];
+        for (engine, depth, speed) in speeds {
+            for (at, size) in [64_u64, 4096, 65_536, 1 << 20].into_iter().enumerate() {
+                let mut m = like.clone();
+                m.cell = Cell { engine: engine.to_owned(), depth, size, footprint: Footprint::Hot, ..m.cell };
+                let base = speeds.iter().find(|s| s.0 == "memcpy" && s.1 == depth).map_or(1.0, |s| s.2[at]);
+                m.bytes_per_second = Figures::of(vec![speed[at] * 1e9]);
+                m.ratio = Figures::of(vec![speed[at] / base]);
+                results.cells.push(m);
+            }
+        }
+        results.crossovers = crate::derive::crossovers(&results.cells);
+        let plots = plots(&results);
+        let plot = plots.iter().find(|p| p.id == "throughput-copy-local-hot-1").unwrap();
+        assert_eq!(plot.marks.len(), 2, "{:?}", plot.marks);
+        for (x, _, curve) in &plot.marks {
+            let engine = &plot.series[*curve];
+            let buffers = if engine.name.contains("q32") { "memcpy, 32 buffers" } else { "memcpy, 1 buffer" };
+            let base = plot.series.iter().find(|s| s.name == buffers).expect("its baseline is drawn");
+            let (there, baseline) = (height(engine, *x), height(base, *x));
+            assert!((there / baseline - 1.0).abs() < 1e-9, "{}: {there} and {baseline} at {x}", engine.name);
+        }
+        let ratios = plots.iter().find(|p| p.id == "ratio-copy-local-hot-1").unwrap();
+        assert_eq!(ratios.marks.len(), 2);
+        for (x, _, curve) in &ratios.marks {
+            assert!(
+                (height(&ratios.series[*curve], *x) - 1.0).abs() < 1e-9,
+                "the ratio is 1 where it is marked"
+            );
+        }
+        let line: Vec<_> = ratios.series.iter().filter(|s| s.reference).collect();
+        assert!(
+            line.len() == 1 && line[0].points.len() == 4 && line[0].points.iter().all(|p| p.1 == [1.0; 3])
+        );
     }
 }

@@ -75,10 +75,8 @@ fn header(body: &mut String, results: &Results, models: bool) {
     if let Some(busy) = results.busy() {
         let _ = writeln!(body, "<div class=\"note\"><b>Busy.</b> {}</div>", escape(&busy));
     }
-    if results.interrupted {
-        body.push_str(
-            "<div class=\"note\"><b>Interrupted.</b> This is what had been measured by then.</div>\n",
-        );
+    if let Some(stopped) = results.stopped() {
+        let _ = writeln!(body, "<div class=\"note\"><b>Interrupted.</b> {}</div>", escape(&stopped));
     }
     body.push_str("<nav><a href=\"#measured\">Measured</a>");
     if models {
@@ -300,9 +298,9 @@ fn troubles(body: &mut String, results: &Results) {
         .iter()
         .filter_map(|e| Some(format!("<li><b>{}</b>: {}</li>", escape(&e.name), escape(e.error.as_ref()?))))
         .collect();
-    for m in results.cells.iter().filter(|m| m.status != Status::Ok) {
+    for m in results.troubled() {
         let class = if m.status == Status::Wrong { " class=\"bad\"" } else { "" };
-        let message = m.message.as_deref().unwrap_or("interrupted");
+        let message = m.message.as_deref().unwrap_or_default();
         lines.push(format!("<li{class}><b>{}</b>: {}</li>", escape(&m.cell.to_string()), escape(message)));
     }
     if !lines.is_empty() {

@@ -1,0 +1,311 @@
+//! What the library costs by itself: dispatch, the safe API, cutting and gathering, on an engine that reports every copy as done at once and moves
+//! nothing.
+//!
+//! `cargo bench -p dma-bench --bench queue` prints Criterion's figures and then a table of its own, in which generic and dynamic dispatch run
+//! in turns; `-- --table` the table alone.
+
+#![expect(unsafe_code, reason = "implements and drives the raw queue")]
+
+use std::hint::black_box;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use dma::prelude::*;
+use dma::{
+    Capabilities, Completion, Descriptor, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
+    HostMemory, Limits, MemoryRequest, NativeError, RawExport, RawQueue, RawRegion, RawStats, RegionKey,
+    Segment,
+};
+
+const LEN: usize = 64;
+
+/// Reports every copy as done, and moves nothing.
+#[derive(Debug)]
+struct Nothing {
+    id: EngineId,
+    info: EngineInfo,
+}
+
+impl Nothing {
+    fn new(max_transfer: u64, max_segments: usize) -> Self {
+        let limits = Limits::default()
+            .with_max_transfer(max_transfer)
+            .with_max_segments(max_segments)
+            .with_queue_depth(256, 256);
+        let info = EngineInfo::new("nothing", "no device", "0")
+            .with_capabilities(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE)
+            .with_limits(limits);
+        Self { id: EngineId::next(), info }
+    }
+
+    fn queue(&self) -> NothingQueue {
+        NothingQueue { engine: self.id, tokens: [0; 256], submitted: 0, reported: 0, doorbells: 0 }
+    }
+}
+
+impl DmaEngine for Nothing {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+    fn allocate_raw(&self, request: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
+        let memory = vec![0_u128; request.len.div_ceil(16)].leak();
+        Ok(Box::new(Leaked { engine: self.id, base: NonNull::from(memory).cast(), request: request.clone() }))
+    }
+    unsafe fn register_raw(&self, _: &HostMemory, _: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
+        Err(Error::new(ErrorKind::Unsupported, "this engine registers nothing"))
+    }
+    fn import_raw(&self, _: &ExportDescriptor) -> dma::Result<Box<dyn RawRegion>> {
+        Err(Error::new(ErrorKind::Unsupported, "this engine imports nothing"))
+    }
+    fn open_queue_raw(&self, _: &QueueOptions) -> dma::Result<Box<dyn RawQueue>> {
+        Ok(Box::new(self.queue()))
+    }
+}
+
+/// Memory that is never given back.
+#[derive(Debug)]
+struct Leaked {
+    engine: EngineId,
+    base: NonNull<u8>,
+    request: MemoryRequest,
+}
+
+// SAFETY: an address and numbers; who may use the memory is the contract's to say.
+unsafe impl Send for Leaked {}
+// SAFETY: as above.
+unsafe impl Sync for Leaked {}
+
+// SAFETY: nothing changes, and the memory is never given back.
+unsafe impl RawRegion for Leaked {
+    fn engine_id(&self) -> EngineId {
+        self.engine
+    }
+    fn key(&self) -> RegionKey {
+        RegionKey(0)
+    }
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+    fn len(&self) -> usize {
+        self.request.len
+    }
+    fn access(&self) -> Access {
+        self.request.access
+    }
+    fn cpu_visible(&self) -> bool {
+        true
+    }
+    fn export(&self, _: usize, _: usize, _: Access) -> dma::Result<Box<dyn RawExport>> {
+        Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
+    }
+}
+
+#[derive(Debug)]
+struct NothingQueue {
+    engine: EngineId,
+    tokens: [u64; 256],
+    submitted: usize,
+    reported: usize,
+    doorbells: u64,
+}
+
+// SAFETY: every accepted descriptor is reported once; no memory is touched, and that of the engine has been initialised from the start.
+unsafe impl RawQueue for NothingQueue {
+    fn engine_id(&self) -> EngineId {
+        self.engine
+    }
+    fn depth(&self) -> usize {
+        self.tokens.len()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> dma::Result<usize> {
+        let room = self.tokens.len() - (self.submitted - self.reported);
+        for descriptor in batch.iter().take(room) {
+            self.tokens[self.submitted % 256] = descriptor.token();
+            self.submitted += 1;
+        }
+        Ok(room.min(batch.len()))
+    }
+    fn flush(&mut self) {
+        self.doorbells += 1;
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let n = completions.len().min(self.submitted - self.reported);
+        for completion in &mut completions[..n] {
+            *completion = Completion::done(self.tokens[self.reported % 256]);
+            self.reported += 1;
+        }
+        n
+    }
+    fn explain(&self, native: i32) -> NativeError {
+        NativeError { code: native.into(), name: "".into(), description: "".into() }
+    }
+    fn stop(&mut self) {}
+    fn stats(&self) -> RawStats {
+        RawStats::new(self.doorbells, 0)
+    }
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn arm(&mut self) -> dma::Result<bool> {
+        Err(Error::new(ErrorKind::Unsupported, "there is nothing to wait for"))
+    }
+    fn disarm(&mut self) {}
+}
+
+/// Descriptors between two buffers of the engine.
+fn descriptors(engine: &Nothing, n: usize) -> Vec<Descriptor<'static>> {
+    let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
+    let segment =
+        |at| Segment { key: region.key(), addr: region.base().map_addr(|a| a.saturating_add(at)), len: LEN };
+    (0..n as u64).map(|token| Descriptor::copy(token, segment(0), segment(LEN))).collect()
+}
+
+/// Submits, rings, and polls until all is done. `Q` is the queue's type, or `dyn RawQueue`.
+#[inline(never)]
+fn drive<Q: RawQueue + ?Sized>(queue: &mut Q, batch: &[Descriptor<'_>]) {
+    let mut completions = [Completion::done(0); 64];
+    // SAFETY: the memory is never given back, and nobody else uses it.
+    assert_eq!(unsafe { queue.submit(batch) }.unwrap(), batch.len());
+    queue.flush();
+    let mut done = 0;
+    while done < batch.len() {
+        done += queue.poll(&mut completions);
+    }
+    black_box(&completions);
+}
+
+fn dispatch(criterion: &mut Criterion, engine: &Nothing) {
+    let mut group = criterion.benchmark_group("dispatch: submit, flush, poll");
+    for n in [1, 32] {
+        let batch = descriptors(engine, n);
+        group.throughput(Throughput::Elements(n as u64));
+        let mut queue = engine.queue();
+        group.bench_function(BenchmarkId::new("generic", n), |b| {
+            b.iter(|| drive(&mut queue, black_box(&batch)))
+        });
+        let mut queue: Box<dyn RawQueue> = Box::new(engine.queue());
+        group.bench_function(BenchmarkId::new("dyn", n), |b| {
+            b.iter(|| drive(black_box(&mut *queue), black_box(&batch)));
+        });
+    }
+    group.finish();
+}
+
+fn safe_api(criterion: &mut Criterion, engine: &Nothing) {
+    let mut group = criterion.benchmark_group("safe API");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut pair = Some((engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap()));
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("copy and wait", |b| {
+        b.iter(|| {
+            let (src, dst) = pair.take().unwrap();
+            pair = Some(queue.copy(src, dst).unwrap().wait().unwrap());
+        });
+    });
+    let pairs = (0..32).map(|_| (engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap()));
+    let mut batch: Option<Batch<BufferMut, BufferMut>> = Some(pairs.collect());
+    group.throughput(Throughput::Elements(32));
+    group.bench_function("batch of 32", |b| {
+        b.iter(|| batch = Some(queue.submit(batch.take().unwrap()).unwrap().wait().unwrap()));
+    });
+    group.finish();
+}
+
+/// One operation in pieces that the device takes.
+fn cutting(criterion: &mut Criterion) {
+    const PIECE: usize = 4096;
+    let engine = Nothing::new(PIECE as u64, 1);
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut group = criterion.benchmark_group("cutting into 4 KiB");
+    for pieces in [1, 16, 256] {
+        let mut pair =
+            Some((engine.allocate(pieces * PIECE).unwrap(), engine.allocate(pieces * PIECE).unwrap()));
+        group.throughput(Throughput::Elements(pieces as u64));
+        group.bench_function(BenchmarkId::from_parameter(format!("{pieces} pieces")), |b| {
+            b.iter(|| {
+                let (src, dst) = pair.take().unwrap();
+                pair = Some(queue.copy(src, dst).unwrap().wait().unwrap());
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Sixteen buffers into one: as one list, and for a device that takes none, segment by segment.
+fn gathering(criterion: &mut Criterion) {
+    const SEGMENTS: usize = 16;
+    let mut group = criterion.benchmark_group("gathering 16 segments");
+    group.throughput(Throughput::Elements(SEGMENTS as u64));
+    for (name, most) in [("as a list", SEGMENTS), ("one by one", 1)] {
+        let engine = Nothing::new(1 << 20, most);
+        let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+        let segments: Vec<BufferMut> = (0..SEGMENTS).map(|_| engine.allocate(LEN).unwrap()).collect();
+        let mut operands = Some((segments, engine.allocate(SEGMENTS * LEN).unwrap()));
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let (src, dst) = operands.take().unwrap();
+                operands = Some(queue.copy(src, dst).unwrap().wait().unwrap());
+            });
+        });
+    }
+    group.finish();
+}
+
+/// What dynamic dispatch costs: both in turns, the median over the rounds.
+fn table(engine: &Nothing, rounds: usize, batches: usize) {
+    println!("\nsubmit, flush and poll on a queue that does nothing; median of {rounds} rounds in turns");
+    println!("{:>6}{:>12}{:>12}{:>18}", "batch", "generic ns", "dyn ns", "dyn costs ns/copy");
+    for n in [1, 32] {
+        let batch = descriptors(engine, n);
+        let mut concrete = engine.queue();
+        let mut dynamic: Box<dyn RawQueue> = Box::new(engine.queue());
+        let mut times = [Vec::new(), Vec::new()];
+        for round in 0..rounds + 2 {
+            for turn in 0..2 {
+                let who = (round + turn) % 2;
+                let begun = Instant::now();
+                for _ in 0..batches {
+                    match who {
+                        0 => drive(&mut concrete, black_box(&batch)),
+                        _ => drive(black_box(&mut *dynamic), black_box(&batch)),
+                    }
+                }
+                // The first rounds warm up.
+                if round >= 2 {
+                    times[who].push(begun.elapsed().as_secs_f64() * 1e9 / batches as f64);
+                }
+            }
+        }
+        let median = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let costs =
+            median(times[1].iter().zip(&times[0]).map(|(dynamic, generic)| dynamic - generic).collect());
+        let [generic, dynamic] = times.map(median);
+        println!("{n:>6}{generic:>12.2}{dynamic:>12.2}{:>18.3}", costs / n as f64);
+    }
+}
+
+fn main() {
+    let engine = Nothing::new(u64::MAX, 1);
+    if !std::env::args().any(|arg| arg == "--table") {
+        let mut criterion = Criterion::default()
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_millis(500))
+            .sample_size(20)
+            .configure_from_args();
+        dispatch(&mut criterion, &engine);
+        safe_api(&mut criterion, &engine);
+        cutting(&mut criterion);
+        gathering(&mut criterion);
+        criterion.final_summary();
+    }
+    if std::env::args().any(|arg| arg == "--test") {
+        table(&engine, 1, 10);
+    } else {
+        table(&engine, 31, 100_000);
+    }
+}
