@@ -172,6 +172,20 @@ mod tests {
         check_mapped(8, 1, Access::READ).unwrap_err();
     }
 
+    /// What a peer is sent, the kernel lets it use as far as its rights go and no further.
+    #[test]
+    fn the_own_memory_is_opened_for_no_more_than_the_rights() {
+        for (rights, mode) in [
+            (Access::READ, OFlags::RDONLY),
+            (Access::WRITE, OFlags::WRONLY),
+            (Access::READ | Access::WRITE, OFlags::RDWR),
+        ] {
+            let file = own_address_space(rights).unwrap();
+            let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+            assert_eq!(flags & OFlags::ACCMODE, mode, "{rights:?}");
+        }
+    }
+
     #[test]
     fn files_of_other_kinds_are_no_address_space() {
         let file = fs::File::open("/dev/null").unwrap();

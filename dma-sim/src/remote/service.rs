@@ -555,7 +555,8 @@ mod tests {
     #[test]
     fn nonsense_is_answered_and_nothing_more() {
         let (export, blob) = exported();
-        for nonsense in [&b"GET / HTTP/1.1"[..], &[0; HELLO_LEN], &[0xff; 60_000]] {
+        let longer = [&encode_hello(blob.token)[..], &[0]].concat();
+        for nonsense in [&b"GET / HTTP/1.1"[..], &[0; HELLO_LEN], &[0xff; 60_000], &longer[..]] {
             let stranger = stranger(&blob);
             say(&stranger, nonsense);
             assert_eq!(hear(&stranger), Some(Reply::BadHello));

@@ -31,25 +31,25 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts it; the test binary must have a test called `peer` that calls [`obey`].
     pub(crate) fn start() -> Self {
-        Self::run(&mut Command::new(env::current_exe().unwrap()))
+        Self::run(&mut Command::new(env::current_exe().unwrap())).unwrap()
     }
 
-    /// Starts it as another user, which takes root.
-    pub(crate) fn start_as(user: u32) -> Self {
-        Self::run(Command::new(env::current_exe().unwrap()).uid(user))
+    /// Starts it as another user. `None`, and a word why, without the rights for that, or if that user may not run the test.
+    pub(crate) fn start_as(user: u32) -> Option<Self> {
+        let started = Self::run(Command::new(env::current_exe().unwrap()).uid(user));
+        started.inspect_err(|e| println!("skipped: no process of user {user} can be started: {e}")).ok()
     }
 
-    fn run(command: &mut Command) -> Self {
+    fn run(command: &mut Command) -> std::io::Result<Self> {
         let mut child = command
             .args(["--exact", "peer", "--ignored", "--nocapture", "--test-threads=1"])
             .env(ROLE, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .spawn()?;
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
+        Ok(Self { child, input, output })
     }
 
     pub(crate) fn pid(&self) -> u32 {
