@@ -142,7 +142,8 @@ fn log(options: &Options) {
         60..70 => "debug",
         _ => "trace",
     };
-    let filter = format!("{},doca={}", level(options.log_level), level(options.sdk_log_level));
+    let sdk = level(options.sdk_log_level);
+    let filter = format!("{},doca={sdk},spdk={sdk}", level(options.log_level));
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(std::io::stderr().is_terminal())
