@@ -17,7 +17,7 @@ if [[ "${1:-}" =~ ^(address|thread)$ ]]; then
     shift
 fi
 packages=("$@")
-((${#packages[@]})) || packages=(dma-core dma-sim dma-doca-emu dma-doca)
+((${#packages[@]})) || packages=(dma-core dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat)
 nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     echo "skipped: no nightly compiler (rustup toolchain install nightly)"
     exit 77
@@ -27,6 +27,7 @@ nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     exit 77
 }
 ran=0
+failed=()
 
 # The tests ask for sizes that no allocator has: they must be refused, as they are without a sanitizer.
 refuse=allocator_may_return_null=1
@@ -46,7 +47,8 @@ if [[ "$which" != thread ]]; then
         echo "--- address: $package"
         CARGO_TARGET_DIR=$targets/san-address \
             ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp \
-            cargo +nightly test --locked --config "$(flags -Zsanitizer=address)" -p "$package" --target "$host" --lib --tests
+            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address)" -p "$package" --target "$host" --lib --tests ||
+            failed+=("address: $package")
     done
     ran=1
 fi
@@ -56,7 +58,7 @@ linked() {
     local source
     while read -r source; do
         printf -- '--test %s ' "$(basename "$source" .rs)"
-    done < <(find . -path ./target -prune -o -path "*/$1/tests/*.rs" -print | grep -E "/$1/tests/[^/]+\.rs$" | xargs -r grep -L doca_emu_prefix)
+    done < <(find . -path ./target -prune -o -path "*/$1/tests/*.rs" -print | grep -E "/$1/tests/[^/]+\.rs$" | xargs -r grep -LE '(doca|spdk)_emu_prefix')
 }
 
 if [[ "$which" != address ]]; then
@@ -87,8 +89,12 @@ if [[ "$which" != address ]]; then
         directory=$package
         [[ -n "$(find . -maxdepth 3 -type d -path "*/$directory/tests" -print -quit)" ]] || directory=${package#dma-}
         # shellcheck disable=SC2046 # words
-        "${cargo[@]}" test --locked -Zbuild-std --config "$(flags "${rustflags[@]}")" -p "$package" --target "$host" \
-            --lib $(linked "$directory")
+        "${cargo[@]}" test --no-fail-fast --locked -Zbuild-std --config "$(flags "${rustflags[@]}")" -p "$package" --target "$host" \
+            --lib $(linked "$directory") || failed+=("thread: $package")
     done
 fi
 ((ran)) || exit 77
+if ((${#failed[@]})); then
+    printf 'failed: %s\n' "${failed[@]}"
+    exit 1
+fi

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use dma::Retry;
 use dma::prelude::*;
-use dma::{Queue, Retry};
 
 fn main() -> dma::Result<()> {
     bad_requests()?;
@@ -90,8 +90,7 @@ fn reset() -> dma::Result<()> {
 /// A device that stops answering: waiting has a deadline, closing is bounded, and the memory is never reused.
 fn dead_device() -> dma::Result<()> {
     let engine = dma::open("sim:faults=stick@1")?;
-    let queue: Queue =
-        engine.open_queue(&QueueOptions::new().with_stall_timeout(Duration::from_millis(50)))?;
+    let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(Duration::from_millis(50)))?;
     let mut transfer = queue.copy(engine.allocate(64)?, engine.allocate(64)?)?;
     let late = transfer.wait_for(Duration::from_millis(20)).expect_err("it never answers");
     println!("after 20 ms: {late}");

@@ -51,9 +51,13 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let address_and_length = format!("{}\n{}\n", descriptor.address(), descriptor.len());
     write(&options.buffer, address_and_length.as_bytes())?;
     // Last, since the peer may be waiting for it.
-    match options.raw {
-        true => write(&options.export, descriptor.native())?,
-        false => descriptor.save(&options.export)?,
+    let exported = match options.raw {
+        true => write(&options.export, descriptor.native()).map_err(dma::Error::from),
+        false => descriptor.save(&options.export),
+    };
+    if let Err(e) = exported {
+        let _ = std::fs::remove_file(&options.buffer);
+        return Err(e.into());
     }
 
     println!(

@@ -40,7 +40,7 @@ pub use dma_core::*;
 pub use dma_doca as doca;
 pub use dma_ioat as ioat;
 pub use dma_sim as sim;
-pub use name::{DeviceName, EngineName, PciAddress};
+pub use name::{DeviceName, EngineName};
 
 /// What most programs need: the traits, and the types that go into calls.
 pub mod prelude {

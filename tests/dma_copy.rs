@@ -363,6 +363,11 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
             }
             fs::remove_file(place.path("dst")).expect("removed");
         }
+        // Not asked to go on: begun anew, whatever is there.
+        fs::write(place.path(PARTIAL), &all[..5 * BLOCK]).expect("written");
+        let (sent, _) = place.copies(from, SMALL);
+        assert!(sent.ends_with(" retries"), "{sent}");
+        fs::remove_file(place.path("dst")).expect("removed");
         // Of another file: begun anew.
         let mut other = all[..5 * BLOCK].to_vec();
         other[100] ^= 1;
@@ -371,6 +376,41 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
         assert!(sent.ends_with(" retries"), "{sent}");
         fs::remove_file(place.path("dst")).expect("removed");
     }
+}
+
+/// Nobody else reads what is not whole yet, also if an earlier copy left it open to all.
+#[test]
+fn a_copy_in_the_making_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    for there in [false, true] {
+        let place = Place::new();
+        place.file("src", 5 * BLOCK);
+        if there {
+            fs::write(place.path(PARTIAL), b"").expect("written");
+            fs::set_permissions(place.path(PARTIAL), fs::Permissions::from_mode(0o666)).expect("set");
+        }
+        let args = format!("-e {SLOW} {SMALL}");
+        let receiver = place.start(Side::Host, &format!("-f dst {args}"));
+        let sender = place.start(Side::Dpu, &format!("-f src {args}"));
+        place.wait_for_bytes();
+        let mode = fs::metadata(place.path(PARTIAL)).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{there}");
+        sender.end().copied();
+        receiver.end().copied();
+    }
+}
+
+/// There is nothing to go on with in a file without bytes.
+#[test]
+fn an_empty_file_in_the_making_is_not_kept() {
+    let place = Place::new();
+    place.file("src", 5 * BLOCK);
+    let receiver = place.start(Side::Dpu, "-f dst --resume -e cpu");
+    let sender = place.start(Side::Host, "-f src --resume -e sim");
+    let (receiver, sender) = (receiver.end(), sender.end());
+    receiver.failed(&["importing"]);
+    sender.failed(&[]);
+    assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
 }
 
 #[test]

@@ -384,6 +384,7 @@ fn a_dpu_checks_every_number_of_its_host() {
         (&["when byte 8192 was due"], vec![filled(0, 0, 8192), filled(0, 1, 8192)]),
         (&["hole of 8191 bytes at 0"], vec![Message::Hole { len: 8191 }]),
         (&["hole of 0 bytes"], vec![Message::Hole { len: 0 }]),
+        (&["hole of 24576 bytes at 0"], vec![Message::Hole { len: 3 * 8192 }]),
         (
             &["hole of 9223372036854775807 bytes at 8192"],
             vec![filled(0, 0, 8192), Message::Hole { len: MAX_SIZE }],
@@ -415,6 +416,13 @@ fn a_dpu_checks_every_number_of_its_host() {
             assert_eq!(impostor.hear(), Message::Freed { slot });
         }
         impostor.say(&Message::End { total: 7, retries: 0, digest: Digest::default() });
+    });
+    dpu_against(size, &["the digest of all that was sent"], |impostor| {
+        for (seq, slot, len) in [(0, 0, 8192), (1, 1, 8192), (2, 0, 100)] {
+            impostor.say(&filled(seq, slot, len));
+            assert_eq!(impostor.hear(), Message::Freed { slot });
+        }
+        impostor.say(&Message::End { total: size, retries: 0, digest: [1; 32] });
     });
     dpu_against(size, &["there is no kind 99"], |impostor| impostor.say_bytes(&[99]));
     dpu_against(size, &["it ends in the middle"], |impostor| impostor.say_bytes(&[5, 0]));
@@ -522,6 +530,16 @@ fn a_host_checks_every_number_of_its_dpu() {
             vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
         ),
         (&["hole of 1 bytes"], vec![Message::Hole { len: 1 }]),
+        (&["hole of 24576 bytes"], vec![Message::Hole { len: 3 * 8192 }]),
+        (
+            &["the digest of all that was sent"],
+            vec![
+                filled(0, 0, 8192),
+                filled(1, 1, 8192),
+                filled(2, 0, 100),
+                Message::End { total: size, retries: 0, digest: [1; 32] },
+            ],
+        ),
         (&["Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
     ] {
         let place = Place::new();
@@ -532,7 +550,13 @@ fn a_host_checks_every_number_of_its_dpu() {
         assert!(matches!(impostor.hear(), Message::Hello(_)));
         assert!(matches!(impostor.hear(), Message::Resume { .. }));
         impostor.say(&Message::ResumeAnswer { from: 0 });
-        assert!(matches!(impostor.hear(), Message::Export(Export { len: 16_384, block: 8192, .. })));
+        match impostor.hear() {
+            Message::Export(Export { len: 16_384, block: 8192, descriptor, .. }) => {
+                let granted = dma::ExportDescriptor::from_bytes(&descriptor).expect("a descriptor").rights();
+                assert_eq!(granted, Access::WRITE, "no more than it takes to receive");
+            }
+            other => panic!("{other:?}"),
+        }
         messages.iter().for_each(|message| impostor.say(message));
         host.end().failed(&[words, &["does not keep to the protocol"]].concat());
         assert_eq!(place.names(), ["socket".to_owned()].into(), "nothing is left behind");
@@ -545,10 +569,41 @@ fn a_host_checks_every_number_of_its_dpu() {
     let mut impostor = Impostor(listener.accept().expect("it connects").0);
     impostor.say(&Message::Hello(hello(Role::Dpu, None)));
     impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+    match impostor.hear() {
+        Message::ResumeAnswer { from: 0 } => {}
+        other => panic!("{other:?}"),
+    }
+    match impostor.hear() {
+        Message::Export(Export { descriptor, .. }) => {
+            let granted = dma::ExportDescriptor::from_bytes(&descriptor).expect("a descriptor").rights();
+            assert_eq!(granted, Access::READ, "no more than it takes to send");
+        }
+        other => panic!("{other:?}"),
+    }
     while !matches!(impostor.hear(), Message::Filled { seq: 0, .. }) {}
     impostor.say(&Message::Freed { slot: 0 });
     impostor.say(&Message::Freed { slot: 0 });
     impostor.say(&Message::Freed { slot: 0 });
     impostor.say(&Message::Freed { slot: 77 });
     host.end().failed(&["it freed slot", "which it does not have"]);
+    // Nor has it the file before it says so, with its length.
+    let place = Place::new();
+    place.file("src", 0);
+    let listener = UnixListener::bind(place.path("socket")).expect("a socket");
+    let host = place.start(Side::Host, "-f src --window 16K --chunk 4K --checksum none -e cpu");
+    let mut impostor = Impostor(listener.accept().expect("it connects").0);
+    impostor.say(&Message::Hello(hello(Role::Dpu, None)));
+    impostor.say(&Message::Resume { len: 0, digest: xxh3_of_nothing() });
+    while !matches!(impostor.hear(), Message::End { total: 0, .. }) {}
+    impostor.say(&Message::Status { total: 1, retries: 0 });
+    host.end().failed(&["it said Status at the wrong time"]);
+    let place = Place::new();
+    place.file("src", 0);
+    let dpu = place.start(Side::Dpu, "-f src --window 16K --chunk 4K --checksum none -e cpu");
+    let mut impostor = Impostor::connect(place.dir.path());
+    impostor.say(&Message::Hello(hello(Role::Host, None)));
+    impostor.say(&Message::Resume { len: 0, digest: xxh3_of_nothing() });
+    while !matches!(impostor.hear(), Message::End { total: 0, .. }) {}
+    impostor.say(&Message::Status { total: 1, retries: 0 });
+    dpu.end().failed(&["it said Status at the wrong time"]);
 }

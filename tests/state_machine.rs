@@ -4,8 +4,10 @@
 //! to it until it is over. After a failure the destination is undefined, so the test writes the expected bytes itself and goes on. Around every
 //! buffer lie bytes that nobody may write.
 
+mod stand_ins;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dma::prelude::*;
@@ -20,7 +22,7 @@ const GUARD: usize = 64;
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
-const SOUND: [&str; 8] = [
+const SOUND: [&str; 10] = [
     "cpu",
     "cpu:threads=0",
     "cpu:threads=1,inline=0",
@@ -29,6 +31,8 @@ const SOUND: [&str; 8] = [
     "sim:profile=bluefield3",
     "sim:profile=ioat",
     "sim:profile=dsa",
+    "doca:03:00.0",
+    "ioat",
 ];
 const FAULTY: [&str; 6] = [
     "sim:profile=bluefield3,faults=reset@7",
@@ -81,6 +85,22 @@ enum Step {
     Drop {
         flight: Index,
     },
+}
+
+/// Opens an engine by name; hardware on its stand-in, installed and loaded as the vendor's libraries are.
+fn open(name: &str) -> Arc<dyn DmaEngine> {
+    static DOCA: OnceLock<String> = OnceLock::new();
+    static IOAT: OnceLock<String> = OnceLock::new();
+    let name = match name.split_once(':').map_or(name, |(backend, _)| backend) {
+        "doca" => DOCA.get_or_init(|| {
+            format!("{name},lib={}", stand_ins::library_dir(&stand_ins::doca_emu_prefix()).display())
+        }),
+        "ioat" => {
+            IOAT.get_or_init(|| format!("{name}:lib={}", stand_ins::spdk_emu_prefix().join("lib").display()))
+        }
+        _ => name,
+    };
+    dma::open(name).expect("the engine opens")
 }
 
 fn pick<T: Copy>(index: Index, map: &BTreeMap<u32, T>) -> Option<u32> {
@@ -419,7 +439,7 @@ impl StateMachineTest for Test {
     type Reference = Machine;
 
     fn init_test(model: &Model) -> System {
-        let engine = dma::open(&model.engine).expect("the engine opens");
+        let engine = open(&model.engine);
         let options = QueueOptions::new().with_stall_timeout(STALL).with_drop_timeout(STALL);
         let queue =
             engine.open_queue(&if model.sound { QueueOptions::new() } else { options }).expect("a queue");

@@ -121,7 +121,9 @@ fn files_that_are_not_the_hosts_are_refused() {
     }
     std::fs::write(&buffer, &good_buffer).expect("writable");
 
-    for end in [0, 3, 20, good_export.len() - 1] {
+    std::fs::write(&export, "").expect("writable");
+    assert!(fails(&dpu("cpu", dir.path())).contains("is empty"));
+    for end in [3, 20, good_export.len() - 1] {
         std::fs::write(&export, &good_export[..end]).expect("writable");
         assert!(fails(&dpu("cpu", dir.path())).contains("export.bin"), "cut off at {end}");
     }
@@ -149,4 +151,14 @@ fn a_host_that_cannot_write_says_so() {
         .output()
         .expect("it runs");
     assert!(fails(&output).contains("missing/buffer.txt"));
+    let output = Command::new(built::example("10_copy_host"))
+        .arg("--export")
+        .arg(missing.join("export.bin"))
+        .arg("--buffer")
+        .arg(dir.path().join("buffer.txt"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    assert!(fails(&output).contains("missing/export.bin"));
+    assert!(!dir.path().join("buffer.txt").exists(), "one file without the other is of no use");
 }

@@ -142,6 +142,25 @@ mod tests {
         assert_eq!((figures.min, figures.median, figures.max), (1.0, 2.0, 3.0));
         let figures = Figures::of((1..=9).rev().map(f64::from).collect()).unwrap();
         assert_eq!(figures.quartiles(), (3.0, 7.0));
+        let twice = Figures::of(vec![3.0, 1.0, 2.0]).unwrap().times(2.0);
+        assert_eq!(twice, Figures { min: 2.0, median: 4.0, max: 6.0, samples: vec![6.0, 2.0, 4.0] });
+    }
+
+    /// The normal approximation with its corrections for continuity and ties, worked out by the textbook's formula elsewhere.
+    #[test]
+    fn ties_are_corrected_for() {
+        let many = |counts: &[(f64, usize)]| -> Vec<f64> {
+            counts.iter().flat_map(|(value, count)| std::iter::repeat_n(*value, *count)).collect()
+        };
+        for (a, b, chance) in [
+            (many(&[(0.0, 6), (1.0, 2)]), many(&[(0.0, 2), (1.0, 6)]), 0.0607),
+            (many(&[(0.0, 5), (1.0, 2)]), many(&[(0.0, 3), (1.0, 4)]), 0.3338),
+            (vec![1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0], vec![3.0, 3.0, 4.0, 4.0, 5.0, 5.0, 6.0], 0.0133),
+            (many(&[(1.0, 3), (2.0, 3), (3.0, 1)]), many(&[(2.0, 2), (3.0, 4), (4.0, 1)]), 0.0223),
+        ] {
+            assert!((mann_whitney(&a, &b) - chance).abs() < 1e-4, "{a:?} {b:?}: {}", mann_whitney(&a, &b));
+            assert!((mann_whitney(&b, &a) - chance).abs() < 1e-4, "{a:?} {b:?}");
+        }
     }
 
     /// By brute force: every way to choose which of the ranks are the first's.

@@ -11,7 +11,8 @@ use crate::error::error;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DocaOptions {
-    /// The device's PCI address, `DDDD:BB:DD.F` or `BB:DD.F`. `None`: the first device that has DMA.
+    /// The device's PCI address, as [`PciAddress`](dma_core::PciAddress) reads it, except that `BB:DD.F` is of any domain, and refused if it
+    /// is that of several devices. `None`: the first device that has DMA.
     pub address: Option<String>,
     /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): tells apart devices that share an address.
     pub interface: Option<String>,

@@ -102,6 +102,10 @@ fn bad_messages_and_names_are_refused_with_numbers() {
     host.send(&[0; 100], SOON).unwrap();
     let e = Client::new(&options("3b:00.0"), &"x".repeat(30)).unwrap_err();
     assert_eq!((e.kind(), e.asked()), (ErrorKind::OutOfRange, Some(30)), "{e}");
+    // With its NUL, a name of 20 bytes is one too long.
+    let e = Client::new(&options("3b:00.0"), &"x".repeat(20)).unwrap_err();
+    assert_eq!((e.kind(), e.asked(), e.allowed()), (ErrorKind::OutOfRange, Some(20), Some(19)), "{e}");
+    Client::new(&options("3b:00.0"), &"x".repeat(19)).unwrap();
     assert_eq!(Client::new(&options("3b:00.0"), "").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let e = Client::new(&options("3b:00.0"), "a\0b").and_then(|c| c.connect(SOON)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
@@ -149,4 +153,78 @@ fn a_peer_that_goes_is_an_error_after_its_last_message() {
     let e = host.recv(SOON).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Closed, "{e}");
     assert_eq!(host.send(b"x", SOON).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Who came and went before anybody asked is not let in.
+#[test]
+fn a_client_that_has_gone_is_not_accepted() {
+    card("went", "");
+    let server = listen("went");
+    let client = Client::new(&options("3b:00.0"), "went").unwrap();
+    // Somebody has to progress the server for the client to get in.
+    let (first, dpu) = std::thread::scope(|scope| {
+        let dpu = scope.spawn(|| server.accept(SOON).unwrap());
+        (client.connect(SOON).unwrap(), dpu.join().unwrap())
+    });
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while dpu.recv(Duration::from_millis(5)).is_err_and(|e| e.kind() == ErrorKind::TimedOut) {}
+            });
+            drop(client.connect(SOON).unwrap());
+            first.send(b"gone", SOON).unwrap();
+        });
+    }
+    assert_eq!(server.accept(Duration::from_millis(50)).unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+#[test]
+fn more_messages_than_there_is_room_for_wait() {
+    card("crowd", "");
+    let server = listen("crowd");
+    let client = Client::new(&options("3b:00.0"), "crowd").unwrap();
+    let (dpu, host) = connect(&server, &client);
+    const SENDERS: usize = 50;
+    const EACH: usize = 20;
+    let mut heard = vec![0; SENDERS];
+    std::thread::scope(|scope| {
+        for n in 0..SENDERS {
+            let host = &host;
+            scope.spawn(move || {
+                for m in 0..EACH {
+                    let mut message = vec![m as u8; host.max_message()];
+                    message[0] = n as u8;
+                    host.send(&message, SOON).unwrap();
+                }
+            });
+        }
+        // Not before all of them have something on its way.
+        std::thread::sleep(Duration::from_millis(50));
+        for _ in 0..SENDERS * EACH {
+            let message = dpu.recv(SOON).unwrap();
+            let sender = usize::from(message[0]);
+            assert!(message[1..].iter().all(|byte| *byte == heard[sender]), "each in order, each once");
+            heard[sender] += 1;
+        }
+    });
+    assert_eq!(heard, [EACH as u8; SENDERS]);
+}
+
+/// A message that has not gone out when the peer goes never will, and whoever waits for it is told.
+#[test]
+fn a_message_that_nobody_took_is_an_error() {
+    card("undelivered", "");
+    let server = listen("undelivered");
+    let client = Client::new(&options("3b:00.0"), "undelivered").unwrap();
+    let (dpu, host) = connect(&server, &client);
+    let message = vec![1; host.max_message()];
+    // Nobody receives: one after the other goes out, until there is no room.
+    let full = std::iter::repeat_with(|| host.send(&message, Duration::from_millis(50))).find(Result::is_err);
+    assert_eq!(full.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| host.send(&message, SOON));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(dpu);
+        assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    });
 }

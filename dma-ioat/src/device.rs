@@ -50,7 +50,7 @@ fn functions_in(root: &Path) -> Vec<Function> {
 }
 
 fn function(dir: &Path) -> Option<Function> {
-    let address = PciAddress::parse(dir.file_name()?.to_str()?)?;
+    let address = dir.file_name()?.to_str()?.parse().ok()?;
     let number = |name: &str| -> Option<u16> {
         let text = std::fs::read_to_string(dir.join(name)).ok()?;
         u16::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()

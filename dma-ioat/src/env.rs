@@ -158,7 +158,7 @@ impl Environment {
             opts.set_no_huge(self.spdk.release);
         }
         if let Some(allow) = &settings.allow {
-            opts.set_allowed(allow.iter().map(|address| address.to_native()).collect());
+            opts.set_allowed(allow.iter().map(|address| ffi::native_address(*address)).collect());
         }
         log::forward(&self.spdk);
         // DPDK pins the thread that sets it up to the first of its cores. Ours are the caller's, and run where they like.
@@ -311,7 +311,10 @@ impl Settings {
         if !rustix::process::geteuid().is_root() {
             hints.push("this is not root: run as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
         }
-        hints.push(format!("cores {}; SPDK's messages, on stderr, say more", Cores(&self.cores)));
+        hints.push(format!(
+            "cores {}; SPDK's messages, in the log or on stderr, say more",
+            Cores(&self.cores)
+        ));
         failed.with_hint(hints.join("; "))
     }
 }

@@ -4,7 +4,9 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use spdk_sys::bindings::{SPDK_MALLOC_DMA, SPDK_MALLOC_SHARE, spdk_ioat_chan, spdk_pci_device};
+use spdk_sys::bindings::{
+    SPDK_MALLOC_DMA, SPDK_MALLOC_SHARE, spdk_ioat_chan, spdk_pci_addr, spdk_pci_device,
+};
 use spdk_sys::{EnvOpts, Library};
 
 use crate::PciAddress;
@@ -146,7 +148,12 @@ unsafe extern "C" fn attached<P: Probe>(
 fn address_of(spdk: &Library, RawFunction(function): RawFunction) -> PciAddress {
     // SAFETY: a function that SPDK offers.
     let address = unsafe { (spdk.env.spdk_pci_device_get_addr)(function.as_ptr()) };
-    PciAddress::of_native(&address)
+    PciAddress { domain: address.domain, bus: address.bus, device: address.dev, function: address.func }
+}
+
+/// An address, as SPDK has it.
+pub(crate) const fn native_address(address: PciAddress) -> spdk_pci_addr {
+    spdk_pci_addr { domain: address.domain, bus: address.bus, dev: address.device, func: address.function }
 }
 
 /// The NUMA node of a function that SPDK offers; -1 if it is not known.

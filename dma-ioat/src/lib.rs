@@ -15,7 +15,6 @@
 //!   DPDK prints by itself goes to standard error.
 //! - **Draining.** A channel cannot be made to forget. What is in flight when a queue is closed completes; a channel that never answers is leaked.
 
-mod address;
 mod device;
 mod engine;
 mod env;
@@ -29,7 +28,7 @@ mod queue;
 mod recovery;
 mod region;
 
-pub use address::PciAddress;
+pub use dma_core::PciAddress;
 pub use engine::{Discovered, IoatEngine, discover};
 pub(crate) use error::BACKEND;
 pub use options::{EnvSetup, HugePages, IoatOptions};

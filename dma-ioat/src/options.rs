@@ -152,7 +152,7 @@ impl IoatOptions {
         let bad =
             |hint: &str| invalid(format!("option `{key}` cannot be `{value}`")).with_hint(hint.to_owned());
         match key {
-            "address" => self.address = Some(value.parse()?),
+            "address" => self.address = Some(address(value)?),
             "lib" if value.is_empty() => return Err(bad("name the directory of SPDK's shared libraries")),
             "lib" => self.lib_dir = Some(PathBuf::from(value)),
             "cores" => {
@@ -172,7 +172,7 @@ impl IoatOptions {
                     _ => return Err(bad("auto, on or off")),
                 };
             }
-            "allow" => self.allow = Some(value.split('+').map(str::parse).collect::<Result<_>>()?),
+            "allow" => self.allow = Some(value.split('+').map(address).collect::<Result<_>>()?),
             "env" => {
                 self.env = match value {
                     "own" => EnvSetup::Own,
@@ -212,6 +212,10 @@ impl IoatOptions {
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_operation("open engine").with_backend(BACKEND)
+}
+
+fn address(text: &str) -> Result<PciAddress> {
+    text.parse().map_err(|error: Error| error.with_backend(BACKEND))
 }
 
 /// A set of CPUs as SPDK takes it, without the brackets: `0,2-3`.

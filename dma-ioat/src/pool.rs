@@ -90,7 +90,7 @@ impl Pool {
                     let functions = device::functions();
                     let why = if functions.is_empty() {
                         error(ErrorKind::InUse, "SPDK cannot have the I/OAT functions of this machine").with_hint(
-                            "see SPDK's messages, on stderr: another process may have them, or they need root, or permission for /dev/vfio",
+                            "see SPDK's messages, in the log or on stderr: another process may have them, or they need root, or permission for /dev/vfio",
                         )
                     } else {
                         device::none(&functions)
@@ -180,7 +180,9 @@ impl Pool {
         }
         if self.broken.contains(&address) {
             return error(ErrorKind::DeviceFault, format!("SPDK cannot start the channel {address}"))
-                .with_hint("see SPDK's messages, on stderr; without huge pages, it needs an IOMMU");
+                .with_hint(
+                    "see SPDK's messages, in the log or on stderr; without huge pages, it needs an IOMMU",
+                );
         }
         let functions = device::functions();
         if let Some(function) = functions.iter().find(|function| function.address == address) {

@@ -47,8 +47,10 @@ fn region(engine: &IoatEngine) -> Box<dyn RawRegion> {
 }
 
 fn byte(region: &dyn RawRegion, offset: usize) -> u8 {
-    // SAFETY: inside of the region, which no device writes now.
-    unsafe { region.base().add(offset).read() }
+    // SAFETY: inside of the region.
+    let at = unsafe { region.base().add(offset) };
+    // SAFETY: as above, and no device writes it now.
+    unsafe { at.read() }
 }
 
 /// Submits as much as is taken.

@@ -4,6 +4,8 @@ mod batch;
 pub(crate) mod check;
 mod cut;
 mod error;
+#[cfg(all(test, not(loom)))]
+mod odd_device;
 pub(crate) mod planner;
 mod transfer;
 pub(crate) mod wait;

@@ -86,6 +86,19 @@ impl Buf {
         *self.memory.borrow_mut() = Some(memory);
     }
 
+    /// Becomes another window of the same memory.
+    pub(crate) fn reuse(&self, head: usize, len: usize, data: usize, data_len: usize) -> Outcome {
+        require(self.pins.get() == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let memory = self.memory.borrow().clone().ok_or(INVALID)?;
+        require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
+        memory.check_window(head, len, data, data_len)?;
+        self.head.set(head);
+        self.len.set(len);
+        self.data.set(data);
+        self.data_len.set(data_len);
+        Ok(())
+    }
+
     /// A copy of what the buffer is, in `to`.
     pub(crate) fn duplicate(&self, to: &Self) -> Outcome {
         let memory = self.memory.borrow().clone().ok_or(INVALID)?;
@@ -156,6 +169,11 @@ impl Buf {
         let from = self.data.get().wrapping_add(self.data_len.get());
         let end = self.head.get().wrapping_add(self.len.get());
         end.saturating_sub(from) as u64
+    }
+
+    /// Bytes of its window.
+    pub(crate) fn len(&self) -> usize {
+        self.len.get()
     }
 
     #[inline]

@@ -165,13 +165,9 @@ impl Dma {
             // The device took the context down before it got to this one.
             self.ctx.begin_stop();
         }
-        let freed = task.head.end(status);
         let this = Handle::of(task).cast();
         // SAFETY: the program gave the function to be called with these.
-        unsafe { call(this, task.head.user_data.get(), self.ctx.user_data()) }
-        if freed {
-            task.head.settle();
-        }
+        task.head.end(status, || unsafe { call(this, task.head.user_data.get(), self.ctx.user_data()) });
         if report.end == End::Failed {
             self.ctx.begin_stop();
         }

@@ -19,32 +19,55 @@ pub(crate) struct Inventory {
     user_data: Cell<c::doca_data>,
     shelf: Shelf,
     total: Cell<u32>,
-    /// Places on the shelf.
-    free: RefCell<Vec<u32>>,
+    /// How many were ever had: those before are out or in `back`.
+    had: Cell<u32>,
+    /// Places on the shelf of buffers that came back. It has room for all.
+    back: RefCell<Vec<u32>>,
     this: Weak<Self>,
 }
 
+/// Blocks of a shelf, of which each but the first is at least as large as all before it: `MAX` buffers fit.
+const BLOCKS: usize = MAX.ilog2() as usize + 2;
+
 /// Buffers, and more of them added later, all staying where they are.
+#[derive(Default)]
 struct Shelf {
-    bufs: Box<[Buf]>,
-    more: OnceCell<Box<Self>>,
+    blocks: [OnceCell<Box<[Buf]>>; BLOCKS],
 }
 
 impl Shelf {
-    fn at(&self, index: u32) -> Option<&Buf> {
-        match self.bufs.get(index as usize) {
-            Some(buf) => Some(buf),
-            None => self.more.get()?.at(index - self.bufs.len() as u32),
-        }
+    fn blocks(&self) -> impl Iterator<Item = &[Buf]> {
+        self.blocks.iter().map_while(OnceCell::get).map(AsRef::as_ref)
     }
 
-    fn add(&self, more: Box<[Buf]>) {
-        match self.more.get() {
-            Some(next) => next.add(more),
-            None => {
-                self.more.get_or_init(|| Box::new(Self { bufs: more, more: OnceCell::new() }));
+    fn len(&self) -> usize {
+        self.blocks().map(<[Buf]>::len).sum()
+    }
+
+    fn at(&self, index: u32) -> Option<&Buf> {
+        let mut index = index as usize;
+        for block in self.blocks() {
+            match block.get(index) {
+                Some(buf) => return Some(buf),
+                None => index -= block.len(),
             }
         }
+        None
+    }
+
+    /// Makes room for `total` buffers, at most [`MAX`], and for some more if there were any before.
+    fn grow(&self, total: usize, home: &Weak<Inventory>) -> Outcome {
+        let before = self.len();
+        if total <= before {
+            return Ok(());
+        }
+        let count = (total - before).max(before).min(MAX - before);
+        let mut bufs = Vec::new();
+        bufs.try_reserve_exact(count).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
+        bufs.extend((before..before + count).map(|index| Buf::new(index as u32, home.clone())));
+        let block = self.blocks.iter().find(|block| block.get().is_none());
+        let set = block.map(|block| block.set(bufs.into_boxed_slice()));
+        set.and_then(Result::ok).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 }
 
@@ -57,40 +80,37 @@ impl Object for Inventory {
 }
 
 impl Inventory {
-    fn make(from: u32, count: u32, home: &Weak<Self>) -> Outcome<Box<[Buf]>> {
-        let mut bufs = Vec::new();
-        bufs.try_reserve_exact(count as usize).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
-        bufs.extend((from..from + count).map(|index| Buf::new(index, home.clone())));
-        Ok(bufs.into_boxed_slice())
+    /// Has `total` buffers, of which no more than [`MAX`] are.
+    fn grow(&self, total: u32) -> Outcome {
+        self.shelf.grow(total as usize, &self.this)?;
+        let mut back = self.back.borrow_mut();
+        let more = total as usize - back.len();
+        back.try_reserve(more).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
+        self.total.set(total);
+        Ok(())
     }
 
     /// A buffer that is back.
     pub(crate) fn take_back(&self, buf: &Buf) {
-        self.free.borrow_mut().push(buf.index);
+        self.back.borrow_mut().push(buf.index);
     }
 
     /// An inventory of so many buffers.
     pub(crate) fn new(num_elements: usize) -> Outcome<Rc<Self>> {
         require(num_elements > 0, INVALID)?;
         require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
-        let count = num_elements as u32;
-        let mut failed = None;
-        let made = Rc::new_cyclic(|this| {
-            let bufs = Self::make(0, count, this).unwrap_or_else(|code| {
-                failed = Some(code);
-                Box::default()
-            });
-            Self {
-                mark: Mark::new(Self::MARK),
-                started: Cell::new(false),
-                user_data: Cell::new(c::doca_data { u64_: 0 }),
-                free: RefCell::new((0..bufs.len() as u32).rev().collect()),
-                shelf: Shelf { bufs, more: OnceCell::new() },
-                total: Cell::new(count),
-                this: this.clone(),
-            }
+        let made = Rc::new_cyclic(|this| Self {
+            mark: Mark::new(Self::MARK),
+            started: Cell::new(false),
+            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            shelf: Shelf::default(),
+            total: Cell::new(0),
+            had: Cell::new(0),
+            back: RefCell::default(),
+            this: this.clone(),
         });
-        failed.map_or(Ok(made), Err)
+        made.grow(num_elements as u32)?;
+        Ok(made)
     }
 
     /// How many buffers there are.
@@ -100,12 +120,20 @@ impl Inventory {
 
     /// How many can still be had.
     pub(crate) fn free_count(&self) -> usize {
-        self.free.borrow().len()
+        self.back.borrow().len() + (self.total.get() - self.had.get()) as usize
     }
 
     /// A buffer, which is no window of anything yet.
     pub(crate) fn next(&self) -> Outcome<&Buf> {
-        let index = self.free.borrow_mut().pop().ok_or(c::DOCA_ERROR_NO_MEMORY)?;
+        let index = match self.back.borrow_mut().pop() {
+            Some(index) => index,
+            None => {
+                let index = self.had.get();
+                require(index < self.total.get(), c::DOCA_ERROR_NO_MEMORY)?;
+                self.had.set(index + 1);
+                index
+            }
+        };
         self.shelf.at(index).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
@@ -186,11 +214,25 @@ extern "C" fn doca_buf_inventory_buf_get_by_args(
         require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let memory = mmap.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         let (addr, data) = (addr.addr(), data.addr());
-        require(memory.contains(addr, len), INVALID)?;
-        require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)?;
+        memory.check_window(addr, len, data, data_len)?;
         let made = inventory.next()?;
         made.take(memory, addr, len, data, data_len);
         buf.put(Handle::of(made))
+    })
+}
+
+/// Makes a buffer, which no task has, another window of its memory map, as `doca_buf_inventory_buf_get_by_args` does.
+#[unsafe(no_mangle)]
+extern "C" fn doca_buf_inventory_buf_reuse_by_args(
+    buf: Handle<Buf>,
+    addr: *mut c_void,
+    len: usize,
+    data: *mut c_void,
+    data_len: usize,
+) -> Code {
+    answer(|| {
+        require(!addr.is_null() && !data.is_null(), INVALID)?;
+        buf.get()?.reuse(addr.addr(), len, data.addr(), data_len)
     })
 }
 
@@ -246,17 +288,15 @@ extern "C" fn doca_buf_inventory_get_num_free_elements(
     answer(|| num_of_free_elements.put(inventory.get()?.free_count() as u32))
 }
 
-/// Adds buffers.
+/// Adds buffers to an inventory that is started; otherwise `BAD_STATE`.
 #[unsafe(no_mangle)]
 extern "C" fn doca_buf_inventory_expand(inventory: Handle<Inventory>, num_elements: u32) -> Code {
     answer(|| {
         let inventory = inventory.get()?;
         require(num_elements > 0, INVALID)?;
+        require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let before = inventory.total.get();
         require(num_elements as usize <= MAX - before as usize, c::DOCA_ERROR_NO_MEMORY)?;
-        inventory.shelf.add(Inventory::make(before, num_elements, &inventory.this)?);
-        inventory.total.set(before + num_elements);
-        inventory.free.borrow_mut().splice(0..0, (before..before + num_elements).rev());
-        Ok(())
+        inventory.grow(before + num_elements)
     })
 }

@@ -10,9 +10,9 @@
 //!
 //! # Supported
 //!
-//! Every function of `doca_error.h`, `doca_version.h`, `doca_dev.h`, `doca_mmap.h`, `doca_buf.h`, `doca_buf_inventory.h`, `doca_ctx.h`,
-//! `doca_pe.h`, `doca_dma.h`, `doca_log.h`, `doca_argp.h`, `doca_comch.h` and `doca_sync_event.h`, as far as it needs no hardware that is
-//! not here.
+//! Every function of `doca_error.h`, `doca_version.h`, `doca_dev.h`, `doca_mmap.h`, `doca_buf.h`, `doca_buf_inventory.h`, `doca_buf_pool.h`,
+//! `doca_ctx.h`, `doca_pe.h`, `doca_dma.h`, `doca_graph.h`, `doca_mmap_advise.h`, `doca_log.h`, `doca_argp.h`, `doca_comch.h`,
+//! `doca_comch_consumer.h`, `doca_comch_producer.h` and `doca_sync_event.h`, as far as it needs no hardware that is not here.
 //!
 //! - *Devices*: any number of cards, each with functions on the DPU and on the host, and representors of the latter. All functions of a card
 //!   share one engine.
@@ -25,8 +25,12 @@
 //!   `DOCA_TASK_SUBMIT_FLAG_FLUSH` and `doca_ctx_flush_tasks`; coalesced reports, with the stall of a tail that has no report of its own; failures
 //!   that take the context down, and its restart. Callbacks may submit, free, stop and destroy.
 //! - *Sleeping* on the notification handle, in real and in virtual time.
+//! - *Graphs* of tasks of any contexts, of functions and of other graphs. What finds its context full is tried again.
+//! - *Cache invalidation*, which takes no time and does nothing.
 //! - *The comm channel* between processes of one user, or within one: servers on the DPU, clients on the host, messages, connections that end or
 //!   die, counters.
+//! - *Producers and consumers* of a connection, on any threads: messages of up to 1 GiB and 32 bytes of immediate data, from buffers or lists
+//!   into buffers or lists that the other side posted. Sending needs no progress of anything else. Several of either on each end.
 //! - *Sync events* of the CPU and of the other side of the card, in another process: called from threads, or as tasks; in memory of their own, at
 //!   an address or in a buffer.
 //! - *The log*: sources, all kinds of backends, limits, strict ones too. This library logs to the SDK's backends only, as the real one does.
@@ -37,7 +41,7 @@
 //!
 //! - GPU and DPA data paths, and memory of theirs: `DOCA_ERROR_NOT_SUPPORTED`.
 //! - Batches of tasks: no context of these headers makes any. `DOCA_ERROR_NOT_SUPPORTED`.
-//! - Producers and consumers of the comm channel have no header here: the callbacks for consumers are accepted and never called.
+//! - Producers and consumers on a DPA, and the message queues for those, which have no header here: `DOCA_ERROR_NOT_SUPPORTED`.
 //! - Sync events of a GPU, a DPA or a network, and the export of one that lies in memory of the program: `DOCA_ERROR_NOT_SUPPORTED`. Flags of
 //!   `DOCA_ARGP_TYPE_JSON_OBJ`, which are objects of the vendor's JSON library, likewise.
 //! - `doca_pe_set_notification_handle`, which is for Windows: `DOCA_ERROR_NOT_SUPPORTED`.
@@ -66,6 +70,9 @@
 //! - A context that has no tasks configured does not start: `BAD_STATE`. Stopping an idle one succeeds, since NVIDIA's samples do it;
 //!   stopping one that is stopping already is `IN_PROGRESS`.
 //! - Destroying a context that is not idle is `IN_USE`. So is closing a device that a map or a context has.
+//! - A right to write over PCI or a network is one to write locally too, as with the hardware, and programs rely on that; reading over
+//!   PCI and writing over PCI exclude each other (`INVALID_VALUE`).
+//! - The value of the handle that `doca_pe_clear_notification` is given says nothing.
 //! - A map whose permissions are not set can be read and written by its devices, since NVIDIA's samples rely on that. `doca_dev_close` of NULL succeeds, for
 //!   the same reason.
 //! - Memory must be mapped when its map is started (`INVALID_VALUE`), writable if the device is to write it (`NOT_PERMITTED`), and stay so until
@@ -82,6 +89,16 @@
 //!   order of submission, so `AGAIN` does not come; the size of the receive queue is stored and changes nothing. The longest message is what both
 //!   sides allow. A message on a connection that has ended is `NOT_CONNECTED`; one that was waiting then fails with `CONNECTION_ABORTED`. Whoever
 //!   ends a connection, the server is told that it ended successfully.
+//! - A consumer starts when the other side's server or client has progressed and knows of it; it and the connection's own progress engine have to
+//!   turn until then. Numbers of consumers and producers count from 1 on each end, and are used again. Unless told otherwise a consumer takes
+//!   32 bytes of immediate data. Its memory map cannot be stopped while it runs (`NOT_PERMITTED`).
+//! - A producer's task is `AGAIN` at submission as long as the consumer has nothing posted; one that is longer than what is posted next ends with
+//!   `TOO_BIG`, one for a consumer that is not there with `NOT_CONNECTED`. It has ended when its message lies in the consumer's memory. With a
+//!   buffer or immediate data missing, the other is sent alone; without both it is `INVALID_VALUE`.
+//! - A consumer that stops flushes what nothing came for with `IO_FAILED`. When a connection ends its producers and consumers go to stopping by
+//!   themselves. Who sleeps on a progress engine with one of them is woken every millisecond: the real ones do not support sleeping at all.
+//! - A graph's functions, and its callbacks, are called by progress of its progress engine alone. An instance ends when a node failed and what runs
+//!   has ended, or when all have; a failure of the first task that waits for none is the submission's.
 //! - A sync event needs a publisher and a subscriber to start, whatever they are: `BAD_STATE`. Calls on one that is not started are `BAD_STATE`
 //!   too. An imported one cannot be set up or exported: `NOT_PERMITTED`. When whoever made it has destroyed it or died, waits and calls on
 //!   an imported one fail with `IO_FAILED`.
@@ -102,10 +119,12 @@ mod dev;
 mod dma;
 mod door;
 mod error;
+mod graph;
 mod inventory;
 mod list;
 mod log;
 mod mmap;
+mod mmap_advise;
 mod notify;
 mod pci;
 mod pe;

@@ -109,6 +109,12 @@ impl Registered {
         addr >= self.addr && addr - self.addr <= self.len && len <= self.len - (addr - self.addr)
     }
 
+    /// The window is of this memory, and the data within the window.
+    pub(crate) fn check_window(&self, addr: usize, len: usize, data: usize, data_len: usize) -> Outcome {
+        require(self.contains(addr, len), INVALID)?;
+        require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)
+    }
+
     /// Its first address and its length.
     pub(crate) fn range(&self) -> (usize, usize) {
         (self.addr, self.len)

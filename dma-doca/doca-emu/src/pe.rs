@@ -60,6 +60,13 @@ impl Pe {
         }
     }
 
+    /// A context comes, for life.
+    pub(crate) fn connect(self: &Rc<Self>, ctx: &Ctx) -> Outcome {
+        ctx.connect(self)?;
+        self.contexts.borrow_mut().push(ctx.this().clone());
+        Ok(())
+    }
+
     /// A context leaves.
     pub(crate) fn forget(&self, context: &Weak<dyn Context>) {
         self.contexts.borrow_mut().retain(|other| !other.ptr_eq(context));
@@ -199,12 +206,7 @@ extern "C" fn doca_pe_get_num_inflight_tasks(pe: Handle<Pe>, num_inflight_tasks:
 /// Connects a context for life.
 #[unsafe(no_mangle)]
 extern "C" fn doca_pe_connect_ctx(pe: Handle<Pe>, ctx: Handle<Ctx>) -> Code {
-    answer(|| {
-        let (pe, ctx) = (pe.rc()?, ctx.get()?);
-        ctx.connect(&pe)?;
-        pe.contexts.borrow_mut().push(ctx.this().clone());
-        Ok(())
-    })
+    answer(|| pe.rc()?.connect(ctx.get()?))
 }
 
 /// Whether a call of `doca_pe_progress` progresses one context or all.

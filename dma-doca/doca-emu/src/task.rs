@@ -18,6 +18,14 @@ pub(crate) enum Holder {
     Device,
     /// The device, and the program has freed it.
     Freed,
+    /// The device, for a graph.
+    Graph,
+}
+
+/// Told, in place of the program, that a task ended.
+pub(crate) trait Follower {
+    /// The task of this node did, like this.
+    fn ended(&self, node: usize, status: Code);
 }
 
 /// How a task is submitted.
@@ -41,6 +49,8 @@ pub(crate) struct Head {
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
+    /// Who is told instead of the program, if a graph has it.
+    follower: RefCell<Option<(Rc<dyn Follower>, usize)>>,
 }
 
 impl Object for Head {
@@ -53,27 +63,49 @@ impl Object for Head {
 
 impl Head {
     #[inline]
-    fn owner(&self) -> Outcome<Rc<dyn Context>> {
+    pub(crate) fn owner(&self) -> Outcome<Rc<dyn Context>> {
         self.owner.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
     /// The device holds it.
     pub(crate) fn is_submitted(&self) -> bool {
-        matches!(self.holder.get(), Holder::Device | Holder::Freed)
+        matches!(self.holder.get(), Holder::Device | Holder::Freed | Holder::Graph)
     }
 
-    /// The task is the program's again, and ended with this status: tell it now. Whether the program has freed the task meanwhile; then,
-    /// once it was told, [`settle`](Self::settle) does.
+    /// The task is the program's again, and ended with this status; `tell` calls the program.
     #[inline]
-    #[must_use]
-    pub(crate) fn end(&self, status: Code) -> bool {
+    pub(crate) fn end(&self, status: Code, tell: impl FnOnce()) {
         self.status.set(status);
-        self.holder.replace(Holder::Program) == Holder::Freed
+        match self.holder.replace(Holder::Program) {
+            Holder::Graph => self.tell_graph(status),
+            Holder::Freed => {
+                tell();
+                self.settle();
+            }
+            Holder::Pool | Holder::Program | Holder::Device => tell(),
+        }
+    }
+
+    /// Has a graph told of the end of the next submission.
+    pub(crate) fn follow(&self, follower: Rc<dyn Follower>, node: usize) {
+        self.follower.replace(Some((follower, node)));
+    }
+
+    /// The submission did not take place.
+    pub(crate) fn follow_no_more(&self) {
+        self.follower.replace(None);
+    }
+
+    #[cold]
+    fn tell_graph(&self, status: Code) {
+        if let Some((follower, node)) = self.follower.take() {
+            follower.ended(node, status);
+        }
     }
 
     /// Frees a task that the program freed while the device held it, unless it was submitted once more.
     #[cold]
-    pub(crate) fn settle(&self) {
+    fn settle(&self) {
         if self.holder.get() == Holder::Program
             && let Ok(owner) = self.owner()
         {
@@ -114,6 +146,7 @@ impl<B> Pool<B> {
                 status: Cell::new(c::DOCA_SUCCESS),
                 user_data: Cell::new(c::doca_data { u64_: 0 }),
                 owner: owner.clone(),
+                follower: RefCell::new(None),
             },
             body: body(),
         };
@@ -124,7 +157,8 @@ impl<B> Pool<B> {
     pub(crate) fn take(&self, user_data: c::doca_data) -> Option<&Task<B>> {
         let task = &self.tasks[self.free.borrow_mut().pop()? as usize];
         task.head.user_data.set(user_data);
-        let _ = task.head.end(c::DOCA_SUCCESS);
+        task.head.status.set(c::DOCA_SUCCESS);
+        task.head.holder.set(Holder::Program);
         Some(task)
     }
 
@@ -203,7 +237,7 @@ extern "C" fn doca_task_free(task: Handle<Head>) {
         match task.holder.get() {
             Holder::Program => task.owner()?.free(task),
             Holder::Device => task.holder.set(Holder::Freed),
-            Holder::Freed | Holder::Pool => {}
+            Holder::Freed | Holder::Graph | Holder::Pool => {}
         }
         Ok(())
     });

@@ -128,4 +128,4 @@ macro_rules! programs {
     };
 }
 
-programs! { argp comch comch_fast devices dma export headers log memory sync_event }
+programs! { argp comch comch_fast devices dma export graph headers log memory sync_event }

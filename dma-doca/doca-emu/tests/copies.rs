@@ -312,18 +312,19 @@ fn who_may_write_from_afar_may_write_here() {
 #[test]
 fn a_task_freed_in_flight_is_back_when_it_ended() {
     let rig = Rig::new("profile = \"bluefield3\"\nclock = \"virtual\"\n", 1);
-    let task = rig.copy(0, 64, 1);
+    let (src, dst) = (rig.from(0, 64), rig.to(0, 64));
+    let task = rig.task(src, dst, 1);
     ok!(doca_task_submit(task));
     code!(doca_task_free(task));
     code!(doca_task_free(task));
     let mut none = ptr::null_mut();
-    let (src, dst) = (rig.from(0, 64), rig.to(64, 64));
     fails!(
         DOCA_ERROR_NO_MEMORY,
         doca_dma_task_memcpy_alloc_init(rig.dma, src, dst, rig::number(2), &mut none)
     );
     rig.until(1);
     assert_eq!(rig.seen.take(), [(1, "DOCA_SUCCESS")]);
+    ok!(doca_buf_reset_data_len(dst));
     let task = rig.task(src, dst, 2);
     ok!(doca_task_submit(task));
     rig.until(1);

@@ -58,7 +58,7 @@ fn every_library_exports_the_calls_of_its_headers() {
             let name = header.file_stem().expect("a name").to_string_lossy().into_owned();
             let home = match name.as_str() {
                 "doca_argp" => "argp",
-                "doca_comch" => "comch",
+                comch if comch.starts_with("doca_comch") => "comch",
                 "doca_dma" => "dma",
                 _ => "common",
             };

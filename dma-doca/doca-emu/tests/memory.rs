@@ -5,6 +5,7 @@
 mod rig;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -307,7 +308,7 @@ fn exports_need_rights_and_a_device_that_can() {
     let bytes = |desc: &[u8]| desc.as_ptr().cast::<c_void>();
     fails!(
         DOCA_ERROR_NOT_SUPPORTED,
-        doca_mmap_create_from_export(ptr::null(), bytes(&good), good.len(), host, &mut mmap)
+        doca_mmap_create_from_export(ptr::null(), bytes(&good), good.len(), mute, &mut mmap)
     );
     fails!(
         DOCA_ERROR_INVALID_VALUE,
@@ -415,6 +416,38 @@ fn references_are_counted_to_the_limits() {
     rig.close();
 }
 
+/// On the small stack that threads have: as deep as the number of calls is nothing.
+#[test]
+fn an_inventory_grows_by_single_buffers_and_none_moves() {
+    const MORE: usize = 100_000;
+    let rig = Rig::new("", 1);
+    let inventory = rig::inventory(1);
+    let at = rig.src.at(0);
+    let get = || get!(doca_buf_inventory_buf_get_by_args(inventory, rig.src_map, at, 8, at, 8));
+    let first = get();
+    ok!(doca_buf_set_data(first, rig.src.at(3), 4));
+    for _ in 0..MORE {
+        ok!(doca_buf_inventory_expand(inventory, 1));
+    }
+    assert_eq!(get!(doca_buf_inventory_get_num_elements(inventory)), MORE as u32 + 1);
+    assert_eq!(get!(doca_buf_inventory_get_num_free_elements(inventory)), MORE as u32);
+    let bufs: Vec<_> = (0..MORE).map(|_| get()).collect();
+    let mut none = ptr::null_mut();
+    fails!(
+        DOCA_ERROR_NO_MEMORY,
+        doca_buf_inventory_buf_get_by_args(inventory, rig.src_map, at, 8, at, 8, &mut none)
+    );
+    let distinct: HashSet<_> = bufs.iter().chain([&first]).collect();
+    assert_eq!(distinct.len(), MORE + 1, "each is had once");
+    assert_eq!((get!(doca_buf_get_data(first)), get!(doca_buf_get_data_len(first))), (rig.src.at(3), 4));
+    fails!(DOCA_ERROR_IN_USE, doca_buf_inventory_destroy(inventory));
+    for buf in bufs.into_iter().chain([first]) {
+        assert_eq!(get!(doca_buf_dec_refcount(buf)), 1);
+    }
+    ok!(doca_buf_inventory_destroy(inventory));
+    rig.close();
+}
+
 #[test]
 fn an_inventory_gives_what_it_has() {
     let rig = Rig::new("", 1);
@@ -432,6 +465,9 @@ fn an_inventory_gives_what_it_has() {
         doca_buf_inventory_buf_get_by_args(inventory, rig.src_map, at, 8, at, 8, &mut none)
     );
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(inventory)), 0);
+    ok!(doca_buf_inventory_stop(inventory));
+    fails!(DOCA_ERROR_BAD_STATE, doca_buf_inventory_expand(inventory, 5));
+    ok!(doca_buf_inventory_start(inventory));
     fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_expand(inventory, 0));
     fails!(DOCA_ERROR_NO_MEMORY, doca_buf_inventory_expand(inventory, u32::MAX));
     ok!(doca_buf_inventory_expand(inventory, 5));
@@ -520,7 +556,8 @@ fn lists_are_chained_and_unchained() {
 fn a_pool_cuts_a_map_into_buffers_of_one_size() {
     rig::configure("");
     let dev = rig::open("03:00.0");
-    let memory = Memory::new(4096);
+    // Room for what the first one's alignment takes, too.
+    let memory = Memory::new(4096 + 512);
     let (mut pool, mut buf) = (ptr::null_mut(), ptr::null_mut());
     let mmap = rig::map(dev, &memory, READ_WRITE);
     fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(0, 1000, mmap, &mut pool));

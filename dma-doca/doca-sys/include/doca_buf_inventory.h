@@ -38,6 +38,10 @@ DOCA_STABLE
 doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inventory, struct doca_mmap *mmap,
 	void *addr, size_t len, void *data, size_t data_len, struct doca_buf **buf);
 
+DOCA_EXPERIMENTAL
+doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr, size_t len, void *data,
+	size_t data_len);
+
 DOCA_STABLE
 doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory, const struct doca_buf *src_buf,
 	struct doca_buf **dst_buf);
@@ -75,6 +79,20 @@ static inline doca_error_t doca_buf_inventory_buf_get_by_data(struct doca_buf_in
 	struct doca_mmap *mmap, void *data, size_t data_len, struct doca_buf **buf)
 {
 	return doca_buf_inventory_buf_get_by_args(inventory, mmap, data, data_len, data, data_len, buf);
+}
+
+/* The same, of a buffer that is there already: another window of its map. Of DOCA 3.3. */
+DOCA_EXPERIMENTAL
+static inline doca_error_t doca_buf_inventory_buf_reuse_by_addr(struct doca_buf *buf, void *addr, size_t len)
+{
+	return doca_buf_inventory_buf_reuse_by_args(buf, addr, len, addr, 0);
+}
+
+DOCA_EXPERIMENTAL
+static inline doca_error_t doca_buf_inventory_buf_reuse_by_data(struct doca_buf *buf, void *data,
+	size_t data_len)
+{
+	return doca_buf_inventory_buf_reuse_by_args(buf, data, data_len, data, data_len);
 }
 
 #ifdef __cplusplus

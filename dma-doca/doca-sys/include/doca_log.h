@@ -104,7 +104,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 	const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
 
-/* Declares the file's log source, there from before main until after it. */
+/* Declares the file's log source, there from before main until after it. Programs write a semicolon behind it, or none. */
 #define DOCA_LOG_REGISTER(NAME) \
 	static int log_source; \
 	static void __attribute__((constructor(101))) doca_log_register_this_file(void) \
@@ -114,8 +114,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 	static void __attribute__((destructor(101))) doca_log_unregister_this_file(void) \
 	{ \
 		doca_log_unregister_source(log_source); \
-	} \
-	struct doca_log_needs_a_semicolon
+	}
 
 #define DOCA_LOG(level, ...) doca_log(level, log_source, __FILE__, __LINE__, __func__, __VA_ARGS__)
 

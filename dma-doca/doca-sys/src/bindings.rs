@@ -1042,6 +1042,15 @@ unsafe extern "C" {
     ) -> doca_error_t;
 }
 unsafe extern "C" {
+    pub fn doca_buf_inventory_buf_reuse_by_args(
+        buf: *mut doca_buf,
+        addr: *mut ::core::ffi::c_void,
+        len: usize,
+        data: *mut ::core::ffi::c_void,
+        data_len: usize,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
     pub fn doca_buf_inventory_buf_dup(
         inventory: *mut doca_buf_inventory,
         src_buf: *const doca_buf,
@@ -2193,6 +2202,215 @@ unsafe extern "C" {
         dma: *mut doca_dma,
         gpu_dma: *mut *mut doca_gpu_dma,
     ) -> doca_error_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_graph {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_graph_instance {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_graph_node {
+    _unused: [u8; 0],
+}
+pub type doca_graph_completion_cb_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        instance: *mut doca_graph_instance,
+        instance_user_data: doca_data,
+        graph_user_data: doca_data,
+    ),
+>;
+pub type doca_graph_user_node_cb_t = ::core::option::Option<
+    unsafe extern "C" fn(cookie: *mut ::core::ffi::c_void) -> doca_error_t,
+>;
+unsafe extern "C" {
+    pub fn doca_graph_create(
+        pe: *mut doca_pe,
+        graph: *mut *mut doca_graph,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_destroy(graph: *mut doca_graph) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_set_conf(
+        graph: *mut doca_graph,
+        graph_completion_cb: doca_graph_completion_cb_t,
+        graph_error_cb: doca_graph_completion_cb_t,
+        num_instances: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_set_user_data(
+        graph: *mut doca_graph,
+        user_data: doca_data,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_get_user_data(
+        graph: *const doca_graph,
+        user_data: *mut doca_data,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_node_create_from_ctx(
+        graph: *mut doca_graph,
+        ctx: *const doca_ctx,
+        node: *mut *mut doca_graph_node,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_node_create_from_user(
+        graph: *mut doca_graph,
+        cb: doca_graph_user_node_cb_t,
+        node: *mut *mut doca_graph_node,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_node_create_from_graph(
+        graph: *mut doca_graph,
+        sub_graph: *mut doca_graph,
+        node: *mut *mut doca_graph_node,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_add_dependency(
+        graph: *mut doca_graph,
+        from: *mut doca_graph_node,
+        to: *mut doca_graph_node,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_start(graph: *mut doca_graph) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_stop(graph: *mut doca_graph) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_create(
+        graph: *const doca_graph,
+        graph_instance: *mut *mut doca_graph_instance,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_destroy(
+        graph_instance: *mut doca_graph_instance,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_set_user_data(
+        graph_instance: *mut doca_graph_instance,
+        user_data: doca_data,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_get_user_data(
+        graph_instance: *const doca_graph_instance,
+        user_data: *mut doca_data,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_set_ctx_node_data(
+        graph_instance: *mut doca_graph_instance,
+        node: *mut doca_graph_node,
+        task: *mut doca_task,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_set_user_node_data(
+        graph_instance: *mut doca_graph_instance,
+        node: *mut doca_graph_node,
+        cookie: *mut ::core::ffi::c_void,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_set_sub_graph_node_data(
+        graph_instance: *mut doca_graph_instance,
+        node: *mut doca_graph_node,
+        sub_graph_instance: *mut doca_graph_instance,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_graph_instance_submit(
+        graph_instance: *mut doca_graph_instance,
+    ) -> doca_error_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_mmap_advise {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_mmap_advise_task_invalidate_cache {
+    _unused: [u8; 0],
+}
+pub type doca_mmap_advise_task_invalidate_cache_completion_cb_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        task: *mut doca_mmap_advise_task_invalidate_cache,
+        task_user_data: doca_data,
+        ctx_user_data: doca_data,
+    ),
+>;
+unsafe extern "C" {
+    pub fn doca_mmap_advise_create(
+        dev: *mut doca_dev,
+        mmap_advise: *mut *mut doca_mmap_advise,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_destroy(mmap_advise: *mut doca_mmap_advise) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_as_ctx(mmap_advise: *mut doca_mmap_advise) -> *mut doca_ctx;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_cap_task_cache_invalidate_is_supported(
+        devinfo: *const doca_devinfo,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_task_cache_invalidate_get_max_buf_size(
+        devinfo: *const doca_devinfo,
+        buf_size: *mut u64,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_task_invalidate_cache_set_conf(
+        mmap_advise: *mut doca_mmap_advise,
+        completion_cb: doca_mmap_advise_task_invalidate_cache_completion_cb_t,
+        error_cb: doca_mmap_advise_task_invalidate_cache_completion_cb_t,
+        num_tasks: u32,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_task_invalidate_cache_alloc_init(
+        mmap_advise: *mut doca_mmap_advise,
+        buf: *mut doca_buf,
+        user_data: doca_data,
+        task: *mut *mut doca_mmap_advise_task_invalidate_cache,
+    ) -> doca_error_t;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_task_invalidate_cache_as_doca_task(
+        task: *mut doca_mmap_advise_task_invalidate_cache,
+    ) -> *mut doca_task;
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_task_invalidate_cache_set_buf(
+        task: *mut doca_mmap_advise_task_invalidate_cache,
+        buf: *mut doca_buf,
+    );
+}
+unsafe extern "C" {
+    pub fn doca_mmap_advise_task_invalidate_cache_get_buf(
+        task: *const doca_mmap_advise_task_invalidate_cache,
+    ) -> *mut doca_buf;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -104,6 +104,16 @@ pub struct Common {
         data_len: usize,
         buf: *mut *mut doca_buf,
     ) -> doca_error_t,
+    /// `doca_buf_inventory_buf_reuse_by_args`.
+    pub doca_buf_inventory_buf_reuse_by_args: Option<
+        unsafe extern "C" fn(
+            buf: *mut doca_buf,
+            addr: *mut ::core::ffi::c_void,
+            len: usize,
+            data: *mut ::core::ffi::c_void,
+            data_len: usize,
+        ) -> doca_error_t,
+    >,
     /// `doca_buf_inventory_create`.
     pub doca_buf_inventory_create: unsafe extern "C" fn(
         num_elements: usize,
@@ -551,6 +561,133 @@ pub struct Common {
     pub doca_error_get_name: unsafe extern "C" fn(
         error: doca_error_t,
     ) -> *const ::core::ffi::c_char,
+    /// `doca_graph_add_dependency`.
+    pub doca_graph_add_dependency: Option<
+        unsafe extern "C" fn(
+            graph: *mut doca_graph,
+            from: *mut doca_graph_node,
+            to: *mut doca_graph_node,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_create`.
+    pub doca_graph_create: Option<
+        unsafe extern "C" fn(
+            pe: *mut doca_pe,
+            graph: *mut *mut doca_graph,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_destroy`.
+    pub doca_graph_destroy: Option<
+        unsafe extern "C" fn(graph: *mut doca_graph) -> doca_error_t,
+    >,
+    /// `doca_graph_get_user_data`.
+    pub doca_graph_get_user_data: Option<
+        unsafe extern "C" fn(
+            graph: *const doca_graph,
+            user_data: *mut doca_data,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_create`.
+    pub doca_graph_instance_create: Option<
+        unsafe extern "C" fn(
+            graph: *const doca_graph,
+            graph_instance: *mut *mut doca_graph_instance,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_destroy`.
+    pub doca_graph_instance_destroy: Option<
+        unsafe extern "C" fn(graph_instance: *mut doca_graph_instance) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_get_user_data`.
+    pub doca_graph_instance_get_user_data: Option<
+        unsafe extern "C" fn(
+            graph_instance: *const doca_graph_instance,
+            user_data: *mut doca_data,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_set_ctx_node_data`.
+    pub doca_graph_instance_set_ctx_node_data: Option<
+        unsafe extern "C" fn(
+            graph_instance: *mut doca_graph_instance,
+            node: *mut doca_graph_node,
+            task: *mut doca_task,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_set_sub_graph_node_data`.
+    pub doca_graph_instance_set_sub_graph_node_data: Option<
+        unsafe extern "C" fn(
+            graph_instance: *mut doca_graph_instance,
+            node: *mut doca_graph_node,
+            sub_graph_instance: *mut doca_graph_instance,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_set_user_data`.
+    pub doca_graph_instance_set_user_data: Option<
+        unsafe extern "C" fn(
+            graph_instance: *mut doca_graph_instance,
+            user_data: doca_data,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_set_user_node_data`.
+    pub doca_graph_instance_set_user_node_data: Option<
+        unsafe extern "C" fn(
+            graph_instance: *mut doca_graph_instance,
+            node: *mut doca_graph_node,
+            cookie: *mut ::core::ffi::c_void,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_instance_submit`.
+    pub doca_graph_instance_submit: Option<
+        unsafe extern "C" fn(graph_instance: *mut doca_graph_instance) -> doca_error_t,
+    >,
+    /// `doca_graph_node_create_from_ctx`.
+    pub doca_graph_node_create_from_ctx: Option<
+        unsafe extern "C" fn(
+            graph: *mut doca_graph,
+            ctx: *const doca_ctx,
+            node: *mut *mut doca_graph_node,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_node_create_from_graph`.
+    pub doca_graph_node_create_from_graph: Option<
+        unsafe extern "C" fn(
+            graph: *mut doca_graph,
+            sub_graph: *mut doca_graph,
+            node: *mut *mut doca_graph_node,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_node_create_from_user`.
+    pub doca_graph_node_create_from_user: Option<
+        unsafe extern "C" fn(
+            graph: *mut doca_graph,
+            cb: doca_graph_user_node_cb_t,
+            node: *mut *mut doca_graph_node,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_set_conf`.
+    pub doca_graph_set_conf: Option<
+        unsafe extern "C" fn(
+            graph: *mut doca_graph,
+            graph_completion_cb: doca_graph_completion_cb_t,
+            graph_error_cb: doca_graph_completion_cb_t,
+            num_instances: u32,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_set_user_data`.
+    pub doca_graph_set_user_data: Option<
+        unsafe extern "C" fn(
+            graph: *mut doca_graph,
+            user_data: doca_data,
+        ) -> doca_error_t,
+    >,
+    /// `doca_graph_start`.
+    pub doca_graph_start: Option<
+        unsafe extern "C" fn(graph: *mut doca_graph) -> doca_error_t,
+    >,
+    /// `doca_graph_stop`.
+    pub doca_graph_stop: Option<
+        unsafe extern "C" fn(graph: *mut doca_graph) -> doca_error_t,
+    >,
     /// `doca_log_backend_create_standard`.
     pub doca_log_backend_create_standard: Option<unsafe extern "C" fn() -> doca_error_t>,
     /// `doca_log_backend_create_with_buf`.
@@ -670,6 +807,69 @@ pub struct Common {
         mmap: *mut doca_mmap,
         dev: *mut doca_dev,
     ) -> doca_error_t,
+    /// `doca_mmap_advise_as_ctx`.
+    pub doca_mmap_advise_as_ctx: Option<
+        unsafe extern "C" fn(mmap_advise: *mut doca_mmap_advise) -> *mut doca_ctx,
+    >,
+    /// `doca_mmap_advise_cap_task_cache_invalidate_is_supported`.
+    pub doca_mmap_advise_cap_task_cache_invalidate_is_supported: Option<
+        unsafe extern "C" fn(devinfo: *const doca_devinfo) -> doca_error_t,
+    >,
+    /// `doca_mmap_advise_create`.
+    pub doca_mmap_advise_create: Option<
+        unsafe extern "C" fn(
+            dev: *mut doca_dev,
+            mmap_advise: *mut *mut doca_mmap_advise,
+        ) -> doca_error_t,
+    >,
+    /// `doca_mmap_advise_destroy`.
+    pub doca_mmap_advise_destroy: Option<
+        unsafe extern "C" fn(mmap_advise: *mut doca_mmap_advise) -> doca_error_t,
+    >,
+    /// `doca_mmap_advise_task_cache_invalidate_get_max_buf_size`.
+    pub doca_mmap_advise_task_cache_invalidate_get_max_buf_size: Option<
+        unsafe extern "C" fn(
+            devinfo: *const doca_devinfo,
+            buf_size: *mut u64,
+        ) -> doca_error_t,
+    >,
+    /// `doca_mmap_advise_task_invalidate_cache_alloc_init`.
+    pub doca_mmap_advise_task_invalidate_cache_alloc_init: Option<
+        unsafe extern "C" fn(
+            mmap_advise: *mut doca_mmap_advise,
+            buf: *mut doca_buf,
+            user_data: doca_data,
+            task: *mut *mut doca_mmap_advise_task_invalidate_cache,
+        ) -> doca_error_t,
+    >,
+    /// `doca_mmap_advise_task_invalidate_cache_as_doca_task`.
+    pub doca_mmap_advise_task_invalidate_cache_as_doca_task: Option<
+        unsafe extern "C" fn(
+            task: *mut doca_mmap_advise_task_invalidate_cache,
+        ) -> *mut doca_task,
+    >,
+    /// `doca_mmap_advise_task_invalidate_cache_get_buf`.
+    pub doca_mmap_advise_task_invalidate_cache_get_buf: Option<
+        unsafe extern "C" fn(
+            task: *const doca_mmap_advise_task_invalidate_cache,
+        ) -> *mut doca_buf,
+    >,
+    /// `doca_mmap_advise_task_invalidate_cache_set_buf`.
+    pub doca_mmap_advise_task_invalidate_cache_set_buf: Option<
+        unsafe extern "C" fn(
+            task: *mut doca_mmap_advise_task_invalidate_cache,
+            buf: *mut doca_buf,
+        ),
+    >,
+    /// `doca_mmap_advise_task_invalidate_cache_set_conf`.
+    pub doca_mmap_advise_task_invalidate_cache_set_conf: Option<
+        unsafe extern "C" fn(
+            mmap_advise: *mut doca_mmap_advise,
+            completion_cb: doca_mmap_advise_task_invalidate_cache_completion_cb_t,
+            error_cb: doca_mmap_advise_task_invalidate_cache_completion_cb_t,
+            num_tasks: u32,
+        ) -> doca_error_t,
+    >,
     /// `doca_mmap_cap_is_create_from_export_pci_supported`.
     pub doca_mmap_cap_is_create_from_export_pci_supported: Option<
         unsafe extern "C" fn(
@@ -1482,6 +1682,10 @@ impl Common {
                 doca_buf_inventory_buf_get_by_args: function(
                     doca_buf_inventory_buf_get_by_args?,
                 ),
+                doca_buf_inventory_buf_reuse_by_args: get(
+                        c"doca_buf_inventory_buf_reuse_by_args",
+                    )
+                    .map(|f| function(f)),
                 doca_buf_inventory_create: function(doca_buf_inventory_create?),
                 doca_buf_inventory_destroy: function(doca_buf_inventory_destroy?),
                 doca_buf_inventory_expand: get(c"doca_buf_inventory_expand")
@@ -1648,6 +1852,53 @@ impl Common {
                     .map(|f| function(f)),
                 doca_error_get_descr: function(doca_error_get_descr?),
                 doca_error_get_name: function(doca_error_get_name?),
+                doca_graph_add_dependency: get(c"doca_graph_add_dependency")
+                    .map(|f| function(f)),
+                doca_graph_create: get(c"doca_graph_create").map(|f| function(f)),
+                doca_graph_destroy: get(c"doca_graph_destroy").map(|f| function(f)),
+                doca_graph_get_user_data: get(c"doca_graph_get_user_data")
+                    .map(|f| function(f)),
+                doca_graph_instance_create: get(c"doca_graph_instance_create")
+                    .map(|f| function(f)),
+                doca_graph_instance_destroy: get(c"doca_graph_instance_destroy")
+                    .map(|f| function(f)),
+                doca_graph_instance_get_user_data: get(
+                        c"doca_graph_instance_get_user_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_ctx_node_data: get(
+                        c"doca_graph_instance_set_ctx_node_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_sub_graph_node_data: get(
+                        c"doca_graph_instance_set_sub_graph_node_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_user_data: get(
+                        c"doca_graph_instance_set_user_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_user_node_data: get(
+                        c"doca_graph_instance_set_user_node_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_submit: get(c"doca_graph_instance_submit")
+                    .map(|f| function(f)),
+                doca_graph_node_create_from_ctx: get(c"doca_graph_node_create_from_ctx")
+                    .map(|f| function(f)),
+                doca_graph_node_create_from_graph: get(
+                        c"doca_graph_node_create_from_graph",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_node_create_from_user: get(
+                        c"doca_graph_node_create_from_user",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_set_conf: get(c"doca_graph_set_conf").map(|f| function(f)),
+                doca_graph_set_user_data: get(c"doca_graph_set_user_data")
+                    .map(|f| function(f)),
+                doca_graph_start: get(c"doca_graph_start").map(|f| function(f)),
+                doca_graph_stop: get(c"doca_graph_stop").map(|f| function(f)),
                 doca_log_backend_create_standard: get(
                         c"doca_log_backend_create_standard",
                     )
@@ -1729,6 +1980,40 @@ impl Common {
                 doca_log_unregister_source: get(c"doca_log_unregister_source")
                     .map(|f| function(f)),
                 doca_mmap_add_dev: function(doca_mmap_add_dev?),
+                doca_mmap_advise_as_ctx: get(c"doca_mmap_advise_as_ctx")
+                    .map(|f| function(f)),
+                doca_mmap_advise_cap_task_cache_invalidate_is_supported: get(
+                        c"doca_mmap_advise_cap_task_cache_invalidate_is_supported",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_create: get(c"doca_mmap_advise_create")
+                    .map(|f| function(f)),
+                doca_mmap_advise_destroy: get(c"doca_mmap_advise_destroy")
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_cache_invalidate_get_max_buf_size: get(
+                        c"doca_mmap_advise_task_cache_invalidate_get_max_buf_size",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_alloc_init: get(
+                        c"doca_mmap_advise_task_invalidate_cache_alloc_init",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_as_doca_task: get(
+                        c"doca_mmap_advise_task_invalidate_cache_as_doca_task",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_get_buf: get(
+                        c"doca_mmap_advise_task_invalidate_cache_get_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_set_buf: get(
+                        c"doca_mmap_advise_task_invalidate_cache_set_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_set_conf: get(
+                        c"doca_mmap_advise_task_invalidate_cache_set_conf",
+                    )
+                    .map(|f| function(f)),
                 doca_mmap_cap_is_create_from_export_pci_supported: get(
                         c"doca_mmap_cap_is_create_from_export_pci_supported",
                     )
@@ -2132,6 +2417,10 @@ impl Common {
                 doca_buf_inventory_buf_dup: get(c"doca_buf_inventory_buf_dup")
                     .map(|f| function(f)),
                 doca_buf_inventory_buf_get_by_args,
+                doca_buf_inventory_buf_reuse_by_args: get(
+                        c"doca_buf_inventory_buf_reuse_by_args",
+                    )
+                    .map(|f| function(f)),
                 doca_buf_inventory_create,
                 doca_buf_inventory_destroy,
                 doca_buf_inventory_expand: get(c"doca_buf_inventory_expand")
@@ -2298,6 +2587,53 @@ impl Common {
                     .map(|f| function(f)),
                 doca_error_get_descr,
                 doca_error_get_name,
+                doca_graph_add_dependency: get(c"doca_graph_add_dependency")
+                    .map(|f| function(f)),
+                doca_graph_create: get(c"doca_graph_create").map(|f| function(f)),
+                doca_graph_destroy: get(c"doca_graph_destroy").map(|f| function(f)),
+                doca_graph_get_user_data: get(c"doca_graph_get_user_data")
+                    .map(|f| function(f)),
+                doca_graph_instance_create: get(c"doca_graph_instance_create")
+                    .map(|f| function(f)),
+                doca_graph_instance_destroy: get(c"doca_graph_instance_destroy")
+                    .map(|f| function(f)),
+                doca_graph_instance_get_user_data: get(
+                        c"doca_graph_instance_get_user_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_ctx_node_data: get(
+                        c"doca_graph_instance_set_ctx_node_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_sub_graph_node_data: get(
+                        c"doca_graph_instance_set_sub_graph_node_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_user_data: get(
+                        c"doca_graph_instance_set_user_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_set_user_node_data: get(
+                        c"doca_graph_instance_set_user_node_data",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_instance_submit: get(c"doca_graph_instance_submit")
+                    .map(|f| function(f)),
+                doca_graph_node_create_from_ctx: get(c"doca_graph_node_create_from_ctx")
+                    .map(|f| function(f)),
+                doca_graph_node_create_from_graph: get(
+                        c"doca_graph_node_create_from_graph",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_node_create_from_user: get(
+                        c"doca_graph_node_create_from_user",
+                    )
+                    .map(|f| function(f)),
+                doca_graph_set_conf: get(c"doca_graph_set_conf").map(|f| function(f)),
+                doca_graph_set_user_data: get(c"doca_graph_set_user_data")
+                    .map(|f| function(f)),
+                doca_graph_start: get(c"doca_graph_start").map(|f| function(f)),
+                doca_graph_stop: get(c"doca_graph_stop").map(|f| function(f)),
                 doca_log_backend_create_standard: get(
                         c"doca_log_backend_create_standard",
                     )
@@ -2379,6 +2715,40 @@ impl Common {
                 doca_log_unregister_source: get(c"doca_log_unregister_source")
                     .map(|f| function(f)),
                 doca_mmap_add_dev,
+                doca_mmap_advise_as_ctx: get(c"doca_mmap_advise_as_ctx")
+                    .map(|f| function(f)),
+                doca_mmap_advise_cap_task_cache_invalidate_is_supported: get(
+                        c"doca_mmap_advise_cap_task_cache_invalidate_is_supported",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_create: get(c"doca_mmap_advise_create")
+                    .map(|f| function(f)),
+                doca_mmap_advise_destroy: get(c"doca_mmap_advise_destroy")
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_cache_invalidate_get_max_buf_size: get(
+                        c"doca_mmap_advise_task_cache_invalidate_get_max_buf_size",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_alloc_init: get(
+                        c"doca_mmap_advise_task_invalidate_cache_alloc_init",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_as_doca_task: get(
+                        c"doca_mmap_advise_task_invalidate_cache_as_doca_task",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_get_buf: get(
+                        c"doca_mmap_advise_task_invalidate_cache_get_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_set_buf: get(
+                        c"doca_mmap_advise_task_invalidate_cache_set_buf",
+                    )
+                    .map(|f| function(f)),
+                doca_mmap_advise_task_invalidate_cache_set_conf: get(
+                        c"doca_mmap_advise_task_invalidate_cache_set_conf",
+                    )
+                    .map(|f| function(f)),
                 doca_mmap_cap_is_create_from_export_pci_supported: get(
                         c"doca_mmap_cap_is_create_from_export_pci_supported",
                     )

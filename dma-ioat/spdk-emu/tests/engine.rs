@@ -22,6 +22,10 @@ const CONFIG: &str = "
     [[socket]]
     fill = false
     function = [{ pci = '81:04.0' }]
+    [[socket]]
+    xfercap = '4G'
+    faults = 'lose@3:ch=0'
+    function = [{ pci = '82:04.0' }, { pci = '82:04.1' }, { pci = '82:04.2' }, { pci = '82:04.3' }]
 ";
 
 const RING: usize = 32_768;
@@ -389,6 +393,101 @@ fn no_fill_without_the_capability() {
     driver.ring_doorbell();
     driver.wait(HALTED);
     assert_eq!((driver.read::<u32>(CHANERR), dst.bytes()[0]), (0x0400, 0));
+}
+
+#[test]
+fn four_gib_are_written_as_none() {
+    assert_eq!(Driver::unstarted("0000:82:04.1").read::<u8>(XFERCAP), 0);
+}
+
+/// An error stays until a reset: neither a better chain nor clearing the error bits has the channel go on.
+#[test]
+fn a_halted_channel_starts_again_after_a_reset_only() {
+    let mut driver = Driver::new("0000:82:04.2");
+    let (src, dst) = (Memory::new(64, 64), Memory::new(64, 64));
+    mark(&src, 6);
+    let still_halted = |driver: &Driver| {
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(driver.read::<u64>(CHANSTS) & 7, HALTED);
+        assert_eq!(dst.bytes(), [0; 64]);
+    };
+    // At the first descriptor.
+    driver.reset();
+    driver.write(CHAINADDR, 0x7f00_0000_0000_u64);
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    wait_until(|| driver.read::<u32>(CHANERR) != 0, || "no error".to_owned());
+    driver.wait(HALTED);
+    driver.write(CHAINADDR, driver.ring.bus(0));
+    still_halted(&driver);
+    // In the middle.
+    driver.start();
+    driver.build(64, UPDATE, 0x7f00_0000_0000, dst.bus(0));
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    driver.wait(HALTED);
+    let errors: u32 = driver.read(CHANERR);
+    assert_ne!(errors, 0);
+    still_halted(&driver);
+    driver.start();
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    driver.finish();
+    assert_eq!(dst.bytes(), src.bytes());
+}
+
+#[test]
+fn what_is_not_there_whole_is_not_written_at_all() {
+    let mut driver = Driver::new("0000:82:04.3");
+    // As much as there is in a row, and then more than there is.
+    let memory = Memory::new(4096, 4096);
+    let mut row = u64::MAX / 2;
+    // SAFETY: the size's place is there.
+    let start = unsafe { c::spdk_vtophys(memory.at(0), &mut row) };
+    let src = Memory::new(64, 64);
+    mark(&src, 8);
+    assert!(row < 1 << 31, "{row}");
+    for (from, to, error) in [(start, src.bus(0), 0x0001), (src.bus(0), start, 0x0002)] {
+        let whole = 1_u32 << 31;
+        memory.bytes().fill(0xee);
+        driver.build(whole, UPDATE, from, to);
+        driver.ring_doorbell();
+        driver.wait(HALTED);
+        // Which side is looked at first is the engine's affair, where both are too short.
+        assert_ne!(driver.read::<u32>(CHANERR) & 0x0003, 0, "{error}");
+        assert!(memory.bytes().iter().all(|byte| *byte == 0xee));
+        driver.start();
+    }
+}
+
+#[test]
+fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
+    let mut driver = Driver::new("0000:82:04.0");
+    let first = driver.completed();
+    let (src, dst) = (Memory::new(64, 64), Memory::new(64, 64));
+    mark(&src, 9);
+    driver.build(64, 0, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    let done = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
+    wait_until(|| driver.read::<u64>(CHANSTS) == done | IDLE, || "not done".to_owned());
+    assert_eq!((driver.completed(), dst.bytes()), (first, src.bytes()));
+    // The third loses its completion.
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    let done = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
+    wait_until(|| driver.read::<u64>(CHANSTS) == done | IDLE, || "not done".to_owned());
+    assert_eq!(driver.completed(), first);
+    driver.build(64, UPDATE, src.bus(0), dst.bus(0));
+    driver.ring_doorbell();
+    driver.finish();
+    // Not at a multiple of 8.
+    driver.reset();
+    driver.write(CHANCMP, driver.completion.bus(0) + 4);
+    driver.write(CHAINADDR, driver.ring.bus(0));
+    driver.build(8, NULL | UPDATE, 0, 0);
+    driver.ring_doorbell();
+    wait_until(|| driver.read::<u32>(CHANERR) == 0x1000, || "no error".to_owned());
+    driver.wait(HALTED);
 }
 
 /// Two copies after the start, by a function that something goes wrong with.

@@ -330,7 +330,7 @@ fn memory_that_devices_do_not_reach() {
     assert_eq!(unregister(start, PAGE), 0);
     assert_eq!(channel.copy(6, inside, memory.at(0), 64), -22);
     // SAFETY: nothing is there, which is what is found out.
-    assert_eq!(unsafe { c::spdk_mem_register(ptr::without_provenance_mut(1 << 40), PAGE) }, -14);
+    assert_eq!(unsafe { c::spdk_mem_register(ptr::without_provenance_mut(1 << 45), PAGE) }, -14);
     ENDED.take();
     drop(channel);
 }

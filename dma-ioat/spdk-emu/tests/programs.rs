@@ -96,6 +96,9 @@ fn copies_in_cxx() {
 fn sanitized() {
     run("env", SANITIZED, "-sanitized", "");
     run("copy", SANITIZED, "-sanitized", "");
+    if let Some((program, libraries)) = compile("init", SANITIZED, "-sanitized") {
+        succeeds(Command::new(program).env("LD_LIBRARY_PATH", libraries).env("SPDK_EMU", ""));
+    }
 }
 
 /// What `init` prints, and what stderr has.

@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     /// The descriptor that came with the last packet.
     pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
+    /// Its end is being told: a callback that progresses or stops is not to be told again.
+    pub(super) ending: Cell<bool>,
     pub(super) user_data: Cell<c::doca_data>,
     /// The longest message that the other side takes.
     pub(super) peer_max: Cell<u32>,
@@ -81,6 +83,7 @@ impl Connection {
             fast: Arc::new(fast),
             handed: Cell::new(None),
             link: Cell::new(Link::Greeting),
+            ending: Cell::new(false),
             user_data: Cell::new(c::doca_data { u64_: 0 }),
             peer_max: Cell::new(0),
             counters: Cell::new([0; 4]),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ReceivedCallback;
-use super::fast::{Fast, Inbox};
+use super::fast::{Arrival, Fast, Inbox};
 use super::parcel::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
 use crate::ctx::{Context, Ctx, Ready, State};
@@ -147,15 +147,12 @@ impl Consumer {
         };
         self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
         task.body.buf.get().unpin();
-        let freed = task.head.end(status);
         let Some(conf) = self.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         let user_data = task.head.user_data.get();
+        let this = Handle::of(task).cast();
         // SAFETY: the program gave the function to be called with a task of this context.
-        unsafe { callback(Handle::of(task).cast(), user_data, self.ctx.user_data()) }
-        if freed {
-            task.head.settle();
-        }
+        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
     }
 
     /// Reports a message, if one came.
@@ -169,10 +166,7 @@ impl Consumer {
         let Some(task) = pool.at(arrival.slot).filter(|task| task.head.is_submitted()) else {
             return false;
         };
-        if let Ok(buf) = task.body.buf.get().get() {
-            buf.grow_list(arrival.len);
-        }
-        task.body.set(arrival.producer, &arrival.immediate);
+        take_in(&task.body, &arrival);
         self.report(arrival.slot, c::DOCA_SUCCESS);
         true
     }
@@ -189,6 +183,15 @@ impl Consumer {
             None => false,
         }
     }
+}
+
+/// Tells a task's buffer of a message that lies in it, by the other side's word: no longer than the room.
+fn take_in(task: &Receive, arrival: &Arrival) {
+    if let Ok(buf) = task.buf.get().get() {
+        let room = buf.iter().fold(0, |sum: u64, buf| sum.saturating_add(buf.room_len()));
+        buf.grow_list(arrival.len.min(room));
+    }
+    task.set(arrival.producer, &arrival.immediate);
 }
 
 impl Context for Consumer {
@@ -219,10 +222,7 @@ impl Context for Consumer {
         let mut flushed = self.flushed.borrow_mut();
         for arrival in &arrived {
             let Some(task) = pool.at(arrival.slot) else { continue };
-            if let Ok(buf) = task.body.buf.get().get() {
-                buf.grow_list(arrival.len);
-            }
-            task.body.set(arrival.producer, &arrival.immediate);
+            take_in(&task.body, arrival);
             flushed.push_back((arrival.slot, c::DOCA_SUCCESS));
         }
         let is_waiting = |index: &u32| {

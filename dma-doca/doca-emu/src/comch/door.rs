@@ -288,7 +288,8 @@ extern "C" fn doca_comch_client_get_connection(
     })
 }
 
-/// Ends a connection. The other side is told, and the program by its callback. `AGAIN` if there is no room to tell.
+/// Ends a connection. The other side is told, and the program by its callback. `AGAIN` if there is no room to tell, `IN_USE` if this side has
+/// consumers or producers of it.
 #[unsafe(no_mangle)]
 extern "C" fn doca_comch_server_disconnect(
     comch_server: Handle<Endpoint>,

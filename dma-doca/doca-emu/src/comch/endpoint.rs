@@ -174,6 +174,7 @@ impl Endpoint {
     /// Ends a connection at the program's wish: the other side is told, and the program once more when it is done.
     pub(super) fn disconnect(&self, connection: &Connection) -> Outcome {
         require(connection.link.get() == Link::Open, c::DOCA_ERROR_NOT_CONNECTED)?;
+        require(!connection.fast.is_used(), c::DOCA_ERROR_IN_USE)?;
         match connection.send(&[&[frame::BYE]]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(c::DOCA_ERROR_AGAIN),
             // Gone already: that is what was wished for.

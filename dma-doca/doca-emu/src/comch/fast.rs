@@ -207,6 +207,12 @@ impl Fast {
         self.state().new_id(limit, |state| &mut state.producer_ids)
     }
 
+    /// This end has consumers or producers.
+    pub(super) fn is_used(&self) -> bool {
+        let state = self.state();
+        !state.consumer_ids.is_empty() || !state.producer_ids.is_empty()
+    }
+
     pub(super) fn drop_consumer_id(&self, id: u32) {
         self.state().consumer_ids.remove(&id);
     }

@@ -121,15 +121,12 @@ impl Producer {
         let Some(task) = pool.at(index) else { return };
         self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
         task.body.buf.get().unpin();
-        let freed = task.head.end(status);
         let Some(conf) = self.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         let user_data = task.head.user_data.get();
+        let this = Handle::of(task).cast();
         // SAFETY: the program gave the function to be called with a task of this context.
-        unsafe { callback(Handle::of(task).cast(), user_data, self.ctx.user_data()) }
-        if freed {
-            task.head.settle();
-        }
+        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
     }
 }
 

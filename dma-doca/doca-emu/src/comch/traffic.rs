@@ -217,6 +217,9 @@ impl Endpoint {
         connection.close();
         self.abandon_pending(connection);
         if self.is_server() {
+            if connection.ending.replace(true) {
+                return false;
+            }
             if greeted {
                 self.tell(self.on_disconnect.get(), connection);
             }
@@ -284,15 +287,12 @@ impl Endpoint {
         let pool = self.pool();
         let Some(task) = pool.at(index) else { return };
         self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
-        let freed = task.head.end(status);
         let Some(conf) = self.send_conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         let user_data = task.head.user_data.get();
+        let this = Handle::of(task).cast();
         // SAFETY: the program gave the function to be called with a task of this context.
-        unsafe { callback(Handle::of(task).cast(), user_data, self.ctx.user_data()) }
-        if freed {
-            task.head.settle();
-        }
+        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
     }
 
     /// A client looks for its server; whether the program noticed.

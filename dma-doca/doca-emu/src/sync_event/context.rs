@@ -59,17 +59,14 @@ impl Event {
         let pools = self.pools();
         let Some(task) = pools.of(kind).at(index) else { return };
         self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
-        let freed = task.head.end(status);
         if status == c::DOCA_SUCCESS && !kind.waits() {
             task.body.deliver();
         }
         let Some(conf) = self.conf.of(kind).get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
+        let (this, user_data) = (Handle::of(task).cast(), task.head.user_data.get());
         // SAFETY: the program gave the function to be called with a task of this context.
-        unsafe { callback(Handle::of(task).cast(), task.head.user_data.get(), self.ctx.user_data()) }
-        if freed {
-            task.head.settle();
-        }
+        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
     }
 }
 

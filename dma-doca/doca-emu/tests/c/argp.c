@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-DOCA_LOG_REGISTER(ARGP::TEST);
+DOCA_LOG_REGISTER(ARGP::TEST)
 
 struct config {
 	char text[64];

@@ -254,6 +254,7 @@ static void serve(const char *name)
 	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_producer_create(NULL, &producer));
 	producer = produce(pe2, 1);
 	ctx = doca_comch_producer_as_ctx(producer);
+	IS(DOCA_ERROR_IN_USE, doca_comch_server_disconnect(server, peer));
 	IS(DOCA_ERROR_BAD_STATE, doca_comch_producer_task_send_set_conf(producer, on_delivered, on_delivered, 1));
 	IS(DOCA_ERROR_IN_USE, doca_comch_producer_destroy(producer));
 	mmap = map(dev, text, sizeof(text), DOCA_ACCESS_FLAG_PCI_READ_ONLY);

@@ -12,8 +12,10 @@
 #include <doca_dev.h>
 #include <doca_dma.h>
 #include <doca_error.h>
+#include <doca_graph.h>
 #include <doca_log.h>
 #include <doca_mmap.h>
+#include <doca_mmap_advise.h>
 #include <doca_pe.h>
 #include <doca_sync_event.h>
 #include <doca_types.h>
@@ -21,7 +23,7 @@
 
 #include "check.h"
 
-DOCA_LOG_REGISTER(HEADERS::MAIN);
+DOCA_LOG_REGISTER(HEADERS::MAIN)
 
 static doca_error_t first_failure(doca_error_t first, doca_error_t second)
 {

@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-DOCA_LOG_REGISTER(LOG::TEST);
+DOCA_LOG_REGISTER(LOG::TEST)
 
 static char seen[16][256];
 static char line[64];

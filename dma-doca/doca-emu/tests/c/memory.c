@@ -55,6 +55,15 @@ int main(void)
 		doca_buf_inventory_buf_get_by_addr(inventory, mmap, memory, sizeof(memory) + 1, &none));
 
 	OK(doca_buf_inventory_buf_get_by_addr(inventory, mmap, memory, 100, &buf));
+	OK(doca_buf_inventory_buf_reuse_by_data(buf, memory + 8, 16));
+	OK(doca_buf_get_head(buf, &addr));
+	OK(doca_buf_get_data_len(buf, &len));
+	CHECK(addr == memory + 8 && len == 16);
+	IS(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_buf_reuse_by_addr(buf, memory, sizeof(memory) + 1));
+	IS(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_buf_reuse_by_args(buf, memory, 8, memory + 4, 5));
+	OK(doca_buf_inventory_buf_reuse_by_addr(buf, memory, 100));
+	OK(doca_buf_get_data_len(buf, &len));
+	CHECK(len == 0);
 	OK(doca_buf_get_head(buf, &addr));
 	OK(doca_buf_get_len(buf, &len));
 	CHECK(addr == memory && len == 100);

@@ -53,3 +53,26 @@ impl Faults {
         struck
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of the first descriptors of a channel something goes wrong with.
+    fn struck(plan: &str, channel: u32) -> Vec<u64> {
+        let mut faults = Faults::new(&plan.parse().unwrap(), 1, channel);
+        (1..=10).filter(|_| !faults.next().is_empty()).collect()
+    }
+
+    #[test]
+    fn rules_strike_whom_they_name() {
+        assert_eq!(struck("fail@3", 0), [3]);
+        assert_eq!(struck("fail@2-4", 0), [2, 3, 4]);
+        assert_eq!(struck("fail@every=4", 0), [4, 8]);
+        assert_eq!(struck("fail@3:ch=1", 0), []);
+        assert_eq!(struck("fail@3:ch=1", 1), [3]);
+        assert_eq!(struck("fail@t=0s", 0), [1], "once");
+        assert_eq!(struck("fail:p=1", 0).len(), 10);
+        assert_eq!(struck("fail:p=0", 0), []);
+    }
+}

@@ -58,6 +58,8 @@ pub(crate) struct Channel {
     tail: Cell<u32>,
     /// Callbacks are being called.
     calling: Cell<bool>,
+    /// How often it was attached and detached: a callback may do both.
+    changes: Cell<u32>,
     halt_told: Cell<bool>,
 }
 
@@ -89,6 +91,7 @@ impl Channel {
             ended: Cell::new(0),
             tail: Cell::new(0),
             calling: Cell::new(false),
+            changes: Cell::new(0),
             halt_told: Cell::new(false),
         }
     }
@@ -107,6 +110,7 @@ impl Channel {
             count.set(1);
         }
         self.halt_told.set(false);
+        self.changes.set(self.changes.get().wrapping_add(1));
         self.attached.set(true);
         Ok(())
     }
@@ -116,6 +120,7 @@ impl Channel {
         if !self.attached.replace(false) {
             return false;
         }
+        self.changes.set(self.changes.get().wrapping_add(1));
         let mut device = self.engine.device();
         // The channel is there.
         let _ = device.stop(self.id);
@@ -271,7 +276,7 @@ impl Channel {
         if !self.collect() {
             return None;
         }
-        let (first, last) = (self.tail.get(), self.ended.get());
+        let (first, last, changes) = (self.tail.get(), self.ended.get(), self.changes.get());
         self.calling.set(true);
         let mut index = first;
         while index != last {
@@ -281,6 +286,11 @@ impl Channel {
                 unsafe { callback(arg.raw()) };
             }
             index = index.wrapping_add(1);
+            if self.changes.get() != changes {
+                // The ring is another now, or nobody's.
+                self.calling.set(false);
+                return Some(index.wrapping_sub(first));
+            }
             // Only now is there room: as in SPDK, which counts after the callback.
             self.tail.set(index);
         }

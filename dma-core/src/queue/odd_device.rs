@@ -1,0 +1,431 @@
+//! Queues on a device that refuses, fails, holds back and falls silent as it is told.
+#![expect(unsafe_code, reason = "implements `RawQueue`")]
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::{
+    Access, Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Outcome, Queue, QueueOptions, RawQueue,
+    RawStats, Result,
+};
+
+/// What the device is told, and what it saw. Descriptors go by their lengths, of which the tests have each but once.
+#[derive(Debug, Default)]
+struct Script {
+    /// Refused, once.
+    refuse: Vec<usize>,
+    /// Reported so.
+    fail: HashMap<usize, (Outcome, i32)>,
+    /// Takes nothing.
+    full: bool,
+    /// Reports nothing.
+    mute: bool,
+    /// What it took, and whether with a fence.
+    taken: Vec<(usize, bool)>,
+    dropped: bool,
+}
+
+#[derive(Debug)]
+struct Odd {
+    inner: Box<dyn RawQueue>,
+    script: Arc<Mutex<Script>>,
+    ends: HashMap<u64, Vec<(Outcome, i32)>>,
+}
+
+impl Drop for Odd {
+    fn drop(&mut self) {
+        lock(&self.script).dropped = true;
+    }
+}
+
+fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
+    script.lock().expect("no test fails while it has it")
+}
+
+// SAFETY: the inner queue's, with fewer descriptors and other outcomes.
+unsafe impl RawQueue for Odd {
+    fn engine_id(&self) -> EngineId {
+        self.inner.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        let mut script = lock(&self.script);
+        if script.full {
+            return Ok(0);
+        }
+        let refused = batch.iter().position(|d| script.refuse.contains(&d.len()));
+        if refused == Some(0) {
+            script.refuse.retain(|len| *len != batch[0].len());
+            return Err(Error::new(ErrorKind::OutOfRange, "told to"));
+        }
+        let batch = &batch[..refused.unwrap_or(batch.len())];
+        // SAFETY: the caller's promise.
+        let n = unsafe { self.inner.submit(batch) }?;
+        for descriptor in &batch[..n] {
+            script.taken.push((descriptor.len(), descriptor.fence()));
+            if let Some(end) = script.fail.get(&descriptor.len()) {
+                self.ends.entry(descriptor.token()).or_default().push(*end);
+            }
+        }
+        Ok(n)
+    }
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        if lock(&self.script).mute {
+            return 0;
+        }
+        let n = self.inner.poll(completions);
+        for completion in &mut completions[..n] {
+            let end = self
+                .ends
+                .get_mut(&completion.token)
+                .and_then(|ends| (!ends.is_empty()).then(|| ends.remove(0)));
+            if let Some((outcome, native)) = end {
+                (completion.outcome, completion.native) = (outcome, native);
+            }
+        }
+        n
+    }
+    fn explain(&self, code: i32) -> NativeError {
+        NativeError { code: code.into(), name: "CODE".into(), description: "".into() }
+    }
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+    fn stats(&self) -> RawStats {
+        self.inner.stats()
+    }
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn arm(&mut self) -> Result<bool> {
+        Err(ErrorKind::Unsupported.into())
+    }
+    fn disarm(&mut self) {}
+}
+
+struct Rig {
+    engine: ReferenceEngine,
+    queue: Queue,
+    script: Arc<Mutex<Script>>,
+}
+
+impl Rig {
+    /// On a device that keeps fences itself and takes descriptors of up to 64 bytes.
+    fn new() -> Self {
+        let options =
+            ReferenceOptions { max_transfer: 64, native: true, per_poll: 64, ..ReferenceOptions::default() };
+        let engine = ReferenceEngine::new(options);
+        let script = Arc::<Mutex<Script>>::default();
+        let options = QueueOptions::new().with_depth(64).with_stall_timeout(Duration::from_secs(5));
+        let inner = engine.open_queue_raw(&options).expect("it opens");
+        let raw = Odd { inner, script: Arc::clone(&script), ends: HashMap::new() };
+        let queue = Queue::new(Box::new(raw), engine.info(), &options, None);
+        Self { engine, queue, script }
+    }
+
+    fn pair(&self, len: usize) -> (BufferMut, BufferMut) {
+        let mut src = self.engine.allocate(len).expect("memory");
+        src.fill(len as u8);
+        (src, self.engine.allocate(len).expect("memory"))
+    }
+
+    fn copy(&self, len: usize) -> crate::Transfer<(BufferMut, BufferMut)> {
+        let (src, dst) = self.pair(len);
+        self.queue.copy(src, dst).expect("room")
+    }
+
+    /// How copies of these lengths end, each with a fence before it if it is negative; and what the device took.
+    fn run(&self, lens: &[isize]) -> (Vec<Option<ErrorKind>>, Vec<(usize, bool)>) {
+        lock(&self.script).taken.clear();
+        let transfers: Vec<_> = lens
+            .iter()
+            .map(|len| {
+                if *len < 0 {
+                    self.queue.fence();
+                }
+                self.copy(len.unsigned_abs())
+            })
+            .collect();
+        self.queue.flush();
+        let ends = transfers.into_iter().map(|transfer| match transfer.wait() {
+            Ok((src, dst)) => {
+                assert!(src[..] == dst[..]);
+                None
+            }
+            Err(e) => Some(e.kind()),
+        });
+        (ends.collect(), lock(&self.script).taken.clone())
+    }
+
+    fn refuse(&self, len: usize) {
+        lock(&self.script).refuse.push(len);
+    }
+}
+
+#[test]
+fn a_refused_descriptor_fails_its_own_operation_and_no_other() {
+    let rig = Rig::new();
+    let refused = Some(ErrorKind::OutOfRange);
+    for (at, len) in [11, 12, 13].into_iter().enumerate() {
+        rig.refuse(len);
+        let mut expected = [None; 3];
+        expected[at] = refused;
+        assert_eq!(rig.run(&[11, 12, 13]).0, expected);
+    }
+    // Of one that is cut: its first piece, and its last.
+    rig.refuse(64);
+    assert_eq!(rig.run(&[11, 100, 13]).0, [None, refused, None]);
+    rig.refuse(36);
+    assert_eq!(rig.run(&[11, 100, 13]).0, [None, refused, None]);
+    assert_eq!(rig.run(&[11, 100, 13]).0, [None; 3]);
+    let counters = rig.queue.counters();
+    assert_eq!((counters.submitted, counters.completed, counters.failed, counters.in_flight), (18, 13, 5, 0));
+}
+
+#[test]
+fn a_fence_outlives_the_refusal_of_what_carries_it() {
+    let refused = Some(ErrorKind::OutOfRange);
+    // On to the next that waits,
+    let rig = Rig::new();
+    rig.refuse(12);
+    let (ends, taken) = rig.run(&[11, -12, 13]);
+    assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
+    // to one that is cut, of which the first piece carries it,
+    rig.refuse(12);
+    let (ends, taken) = rig.run(&[11, -12, 100]);
+    assert_eq!(ends, [None, refused, None]);
+    assert_eq!(taken, [(11, false), (64, true), (36, false)]);
+    // from one that is cut,
+    rig.refuse(64);
+    let (ends, taken) = rig.run(&[11, -100, 13]);
+    assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
+    // and, where nothing waits, to whatever comes.
+    for len in [12, 100] {
+        rig.refuse(if len == 12 { 12 } else { 64 });
+        assert_eq!(rig.run(&[-len]), (vec![refused], vec![]));
+        assert_eq!(rig.run(&[14]), (vec![None], vec![(14, true)]));
+    }
+}
+
+#[test]
+fn nothing_overtakes_a_fence_that_waits() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    rig.queue.fence();
+    let first = rig.copy(100);
+    let flat = rig.copy(13);
+    let batch: Batch<_, _> = [15, 16].map(|len| rig.pair(len)).into_iter().collect();
+    let batch = rig.queue.submit(batch).expect("room");
+    rig.queue.flush();
+    lock(&rig.script).full = false;
+    first.wait().expect("done");
+    flat.wait().expect("done");
+    batch.wait().expect("done");
+    let taken = lock(&rig.script).taken.clone();
+    assert_eq!(taken[..2], [(64, true), (36, false)], "{taken:?}");
+    assert_eq!(taken.len(), 5);
+    // A batch carries a fence, too: the first of it that goes out.
+    lock(&rig.script).taken.clear();
+    rig.queue.fence();
+    let batch: Batch<_, _> = [15, 16].map(|len| rig.pair(len)).into_iter().collect();
+    rig.queue.submit(batch).expect("room").wait().expect("done");
+    assert_eq!(lock(&rig.script).taken[..], [(15, true), (16, false)]);
+}
+
+#[test]
+fn every_failure_of_a_batch_is_told_with_its_place() {
+    let rig = Rig::new();
+    let fault = Outcome::Failed(ErrorKind::DeviceFault);
+    lock(&rig.script).fail = HashMap::from([(22, (Outcome::Aborted, 5)), (24, (fault, 7)), (26, (fault, 9))]);
+    let batch: Batch<_, _> = (20..28).map(|len| rig.pair(len)).collect();
+    let e = rig.queue.submit(batch).expect("room").wait().expect_err("three of them failed");
+    let told: Vec<_> = e
+        .failures()
+        .iter()
+        .map(|f| (f.index, f.error.kind(), f.error.native().map_or(0, |native| native.code)))
+        .collect();
+    let (aborted, fault) = (ErrorKind::Aborted, ErrorKind::DeviceFault);
+    assert_eq!(told, [(2, aborted, 5), (4, fault, 7), (6, fault, 9)]);
+    assert_eq!(e.kind(), fault, "a failure says more than an abort");
+    let counters = rig.queue.counters();
+    assert_eq!((counters.completed, counters.failed, counters.aborted), (5, 2, 1));
+    for (src, dst) in e.into_operands().expect("they come back").drain() {
+        assert!(dst[..] == src[..]);
+    }
+}
+
+#[test]
+fn the_worst_of_a_copys_pieces_is_what_became_of_it() {
+    let fault = Outcome::Failed(ErrorKind::DeviceFault);
+    for ends in [[(fault, 7), (Outcome::Aborted, 5)], [(Outcome::Aborted, 5), (fault, 7)]] {
+        let rig = Rig::new();
+        lock(&rig.script).fail = HashMap::from([(64, ends[0]), (36, ends[1])]);
+        let e = rig.copy(100).wait().expect_err("both pieces failed");
+        let native = e.error().native().map(|native| native.code);
+        assert_eq!((e.kind(), native), (ErrorKind::DeviceFault, Some(7)));
+    }
+}
+
+#[test]
+fn what_never_went_out_is_aborted_by_closing() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let transfers = [11, 100, 13].map(|len| rig.copy(len));
+    let Rig { queue, script, .. } = rig;
+    let counters = queue.close(Duration::from_millis(20));
+    assert_eq!((counters.aborted, counters.failed, counters.abandoned, counters.in_flight), (3, 0, 0, 0));
+    for transfer in transfers {
+        assert_eq!(transfer.wait().expect_err("it never ran").kind(), ErrorKind::Aborted);
+    }
+    assert!(lock(&script).dropped);
+}
+
+#[test]
+fn a_device_that_does_not_answer_is_never_taken_apart() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let transfer = rig.copy(11);
+    let Rig { queue, script, .. } = rig;
+    let counters = queue.close(Duration::from_millis(20));
+    assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
+    let e = transfer.wait().expect_err("nobody knows");
+    assert_eq!(e.kind(), ErrorKind::DeviceLost);
+    assert!(e.into_operands().is_none(), "the device may still be at them");
+    assert!(!lock(&script).dropped);
+}
+
+/// All of a batch is looked at before any of it goes out, as closely as a single copy.
+#[test]
+fn a_batch_with_one_bad_copy_is_refused_whole() {
+    let rig = Rig::new();
+    let read_only = || {
+        let request = MemoryRequest::new(32).with_access(Access::READ);
+        rig.engine.allocate_window(&request).expect("memory")
+    };
+    let write_only = || {
+        let request = MemoryRequest::new(32).with_access(Access::WRITE);
+        rig.engine.allocate_window(&request).expect("memory")
+    };
+    let both = || rig.engine.allocate_window(&MemoryRequest::new(32)).expect("memory");
+    let elsewhere = Rig::new().engine.allocate_window(&MemoryRequest::new(32)).expect("memory");
+    let whole = both();
+    for (bad, kind) in [
+        ((write_only(), both()), ErrorKind::AccessDenied),
+        ((both(), read_only()), ErrorKind::AccessDenied),
+        ((elsewhere.clone(), both()), ErrorKind::WrongEngine),
+        ((both(), elsewhere.clone()), ErrorKind::WrongEngine),
+        ((both().slice(1..), both()), ErrorKind::LengthMismatch),
+        ((whole.slice(..20), whole.slice(12..)), ErrorKind::Overlap),
+        ((whole.slice(12..), whole.slice(..20)), ErrorKind::Overlap),
+    ] {
+        let batch: Batch<_, _> = [(both(), both()), bad, (both(), both())].into_iter().collect();
+        let e = rig.queue.submit(batch).expect_err("one of them is bad");
+        assert_eq!(e.kind(), kind);
+        assert_eq!(e.into_operands().expect("they come back").len(), 3);
+    }
+    rig.queue.flush();
+    assert_eq!(lock(&rig.script).taken, [], "nothing of them went out");
+    // Side by side is not overlapping.
+    let batch: Batch<_, _> = [(whole.slice(..16), whole.slice(16..)), (both(), both())].into_iter().collect();
+    rig.queue.submit(batch).expect("room").wait().expect("done");
+}
+
+#[test]
+fn copies_of_a_batch_are_cut_and_left_out_like_others() {
+    let rig = Rig::new();
+    let mut empty = rig.pair(20);
+    let rest = (empty.0.split_off(0), empty.1.split_off(0));
+    let batch: Batch<_, _> = [rig.pair(64), rig.pair(65), empty, rest].into_iter().collect();
+    let mut batch = rig.queue.submit(batch).expect("room").wait().expect("done");
+    assert!(batch.drain().all(|(src, dst)| src[..] == dst[..]));
+    let mut taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, [1, 20, 64, 64]);
+}
+
+/// Memory that tells when it is given back.
+struct Owner(Vec<u8>, Arc<Mutex<u32>>);
+
+impl AsMut<[u8]> for Owner {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        *self.1.lock().expect("nobody fails while it has it") += 1;
+    }
+}
+
+#[test]
+fn memory_that_a_silent_device_has_is_never_given_back() {
+    for (mute, dropped_early) in [(false, false), (false, true), (true, false), (true, true)] {
+        let rig = Rig::new();
+        lock(&rig.script).mute = mute;
+        let given_back = Arc::<Mutex<u32>>::default();
+        let memory = || {
+            let owner = Owner(vec![0; 50], Arc::clone(&given_back));
+            rig.engine.register(HostMemory::from_owner(owner)).expect("registered")
+        };
+        let transfer = rig.queue.copy(memory(), memory()).expect("room");
+        let Rig { queue, .. } = rig;
+        if dropped_early {
+            drop(transfer);
+            let _ = queue.close(Duration::from_millis(20));
+        } else {
+            let _ = queue.close(Duration::from_millis(20));
+            drop(transfer);
+        }
+        let expected = if mute { 0 } else { 2 };
+        assert_eq!(*given_back.lock().expect("as above"), expected, "{mute} {dropped_early}");
+    }
+}
+
+#[test]
+fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
+    let engine = ReferenceEngine::new(ReferenceOptions::default());
+    let make = || engine.allocate(100).expect("memory");
+    let panics = |act: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err();
+    assert!(panics(&|| drop(make().split_off(101))));
+    assert!(panics(&|| drop(make().split_to(101))));
+    assert!(panics(&|| drop(make().freeze().slice(..101))));
+    assert!(panics(&|| drop(make().freeze().slice(101..))));
+    assert!(panics(&|| drop(make().share().slice(50..101))));
+    let mut head = make();
+    let mut middle = head.split_off(10);
+    let tail = middle.split_off(10);
+    let tail = head.unsplit(tail).expect_err("there is something between them");
+    let head = middle.unsplit(head).expect_err("it comes before");
+    middle.unsplit(tail).expect("they were one");
+    assert_eq!((head.len(), middle.len()), (10, 90));
+    // Neighbours of two regions.
+    let mut memory = vec![0_u8; 64];
+    let half = |at: usize, memory: &mut [u8]| {
+        let pointer = std::ptr::NonNull::from(&mut memory[at..at + 32]).cast();
+        // SAFETY: `memory` outlives the regions, and nobody else touches it meanwhile.
+        engine.register(unsafe { HostMemory::from_raw(pointer, 32, ()) }).expect("registered")
+    };
+    let (mut first, second) = (half(0, &mut memory), half(32, &mut memory));
+    drop(first.unsplit(second).expect_err("of another region"));
+    drop(first);
+    // A window that others view is nobody's alone; and nothing cannot be granted.
+    let window = make().share();
+    let other = window.clone();
+    let window = window.try_into_mut().expect_err("there is another");
+    drop(other);
+    assert_eq!(window.slice(3..3).export(Access::READ).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(window.export(Access::empty()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    window.try_into_mut().expect("the last view");
+    let e = ExportDescriptor::new("x", Access::READ, u64::MAX, 2, &[]).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::OutOfRange);
+}

@@ -1,0 +1,256 @@
+//! One run of a graph, and the next.
+#![expect(unsafe_code, reason = "the program's callbacks")]
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::rc::{Rc, Weak};
+
+use super::{Graph, Kind, Step};
+use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
+use crate::task::{Follower, Head, Holder, Submit};
+
+/// An instance: `struct doca_graph_instance`.
+pub(crate) struct Instance {
+    mark: Mark,
+    this: Weak<Self>,
+    pub(super) graph: Rc<Graph>,
+    data: RefCell<Vec<Option<Data>>>,
+    pub(super) user_data: Cell<c::doca_data>,
+    /// How far the nodes are, while it is submitted.
+    run: RefCell<Option<Run>>,
+    /// The instance that runs it as a node.
+    parent: RefCell<Option<(Rc<Self>, usize)>>,
+    /// Instances that have it as the data of a node.
+    parents: Cell<u32>,
+}
+
+/// What a node works on.
+#[derive(Clone)]
+pub(super) enum Data {
+    Task(Handle<Head>),
+    Cookie(*mut c_void),
+    Instance(Rc<Instance>),
+}
+
+struct Run {
+    /// Nodes that each one still waits for.
+    waits: Vec<usize>,
+    /// Nodes that did not end yet.
+    left: usize,
+    /// Nodes that run, or are about to.
+    running: usize,
+    status: Code,
+}
+
+impl Object for Instance {
+    const MARK: u32 = 0x96_02_00_01;
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+impl Instance {
+    pub(super) fn new(graph: Rc<Graph>) -> Outcome<Rc<Self>> {
+        require(graph.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        let made = graph.instances.get();
+        require(graph.conf.get().is_some_and(|conf| made < conf.instances), c::DOCA_ERROR_NO_MEMORY)?;
+        graph.instances.set(made + 1);
+        let nodes = graph.nodes.borrow().len();
+        Ok(Rc::new_cyclic(|this| Self {
+            mark: Mark::new(Self::MARK),
+            this: this.clone(),
+            graph,
+            data: RefCell::new(vec![None; nodes]),
+            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            run: RefCell::new(None),
+            parent: RefCell::new(None),
+            parents: Cell::new(0),
+        }))
+    }
+
+    pub(super) fn is_submitted(&self) -> bool {
+        self.run.borrow().is_some()
+    }
+
+    /// `Err(IN_USE)` while it runs, or another instance has it.
+    pub(super) fn require_unused(&self) -> Outcome {
+        require(!self.is_submitted() && self.parents.get() == 0, c::DOCA_ERROR_IN_USE)
+    }
+
+    /// Gives back what its nodes had.
+    pub(super) fn clear(&self) {
+        for data in self.data.take().into_iter().flatten() {
+            if let Data::Instance(instance) = data {
+                instance.parents.set(instance.parents.get() - 1);
+            }
+        }
+        self.graph.instances.set(self.graph.instances.get() - 1);
+    }
+
+    pub(super) fn set(&self, node: usize, data: Data) {
+        if let Data::Instance(instance) = &data {
+            instance.parents.set(instance.parents.get() + 1);
+        }
+        if let Some(Data::Instance(before)) = self.data.borrow_mut()[node].replace(data) {
+            before.parents.set(before.parents.get() - 1);
+        }
+    }
+
+    /// Begins with the nodes that wait for none. On an error nothing runs.
+    pub(super) fn submit(&self) -> Outcome {
+        require(!self.is_submitted(), c::DOCA_ERROR_IN_USE)?;
+        require(self.data.borrow().iter().all(Option::is_some), INVALID)?;
+        let nodes = self.data.borrow().len();
+        let mut waits = vec![0; nodes];
+        for (_, to) in &*self.graph.edges.borrow() {
+            waits[*to] += 1;
+        }
+        let roots: Vec<_> = (0..nodes).filter(|&node| waits[node] == 0).collect();
+        let run = Run { waits, left: nodes, running: 0, status: c::DOCA_SUCCESS };
+        self.run.replace(Some(run));
+        for (place, &node) in roots.iter().enumerate() {
+            match self.begin(node) {
+                Err(code) if place == 0 => {
+                    self.run.replace(None);
+                    return Err(code);
+                }
+                // Others run already: the instance fails when they have ended.
+                Err(code) => self.node_ended(node, code),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn count_running(&self) {
+        if let Some(run) = &mut *self.run.borrow_mut() {
+            run.running += 1;
+        }
+    }
+
+    /// Has a node run, now or in a later call.
+    fn begin(&self, node: usize) -> Outcome {
+        let this = self.this.upgrade().ok_or(INVALID)?;
+        let data = self.data.borrow()[node].clone();
+        match data {
+            Some(Data::Task(task)) => {
+                match self.submit_task(&this, node, task) {
+                    // The context is busy for now.
+                    Err(c::DOCA_ERROR_AGAIN) => self.graph.later(Step::Run(this, node)),
+                    other => other?,
+                }
+            }
+            // The program's functions are called by progress alone.
+            Some(Data::Cookie(_)) => self.graph.later(Step::Run(this, node)),
+            Some(Data::Instance(instance)) => {
+                instance.parent.replace(Some((this, node)));
+                let submitted = instance.submit();
+                if submitted.is_err() {
+                    instance.parent.replace(None);
+                }
+                submitted?;
+            }
+            None => return Err(INVALID),
+        }
+        self.count_running();
+        Ok(())
+    }
+
+    fn submit_task(&self, this: &Rc<Self>, node: usize, task: Handle<Head>) -> Outcome {
+        let head = task.get()?;
+        require(head.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
+        head.follow(Rc::clone(this) as Rc<dyn Follower>, node);
+        let how = Submit { flush: true, coalesce: false, validate: false };
+        let submitted = head.owner().and_then(|owner| owner.submit(head, how));
+        match submitted {
+            Ok(()) => head.holder.set(Holder::Graph),
+            Err(_) => head.follow_no_more(),
+        }
+        submitted
+    }
+
+    /// A node's turn, in a call of progress; whether something happened.
+    pub(super) fn run(&self, node: usize) -> bool {
+        let data = self.data.borrow()[node].clone();
+        match data {
+            Some(Data::Cookie(cookie)) => {
+                let nodes = self.graph.nodes.borrow();
+                let Kind::User(callback) = nodes[node].kind else { return false };
+                drop(nodes);
+                // SAFETY: the program gave the function to be called with this.
+                let status = unsafe { callback(cookie) };
+                self.ended(node, status);
+                true
+            }
+            Some(Data::Task(task)) => {
+                let Some(this) = self.this.upgrade() else { return false };
+                match self.submit_task(&this, node, task) {
+                    Err(c::DOCA_ERROR_AGAIN) => {
+                        self.graph.later(Step::Run(this, node));
+                        false
+                    }
+                    Err(code) => {
+                        self.ended(node, code);
+                        true
+                    }
+                    Ok(()) => true,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// A node that did not begin, or was counted out, ended like this.
+    fn node_ended(&self, node: usize, status: Code) {
+        let next = {
+            let mut run = self.run.borrow_mut();
+            let Some(run) = &mut *run else { return };
+            run.left -= 1;
+            if run.status == c::DOCA_SUCCESS {
+                run.status = status;
+            }
+            let mut next = Vec::new();
+            for (_, to) in self.graph.edges.borrow().iter().filter(|edge| edge.0 == node) {
+                run.waits[*to] -= 1;
+                // After a failure nothing new begins.
+                if run.waits[*to] == 0 && run.status == c::DOCA_SUCCESS {
+                    next.push(*to);
+                }
+            }
+            next
+        };
+        for node in next {
+            if let Err(code) = self.begin(node) {
+                self.node_ended(node, code);
+            }
+        }
+        self.finish();
+    }
+
+    /// Ends the run, if nothing of it is left to wait for.
+    fn finish(&self) {
+        let over = match &*self.run.borrow() {
+            Some(run) => run.running == 0 && (run.left == 0 || run.status != c::DOCA_SUCCESS),
+            None => false,
+        };
+        if !over {
+            return;
+        }
+        let status = self.run.take().map_or(c::DOCA_SUCCESS, |run| run.status);
+        match (self.parent.take(), self.this.upgrade()) {
+            (Some((parent, node)), _) => parent.ended(node, status),
+            (None, Some(this)) => self.graph.later(Step::Tell(this, status)),
+            (None, None) => {}
+        }
+    }
+}
+
+impl Follower for Instance {
+    fn ended(&self, node: usize, status: Code) {
+        if let Some(run) = &mut *self.run.borrow_mut() {
+            run.running -= 1;
+        }
+        self.node_ended(node, status);
+    }
+}

@@ -1,0 +1,206 @@
+//! Channels: opened, asked, taken down, restarted and closed.
+
+use super::Device;
+use crate::model::channel::{Channel, ChannelState, ChannelStats};
+use crate::model::instant::Ring;
+use crate::model::task::HaltCause;
+use crate::model::trace::Happening;
+
+/// A channel of a [`Device`]. The name of a closed channel is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub(super) u32);
+
+impl ChannelId {
+    /// The channel's number: how many were opened before it.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// Why a channel did not do as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// No open channel has this name.
+    #[error("no such channel; it may have been closed")]
+    NoSuchChannel,
+    /// All channels are taken.
+    #[error("all {max} channels of the device are open; close one")]
+    NoneFree {
+        /// How many the device has.
+        max: u32,
+    },
+    /// The device's queues are not as deep, or the depth is 0.
+    #[error("a queue of {asked} tasks; the device's hold 1 to {max}")]
+    Depth {
+        /// The depth asked for.
+        asked: u32,
+        /// The deepest there is.
+        max: u32,
+    },
+    /// The channel has tasks whose completions were not polled.
+    #[error("the channel still holds {tasks} tasks; stop it and poll their completions")]
+    Busy {
+        /// How many.
+        tasks: u32,
+    },
+    /// The device is gone.
+    #[error("the device is gone; open another")]
+    DeviceGone,
+}
+
+impl Device {
+    /// Opens a channel whose queue holds `depth` tasks.
+    ///
+    /// # Errors
+    ///
+    /// No channel is free, the depth is 0 or more than the profile's, or the device is gone.
+    pub fn open_channel(&mut self, depth: u32) -> Result<ChannelId, ChannelError> {
+        if self.gone {
+            return Err(ChannelError::DeviceGone);
+        }
+        let max = self.profile.depth;
+        if depth == 0 || depth > max {
+            return Err(ChannelError::Depth { asked: depth, max });
+        }
+        let opened = self.rings.as_ref().map_or(self.channels.len(), Vec::len);
+        if self.open == self.profile.channels || opened == u32::MAX as usize {
+            return Err(ChannelError::NoneFree { max: self.profile.channels });
+        }
+        if let Some(rings) = &mut self.rings {
+            rings.push(Some(Box::new(Ring::new(depth))));
+            self.open += 1;
+            return Ok(ChannelId(opened as u32));
+        }
+        let index = self.channels.len() as u32;
+        let channel = Channel::new(&self.profile, depth, self.seed, index, self.now);
+        self.channels.push(Some(Box::new(channel)));
+        self.open += 1;
+        self.trace.record(self.now, Some(index), || Happening::Open { depth });
+        Ok(ChannelId(index))
+    }
+
+    /// Closes a channel. To do so with tasks in flight [stop](Self::stop) it and poll first.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel, or it holds tasks.
+    pub fn close_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        let used = self.ring(id).map(Ring::used).or(self.channel(id).map(|channel| channel.used));
+        match used.ok_or(ChannelError::NoSuchChannel)? {
+            0 => {}
+            tasks => return Err(ChannelError::Busy { tasks }),
+        }
+        self.open -= 1;
+        if let Some(rings) = &mut self.rings {
+            rings[id.0 as usize] = None;
+            return Ok(());
+        }
+        self.channels[id.0 as usize] = None;
+        self.trace.record(self.now, Some(id.0), || Happening::Close);
+        Ok(())
+    }
+
+    /// Whether a channel runs, if there is such a channel.
+    #[must_use]
+    pub fn state(&self, id: ChannelId) -> Option<ChannelState> {
+        self.ring(id).map(|ring| ring.state).or(self.channel(id).map(|channel| channel.state))
+    }
+
+    /// How many tasks a channel holds, submitted and not yet polled. 0 if there is no such channel.
+    #[must_use]
+    pub fn in_flight(&self, id: ChannelId) -> u32 {
+        self.ring(id).map_or_else(|| self.channel(id).map_or(0, |channel| channel.used), Ring::used)
+    }
+
+    /// How many tasks of a channel were released by a doorbell and did not end. 0 if there is no such channel.
+    #[must_use]
+    pub fn running(&self, id: ChannelId) -> u32 {
+        self.channel(id).map_or(0, |channel| channel.outstanding)
+    }
+
+    /// What a channel did so far, if there is such a channel.
+    #[must_use]
+    pub fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
+        self.ring(id).map(|ring| ring.stats).or(self.channel(id).map(|channel| channel.stats))
+    }
+
+    /// Whether [`poll`](Self::poll) would return a completion.
+    #[must_use]
+    pub fn has_completion(&self, id: ChannelId) -> bool {
+        match &self.rings {
+            Some(_) => self.ring(id).is_some_and(Ring::has_reports),
+            None => self.channel(id).is_some_and(Channel::has_reports),
+        }
+    }
+
+    #[inline]
+    pub(super) fn ring(&self, id: ChannelId) -> Option<&Ring> {
+        self.rings.as_ref()?.get(id.0 as usize)?.as_deref()
+    }
+
+    pub(super) fn channel(&self, id: ChannelId) -> Option<&Channel> {
+        self.channels.get(id.0 as usize)?.as_deref()
+    }
+
+    /// Takes a channel down: everything in flight on it ends as aborted, to be polled, and nothing more is
+    /// accepted until it is [restarted](Self::restart). Nothing happens if it is down already.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel.
+    pub fn stop(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        match self.state(id) {
+            None => Err(ChannelError::NoSuchChannel),
+            Some(ChannelState::Halted(_)) => Ok(()),
+            Some(ChannelState::Running) => {
+                match &mut self.rings {
+                    Some(rings) => {
+                        if let Some(ring) = &mut rings[id.0 as usize] {
+                            ring.halt(&mut self.memory, HaltCause::Stopped, self.now);
+                        }
+                    }
+                    None => self.halt(id.0, HaltCause::Stopped),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets a halted channel run again. Completions that were not polled stay. Nothing happens if it runs.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel, or the device is gone.
+    pub fn restart(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        if let Some(rings) = &mut self.rings {
+            let Some(Some(ring)) = rings.get_mut(id.0 as usize) else {
+                return Err(ChannelError::NoSuchChannel);
+            };
+            ring.state = ChannelState::Running;
+            return Ok(());
+        }
+        let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
+            return Err(ChannelError::NoSuchChannel);
+        };
+        if self.gone {
+            return Err(ChannelError::DeviceGone);
+        }
+        if channel.state != ChannelState::Running {
+            channel.restart(self.now);
+            self.trace.record(self.now, Some(id.0), || Happening::Restart);
+        }
+        Ok(())
+    }
+
+    /// [Stops](Self::stop) and [restarts](Self::restart) a channel.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel, or the device is gone.
+    pub fn reset(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        self.stop(id)?;
+        self.restart(id)
+    }
+}

@@ -1,0 +1,93 @@
+//! The memory that tasks may name.
+#![expect(unsafe_code, reason = "registering memory is a promise of the caller's")]
+
+use std::sync::Arc;
+
+use super::Device;
+use crate::model::memory::{PeerAccess, RegionError, RegionKey, RegionSpec, Rights};
+use crate::model::trace::Happening;
+
+impl Device {
+    /// Registers memory, so that tasks may name it.
+    ///
+    /// # Errors
+    ///
+    /// The addresses do not exist.
+    ///
+    /// # Safety
+    ///
+    /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
+    /// valid for reads, and for writes if the rights include any, from whatever thread drives the device;
+    /// except memory of a peer, which need be so only while leave to touch it is [had](PeerAccess::acquire), and
+    /// [far](crate::model::FarMemory) memory, which has no address.
+    /// While a task in flight names bytes of it, no Rust reference to them is used, but for shared ones to
+    /// bytes that are only read.
+    pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
+        // SAFETY: the caller's promise.
+        let key = unsafe { self.memory.register(spec.clone()) }?;
+        let remote = spec.is_remote();
+        self.trace.record(self.now, None, || Happening::Register {
+            key,
+            len: spec.len,
+            rights: spec.rights,
+            remote,
+        });
+        Ok(key)
+    }
+
+    /// Allocates `len` zeroed bytes and registers them. They belong to the device, which frees them when they
+    /// are unregistered; their addresses are made up, the same in every run, and found with
+    /// [`range`](Self::range). With a `peer` they count as that peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn allocate(
+        &mut self,
+        len: u64,
+        rights: Rights,
+        peer: Option<Arc<dyn PeerAccess>>,
+    ) -> Result<RegionKey, RegionError> {
+        let remote = peer.is_some();
+        let key = self.memory.allocate(len, rights, peer)?;
+        self.trace.record(self.now, None, || Happening::Register { key, len, rights, remote });
+        Ok(key)
+    }
+
+    /// Unregisters a region.
+    ///
+    /// # Errors
+    ///
+    /// There is no such region, or tasks in flight name it. A task names its regions until it ends, even
+    /// when its completion is polled later; one whose completion was lost until its channel is taken down.
+    pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
+        let rings = self.rings.iter().flatten().flatten();
+        self.memory.unregister(key, rings.map(|ring| ring.names(key)).sum())?;
+        self.trace.record(self.now, None, || Happening::Unregister { key });
+        Ok(())
+    }
+
+    /// A region's first address and length in bytes, if there is such a region.
+    #[must_use]
+    pub fn range(&self, key: RegionKey) -> Option<(u64, u64)> {
+        self.memory.range(key)
+    }
+
+    /// Copies bytes from `addr` on out of a region that the device [allocated](Self::allocate).
+    ///
+    /// # Errors
+    ///
+    /// There is no such region, it is not the device's own, or the bytes are not all within.
+    pub fn read(&self, key: RegionKey, addr: u64, out: &mut [u8]) -> Result<(), RegionError> {
+        self.memory.peek(key, addr, out)
+    }
+
+    /// Copies bytes into a region that the device [allocated](Self::allocate), from `addr` on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn write(&mut self, key: RegionKey, addr: u64, bytes: &[u8]) -> Result<(), RegionError> {
+        self.memory.poke(key, addr, bytes)
+    }
+}

@@ -1,0 +1,197 @@
+//! Tasks on their way to the engine, and their completions on the way back.
+
+use super::faults::strike;
+use super::{ChannelError, ChannelId, Device};
+use crate::model::channel::{Channel, ChannelState, Marks};
+use crate::model::check;
+use crate::model::fault::Fault;
+use crate::model::motion::Tearing;
+use crate::model::profile::{Found, Reporting};
+use crate::model::task::{Completion, Descriptor, Operation, Refused, TaskError};
+use crate::model::time::Time;
+use crate::model::trace::Happening;
+
+impl Device {
+    /// Submits a task. It starts only after a [doorbell](Self::doorbell).
+    ///
+    /// # Errors
+    ///
+    /// The task was not accepted, and nothing of it was kept.
+    #[inline]
+    pub fn submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
+        match &mut self.rings {
+            Some(rings) => match rings.get_mut(id.0 as usize) {
+                Some(Some(ring)) => ring.submit(&self.profile, &mut self.memory, descriptor),
+                _ => Err(Refused::NoSuchChannel),
+            },
+            None => self.submit_timed(id, descriptor),
+        }
+    }
+
+    fn submit_timed(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
+        let outcome = self.try_submit(id, descriptor);
+        if let Err(why) = outcome {
+            if let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) {
+                channel.stats.refused += 1;
+            }
+            let token = descriptor.token;
+            self.trace.record(self.now, Some(id.0), || Happening::Refuse { token, why });
+        }
+        outcome
+    }
+
+    fn try_submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
+        let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
+            return Err(Refused::NoSuchChannel);
+        };
+        if self.gone {
+            return Err(Refused::DeviceGone);
+        }
+        if let ChannelState::Halted(cause) = channel.state {
+            return Err(Refused::Halted(cause));
+        }
+        if channel.used >= channel.depth {
+            return Err(Refused::Full { depth: channel.depth });
+        }
+
+        let slot = channel.free_place();
+        let task = &mut channel.tasks[slot as usize];
+        let (len, mut error) =
+            check::inspect(&self.profile, &self.memory, descriptor, task).map_err(Refused::Invalid)?;
+        let max = self.profile.max_task;
+        let oversize = len > max;
+        if oversize && self.profile.oversize == Found::AtSubmit {
+            // Only a fault could still let it pass.
+            let may_pass = self.rules.iter().any(|rule| rule.rule.fault == Fault::Oversize);
+            if !may_pass {
+                return Err(Refused::Invalid(TaskError::TooLong { len, max }));
+            }
+        }
+
+        let number = channel.number + 1;
+        let (mut marks, mut slow) = (Marks::empty(), Time::ZERO);
+        if !self.rules.is_empty() {
+            (marks, slow) = strike(&mut self.rules, &mut channel.faults, id.0, number, self.now);
+        }
+        if oversize {
+            if self.profile.oversize == Found::AtSubmit && !marks.contains(Marks::OVERSIZE) {
+                return Err(Refused::Invalid(TaskError::TooLong { len, max }));
+            }
+            error = error.or(Some(TaskError::TooLong { len, max }));
+        } else {
+            marks.remove(Marks::OVERSIZE);
+        }
+        channel.number = number;
+        if marks.contains(Marks::REFUSE) {
+            return Err(Refused::Rejected);
+        }
+
+        let task = &mut channel.tasks[slot as usize];
+        task.take(descriptor, len, error);
+        task.chance = channel.chances.bits();
+        task.tearing = match task.dst.first() {
+            Some(first) if self.tearing => Tearing::new(len, first.offset, task.chance),
+            _ => Tearing::none(),
+        };
+        task.number = number;
+        task.coalesce = descriptor.coalesce && self.profile.reporting == Reporting::Each { coalescing: true };
+        (task.marks, task.slow) = (marks, slow);
+        self.memory.pin(&task.src);
+        self.memory.pin(&task.dst);
+        channel.enqueue();
+        channel.stats.submitted += 1;
+        let memory = &self.memory;
+        self.trace.record(self.now, Some(id.0), || Happening::Submit {
+            task: number,
+            token: task_token(channel, slot),
+            fill: descriptor.operation != Operation::Copy,
+            len,
+            sources: descriptor.src.len() as u32,
+            destinations: descriptor.dst.len() as u32,
+            src: channel.tasks[slot as usize].src.first().map(|piece| (memory.key(piece), piece.offset)),
+            dst: channel.tasks[slot as usize].dst.first().map(|piece| (memory.key(piece), piece.offset)),
+            fence: descriptor.fence,
+            coalesce: descriptor.coalesce,
+        });
+        Ok(())
+    }
+
+    /// Releases all submitted tasks of a channel to the device; returns how many. A stuck or halted channel
+    /// takes the doorbell like any other.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel.
+    #[inline]
+    pub fn doorbell(&mut self, id: ChannelId) -> Result<u32, ChannelError> {
+        match &mut self.rings {
+            Some(rings) => match rings.get_mut(id.0 as usize) {
+                Some(Some(ring)) => {
+                    Ok(ring.doorbell(&self.profile, &mut self.memory, &mut self.carrier, self.now))
+                }
+                _ => Err(ChannelError::NoSuchChannel),
+            },
+            None => self.doorbell_timed(id),
+        }
+    }
+
+    fn doorbell_timed(&mut self, id: ChannelId) -> Result<u32, ChannelError> {
+        let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
+            return Err(ChannelError::NoSuchChannel);
+        };
+        let tasks = (channel.pending.len() - channel.rung) as u32;
+        if tasks == 0 {
+            return Ok(0);
+        }
+        for i in channel.rung..channel.pending.len() {
+            let task = &mut channel.tasks[channel.pending[i] as usize];
+            channel.outstanding += 1;
+            task.position = channel.outstanding;
+            task.rung = self.now;
+            if self.profile.reporting == Reporting::PerDoorbell {
+                task.coalesce = i + 1 < channel.pending.len();
+            }
+        }
+        channel.rung = channel.pending.len();
+        channel.doorbell_due += self.profile.doorbell;
+        channel.stats.doorbells += 1;
+        self.trace.record(self.now, Some(id.0), || Happening::Doorbell { tasks });
+        self.start_ready(id.0);
+        Ok(tasks)
+    }
+
+    /// The next completion of a channel, if one is there. Time does not pass.
+    #[inline]
+    pub fn poll(&mut self, id: ChannelId) -> Option<Completion> {
+        match &mut self.rings {
+            Some(rings) => rings.get_mut(id.0 as usize)?.as_mut()?.pop(),
+            None => self.poll_timed(id),
+        }
+    }
+
+    /// Calls `each` with up to `max` completions of a channel, as [`poll`](Self::poll) returns them; returns how many
+    /// that were.
+    #[inline]
+    pub fn poll_each(&mut self, id: ChannelId, max: usize, mut each: impl FnMut(Completion)) -> usize {
+        let mut polled = 0;
+        while polled < max
+            && let Some(completion) = self.poll(id)
+        {
+            each(completion);
+            polled += 1;
+        }
+        polled
+    }
+
+    fn poll_timed(&mut self, id: ChannelId) -> Option<Completion> {
+        let channel = self.channels.get_mut(id.0 as usize)?.as_mut()?;
+        let (completion, task) = channel.pop()?;
+        let token = completion.token;
+        self.trace.record(self.now, Some(id.0), || Happening::Report { task, token });
+        Some(completion)
+    }
+}
+
+fn task_token(channel: &Channel, slot: u32) -> u64 {
+    channel.tasks[slot as usize].token
+}
