@@ -111,7 +111,11 @@ fn lacking(tables: &str) -> String {
     if names.is_empty() {
         return "; every call is there".to_owned();
     }
-    format!("; every required call is there; this version lacks {}, and what they are for", names.join(", "))
+    let some = names[..names.len().min(3)].join(", ");
+    format!(
+        "; every required call is there; {} that other versions have are not, such as {some}",
+        names.len()
+    )
 }
 
 fn describe(device: &Device) -> String {
