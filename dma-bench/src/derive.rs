@@ -133,6 +133,7 @@ pub fn knees(cells: &[Measured]) -> Vec<Knee> {
                 && k.size == m.cell.size
                 && k.footprint == m.cell.footprint
                 && k.direction == m.cell.direction
+                && k.queues == m.cell.queues
         });
         if known || m.cell.is_baseline() || m.cell.op != Op::Copy || m.bytes_per_second.is_none() {
             continue;
@@ -158,6 +159,7 @@ pub fn knees(cells: &[Measured]) -> Vec<Knee> {
                 size: m.cell.size,
                 footprint: m.cell.footprint,
                 direction: m.cell.direction,
+                queues: m.cell.queues,
                 depth: *depth,
                 bytes_per_second: *speed,
                 best,
@@ -191,10 +193,22 @@ mod tests {
             m.bytes_per_second = crate::stats::Figures::of(vec![speed]);
             m
         };
-        let cells = [at(1, 1.0), at(2, 5.0), at(4, 9.6), at(8, 9.9), at(16, 10.0)];
-        let knees = knees(&cells);
-        assert_eq!(knees.len(), 1);
-        assert_eq!((knees[0].depth, knees[0].best), (4, 10.0));
+        let on_two = |mut m: Measured| {
+            m.cell.queues = 2;
+            m
+        };
+        let cells = [
+            at(1, 1.0),
+            on_two(at(1, 19.0)),
+            at(2, 5.0),
+            on_two(at(2, 20.0)),
+            at(4, 9.6),
+            on_two(at(4, 20.0)),
+            at(8, 9.9),
+            at(16, 10.0),
+        ];
+        let knees: Vec<_> = knees(&cells).iter().map(|k| (k.queues, k.depth, k.best)).collect();
+        assert_eq!(knees, [(1, 4, 10.0), (2, 1, 20.0)]);
         assert!(super::knees(&cells[..2]).is_empty(), "two depths say nothing");
     }
 }

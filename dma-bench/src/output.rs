@@ -319,7 +319,8 @@ fn crossovers(all: &[Crossover], style: Style) -> String {
 }
 
 fn knees(results: &Results, style: Style) -> String {
-    let mut table = style.table(&["engine", "size", "memory", "way", "depth", "GB/s there", "best GB/s"]);
+    let mut table =
+        style.table(&["engine", "size", "memory", "way", "queues", "depth", "GB/s there", "best GB/s"]);
     for k in &results.knees {
         let name = if k.model { format!("{} [model]", k.engine) } else { k.engine.clone() };
         table.add_row([
@@ -327,12 +328,13 @@ fn knees(results: &Results, style: Style) -> String {
             bytes(k.size),
             k.footprint.to_string(),
             k.direction.to_string(),
+            k.queues.to_string(),
             k.depth.to_string(),
             gigabytes(k.bytes_per_second),
             gigabytes(k.best),
         ]);
     }
-    right(&mut table, &[1, 4, 5, 6]);
+    right(&mut table, &[1, 4, 5, 6, 7]);
     format!("{table}\n")
 }
 

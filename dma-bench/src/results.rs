@@ -180,7 +180,9 @@ pub struct Knee {
     pub footprint: Footprint,
     /// Which way.
     pub direction: crate::plan::Direction,
-    /// The depth.
+    /// Queues.
+    pub queues: u32,
+    /// The depth of each.
     pub depth: u32,
     /// Bytes a second there.
     pub bytes_per_second: f64,
@@ -468,6 +470,7 @@ pub(crate) mod tests {
                 size: 4096,
                 footprint: Footprint::Cold,
                 direction: Direction::Local,
+                queues: 1,
                 depth: 4,
                 bytes_per_second: 1e10,
                 best: 1.01e10,

@@ -244,16 +244,17 @@ fn knees(body: &mut String, results: &Results) {
     if results.knees.is_empty() {
         return;
     }
-    body.push_str("<h2>Smallest depth with 95 % of the best throughput</h2>\n<div class=\"wide\"><table><thead><tr><th>engine</th><th class=\"n\">size</th><th>memory</th><th>way</th><th class=\"n\">depth</th><th class=\"n\">GB/s there</th><th class=\"n\">best</th></tr></thead><tbody>\n");
+    body.push_str("<h2>Smallest depth with 95 % of the best throughput</h2>\n<div class=\"wide\"><table><thead><tr><th>engine</th><th class=\"n\">size</th><th>memory</th><th>way</th><th class=\"n\">queues</th><th class=\"n\">depth</th><th class=\"n\">GB/s there</th><th class=\"n\">best</th></tr></thead><tbody>\n");
     for k in &results.knees {
         let _ = writeln!(
             body,
-            "<tr><td>{}{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            "<tr><td>{}{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             escape(&k.engine),
             tag(k.model),
             bytes(k.size),
             k.footprint,
             k.direction,
+            k.queues,
             k.depth,
             gigabytes(k.bytes_per_second),
             gigabytes(k.best),
