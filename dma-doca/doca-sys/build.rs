@@ -59,24 +59,24 @@ fn bind() {
         "argp",
         "buf",
         "buf_inventory",
+        "buf_pool",
         "comch",
+        "comch_consumer",
+        "comch_producer",
         "ctx",
         "dev",
         "dma",
         "error",
+        "graph",
         "log",
         "mmap",
+        "mmap_advise",
         "pe",
         "sync_event",
         "types",
         "version",
     ];
-    let all: String = headers
-        .iter()
-        .map(|header| format!("doca_{header}.h"))
-        .filter(|header| include.join(header).exists())
-        .map(|header| format!("#include <{header}>\n"))
-        .collect();
+    let all: String = headers.iter().map(|header| format!("#include <doca_{header}.h>\n")).collect();
     let builtin = Command::new("cc").arg("-print-file-name=include").output().ok().and_then(|output| {
         let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();
         Path::new(&dir).is_absolute().then(|| format!("-isystem{dir}"))
@@ -85,6 +85,8 @@ fn bind() {
     bindgen::Builder::default()
         .header_contents("all.h", &all)
         .clang_arg(format!("-I{}", include.display()))
+        // For headers that an older SDK has not got.
+        .clang_args(["-idirafter", concat!(env!("CARGO_MANIFEST_DIR"), "/include")])
         .clang_args(builtin)
         .clang_arg("-DDOCA_ALLOW_EXPERIMENTAL_API")
         .allowlist_function("doca_.*")
