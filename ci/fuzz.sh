@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The parsers of bytes from elsewhere never panic, never take what they should not, and drop nothing (fuzz/src/lib.rs).
-# No sequence of calls at the stand-in SDK's C interface, valid or not, crashes it or moves a wrong byte (fuzz/src/door.rs).
+# No sequence of calls at the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
+# (fuzz/src/door.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), and SPDK's (spdk.rs).
 #   ci/fuzz.sh replay         every input of the committed corpus, and all those one change away: any compiler
 #   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;
 #                             exits with 77 ("skipped") if they are not installed

@@ -70,6 +70,8 @@ struct Task {
     dma: *mut c::doca_dma,
     /// Number of the submission that has not ended.
     flight: Option<u32>,
+    /// It was given back while in flight, and is gone once it has ended.
+    freed: bool,
 }
 
 /// A buffer that was not given back.
@@ -205,26 +207,28 @@ impl Program {
 
     /// A copy ended: looks at it, and does what a callback may do.
     fn ended(&self, memcpy: *mut c::doca_dma_task_memcpy, well: bool) {
-        let flight = {
+        let (flight, freed) = {
             let mut tasks = self.tasks.borrow_mut();
             let task = tasks.iter_mut().find(|task| task.task == memcpy).expect("a callback for no task");
-            task.flight.take().expect("a callback for a task that is not in flight")
+            (task.flight.take().expect("a callback for a task that is not in flight"), task.freed)
         };
         let task = call!(doca_dma_task_memcpy_as_task(memcpy));
         let status = call!(doca_task_get_status(task));
         assert_eq!(status == c::DOCA_SUCCESS, well, "the callback and the status disagree");
         self.oracle.borrow_mut().land(flight, well, self);
-        if self.over.get() || self.depth.get() >= NESTING {
-            return;
+        if !self.over.get() && self.depth.get() < NESTING {
+            self.depth.set(self.depth.get() + 1);
+            match self.byte() % 8 {
+                0..3 => {}
+                3 if !freed => self.free(memcpy),
+                4 if !freed => self.submit(memcpy, 0),
+                _ => self.step(),
+            }
+            self.depth.set(self.depth.get() - 1);
         }
-        self.depth.set(self.depth.get() + 1);
-        match self.byte() % 8 {
-            0..3 => {}
-            3 => self.free(memcpy),
-            4 => self.submit(memcpy, 0),
-            _ => self.step(),
+        if freed {
+            self.tasks.borrow_mut().retain(|task| task.task != memcpy);
         }
-        self.depth.set(self.depth.get() - 1);
     }
 }
 

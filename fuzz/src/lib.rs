@@ -1,6 +1,10 @@
 //! What the fuzz targets do with an input. Here and not in the targets, so that tests can replay the corpus.
 
+mod contexts;
 mod door;
+mod input;
+mod programs;
+mod spdk;
 
 use std::time::Duration;
 
@@ -13,7 +17,10 @@ use dma::{DeviceName, EngineName, ErrorKind, ExportDescriptor};
 #[path = "../../examples/dma_copy/protocol.rs"]
 mod dma_copy_protocol;
 
+pub use contexts::doca_contexts;
 pub use door::doca_calls;
+pub use programs::doca_programs;
+pub use spdk::spdk_calls;
 
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -21,10 +28,13 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target. One with the same name is in `fuzz_targets/`, its corpus in `corpus/`.
 pub const TARGETS: &[Target] = &[
     ("doca_calls", doca_calls),
+    ("doca_contexts", doca_contexts),
+    ("doca_programs", doca_programs),
     ("dma_copy_message", dma_copy_message),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),
     ("remote_import", remote_import),
+    ("spdk_calls", spdk_calls),
 ];
 
 /// What a user types to choose an engine is understood, or refused with the words that were wrong. Nothing is opened.

@@ -79,17 +79,17 @@ impl Program {
             }
             34..36 => self.allocate(),
             36..39 => {
-                if let Some(task) = self.pick(&self.tasks) {
+                if let Some(task) = self.task() {
                     self.submit(task.task, self.byte());
                 }
             }
             39 => {
-                if let Some(task) = self.pick(&self.tasks) {
+                if let Some(task) = self.task() {
                     self.free(task.task);
                 }
             }
             40 => {
-                if let Some(task) = self.pick(&self.tasks) {
+                if let Some(task) = self.task() {
                     call!(doca_dma_task_memcpy_set_src(task.task, self.buf()));
                     call!(doca_dma_task_memcpy_set_dst(task.task, self.buf()));
                 }
@@ -348,7 +348,7 @@ impl Program {
         if call!(doca_dma_task_memcpy_alloc_init(dma, src, dst, user_data, &mut task)) != OK {
             return None;
         }
-        let task = Task { task, dma, flight: None };
+        let task = Task { task, dma, flight: None, freed: false };
         self.tasks.borrow_mut().push(task);
         Some(task)
     }
@@ -382,8 +382,14 @@ impl Program {
     pub(super) fn free(&self, memcpy: *mut c::doca_dma_task_memcpy) {
         let task = call!(doca_dma_task_memcpy_as_task(memcpy));
         call!(doca_task_free(task));
-        // What the device holds stays.
-        self.tasks.borrow_mut().retain(|task| task.task != memcpy || task.flight.is_some());
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|task| task.task != memcpy || task.flight.is_some());
+        tasks.iter_mut().filter(|task| task.task == memcpy).for_each(|task| task.freed = true);
+    }
+
+    /// One that was not given back.
+    fn task(&self) -> Option<Task> {
+        self.pick(&self.tasks).filter(|task| !task.freed)
     }
 
     /// Questions; none changes anything.
@@ -408,7 +414,7 @@ impl Program {
         call!(doca_dma_cap_task_memcpy_is_supported(info));
         call!(doca_dma_cap_task_memcpy_get_max_buf_size(info, &mut long));
         call!(doca_dma_cap_get_max_num_tasks(dma.dma, &mut count));
-        if let Some(task) = self.pick(&self.tasks) {
+        if let Some(task) = self.task() {
             let task = call!(doca_dma_task_memcpy_as_task(task.task));
             assert!(!call!(doca_task_get_ctx(task)).is_null());
             call!(doca_task_get_status(task));

@@ -1,0 +1,47 @@
+//! What a run reads its decisions from.
+
+use std::cell::RefCell;
+
+/// The bytes of an input, one decision after the other; zeros behind its end.
+pub(crate) struct Input(RefCell<Vec<u8>>);
+
+impl Input {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self(RefCell::new(bytes.iter().rev().copied().collect()))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    pub(crate) fn byte(&self) -> u8 {
+        self.0.borrow_mut().pop().unwrap_or(0)
+    }
+
+    /// Below `end`, of which there must be some.
+    pub(crate) fn below(&self, end: usize) -> usize {
+        (usize::from(self.byte()) << 8 | usize::from(self.byte())) % end
+    }
+
+    /// A number of any size, small ones and those beside powers of two more often.
+    pub(crate) fn number(&self) -> u64 {
+        let (which, low) = (self.byte(), u64::from(self.byte()));
+        match which % 4 {
+            0 | 1 => low,
+            2 => (1_u64 << (which >> 2)).wrapping_add(low).wrapping_sub(128),
+            _ => u64::from_le_bytes(std::array::from_fn(|_| self.byte())),
+        }
+    }
+
+    /// One of `all`, or now and then none.
+    pub(crate) fn pick<T: Copy>(&self, all: &RefCell<Vec<T>>) -> Option<T> {
+        let byte = usize::from(self.byte());
+        let all = all.borrow();
+        if byte >= 250 || all.is_empty() { None } else { Some(all[byte % all.len()]) }
+    }
+
+    /// As [`pick`](Self::pick), of handles.
+    pub(crate) fn handle<T>(&self, all: &RefCell<Vec<*mut T>>) -> *mut T {
+        self.pick(all).unwrap_or(std::ptr::null_mut())
+    }
+}

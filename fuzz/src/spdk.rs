@@ -1,0 +1,211 @@
+//! Random sequences of calls at the C interface of the stand-in SPDK, by a program that only ever passes NULL and handles
+//! that it has not given back, but in any state and order, from its callbacks as well.
+#![expect(unsafe_code, reason = "calls a C interface")]
+
+mod channels;
+mod environment;
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Once;
+
+use spdk_sys::bindings as c;
+
+use crate::input::Input;
+
+/// The result of a call.
+macro_rules! call {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: arguments are NULL, or of objects that were not given back; memory that is passed outlives the run.
+        unsafe { c::$function($($argument),*) }
+    };
+}
+use call;
+
+/// Channels that are as they should be, that take time, that fail, and that are not to be had. What a fault strikes depends on the
+/// runs before in the same process.
+const CONFIG: &str = "
+    cores = 4
+    [[socket]]
+    xfercap = '4K'
+    ring = 16
+    function = [{ pci = '00:04.0' }, { pci = '00:04.1' }]
+    [[socket]]
+    profile = 'ioat'
+    clock = 'virtual'
+    fill = false
+    xfercap = '4K'
+    ring = 8
+    function = [{ pci = '80:04.0' }, { pci = '80:04.1' }]
+    [[socket]]
+    faults = 'fail@every=11'
+    ring = 32
+    function = [{ pci = '81:04.0' }]
+    [[socket]]
+    function = [{ pci = '84:04.0', driver = 'ioatdma' }, { pci = '84:04.1', taken = true }]
+";
+/// How deep callbacks may call what calls them.
+const NESTING: u32 = 3;
+
+/// An operation that was accepted and has not been called back.
+struct Flight {
+    channel: *mut c::spdk_ioat_chan,
+    dst: (usize, usize),
+    src: (usize, usize),
+    /// What the destination is to hold.
+    bytes: Vec<u8>,
+    /// Another may have been in flight that touches the same bytes.
+    contested: bool,
+    /// It was refused, but not before a part of it was built: nobody is called back for it.
+    part: bool,
+}
+
+/// Memory of the environment's.
+#[derive(Clone, Copy)]
+struct Memory {
+    ptr: *mut c_void,
+    len: usize,
+}
+
+/// Everything that the program holds.
+struct Program {
+    input: Input,
+    depth: Cell<u32>,
+    over: Cell<bool>,
+    /// What a callback panicked with, which must not unwind through C.
+    failed: RefCell<Option<Box<dyn Any + Send>>>,
+    channels: RefCell<Vec<*mut c::spdk_ioat_chan>>,
+    /// By number; those that ended are none.
+    flights: RefCell<Vec<Option<Flight>>>,
+    memory: RefCell<Vec<Memory>>,
+    pools: RefCell<Vec<*mut c::spdk_mempool>>,
+    elements: RefCell<Vec<(*mut c::spdk_mempool, *mut c_void)>>,
+    rings: RefCell<Vec<*mut c::spdk_ring>>,
+    zones: RefCell<Vec<*const std::ffi::c_char>>,
+    maps: RefCell<Vec<*mut c::spdk_mem_map>>,
+    sets: RefCell<Vec<*mut c::spdk_cpuset>>,
+}
+
+thread_local! {
+    static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
+}
+
+fn set_up() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        spdk_emu::use_config(CONFIG).expect("the configuration above is right");
+        call!(spdk_log_set_print_level(c::SPDK_LOG_DISABLED));
+        let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
+        // SAFETY: all bits zero are valid for the struct.
+        let opts = unsafe { opts.assume_init_mut() };
+        opts.opts_size = size_of::<c::spdk_env_opts>();
+        call!(spdk_env_opts_init(opts));
+        opts.mem_size = 256;
+        opts.core_mask = c"0x3".as_ptr();
+        assert_eq!(call!(spdk_env_init(opts)), 0);
+        call!(spdk_unaffinitize_thread());
+    });
+}
+
+/// Runs a program that the input decides.
+///
+/// # Panics
+///
+/// If a callback comes for an operation that is not in flight, bytes are wrong, or in the end something cannot be given back.
+pub fn spdk_calls(input: &[u8]) {
+    set_up();
+    let program = Rc::new(Program {
+        input: Input::new(input),
+        depth: Cell::new(0),
+        over: Cell::new(false),
+        failed: RefCell::default(),
+        channels: RefCell::default(),
+        flights: RefCell::default(),
+        memory: RefCell::default(),
+        pools: RefCell::default(),
+        elements: RefCell::default(),
+        rings: RefCell::default(),
+        zones: RefCell::default(),
+        maps: RefCell::default(),
+        sets: RefCell::default(),
+    });
+    PROGRAM.set(Some(Rc::clone(&program)));
+    while !program.input.is_over() {
+        program.step();
+        program.pass_on();
+    }
+    program.tear_down();
+    program.pass_on();
+    PROGRAM.set(None);
+}
+
+/// Runs a callback of the program.
+fn within(callback: impl FnOnce(&Program)) {
+    let Some(program) = PROGRAM.with_borrow(Clone::clone) else { return };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(&program))) {
+        program.over.set(true);
+        program.failed.borrow_mut().get_or_insert(panic);
+    }
+}
+
+impl Program {
+    /// Panics as a callback did.
+    fn pass_on(&self) {
+        if let Some(panic) = self.failed.take() {
+            resume_unwind(panic);
+        }
+    }
+
+    /// One call, or a few that belong together.
+    fn step(&self) {
+        match self.input.byte() % 32 {
+            0..14 => self.channel_step(),
+            14..18 => self.memory_step(),
+            18..20 => self.pool_step(),
+            20 => self.ring_step(),
+            21 => self.zone_step(),
+            22 => self.map_step(),
+            23 => self.thread_step(),
+            24 => self.pci_step(),
+            25 => self.text_step(),
+            26 => self.pass_nulls(),
+            _ => self.copy(),
+        }
+    }
+
+    /// What a callback does beside looking at what ended.
+    fn step_in_callback(&self) {
+        if self.over.get() || self.depth.get() >= NESTING || self.input.byte() % 4 > 0 {
+            return;
+        }
+        self.depth.set(self.depth.get() + 1);
+        self.step();
+        self.depth.set(self.depth.get() - 1);
+    }
+
+    /// Ends what is in flight where it can end, and gives everything back.
+    fn tear_down(&self) {
+        self.over.set(true);
+        for channel in self.channels.borrow().clone() {
+            call!(spdk_ioat_flush(channel));
+            let in_flight = || {
+                let flights = self.flights.borrow();
+                flights.iter().flatten().any(|flight| std::ptr::eq(flight.channel, channel) && !flight.part)
+            };
+            let mut calls = 0;
+            // A channel that has failed says so, and answers nothing more.
+            while in_flight() && call!(spdk_ioat_process_events(channel)) >= 0 {
+                calls += 1;
+                assert!(calls < 1_000_000, "an operation does not end");
+            }
+        }
+        for channel in self.channels.take() {
+            call!(spdk_ioat_detach(channel));
+        }
+        self.give_back();
+    }
+}
