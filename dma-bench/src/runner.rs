@@ -35,7 +35,7 @@ pub(crate) struct Runner<'a> {
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 /// How often it is gone through all cells: what the machine does meanwhile hits all of them, not a few.
-const PASSES: u32 = 5;
+const PASSES: u32 = 12;
 /// The part of the time that may go into reading the clock.
 const CLOCK_SHARE: f64 = 0.01;
 /// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
