@@ -332,6 +332,7 @@ fn criterion(engine: &dyn DmaEngine) {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .sample_size(20)
+        .without_plots() // their fonts are not linked in
         .configure_from_args();
     let mut group = criterion.benchmark_group("64 B, batch of 32");
     group.throughput(Throughput::Elements(BATCH as u64));

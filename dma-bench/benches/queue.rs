@@ -296,6 +296,7 @@ fn main() {
             .warm_up_time(Duration::from_millis(200))
             .measurement_time(Duration::from_millis(500))
             .sample_size(20)
+            .without_plots() // their fonts are not linked in
             .configure_from_args();
         dispatch(&mut criterion, &engine);
         safe_api(&mut criterion, &engine);
