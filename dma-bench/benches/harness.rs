@@ -23,6 +23,7 @@ const BATCH: usize = 32;
 struct Bare {
     queue: Box<dyn RawQueue>,
     segments: Vec<(Segment, Segment)>,
+    completions: [Completion; BATCH],
     _memory: Memory,
 }
 
@@ -31,11 +32,10 @@ impl Bare {
         let memory = Memory::new(&contender.engine, None, LEN * BATCH, Direction::Local).unwrap();
         let segments = (0..BATCH).map(|i| (memory.src(i * LEN, LEN), memory.dst(i * LEN, LEN))).collect();
         let queue = contender.engine.open_queue_raw(&QueueOptions::new().with_depth(BATCH)).unwrap();
-        Self { queue, segments, _memory: memory }
+        Self { queue, segments, completions: [Completion::done(0); BATCH], _memory: memory }
     }
 
     fn batch(&mut self) {
-        let mut completions = [Completion::done(0); BATCH];
         let batch: [_; BATCH] = std::array::from_fn(|i| {
             let (src, dst) = self.segments[i];
             Descriptor::copy(i as u64, src, dst)
@@ -45,8 +45,8 @@ impl Bare {
         self.queue.flush();
         let mut done = 0;
         while done < BATCH {
-            let n = self.queue.poll(&mut completions);
-            assert!(completions[..n].iter().all(|c| c.outcome == Outcome::Done));
+            let n = self.queue.poll(&mut self.completions);
+            assert!(self.completions[..n].iter().all(|c| c.outcome == Outcome::Done));
             done += n;
         }
     }

@@ -148,6 +148,8 @@ pub struct Worker {
     pieces: usize,
     max_piece: usize,
     pending: Vec<Descriptor<'static>>,
+    /// What polls write to: made once, since to fill it costs as much as dozens of short copies.
+    completions: Vec<Completion>,
     /// Of the repetition.
     extent: Extent,
     started: u64,
@@ -219,6 +221,7 @@ impl Worker {
             pieces,
             max_piece,
             pending: Vec::with_capacity(cell.batch as usize * pieces),
+            completions: vec![Completion::done(0); POLL],
             extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0 },
             started: 0,
             ended: 0,
@@ -423,11 +426,18 @@ impl Worker {
     /// Takes what has completed; whether that was all.
     #[inline]
     fn poll(&mut self) -> Result<bool, Trouble> {
-        let mut completions = [Completion::done(0); POLL];
+        let mut completions = std::mem::take(&mut self.completions);
+        let over = self.poll_into(&mut completions);
+        self.completions = completions;
+        over
+    }
+
+    #[inline]
+    fn poll_into(&mut self, completions: &mut [Completion]) -> Result<bool, Trouble> {
         let Some(queue) = &mut self.queue else {
             return Err(Trouble::Failed("the queue is closed".to_owned()));
         };
-        let n = queue.poll(&mut completions);
+        let n = queue.poll(completions);
         self.polls += 1;
         if n == 0 {
             return self.nothing();
