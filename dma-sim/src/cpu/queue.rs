@@ -20,8 +20,10 @@ use super::transfer::{Failure, LOCAL, Moves};
 
 /// The length of the chunks of long copies: 20 us of work from memory, so that no poll takes long, and long enough for the streaming kernels.
 const CHUNK: usize = 256 << 10;
-/// Shorter chunks are not worth the way to another core.
+/// Shorter chunks are not worth the way to another core, which has other jobs to do,
 const CHUNK_MIN: usize = 64 << 10;
+/// or has not: then sharing a copy saves time as long as its parts take longer than the way, less than 1 us.
+const CHUNK_MIN_IDLE: usize = 16 << 10;
 /// What chunks are a multiple of.
 const PAGE: usize = 4096;
 
@@ -136,10 +138,10 @@ impl CpuQueue {
     /// Makes a job of it.
     fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
         let (token, len) = (descriptor.token(), descriptor.len());
-        let fence = descriptor.fence() && !self.jobs.all_finished();
+        let idle = self.jobs.all_finished();
+        let fence = descriptor.fence() && !idle;
         let kernel = self.copies.kernel(pick);
-        // A copy is shared evenly if all who can help find a chunk worth their while in it.
-        let chunk = len.div_ceil(self.pool.size() + 1).next_multiple_of(PAGE).clamp(CHUNK_MIN, CHUNK);
+        let chunk = chunk(len, self.pool.size() + 1, if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN });
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
             job.segments.clear();
@@ -202,6 +204,12 @@ impl CpuQueue {
         self.jobs.disarm();
         self.lane.event.signal();
     }
+}
+
+/// The length of the chunks of a copy: all of `cores` can do as many of them, unless that makes them shorter than `least`.
+fn chunk(len: usize, cores: usize, least: usize) -> usize {
+    let each = len.div_ceil(CHUNK * cores);
+    len.div_ceil(each * cores).next_multiple_of(PAGE).clamp(least, CHUNK)
 }
 
 fn completion(token: u64, failure: Option<Failure>) -> Completion {
@@ -346,5 +354,41 @@ impl Drop for CpuQueue {
             }
         }
         self.pool.remove(&self.lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_shared_evenly() {
+        for (len, cores, least, expected) in [
+            (40 << 10, 2, CHUNK_MIN_IDLE, 20 << 10),
+            (64 << 10, 2, CHUNK_MIN_IDLE, 32 << 10),
+            (64 << 10, 2, CHUNK_MIN, 64 << 10),
+            (64 << 10, 16, CHUNK_MIN_IDLE, 16 << 10),
+            (512 << 10, 2, CHUNK_MIN, 256 << 10),
+            (768 << 10, 2, CHUNK_MIN, 192 << 10),
+            (768 << 10, 1, CHUNK_MIN, 256 << 10),
+            (1 << 20, 3, CHUNK_MIN, 172 << 10),
+        ] {
+            assert_eq!(chunk(len, cores, least), expected, "{len} on {cores}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_are_neither_too_long_nor_too_many(len in 1..=1_usize << 40, cores in 1..1026_usize, idle: bool) {
+            let least = if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN };
+            let chunk = chunk(len, cores, least);
+            prop_assert!((least..=CHUNK).contains(&chunk) && chunk.is_multiple_of(PAGE));
+            let chunks = len.div_ceil(chunk);
+            prop_assert!(chunks <= super::super::ring::MAX_CHUNKS as usize);
+            // Nobody has two more to do than another, but for what rounding to pages leaves over.
+            prop_assert!(chunks <= len.div_ceil(CHUNK * cores) * cores || chunk == least);
+        }
     }
 }

@@ -105,15 +105,13 @@ impl Chooser {
     pub(crate) fn pick(&mut self, len: usize, hint: CacheHint) -> Pick {
         let untimed = |streaming, alone| Pick { streaming, alone, role: Role::Untimed, class: 0 };
         match hint {
-            CacheHint::Hot => untimed(false, len <= ALONE_MAX),
+            CacheHint::Hot => untimed(false, len <= MAYBE_ALONE_MAX),
             _ if self.streaming.is_none() || len < STREAM_MIN => untimed(false, false),
             CacheHint::Cold => untimed(true, false),
             CacheHint::Auto if len < LEARN_MIN => untimed(false, false),
             CacheHint::Auto => {
                 let index = class_of(len);
-                let mut pick = self.classes[index].pick(index);
-                pick.alone &= len <= ALONE_MAX;
-                pick
+                self.classes[index].pick(index, len)
             }
         }
     }
@@ -195,6 +193,8 @@ struct Class {
     drift: i8,
     /// Probes in a row that changed nothing, up to a limit.
     backoff: u8,
+    /// Where in the order of probes the next one is, up to `ALONE_TURN`.
+    turn: u8,
     /// Which kernel is being tried. The same as the one in use: whether one core alone is faster with it.
     probe_streaming: bool,
     probe_sum: f32,
@@ -224,11 +224,15 @@ const STREAMING_BURST: u32 = 3;
 /// only after it has been through the working set once. This covers a second level cache; grows with `backoff`
 /// to cover a third.
 const MEMCPY_BURST: usize = 2 << 20;
-/// Up to this length, copies within a core's own cache are best left to that core: another one would have to fetch the
-/// data from it first.
-const ALONE_MAX: usize = 256 << 10;
+/// Up to this length, copies that are found to be within a core's own cache are left to that core: another one would have to
+/// fetch the data from it first.
+const ALONE_MAX: usize = 1 << 20;
+/// Up to this length, copies that may be are as well: from memory, they do not keep the core for long either.
+const MAYBE_ALONE_MAX: usize = 256 << 10;
 /// Classes below that of 64 KiB are done alone anyway, mostly: no probes for that.
 const ALONE_FIRST: usize = 2;
+/// Of three probes where they are worth it, the last one is for that.
+const ALONE_TURN: u8 = 2;
 /// How much slower than the core's own cache at its best still counts as that.
 const HOT: f32 = 1.5;
 /// A probe that is this many times slower than the kernel in use ends at once.
@@ -250,6 +254,7 @@ impl Class {
             age: 0,
             drift: 0,
             backoff: 0,
+            turn: 0,
             probe_streaming: false,
             probe_sum: 0.0,
             probe_min: f32::INFINITY,
@@ -258,7 +263,7 @@ impl Class {
     }
 
     #[inline]
-    fn pick(&mut self, index: usize) -> Pick {
+    fn pick(&mut self, index: usize, len: usize) -> Pick {
         if self.left == 0 {
             self.advance(index);
         }
@@ -274,7 +279,9 @@ impl Class {
         };
         let streaming = if probing { self.probe_streaming } else { self.streaming };
         let unknown = !self.streaming && self.age < SETTLE;
-        Pick { streaming, alone: probing || self.hot || unknown, role, class: index as u8 }
+        let (sure, maybe) = (self.hot || (probing && !streaming), probing || unknown);
+        let alone = (sure && len <= ALONE_MAX) || (maybe && len <= MAYBE_ALONE_MAX);
+        Pick { streaming, alone, role, class: index as u8 }
     }
 
     /// Whether this is the very first pick, which may fault pages in.
@@ -288,10 +295,7 @@ impl Class {
         match self.phase {
             Phase::Settled => {
                 self.phase = Phase::Probing;
-                // Where `memcpy` is in use, but not at its best, that may be because cores share the work: each second
-                // probe tells.
-                let alone = self.may_be_hot(index) && self.probe_streaming;
-                self.probe_streaming = !self.streaming && !alone;
+                self.probe_streaming = !self.streaming && !self.tries_alone(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
             }
@@ -303,9 +307,11 @@ impl Class {
         }
     }
 
-    /// Whether the kernel in use is `memcpy`, at a speed that may not be its best.
-    fn may_be_hot(&self, index: usize) -> bool {
-        !self.streaming && !self.hot && (ALONE_FIRST..=class_of(ALONE_MAX)).contains(&index)
+    /// Whether the next probe is of `memcpy` by one core alone. Where `memcpy` is in use, but not at its best, that may be
+    /// because cores share the work: each third probe tells.
+    fn tries_alone(&self, index: usize) -> bool {
+        let may_be_hot = !self.streaming && !self.hot && (ALONE_FIRST..=class_of(ALONE_MAX)).contains(&index);
+        may_be_hot && self.turn == ALONE_TURN
     }
 
     #[inline]
@@ -345,7 +351,7 @@ impl Class {
             let since_probe = self.rest(index).saturating_sub(self.left);
             (self.cost, self.age, self.drift, self.backoff) = (cost, 0, 0, 0);
             // The other kernel is tried first.
-            self.probe_streaming = false;
+            self.turn = 0;
             self.left = self.rest(index).saturating_sub(since_probe);
         }
     }
@@ -364,10 +370,11 @@ impl Class {
         if better {
             self.streaming = self.probe_streaming;
             self.hot = !self.streaming && probe < HOT * hot_cost;
-            (self.cost, self.age, self.backoff) = (probe, 0, 0);
+            (self.cost, self.age, self.backoff, self.turn) = (probe, 0, 0, 0);
         } else if known {
             let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
             self.backoff = (self.backoff + 1).min(max);
+            self.turn = if self.turn == ALONE_TURN { 0 } else { self.turn + 1 };
         }
         self.phase = Phase::Settled;
         if known {
@@ -375,7 +382,6 @@ impl Class {
         } else {
             // Soon again, and the same.
             self.left = FIRST_PROBE_AFTER;
-            self.probe_streaming = !self.probe_streaming;
         }
         self.drift = 0;
     }
@@ -395,9 +401,9 @@ impl Class {
         if self.probe_streaming { STREAMING_BURST } else { self.memcpy_burst(index) / 2 }
     }
 
-    /// Copies between two probes.
+    /// Copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
-        let tries_memcpy = self.streaming || self.may_be_hot(index);
+        let tries_memcpy = self.streaming || self.tries_alone(index);
         let burst = if tries_memcpy { self.memcpy_burst(index) } else { STREAMING_BURST };
         (REST * burst) << self.backoff
     }
