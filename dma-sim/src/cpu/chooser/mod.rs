@@ -187,7 +187,7 @@ struct Class {
     cost: f32,
     /// The cost when it had settled, to see a shift by.
     reference: f32,
-    /// Samples since the last decision, up to `SETTLE`.
+    /// Samples since the last decision, up to `REFERENCE`.
     age: u8,
     /// Samples in a row faster (positive) or slower (negative) than the reference.
     drift: i8,
@@ -206,8 +206,10 @@ struct Class {
 const STREAM_FIRST: usize = 8;
 /// Picks of a new class before it probes.
 const FIRST_PROBE_AFTER: u32 = 5;
-/// Samples until the smoothed cost serves as reference.
+/// Samples until the smoothed cost is to be relied on,
 const SETTLE: u8 = 8;
+/// and until it serves as reference: the first ones after a probe are slower, or faster, than those to come.
+const REFERENCE: u8 = 24;
 /// Samples in a row off the reference that make a shift.
 const SHIFT: i8 = 6;
 const FASTER: f32 = 0.85;
@@ -335,7 +337,7 @@ impl Class {
         let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
         self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
         self.hot = !self.streaming && self.cost < HOT * hot_cost;
-        if self.age < SETTLE {
+        if self.age < REFERENCE {
             self.age += 1;
             self.reference = self.cost;
             return;
@@ -347,11 +349,16 @@ impl Class {
         } else {
             0
         };
-        if self.drift.abs() >= SHIFT && self.phase == Phase::Settled {
+        if self.drift.abs() < SHIFT || self.phase != Phase::Settled {
+            return;
+        }
+        // `memcpy` that is faster than it was, or as fast as a core's own cache, gives no reason to try anything else.
+        let content = !self.streaming && (self.drift > 0 || self.hot);
+        (self.cost, self.age, self.drift) = (cost, 0, 0);
+        if !content {
             let since_probe = self.rest(index).saturating_sub(self.left);
-            (self.cost, self.age, self.drift, self.backoff) = (cost, 0, 0, 0);
             // The other kernel is tried first.
-            self.turn = 0;
+            (self.backoff, self.turn) = (0, 0);
             self.left = self.rest(index).saturating_sub(since_probe);
         }
     }
@@ -405,7 +412,7 @@ impl Class {
     fn rest(&self, index: usize) -> u32 {
         let tries_memcpy = self.streaming || self.tries_alone(index);
         let burst = if tries_memcpy { self.memcpy_burst(index) } else { STREAMING_BURST };
-        (REST * burst) << self.backoff
+        (REST * burst) << if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff }
     }
 
     /// Mask on `left`: how many samples to skip. Short copies are sampled rarely, so that reading the clock stays

@@ -109,6 +109,25 @@ fn hot_settles_for_memcpy() {
     }
 }
 
+/// A probe drives the data out of the first level cache, and copies are slower for a while after it: no reason for the next one.
+#[test]
+fn a_probe_does_not_call_for_another() {
+    let (len, mut chooser) = (16 << 10, chooser());
+    let (mut probes, mut since) = (0, 0);
+    for _ in 0..200_000 {
+        let pick = chooser.pick(len, CacheHint::Auto);
+        since = if pick.streaming { 0 } else { since + 1 };
+        probes += usize::from(pick.streaming);
+        let per_byte = match since {
+            0 => 0.25,
+            1..30 => 0.035,
+            _ => 0.0125,
+        };
+        chooser.record(pick, (per_byte * len as f64) as u64, len);
+    }
+    assert!(probes < 40, "{probes} copies were slow to no avail");
+}
+
 /// Where other cores help with long copies, hot ones are still left to the core that has the data.
 #[test]
 fn hot_settles_for_being_left_alone() {
