@@ -21,7 +21,7 @@ pub(super) struct Job {
     pub(super) kernel: Kernel,
     /// The pattern of a fill.
     pub(super) pattern: Option<[u8; 8]>,
-    /// What is read, then what is written; kept between jobs, so that they allocate nothing once warm.
+    /// What is read, then what is written.
     pub(super) segments: Vec<Segment>,
     /// How many of them are read.
     pub(super) sources: usize,
