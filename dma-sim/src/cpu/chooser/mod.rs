@@ -233,8 +233,8 @@ const ALONE_MAX: usize = 1 << 20;
 const MAYBE_ALONE_MAX: usize = 256 << 10;
 /// Classes below that of 64 KiB are done alone anyway, mostly: no probes for that.
 const ALONE_FIRST: usize = 2;
-/// Of three probes where they are worth it, the last one is for that.
-const ALONE_TURN: u8 = 2;
+/// Where they are worth it, so many probes of the streaming kernel, which are short, come before one of that, which is not.
+const ALONE_TURN: u8 = 4;
 /// How much slower than the core's own cache at its best still counts as that.
 const HOT: f32 = 1.5;
 /// A probe that is this many times slower than the kernel in use ends at once.
@@ -310,7 +310,7 @@ impl Class {
     }
 
     /// Whether the next probe is of `memcpy` by one core alone. Where `memcpy` is in use, but not at its best, that may be
-    /// because cores share the work: each third probe tells.
+    /// because cores share the work: each fifth probe tells.
     fn tries_alone(&self, index: usize) -> bool {
         let may_be_hot = !self.streaming && !self.hot && (ALONE_FIRST..=class_of(ALONE_MAX)).contains(&index);
         may_be_hot && self.turn == ALONE_TURN
@@ -410,9 +410,15 @@ impl Class {
 
     /// Copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
-        let tries_memcpy = self.streaming || self.tries_alone(index);
-        let burst = if tries_memcpy { self.memcpy_burst(index) } else { STREAMING_BURST };
-        (REST * burst) << if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff }
+        let (burst, backoff) = if self.tries_alone(index) {
+            // What came before has delayed it enough.
+            (self.memcpy_burst(index), self.backoff.saturating_sub(ALONE_TURN))
+        } else if self.streaming {
+            (self.memcpy_burst(index), self.backoff)
+        } else {
+            (STREAMING_BURST, if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff })
+        };
+        (REST * burst) << backoff
     }
 
     /// Mask on `left`: how many samples to skip. Short copies are sampled rarely, so that reading the clock stays

@@ -191,7 +191,7 @@ fn cold_is_learned_within_a_few_copies() {
 #[test]
 fn a_wrong_first_impression_is_soon_corrected() {
     for len in LENGTHS {
-        for written in [5, 10, 20, 40] {
+        for written in [5, 10, 20, 40, 80, 150] {
             let (mut chooser, mut model) =
                 (chooser(), Model { helped: true, written, ..Model::new(len, 1000, false) });
             model.run(&mut chooser, 100 + 4 * written);
