@@ -207,6 +207,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Verify;
     use crate::results::tests::sample;
 
     fn scaled(results: &Results, engine: &str, by: f64) -> Results {
@@ -220,8 +221,112 @@ mod tests {
     #[test]
     fn the_same_results_have_not_changed() {
         let comparison = compare(&sample(), &sample(), Metric::Ratio, 0.01);
-        assert!(comparison.rows.len() >= 8 && comparison.rows.iter().all(|r| !r.significant));
+        // Four sizes of an engine and of a model: the baseline is not compared with itself, and what failed has no figures.
+        assert_eq!(comparison.rows.len(), 8);
+        assert!(comparison.rows.iter().all(|r| !r.significant));
         assert_eq!(comparison.slower_by(0.0).count(), 0);
+        assert_eq!(comparison.notes, Vec::<String>::new());
+        let throughput = compare(&sample(), &sample(), Metric::Throughput, 0.01);
+        assert_eq!(throughput.rows.len(), 12, "here the baseline is");
+    }
+
+    /// The notes of a comparison after `change` to the later results.
+    fn notes(change: impl FnOnce(&mut Results)) -> Vec<String> {
+        let mut after = sample();
+        change(&mut after);
+        let there = compare(&sample(), &after, Metric::Ratio, 0.01).notes;
+        let back = compare(&after, &sample(), Metric::Ratio, 0.01).notes;
+        assert_eq!(there.len(), back.len(), "{there:?} {back:?}");
+        there
+    }
+
+    #[test]
+    fn what_else_differs_is_said() {
+        type Change = fn(&mut Results);
+        let changes: [(Change, &str); 10] = [
+            (|r| "another".clone_into(&mut r.machine.cpu), "the processor differs"),
+            (|r| "7.1".clone_into(&mut r.machine.kernel), "the kernel differs"),
+            (|r| "3.0".clone_into(&mut r.machine.libc), "the C library differs"),
+            (|r| "9.9".clone_into(&mut r.tool), "the version of dma-bench differs"),
+            (|r| "2".clone_into(&mut r.engines[1].version), "the version of cpu differs: 1 before, 2 after"),
+            (|r| r.campaign.verify = Verify::All, "not measured in the same way"),
+            (|r| r.campaign.rate = Some(1e3), "not measured in the same way"),
+            (|r| r.interrupted = true, "was interrupted"),
+            (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy meanwhile"),
+            (|r| r.campaign.repetitions = 4, "4 repetitions are too few"),
+        ];
+        for (change, says) in changes {
+            let notes = notes(change);
+            assert!(matches!(&notes[..], [note] if note.contains(says)), "{says}: {notes:?}");
+        }
+        assert_eq!(notes(|r| r.campaign.repetitions = 5), Vec::<String>::new(), "these are enough");
+        let model = notes(|r| {
+            let engine = r.engines.iter_mut().find(|e| e.model.is_some()).unwrap();
+            engine.model = Some("another".to_owned());
+        });
+        assert!(
+            matches!(&model[..], [note] if note.contains("the model behind sim:profile=dsa")),
+            "{model:?}"
+        );
+    }
+
+    /// Few repetitions of a model say as much as many, and so do those on a busy machine.
+    #[test]
+    fn models_need_no_excuse() {
+        let only_model = |mut results: Results| {
+            results.cells.retain(|m| m.model);
+            results.campaign.repetitions = 1;
+            results.cells.iter_mut().for_each(|m| m.waited = 0.5);
+            results
+        };
+        let comparison = compare(&only_model(sample()), &only_model(sample()), Metric::Ratio, 0.01);
+        assert_eq!((comparison.rows.len(), &comparison.notes[..]), (4, &[][..]));
+    }
+
+    #[test]
+    fn cells_that_are_gone_are_counted() {
+        let mut after = sample();
+        after.cells.retain(|m| m.cell.engine != "cpu" || m.cell.size > 4096);
+        let comparison = compare(&sample(), &after, Metric::Ratio, 0.01);
+        assert_eq!(comparison.rows.len(), 6);
+        assert!(comparison.notes[0].starts_with("2 cells are in the first only"), "{:?}", comparison.notes);
+        // What the later results have beyond that is nothing to compare with.
+        assert_eq!(compare(&after, &sample(), Metric::Ratio, 0.01).notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_a_clock_of_its_own_on_both_sides_makes_figures_exact() {
+        let slower = |clock: &str| {
+            let mut results = sample();
+            results
+                .engines
+                .iter_mut()
+                .filter(|e| e.model.is_some())
+                .for_each(|e| clock.clone_into(&mut e.clock));
+            for m in results.cells.iter_mut().filter(|m| m.model) {
+                m.bytes_per_second = m.bytes_per_second.as_ref().map(|f| f.times(0.99));
+            }
+            results
+        };
+        let significant = |after: &Results| {
+            compare(&sample(), after, Metric::Ratio, 0.01).rows.iter().filter(|r| r.significant).count()
+        };
+        assert_eq!(significant(&slower("virtual")), 4);
+        assert_eq!(significant(&slower("real")), 0, "a hundredth is within its spread");
+        // The same figures, each only once: nothing to tell by, but equal.
+        let mut once = sample();
+        for m in &mut once.cells {
+            m.bytes_per_second = m.bytes_per_second.as_ref().and_then(|f| Figures::of(vec![f.median]));
+        }
+        let comparison = compare(&sample(), &once, Metric::Ratio, 0.01);
+        assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.chance == 1.0));
+    }
+
+    #[test]
+    fn a_limit_is_not_yet_beyond_it() {
+        let half = scaled(&sample(), "cpu", 0.5);
+        let comparison = compare(&sample(), &half, Metric::Ratio, 0.02);
+        assert_eq!((comparison.slower_by(0.5).count(), comparison.slower_by(0.499).count()), (0, 4));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Machine {
     pub no_fill: bool,
     /// Memory that a device can reach: address and length; and memory that has an address, and no translation.
     memory: BTreeMap<usize, (usize, bool)>,
+    /// How what was allocated is to be freed.
+    layouts: BTreeMap<usize, Layout>,
     pub untranslatable: bool,
     /// Descriptors that halt their channel: how many more until then.
     pub halt_in: Option<usize>,
@@ -99,6 +101,7 @@ impl Machine {
             functions: Vec::new(),
             no_fill: false,
             memory: BTreeMap::new(),
+            layouts: BTreeMap::new(),
             untranslatable: false,
             halt_in: None,
             stuck: false,
@@ -236,12 +239,16 @@ extern "C" fn zmalloc<const N: usize>(
     let mut machine = machine::<N>();
     let reachable = !machine.untranslatable;
     machine.memory.insert(memory.addr(), (size, reachable));
+    machine.layouts.insert(memory.addr(), layout);
     memory.cast()
 }
 
 extern "C" fn free<const N: usize>(memory: *mut c_void) {
-    // Leaked: nothing else remembers its alignment.
-    machine::<N>().memory.remove(&memory.addr()).expect("it was allocated");
+    let mut machine = machine::<N>();
+    machine.memory.remove(&memory.addr()).expect("it was allocated");
+    let layout = machine.layouts.remove(&memory.addr()).expect("with a layout");
+    // SAFETY: from `zmalloc`, with this layout, and only once.
+    unsafe { std::alloc::dealloc(memory.cast(), layout) };
 }
 
 extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i32 {
