@@ -35,6 +35,10 @@ refuse=allocator_may_return_null=1
 # Of the C code. It traps, and so needs no runtime beside the one that Rust brings.
 export CFLAGS="-fsanitize=undefined -fsanitize-undefined-trap-on-error"
 
+# rustix calls the kernel past the C library, and so past the sanitizers, unless told: memory that is mapped anew would look like that
+# which was there before.
+through_libc=--cfg=rustix_use_libc
+
 # The flags of Rust are no environment: tests install the stand-in SDK, by a cargo of their own, without a sanitizer.
 flags() {
     local words
@@ -47,7 +51,7 @@ if [[ "$which" != thread ]]; then
         echo "--- address: $package"
         CARGO_TARGET_DIR=$targets/san-address \
             ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp \
-            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address)" -p "$package" --target "$host" --lib --tests ||
+            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address $through_libc)" -p "$package" --target "$host" --lib --tests ||
             failed+=("address: $package")
     done
     ran=1
@@ -64,7 +68,7 @@ linked() {
 if [[ "$which" != address ]]; then
     export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse
     runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.tsan.a
-    rustflags=(-Zsanitizer=thread)
+    rustflags=(-Zsanitizer=thread $through_libc)
     cargo=(cargo +nightly)
     if [[ -d "$nightly/lib/rustlib/src/rust/library" ]]; then
         ran=1 threads=1

@@ -43,7 +43,7 @@ pub const DSA_CPU: Reference = Reference {
 pub fn crossover(ratios: &[(u64, f64)]) -> (Option<f64>, bool) {
     let below = ratios.iter().rposition(|(_, ratio)| *ratio < 1.0);
     match below {
-        None => (ratios.first().map(|(size, _)| *size as f64), true),
+        None => (ratios.first().map(|(size, _)| *size as f64), !ratios.is_empty()),
         Some(last) if last + 1 == ratios.len() => (None, false),
         Some(i) => {
             let ((x0, y0), (x1, y1)) = (ratios[i], ratios[i + 1]);
@@ -177,11 +177,113 @@ mod tests {
     fn the_crossover_is_where_it_stays_above() {
         assert_eq!(crossover(&[(64, 2.0), (128, 3.0)]), (Some(64.0), true));
         assert_eq!(crossover(&[(64, 0.5), (128, 0.9)]), (None, false));
-        assert_eq!(crossover(&[]), (None, true));
+        assert_eq!(crossover(&[]), (None, false));
+        let (at, always) = crossover(&[(64, 0.5), (128, 1.0), (256, 2.0)]);
+        assert!(!always && (at.unwrap() - 128.0).abs() < 1e-6, "1 is there: {at:?}");
         let (at, always) = crossover(&[(64, 0.5), (256, 2.0), (1024, 4.0)]);
         assert!(!always && (at.unwrap() - 128.0).abs() < 1e-6, "half way between, on log axes: {at:?}");
         let (at, _) = crossover(&[(64, 2.0), (128, 0.5), (512, 2.0)]);
         assert!(at.unwrap() > 128.0, "a lucky first size does not count");
+    }
+
+    /// Copies by `engine` at these sizes, this many times as fast as `memcpy`.
+    fn curve(engine: &str, ratios: &[(u64, f64)]) -> Vec<Measured> {
+        let like = crate::results::tests::sample().cells.remove(5);
+        let cell = |&(size, ratio): &(u64, f64)| {
+            let mut m = like.clone();
+            (m.cell.engine, m.cell.size) = (engine.to_owned(), size);
+            m.ratio = crate::stats::Figures::of(vec![ratio]);
+            m.bytes_per_second = crate::stats::Figures::of(vec![ratio * 1e10]);
+            m
+        };
+        ratios.iter().map(cell).collect()
+    }
+
+    #[test]
+    fn every_curve_has_a_crossover_of_its_own() {
+        let cold = curve("cpu", &[(1024, 4.0), (64, 0.5), (256, 2.0)]);
+        let mut hot = curve("cpu", &[(64, 0.1), (256, 0.2), (1024, 0.3)]);
+        hot.iter_mut().for_each(|m| m.cell.footprint = Footprint::Hot);
+        let mut fill = curve("cpu", &[(64, 9.0), (256, 9.0), (1024, 9.0)]);
+        fill.iter_mut().for_each(|m| m.cell.op = Op::Fill);
+        let mut push = curve("cpu", &[(64, 9.0), (256, 9.0), (1024, 9.0)]);
+        push.iter_mut().for_each(|m| m.cell.direction = Direction::Push);
+        let baseline = curve("memcpy", &[(64, 1.0), (256, 1.0), (1024, 1.0)]);
+        let few = curve("sim", &[(64, 2.0), (256, 2.0)]);
+        let failed = curve("doca", &[(64, 2.0), (256, 2.0), (1024, 2.0)])
+            .into_iter()
+            .map(|m| Measured { ratio: None, ..m })
+            .collect();
+        let all = [cold, hot, fill, push, baseline, few, failed].concat();
+        let found = crossovers(&all);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!((found[0].bytes.unwrap() - 128.0).abs() < 1e-6 && found[0].footprint == Footprint::Cold);
+        assert!(found[1].bytes.is_none() && !found[1].always && found[1].footprint == Footprint::Hot);
+        assert!(found.iter().all(|c| c.engine == "cpu" && c.against == HERE));
+    }
+
+    #[test]
+    fn only_the_published_device_is_held_against_the_published_cpu() {
+        // Of the published CPU: 5,872 MiB/s at 64 B, 6,998 at 256 B, 5,137 at 1 KiB.
+        let published = |name: &str, size: u64, times: f64| {
+            let (_, mib) = DSA_CPU.points.iter().find(|p| p.0 == size).expect("published");
+            let mut m = curve(name, &[(size, 0.1)]).remove(0);
+            m.bytes_per_second = crate::stats::Figures::of(vec![times * mib * f64::from(1 << 20)]);
+            m
+        };
+        let of =
+            |name: &str| [published(name, 64, 0.5), published(name, 256, 2.0), published(name, 1024, 4.0)];
+        let found = crossovers(&of("sim:seed=7,profile=dsa"));
+        assert_eq!(found.iter().map(|c| c.against.as_str()).collect::<Vec<_>>(), [HERE, DSA_CPU.name]);
+        assert!(found[0].bytes.is_none() && (found[1].bytes.unwrap() - 128.0).abs() < 1e-6, "{found:?}");
+        for other in ["sim:profile=ioat", "cpu:profile=dsa", "doca"] {
+            assert_eq!(crossovers(&of(other)).len(), 1, "{other}");
+        }
+        let hot = of("sim:profile=dsa").map(|mut m| {
+            m.cell.footprint = Footprint::Hot;
+            m
+        });
+        assert_eq!(crossovers(&hot).len(), 1, "it was measured in main memory");
+        let [one, two, mut three] = of("sim:profile=dsa");
+        three.cell.size = 1000;
+        assert_eq!(crossovers(&[one, two, three]).len(), 1, "two sizes say nothing");
+        // As published.
+        assert!(DSA_CPU.points.windows(2).all(|p| p[1].0 >= 2 * p[0].0 && p[1].0 <= 4 * p[0].0));
+        assert_eq!(DSA_CPU.points[10], (1_048_576, 9_749.0));
+    }
+
+    #[test]
+    fn series_of_different_cells_have_knees_of_their_own() {
+        let at = |depth: u32, speed: f64, change: &dyn Fn(&mut Measured)| {
+            let mut m = curve("cpu", &[(4096, 1.0)]).remove(0);
+            m.cell.depth = depth;
+            m.bytes_per_second = crate::stats::Figures::of(vec![speed]);
+            change(&mut m);
+            m
+        };
+        let series = |best: f64, change: &dyn Fn(&mut Measured)| {
+            [(1, 0.5), (2, 0.94), (4, 1.0)].map(|(depth, part)| at(depth, best * part, change))
+        };
+        let cells = [
+            series(1.0, &|_| ()),
+            series(2.0, &|m| "sim".clone_into(&mut m.cell.engine)),
+            series(3.0, &|m| m.cell.size = 64),
+            series(4.0, &|m| m.cell.footprint = Footprint::Hot),
+            series(5.0, &|m| m.cell.direction = Direction::Pull),
+            series(6.0, &|m| m.cell.queues = 2),
+            series(7.0, &|m| m.cell.op = Op::Fill),
+            series(8.0, &|m| "memcpy".clone_into(&mut m.cell.engine)),
+            series(9.0, &|m| {
+                m.cell.size = 256;
+                m.bytes_per_second = None;
+            }),
+        ]
+        .concat();
+        let found: Vec<_> = knees(&cells).iter().map(|k| (k.depth, k.best, k.bytes_per_second)).collect();
+        assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|best| (4, best, best)));
+        // Of several numbers of operations for a doorbell the best counts, and 95 % are enough.
+        let more = [series(1.0, &|_| ()).to_vec(), vec![at(2, 0.95, &|m| m.cell.batch = 2)]].concat();
+        assert_eq!(knees(&more)[0].depth, 2);
     }
 
     #[test]
