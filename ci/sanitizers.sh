@@ -66,7 +66,8 @@ linked() {
 }
 
 if [[ "$which" != address ]]; then
-    export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse
+    # A test forks, and its child starts the thread of an exporter.
+    export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse:die_after_fork=0
     runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.tsan.a
     rustflags=(-Zsanitizer=thread $through_libc)
     cargo=(cargo +nightly)

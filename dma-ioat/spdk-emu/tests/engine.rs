@@ -6,6 +6,7 @@ mod env;
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use env::{Memory, bus};
@@ -50,6 +51,34 @@ const HALTED: u64 = 3;
 const UPDATE: u32 = 1 << 3;
 const NULL: u32 = 1 << 5;
 const FILL: u32 = 1 << 24;
+
+/// What driver and device write to while the other reads: a whole register at once, after all that came before it.
+trait Shared: Copy {
+    /// # Safety
+    /// `place` is aligned and readable.
+    unsafe fn load(place: *mut Self) -> Self;
+    /// # Safety
+    /// `place` is aligned and writable.
+    unsafe fn store(self, place: *mut Self);
+}
+
+macro_rules! shared {
+    ($($integer:ty: $atomic:ty),*) => {$(
+        impl Shared for $integer {
+            unsafe fn load(place: *mut Self) -> Self {
+                // SAFETY: the caller's word.
+                unsafe { <$atomic>::from_ptr(place) }.load(Ordering::Acquire)
+            }
+
+            unsafe fn store(self, place: *mut Self) {
+                // SAFETY: the caller's word.
+                unsafe { <$atomic>::from_ptr(place) }.store(self, Ordering::Release)
+            }
+        }
+    )*};
+}
+
+shared!(u8: AtomicU8, u16: AtomicU16, u32: AtomicU32, u64: AtomicU64);
 
 /// A driver with its ring.
 struct Driver {
@@ -101,14 +130,14 @@ impl Driver {
         Self { device, bar: bar.cast(), ring, completion: Memory::new(8, 8), head: 0 }
     }
 
-    fn read<T: Copy>(&self, offset: usize) -> T {
+    fn read<T: Shared>(&self, offset: usize) -> T {
         // SAFETY: a register.
-        unsafe { self.bar.wrapping_add(offset).cast::<T>().read_volatile() }
+        unsafe { T::load(self.bar.wrapping_add(offset).cast()) }
     }
 
-    fn write<T>(&self, offset: usize, value: T) {
+    fn write<T: Shared>(&self, offset: usize, value: T) {
         // SAFETY: a register.
-        unsafe { self.bar.wrapping_add(offset).cast::<T>().write_volatile(value) }
+        unsafe { value.store(self.bar.wrapping_add(offset).cast()) }
     }
 
     /// Waits until the low bits of the status are these.
@@ -169,7 +198,7 @@ impl Driver {
 
     fn completed(&self) -> u64 {
         // SAFETY: the completion word.
-        unsafe { self.completion.ptr.cast::<u64>().read_volatile() }
+        unsafe { u64::load(self.completion.ptr.cast()) }
     }
 
     /// Waits for the completion of the last descriptor built.
