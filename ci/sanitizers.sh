@@ -9,7 +9,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 host=x86_64-unknown-linux-gnu
-targets="${CARGO_TARGET_DIR:-target}"
+# Absolute: tests build in other folders.
+targets=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 which=both
 if [[ "${1:-}" =~ ^(address|thread)$ ]]; then
