@@ -52,7 +52,7 @@ if [[ "$which" != thread ]]; then
         echo "--- address: $package"
         CARGO_TARGET_DIR=$targets/san-address \
             ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp \
-            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address $through_libc)" -p "$package" --target "$host" --lib --tests ||
+            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address "$through_libc")" -p "$package" --target "$host" --lib --tests ||
             failed+=("address: $package")
     done
     ran=1
@@ -70,7 +70,7 @@ if [[ "$which" != address ]]; then
     # A test forks, and its child starts the thread of an exporter.
     export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse:die_after_fork=0
     runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.tsan.a
-    rustflags=(-Zsanitizer=thread $through_libc)
+    rustflags=(-Zsanitizer=thread "$through_libc")
     cargo=(cargo +nightly)
     if [[ -d "$nightly/lib/rustlib/src/rust/library" ]]; then
         ran=1 threads=1

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -256,6 +256,21 @@ fn a_full_disk_costs_the_file_alone() {
     assert!(out(&output).contains("copy cold"), "the figures were printed all the same");
 }
 
+/// Waits until a process has used a second and a half of processor time, which on a busy machine may take long.
+fn measures(child: &Child) {
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not measure");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+        // Behind the name: the state is field 3; user and system time, in hundredths of a second, are 14 and 15.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        if fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap() >= 150 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn ctrl_c_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
@@ -275,7 +290,7 @@ fn ctrl_c_keeps_what_was_measured() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    measures(&child);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let asked = Instant::now();
