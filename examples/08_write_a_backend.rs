@@ -41,7 +41,8 @@ fn unsupported(what: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, what)
 }
 
-impl DmaEngine for MyEngine {
+// SAFETY: the queue keeps to what `info` says.
+unsafe impl DmaEngine for MyEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
     }
@@ -113,7 +114,7 @@ unsafe impl RawRegion for MyRegion {
     fn cpu_visible(&self) -> bool {
         true
     }
-    fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(unsupported("this engine exports nothing"))
     }
 }

@@ -47,7 +47,8 @@ impl Nothing {
     }
 }
 
-impl DmaEngine for Nothing {
+// SAFETY: its queue does nothing, whatever it is handed.
+unsafe impl DmaEngine for Nothing {
     fn info(&self) -> &EngineInfo {
         &self.info
     }
@@ -99,7 +100,7 @@ unsafe impl RawRegion for Leaked {
     fn cpu_visible(&self) -> bool {
         true
     }
-    fn export(&self, _: usize, _: usize, _: Access) -> dma::Result<Box<dyn RawExport>> {
+    unsafe fn export(&self, _: usize, _: usize, _: Access) -> dma::Result<Box<dyn RawExport>> {
         Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
     }
 }

@@ -24,7 +24,14 @@ use crate::{ExportDescriptor, RawQueue, RawRegion, Result};
 /// - Every [`RawRegion`] and [`RawQueue`] reports the same [`EngineId`] exactly if the region's keys may be used on the queue.
 /// - [`Capabilities`] and [`Limits`] are asked of the device, never assumed; what is not declared answers
 ///   [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
-pub trait DmaEngine: fmt::Debug + Send + Sync {
+///
+/// # Safety
+///
+/// The safe API makes descriptors on the word of [`info`](Self::info), so an implementer promises that its capabilities and limits are
+/// those of every queue that [`open_queue_raw`](Self::open_queue_raw) returns, and that these take the regions of the same
+/// [`EngineId`]. An engine that passes on to another one passes on what it says of itself, too.
+#[expect(unsafe_code, reason = "the safe API hands descriptors to devices on an engine's word")]
+pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// What the engine is and can do. Constant for the life of the engine; costs nothing.
     fn info(&self) -> &EngineInfo;
 
@@ -53,7 +60,6 @@ pub trait DmaEngine: fmt::Debug + Send + Sync {
     /// `Unsupported` without [`Capabilities::REGISTER`]; `InvalidArgument` for memory that the device cannot take (alignment:
     /// the hint names it); `InUse` if it is registered already and the device allows that only once; `PermissionDenied` where
     /// pinning is refused.
-    #[expect(unsafe_code, reason = "the caller promises that the memory stays")]
     unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest)
     -> Result<Box<dyn RawRegion>>;
 
@@ -80,14 +86,15 @@ pub trait DmaEngine: fmt::Debug + Send + Sync {
 macro_rules! forward_engine {
     ($($pointer:ty),+) => {$(
         #[deny(clippy::missing_trait_methods)]
-        impl<E: DmaEngine + ?Sized> DmaEngine for $pointer {
+        #[expect(unsafe_code, reason = "forwards a trait whose implementers promise something")]
+        // SAFETY: all of it is the inner engine's.
+        unsafe impl<E: DmaEngine + ?Sized> DmaEngine for $pointer {
             fn info(&self) -> &EngineInfo {
                 (**self).info()
             }
             fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
                 (**self).allocate_raw(request)
             }
-            #[expect(unsafe_code, reason = "forwards an unsafe function")]
             unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
                 // SAFETY: the caller's promise is the one that the inner engine asks for.
                 unsafe { (**self).register_raw(memory, request) }
@@ -117,8 +124,8 @@ impl EngineId {
 
     /// The id together with rights, in one number: what every copy compares.
     pub(crate) const fn tag(self, access: Access) -> u64 {
-        // No process opens 2^60 engines.
-        self.0 << 4 | access.bits() as u64
+        // No process opens 2^60 engines. A bit that is no right would make it another engine's.
+        self.0 << 4 | (access.bits() & Access::all().bits()) as u64
     }
 }
 

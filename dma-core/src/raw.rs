@@ -40,11 +40,17 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
 
     /// Exports `len` bytes from byte `offset` on with `rights`.
     ///
+    /// # Safety
+    ///
+    /// Until the export is revoked, or for ever if revoking fails, the peer may read these bytes, and with [`Access::WRITE`] write them,
+    /// at any time: there is no reference to them in this process, unless to be read only while `rights` are to read only.
+    /// [`Window::export`](crate::Window::export) sees to that.
+    ///
     /// # Errors
     ///
     /// `Unsupported` if the engine or this memory cannot be exported; `AccessDenied` if `rights` go beyond what the memory was
     /// allocated with; `OutOfRange`; `OutOfResources`.
-    fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>>;
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>>;
 }
 
 /// Memory granted to a peer. Dropping revokes, as [`revoke`](Self::revoke) does with a deadline of the engine's choice.
@@ -418,8 +424,9 @@ macro_rules! forward_region {
             fn cpu_visible(&self) -> bool {
                 (**self).cpu_visible()
             }
-            fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-                (**self).export(offset, len, rights)
+            unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+                // SAFETY: the caller's promise is the one that the inner region asks for.
+                unsafe { (**self).export(offset, len, rights) }
             }
         }
     )+};

@@ -45,7 +45,7 @@ impl Region {
             key: raw.key(),
             base: raw.base(),
             len: raw.len(),
-            access: raw.access(),
+            access: raw.access() & Access::all(),
             cpu_visible: raw.cpu_visible(),
             raw,
             memory,

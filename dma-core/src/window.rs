@@ -222,7 +222,9 @@ impl Window {
                 "nothing to grant: no bytes or no rights",
             )));
         }
-        let raw = self.0.region.as_raw().export(self.offset(), self.len(), rights).map_err(fail)?;
+        // SAFETY: no reference to a window's bytes is ever made, and it becomes no buffer while the export lives, which keeps the region.
+        let raw =
+            unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
         let descriptor = ExportDescriptor::new(
             self.0.region.0.backend,
             rights,

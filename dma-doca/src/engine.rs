@@ -145,7 +145,8 @@ fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     Ok(if code == DOCA_SUCCESS && most > 0 { most } else { MOST })
 }
 
-impl DmaEngine for DocaEngine {
+// SAFETY: `info` holds what the device and its library answered, and a queue is made of the same device.
+unsafe impl DmaEngine for DocaEngine {
     fn info(&self) -> &EngineInfo {
         &self.inner.info
     }

@@ -178,7 +178,7 @@ unsafe impl RawRegion for DocaRegion {
         self.export.is_some()
     }
 
-    fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let Some(allowed) = self.export else {
             return Err(error(ErrorKind::Unsupported, "a peer's memory cannot be passed on")
                 .with_hint("pass on the descriptor that it was imported with"));

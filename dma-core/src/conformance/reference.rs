@@ -62,7 +62,8 @@ impl ReferenceEngine {
     }
 }
 
-impl DmaEngine for ReferenceEngine {
+// SAFETY: its queues take what the options say, as `info` does.
+unsafe impl DmaEngine for ReferenceEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
     }
@@ -147,7 +148,7 @@ unsafe impl RawRegion for Memory {
     fn cpu_visible(&self) -> bool {
         true
     }
-    fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
     }
 }

@@ -11,7 +11,7 @@ mod transfer;
 pub(crate) mod wait;
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -98,14 +98,22 @@ impl State {
         (reported, self.attend())
     }
 
+    #[inline]
     fn attend(&mut self) -> Option<Aftermath> {
-        if self.ended.is_empty() {
-            return None;
-        }
+        if self.ended.is_empty() { None } else { Some(self.attend_ended()) }
+    }
+
+    #[cold]
+    fn attend_ended(&mut self) -> Aftermath {
         let mut aftermath = std::mem::take(&mut self.spare);
         for slot in self.ended.drain(..) {
+            let op = &mut self.planner.ops[slot as usize];
+            // Its holder may have seen the end by itself and left; what has the slot now ends when it ends.
+            if !op.ended || !op.attended {
+                continue;
+            }
+            op.attended = false;
             let attendant = &mut self.attendants[slot as usize];
-            self.planner.ops[slot as usize].attended = false;
             aftermath.wake.extend(attendant.waker.take());
             if let Some(operands) = attendant.parked.take() {
                 aftermath.drop.push(operands);
@@ -113,12 +121,28 @@ impl State {
                 self.free.push(slot);
             }
         }
-        Some(aftermath)
+        aftermath
     }
 
     fn flush(&mut self) -> Option<Aftermath> {
         self.planner.flush(&mut self.ended);
         self.attend()
+    }
+
+    /// Gives up the device, and the memory that it may write to for ever.
+    fn abandon(&mut self) {
+        if self.planner.abandon() {
+            self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
+        }
+    }
+}
+
+/// A queue that somebody's waker or destructor kept from being closed, by a panic, may have descriptors in flight.
+impl Drop for State {
+    fn drop(&mut self) {
+        if !self.planner.is_closed() {
+            self.abandon();
+        }
     }
 }
 
@@ -172,8 +196,8 @@ impl Queue {
     /// another engine; `Closed`. Nothing has reached the device then.
     #[inline]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
-        let mut state = self.shared.borrow_mut();
-        let state = &mut *state;
+        let mut guard = self.shared.borrow_mut();
+        let state = &mut *guard;
         if S::SINGLE && D::SINGLE {
             let (from, to) = (src.single(), dst.single());
             return match check::flat::<D>(state.planner.engine, from, to) {
@@ -184,7 +208,7 @@ impl Queue {
                     if len > 0 {
                         state.planner.push_flat(slot, 0, from.segment(), to.segment());
                     }
-                    Ok(self.pushed(state, slot, Operation::Copy, (src, dst)))
+                    Ok(self.pushed(guard, slot, Operation::Copy, (src, dst)))
                 }
                 Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
             };
@@ -195,7 +219,7 @@ impl Queue {
                     return Err(Self::full(state, plan, (src, dst)));
                 };
                 state.planner.push(slot, 0, plan);
-                Ok(self.pushed(state, slot, Operation::Copy, (src, dst)))
+                Ok(self.pushed(guard, slot, Operation::Copy, (src, dst)))
             }
             Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
         }
@@ -210,8 +234,8 @@ impl Queue {
     ///
     /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill nor allocate memory to copy from.
     pub fn fill<D: Destination>(&self, dst: D, pattern: [u8; 8]) -> SubmitResult<D> {
-        let mut state = self.shared.borrow_mut();
-        let state = &mut *state;
+        let mut guard = self.shared.borrow_mut();
+        let state = &mut *guard;
         if !state.planner.can_fill() {
             let error =
                 Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
@@ -223,7 +247,7 @@ impl Queue {
                     return Err(Self::full(state, plan, dst));
                 };
                 state.planner.push(slot, 0, plan);
-                Ok(self.pushed(state, slot, Operation::Fill, dst))
+                Ok(self.pushed(guard, slot, Operation::Fill, dst))
             }
             Err(e) => Err(Self::refuse(state, Operation::Fill, e, dst)),
         }
@@ -279,12 +303,8 @@ impl Queue {
                 }
             }
         }
-        let transfer = self.pushed(state, slot, Operation::Batch, batch);
-        let aftermath = state.flush();
-        drop(guard);
-        if let Some(aftermath) = aftermath {
-            aftermath.run(&self.shared);
-        }
+        let transfer = self.pushed(guard, slot, Operation::Batch, batch);
+        self.flush();
         Ok(transfer)
     }
 
@@ -301,16 +321,25 @@ impl Queue {
         Some(slot)
     }
 
+    /// Makes the transfer of an operation that has been pushed, before anything else: whatever happens from here on, its operands are
+    /// where the device's completion finds them.
     #[inline]
     fn pushed<T: 'static>(
         &self,
-        state: &mut State,
+        mut state: RefMut<'_, State>,
         slot: u32,
         operation: Operation,
         operands: T,
     ) -> Transfer<T> {
-        state.planner.pushed(slot, &mut state.ended);
-        Transfer::new(Rc::clone(&self.shared), slot, operation, operands)
+        let transfer = Transfer::new(Rc::clone(&self.shared), slot, operation, operands);
+        let State { planner, ended, .. } = &mut *state;
+        planner.pushed(slot, ended);
+        let aftermath = state.attend();
+        drop(state);
+        if let Some(aftermath) = aftermath {
+            aftermath.run(&self.shared);
+        }
+        transfer
     }
 
     #[cold]
@@ -399,7 +428,7 @@ impl Queue {
     }
 
     fn close_by(&self, timeout: Duration) -> Counters {
-        let deadline = Instant::now() + timeout;
+        let deadline = wait::deadline(timeout);
         flush(&self.shared);
         let open = || self.shared.borrow().planner.open_operations() > 0;
         let mut backoff = wait::Backoff::new();
@@ -421,10 +450,7 @@ impl Queue {
             while open() && !backoff.idle(poll(&self.shared), || grace) {}
         }
         let mut state = self.shared.borrow_mut();
-        if state.planner.abandon() {
-            // The device may write to it for ever.
-            state.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
-        }
+        state.abandon();
         // No slot to give out: submitting answers that the queue is closed.
         state.free.clear();
         let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();

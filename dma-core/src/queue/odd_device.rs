@@ -1,9 +1,14 @@
 //! Queues on a device that refuses, fails, holds back and falls silent as it is told.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
@@ -20,6 +25,8 @@ struct Script {
     refuse: Vec<usize>,
     /// Reported so.
     fail: HashMap<usize, (Outcome, i32)>,
+    /// Refused, always.
+    refuse_all: bool,
     /// Takes nothing.
     full: bool,
     /// Reports nothing.
@@ -27,6 +34,8 @@ struct Script {
     /// What it took, and whether with a fence.
     taken: Vec<(usize, bool)>,
     dropped: bool,
+    /// Whether the next completion is to be told by the event fd.
+    armed: bool,
 }
 
 #[derive(Debug)]
@@ -34,6 +43,9 @@ struct Odd {
     inner: Box<dyn RawQueue>,
     script: Arc<Mutex<Script>>,
     ends: HashMap<u64, Vec<(Outcome, i32)>>,
+    /// Never becomes readable.
+    event: PipeReader,
+    _writer: PipeWriter,
 }
 
 impl Drop for Odd {
@@ -59,7 +71,8 @@ unsafe impl RawQueue for Odd {
         if script.full {
             return Ok(0);
         }
-        let refused = batch.iter().position(|d| script.refuse.contains(&d.len()));
+        let refuses = |d: &Descriptor<'_>| script.refuse_all || script.refuse.contains(&d.len());
+        let refused = batch.iter().position(refuses);
         if refused == Some(0) {
             script.refuse.retain(|len| *len != batch[0].len());
             return Err(Error::new(ErrorKind::OutOfRange, "told to"));
@@ -104,12 +117,15 @@ unsafe impl RawQueue for Odd {
         self.inner.stats()
     }
     fn event_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        Some(self.event.as_fd())
     }
     fn arm(&mut self) -> Result<bool> {
-        Err(ErrorKind::Unsupported.into())
+        lock(&self.script).armed = true;
+        Ok(true)
     }
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        lock(&self.script).armed = false;
+    }
 }
 
 struct Rig {
@@ -125,9 +141,13 @@ impl Rig {
             ReferenceOptions { max_transfer: 64, native: true, per_poll: 64, ..ReferenceOptions::default() };
         let engine = ReferenceEngine::new(options);
         let script = Arc::<Mutex<Script>>::default();
-        let options = QueueOptions::new().with_depth(64).with_stall_timeout(Duration::from_secs(5));
+        let options = QueueOptions::new()
+            .with_depth(64)
+            .with_stall_timeout(Duration::from_secs(5))
+            .with_drop_timeout(Duration::from_millis(500));
         let inner = engine.open_queue_raw(&options).expect("it opens");
-        let raw = Odd { inner, script: Arc::clone(&script), ends: HashMap::new() };
+        let (event, writer) = std::io::pipe().expect("a pipe");
+        let raw = Odd { inner, script: Arc::clone(&script), ends: HashMap::new(), event, _writer: writer };
         let queue = Queue::new(Box::new(raw), engine.info(), &options, None);
         Self { engine, queue, script }
     }
@@ -169,6 +189,267 @@ impl Rig {
     fn refuse(&self, len: usize) {
         lock(&self.script).refuse.push(len);
     }
+
+    /// A copy to memory that tells when it is given back.
+    fn copy_to_owned(&self, len: usize) -> (Pair, Arc<Mutex<u32>>) {
+        let given_back = Arc::<Mutex<u32>>::default();
+        let owner = Owner(vec![0; len], Arc::clone(&given_back));
+        let dst = self.engine.register(HostMemory::from_owner(owner)).expect("registered");
+        (self.queue.copy(self.pair(len).0, dst).expect("room"), given_back)
+    }
+
+    /// Whether the device has, or may have, the copy of this length.
+    fn took(&self, len: usize) -> bool {
+        lock(&self.script).taken.iter().any(|taken| taken.0 == len)
+    }
+}
+
+type Pair = crate::Transfer<(BufferMut, BufferMut)>;
+
+fn count(given_back: &Mutex<u32>) -> u32 {
+    *given_back.lock().expect("nobody fails while it has it")
+}
+
+fn poll(transfer: &mut Pair, waker: &Waker) -> Poll<std::result::Result<(), ErrorKind>> {
+    let end = Pin::new(transfer).poll(&mut Context::from_waker(waker));
+    end.map(|end| end.map(drop).map_err(|e| e.kind()))
+}
+
+/// Whether it panics.
+fn panics(act: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err()
+}
+
+/// A holder may see the end of its operation before the queue has told anybody of it. What gets the slot next is not concerned.
+#[test]
+fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let mut refused = rig.copy(33);
+    assert!(poll(&mut refused, Waker::noop()).is_pending());
+    lock(&rig.script).full = false;
+    lock(&rig.script).mute = true;
+    rig.refuse(33);
+    // As many as are handed over without being asked for: the first of them is refused then.
+    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
+    assert_eq!(poll(&mut refused, Waker::noop()), Poll::Ready(Err(ErrorKind::OutOfRange)));
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    rig.queue.flush();
+    assert!(rig.took(44));
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    lock(&rig.script).mute = false;
+    others.into_iter().for_each(|other| drop(other.wait().expect("done")));
+    while count(&given_back) == 0 {
+        rig.queue.poll();
+    }
+    assert_eq!(rig.queue.room(), 64, "every slot is free, once");
+}
+
+/// Who is woken by a submission need not wait for the next poll.
+#[test]
+fn a_refusal_while_submitting_wakes_who_awaits() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let rig = Rig::new();
+    rig.queue.shared.borrow_mut().cooperative = false;
+    lock(&rig.script).full = true;
+    let woken = Arc::new(Flag(AtomicBool::new(false)));
+    let mut refused = rig.copy(33);
+    assert!(poll(&mut refused, &Arc::clone(&woken).into()).is_pending());
+    lock(&rig.script).full = false;
+    rig.refuse(33);
+    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
+    assert!(woken.0.load(Ordering::Relaxed));
+    drop(others);
+}
+
+thread_local! {
+    /// What [`Dropper`]'s wakers drop.
+    static HELD: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A waker that drops a transfer whenever it is woken, cloned or dropped.
+struct Dropper;
+
+impl Dropper {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| {
+            Self::act();
+            RawWaker::new(std::ptr::null(), &Self::TABLE)
+        },
+        |_| Self::act(),
+        |_| Self::act(),
+        |_| Self::act(),
+    );
+
+    fn waker() -> Waker {
+        // SAFETY: the table's functions use no data and may be called by anybody.
+        unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &Self::TABLE)) }
+    }
+
+    fn act() {
+        let held = HELD.with(|held| held.borrow_mut().pop());
+        drop(held);
+    }
+}
+
+#[test]
+fn wakers_may_use_the_queue_whenever_they_run() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut counts = Vec::new();
+    for _ in 0..20 {
+        let (held, given_back) = rig.copy_to_owned(44);
+        HELD.with(|all| all.borrow_mut().push(held));
+        counts.push(given_back);
+    }
+    let mut awaited = rig.copy(11);
+    let waker = Dropper::waker();
+    assert!(!panics(|| assert!(poll(&mut awaited, &waker).is_pending())));
+    assert!(!panics(|| assert!(poll(&mut awaited, Waker::noop()).is_pending())), "the old one is dropped");
+    assert!(!panics(|| assert!(poll(&mut awaited, &waker).is_pending())));
+    assert!(!panics(|| drop(awaited)));
+    rig.queue.flush();
+    let dropped = 20 - HELD.with(|all| all.borrow().len());
+    assert!(dropped >= 6, "each of them ran: {dropped}");
+    assert!(rig.took(44) && counts.iter().all(|given_back| count(given_back) == 0), "freed under the device");
+    lock(&rig.script).mute = false;
+    HELD.with(|all| all.borrow_mut().clear());
+    while counts.iter().any(|given_back| count(given_back) == 0) {
+        rig.queue.poll();
+    }
+    drop(waker);
+}
+
+/// A log that panics.
+struct NoLog;
+
+impl tracing::Subscriber for NoLog {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("the log is full");
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    rig.refuse(33);
+    let refused = rig.copy(33);
+    let others: Vec<_> = (0..30).map(|_| rig.copy(10)).collect();
+    let given_back = Arc::<Mutex<u32>>::default();
+    let panicked = tracing::subscriber::with_default(NoLog, || {
+        panics(|| {
+            let owner = Owner(vec![0; 44], Arc::clone(&given_back));
+            let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
+            drop(rig.queue.copy(rig.pair(44).0, dst));
+        })
+    });
+    assert!(panicked);
+    rig.queue.flush();
+    assert!(rig.took(44));
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    lock(&rig.script).mute = false;
+    drop((refused, others));
+}
+
+/// A queue that a waker keeps from being closed.
+#[test]
+fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own");
+        }
+    }
+    let rig = Rig::new();
+    rig.queue.shared.borrow_mut().cooperative = false;
+    lock(&rig.script).full = true;
+    let mut refused = rig.copy(33);
+    assert!(poll(&mut refused, &Arc::new(Bad).into()).is_pending());
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    lock(&rig.script).full = false;
+    lock(&rig.script).mute = true;
+    rig.refuse(33);
+    let Rig { queue, script, .. } = rig;
+    assert!(panics(|| drop(queue)));
+    drop(refused);
+    assert!(lock(&script).taken.iter().any(|taken| taken.0 == 44));
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+}
+
+#[test]
+fn a_batch_that_is_refused_whole_says_so_of_every_copy() {
+    const COPIES: usize = 50_000;
+    let rig = Rig::new();
+    lock(&rig.script).refuse_all = true;
+    let (src, dst) = (rig.pair(8).0.freeze(), rig.engine.allocate(COPIES).expect("memory").share());
+    let batch: Batch<_, _> = (0..COPIES).map(|at| (src.slice(at % 8..=at % 8), dst.slice(at..=at))).collect();
+    let e = rig.queue.submit(batch).expect("room").wait().expect_err("refused");
+    assert!(e.failures().iter().map(|failure| failure.index).eq(0..COPIES));
+}
+
+#[test]
+fn a_time_longer_than_the_clock_counts_is_for_ever() {
+    let rig = Rig::new();
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::MAX).expect("done");
+    transfer.wait().expect("done");
+    let options = QueueOptions::new().with_drop_timeout(Duration::MAX).with_stall_timeout(Duration::MAX);
+    let queue = rig.engine.open_queue(&options).expect("it opens");
+    let (src, dst) = rig.pair(11);
+    queue.copy(src, dst).expect("room").wait().expect("done");
+    assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
+}
+
+/// A driver's owner who waits for one transfer, long enough to sleep, is woken for the others all the same.
+#[test]
+fn waiting_leaves_the_event_to_the_driver() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::from_millis(50)).expect_err("the device is silent");
+    assert!(!lock(&rig.script).armed, "without a driver, nothing is left behind");
+    let driver = rig.queue.driver().expect("there is an event");
+    driver.run().expect("armed");
+    transfer.wait_for(Duration::from_millis(50)).expect_err("the device is silent");
+    assert!(lock(&rig.script).armed);
+    lock(&rig.script).mute = false;
+    transfer.wait().expect("done");
+    assert!(lock(&rig.script).armed);
+}
+
+/// Rights that there are not do not make another engine's memory this one's.
+#[test]
+fn unknown_rights_are_none() {
+    let engines: Vec<_> = (0..4).map(|_| ReferenceEngine::new(ReferenceOptions::default())).collect();
+    let request = MemoryRequest::new(64).with_access(Access::from_bits_retain(0xffff_fff3));
+    for from in &engines {
+        for to in engines.iter().filter(|to| !std::ptr::eq(*to, from)) {
+            let queue = to.open_queue(&QueueOptions::new()).expect("it opens");
+            let src = from.allocate_with(&request).expect("memory");
+            let batch: Batch<_, _> = [(src, to.allocate(64).expect("memory"))].into_iter().collect();
+            assert_eq!(queue.submit(batch).expect_err("another's").kind(), ErrorKind::WrongEngine);
+        }
+    }
+    assert_eq!(engines[0].allocate_with(&request).expect("memory").region().access(), Access::all());
 }
 
 #[test]

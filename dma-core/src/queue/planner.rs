@@ -6,7 +6,9 @@
 #![expect(unsafe_code, reason = "hands checked descriptors to the raw queue")]
 
 use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 
 use super::check::{self, Lists};
@@ -56,7 +58,6 @@ impl OpState {
 /// An operation that did not succeed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    slot: u32,
     /// Its index in the batch; 0 if it is none.
     pub(crate) index: u32,
     pub(crate) outcome: Outcome,
@@ -73,6 +74,11 @@ const fn slot_of(token: u64) -> u32 {
 
 const fn index_of(token: u64) -> u32 {
     (token >> 32) as u32
+}
+
+/// The failures of a slot.
+const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
+    (slot, 0)..=(slot, u32::MAX)
 }
 
 /// An operation's memory, checked.
@@ -126,7 +132,8 @@ pub(crate) struct Planner {
     max_transfer: usize,
     max_segments: usize,
     pub(crate) ops: Box<[OpState]>,
-    failures: Vec<Failure>,
+    /// What did not succeed, by slot and index in the batch.
+    failures: BTreeMap<(u32, u32), Failure>,
     /// Descriptors that go out as they are; those before `handed` have gone.
     pending: Vec<Descriptor<'static>>,
     handed: usize,
@@ -176,7 +183,7 @@ impl Planner {
             max_transfer: usize::try_from(info.limits.max_transfer).unwrap_or(usize::MAX),
             max_segments: info.limits.max_segments,
             ops: vec![OpState::IDLE; slots].into(),
-            failures: Vec::new(),
+            failures: BTreeMap::new(),
             pending: Vec::with_capacity(slots.clamp(HAND_OVER, 1024)),
             handed: 0,
             staged: VecDeque::new(),
@@ -339,8 +346,8 @@ impl Planner {
 
     /// Hands over what is pending, as far as the device has room.
     fn hand_over(&mut self, attended: &mut Vec<u32>) {
-        let Some(raw) = &mut self.raw else { return };
         while self.handed < self.pending.len() {
+            let Some(raw) = &mut self.raw else { return };
             // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights, and for overlap; its
             // operands are with a transfer, which keeps them untouched and registered until the completion, or for ever.
             match unsafe { raw.submit(&self.pending[self.handed..]) } {
@@ -366,7 +373,6 @@ impl Planner {
                     self.ops[slot_of(token) as usize].descriptors -= 1;
                     self.refused(token, &error);
                     self.end_if_over(slot_of(token), attended);
-                    return self.hand_over(attended);
                 }
             }
         }
@@ -540,16 +546,21 @@ impl Planner {
         tracing::warn!(backend = self.backend, slot, ?outcome, native = ?native, "operation failed");
         let op = &mut self.ops[slot as usize];
         op.outcome = worse(op.outcome, outcome);
-        match self.failures.iter_mut().find(|f| f.slot == slot && f.index == index_of(token)) {
-            Some(known) => {
-                if worse(known.outcome, outcome) != known.outcome {
-                    known.outcome = outcome;
-                    known.native = native;
+        let index = index_of(token);
+        let failure = Failure { index, outcome, native };
+        match self.failures.entry((slot, index)) {
+            Entry::Occupied(mut known) => {
+                if worse(known.get().outcome, outcome) != known.get().outcome {
+                    known.insert(failure);
                 }
             }
-            None => self.failures.push(Failure { slot, index: index_of(token), outcome, native }),
+            Entry::Vacant(place) => {
+                place.insert(failure);
+            }
         }
-        if let Some(at) = self.staged.iter().position(|s| s.token == token) {
+        if op.staged > 0
+            && let Some(at) = self.staged.iter().position(|s| s.token == token)
+        {
             op.staged -= 1;
             self.drop_staged(at);
         }
@@ -568,7 +579,7 @@ impl Planner {
             self.counters.bytes += op.bytes;
         } else {
             let mut bad = 0;
-            for failure in self.failures.iter().filter(|f| f.slot == slot) {
+            for failure in self.failures.range(of_slot(slot)).map(|(_, failure)| failure) {
                 bad += 1;
                 match failure.outcome {
                     Outcome::Aborted => self.counters.aborted += 1,
@@ -584,8 +595,10 @@ impl Planner {
 
     /// The failures of an operation that has ended, in the order of their indices; they are forgotten here.
     pub(crate) fn take_failures(&mut self, slot: u32) -> Vec<Failure> {
-        let mut failures: Vec<_> = self.failures.extract_if(.., |f| f.slot == slot).collect();
-        failures.sort_by_key(|f| f.index);
+        let mut failures = Vec::new();
+        while let Some((&key, _)) = self.failures.range(of_slot(slot)).next() {
+            failures.extend(self.failures.remove(&key));
+        }
         failures
     }
 

@@ -8,12 +8,12 @@ use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::wait::Backoff;
+use super::wait::{Backoff, deadline};
 use super::{OpError, Operation, State, flush, poll};
 use crate::{Error, ErrorKind, Outcome, Result};
 
@@ -73,7 +73,7 @@ impl<T: 'static> Transfer<T> {
         if op.ended && op.outcome == Outcome::Done {
             state.release(self.slot);
             drop(state);
-            return Ok(self.take());
+            return Ok(Self::take(&mut self.slot, &mut self.operands));
         }
         drop(state);
         self.wait_slow()
@@ -81,11 +81,11 @@ impl<T: 'static> Transfer<T> {
 
     /// Takes the operands out: the transfer is spent afterwards, and its destructor leaves them alone.
     #[inline]
-    fn take(&mut self) -> T {
-        assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
-        self.slot = SPENT;
+    fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
+        assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
+        *slot = SPENT;
         // SAFETY: they were not taken before, since the transfer was not spent.
-        unsafe { ManuallyDrop::take(&mut self.operands) }
+        unsafe { ManuallyDrop::take(operands) }
     }
 
     fn wait_slow(mut self) -> Result<T, OpError<T>> {
@@ -117,11 +117,11 @@ impl<T: 'static> Transfer<T> {
     ///
     /// `TimedOut`: the transfer is still in flight, and can be waited for again.
     pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
-        self.wait_until(Instant::now() + timeout)
+        self.wait_until(deadline(timeout))
     }
 
-    /// Polls until the operation has ended (true), `deadline` has passed, or nothing has completed for `stall`.
-    fn block(&self, deadline: Option<Instant>, stall: Duration) -> bool {
+    /// Polls until the operation has ended (true), `until` has passed, or nothing has completed for `stall`.
+    fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         flush(&self.shared);
         let mut backoff = Backoff::new();
         let mut last_progress = None;
@@ -137,10 +137,8 @@ impl<T: 'static> Transfer<T> {
                 last_progress = None;
             }
             let over = backoff.idle(reported, || {
-                let since = *last_progress.get_or_insert_with(Instant::now);
-                deadline
-                    .or_else(|| since.checked_add(stall))
-                    .unwrap_or_else(|| Instant::now() + Duration::from_secs(1))
+                let stalled = *last_progress.get_or_insert_with(|| deadline(stall));
+                until.unwrap_or(stalled)
             });
             if over {
                 // One last look: the deadline may have passed while this thread was not running.
@@ -157,6 +155,12 @@ impl<T: 'static> Transfer<T> {
     fn sleep(&self) {
         let fd = {
             let mut state = self.shared.borrow_mut();
+            if !state.cooperative {
+                // The event is the driver's, who has armed it and may rely on that.
+                drop(state);
+                std::thread::sleep(Duration::from_micros(50));
+                return;
+            }
             if state.planner.event_fd().is_none() || !state.planner.arm().unwrap_or(false) {
                 return;
             }
@@ -174,8 +178,8 @@ impl<T: 'static> Transfer<T> {
     /// Gives the operands of an operation that has ended back.
     fn finish(&mut self) -> Result<T, OpError<T>> {
         let slot = self.slot;
-        let operands = self.take();
         let mut state = self.shared.borrow_mut();
+        let operands = Self::take(&mut self.slot, &mut self.operands);
         let op = state.planner.ops[slot as usize];
         if !op.ended {
             // Closed before the device answered: it may write to them for ever.
@@ -221,23 +225,12 @@ impl<T: 'static> Future for Transfer<T> {
         let this = &mut *self;
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
-        if !Self::has_ended(&state, this.slot) && !state.planner.is_closed() {
+        if !Self::is_over(&state, this.slot) {
             let flushed = state.flush();
             let (_, polled) = state.poll();
-            let pending = !Self::has_ended(&state, this.slot);
-            if pending {
-                state.planner.ops[this.slot as usize].attended = true;
-                match &mut state.attendants[this.slot as usize].waker {
-                    Some(waker) => waker.clone_from(context.waker()),
-                    none => *none = Some(context.waker().clone()),
-                }
-                if state.cooperative {
-                    context.waker().wake_by_ref();
-                }
-            }
             drop(state);
             flushed.into_iter().chain(polled).for_each(|aftermath| aftermath.run(&this.shared));
-            if pending {
+            if this.attend(context.waker()) {
                 return Poll::Pending;
             }
         } else {
@@ -260,8 +253,12 @@ impl<T: 'static> Transfer<T> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
         let slot = self.slot;
-        let operands = self.take();
-        let mut state = self.shared.borrow_mut();
+        let Ok(mut state) = self.shared.try_borrow_mut() else {
+            // The queue is at work: a panic goes through it, or code that it runs drops transfers. Whether the device has the operands
+            // cannot be told, so that they are leaked.
+            return;
+        };
+        let operands = Self::take(&mut self.slot, &mut self.operands);
         if Self::has_ended(&state, slot) {
             state.planner.take_failures(slot);
             state.release(slot);
@@ -273,9 +270,48 @@ impl<T: 'static> Transfer<T> {
         } else {
             state.planner.ops[slot as usize].attended = true;
             let attendant = &mut state.attendants[slot as usize];
-            attendant.waker = None;
+            let waker = attendant.waker.take();
             attendant.parked = Some(Box::new(operands));
+            // A waker's destructor may be anybody's code.
+            drop(state);
+            drop(waker);
         }
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_over(state: &State, slot: u32) -> bool {
+        Self::has_ended(state, slot) || state.planner.is_closed()
+    }
+
+    /// Has `waker` woken at the end of the operation, unless it is over already (false).
+    fn attend(&self, waker: &Waker) -> bool {
+        let mut state = self.shared.borrow_mut();
+        let mut new = None;
+        if !Self::is_over(&state, self.slot)
+            && !state.attendants[self.slot as usize]
+                .waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(waker))
+        {
+            // Wakers are cloned and dropped when nothing is borrowed: that, too, may run anybody's code, which may drive the queue.
+            drop(state);
+            new = Some(waker.clone());
+            state = self.shared.borrow_mut();
+        }
+        let over = Self::is_over(&state, self.slot);
+        if !over {
+            state.planner.ops[self.slot as usize].attended = true;
+            if new.is_some() {
+                std::mem::swap(&mut state.attendants[self.slot as usize].waker, &mut new);
+            }
+        }
+        let again = !over && state.cooperative;
+        drop(state);
+        drop(new);
+        if again {
+            waker.wake_by_ref();
+        }
+        !over
     }
 }
 

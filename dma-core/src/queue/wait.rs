@@ -1,6 +1,13 @@
 //! Waiting: spin a little, then let others run, then look at the clock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// When `timeout` from now is over; in decades, if that is longer than the clock counts.
+pub(crate) fn deadline(timeout: Duration) -> Instant {
+    const DECADES: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or_else(|| now + DECADES)
+}
 
 /// How a loop that polls a device passes the time while nothing happens.
 pub(crate) struct Backoff {

@@ -107,7 +107,7 @@ unsafe impl RawRegion for CpuRegion {
         !matches!(self.backing, Backing::Imported(_))
     }
 
-    fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let (memory, allowed) = match &self.backing {
             Backing::Shared { memory, export } => (memory, *export),
             Backing::Local(_) => {

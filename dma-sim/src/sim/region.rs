@@ -170,7 +170,7 @@ unsafe impl RawRegion for SimRegion {
         !matches!(self.backing, Backing::Imported)
     }
 
-    fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let hint = "allocate it with `MemoryRequest::exportable` and these rights";
         let (memory, allowed) = match &self.backing {
             Backing::Exportable { memory, export } => (memory, *export),
