@@ -1,12 +1,13 @@
 //! The program: what each subcommand does, and with which exit code it ends.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Arguments, Command, Format, RunArguments};
+use crate::files::{self, Named, remedy, say};
 use crate::output::{self, Style};
 use crate::progress::Progress;
 use crate::results::{Results, Status, write_file};
@@ -37,7 +38,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err((code, message)) => {
-            eprintln!("dma-bench: {message}");
+            say(format_args!("dma-bench: {message}"));
             ExitCode::from(code)
         }
     }
@@ -57,12 +58,19 @@ fn command(command: Command) -> Result<u8, Failure> {
         }
         Command::Run(arguments) => measure(&arguments),
         Command::Report { results, output, plots } => {
+            let (page, plots) = (output.as_deref(), plots.as_deref());
+            let input = Named { option: "the results", path: &results };
             let results = Results::load(&results).map_err(failed)?;
-            if output.is_none() && plots.is_none() {
+            if page.is_none() && plots.is_none() {
                 return Err((USAGE, "nothing to write: give --output FILE or --plots FOLDER".to_owned()));
             }
-            write_report(&results, output.as_deref(), plots.as_deref())?;
-            Ok(0)
+            let named = page.map(|path| Named { option: "--output", path });
+            let folder = plots.map(|path| Named { option: "--plots", path });
+            files::check(&[input], named.as_slice(), folder).map_err(|e| (USAGE, e))?;
+            match write_report(&results, page, plots).as_slice() {
+                [] => Ok(0),
+                all => Err(failed(all.join("\ndma-bench: "))),
+            }
         }
         Command::Show { results, format, rank_models } => {
             let results = Results::load(&results).map_err(failed)?;
@@ -111,7 +119,9 @@ fn command(command: Command) -> Result<u8, Failure> {
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(failed(format!("standard output: {e}"))),
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(failed(format!("standard output: {e}{}", remedy(&e))))
+        }
         _ => Ok(()),
     }
 }
@@ -157,14 +167,7 @@ fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
 fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     let campaign = arguments.plan().map_err(|e| (USAGE, e))?;
     // Found out before minutes are spent.
-    for path in
-        [&arguments.json, &arguments.csv, &arguments.markdown, &arguments.report].into_iter().flatten()
-    {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !folder.is_dir() {
-            return Err((USAGE, format!("{}: there is no folder {}", path.display(), folder.display())));
-        }
-    }
+    check_outputs(arguments).map_err(|e| (USAGE, e))?;
     if arguments.realtime {
         priority::realtime().map_err(|e| {
             (USAGE, format!("--realtime: {e}; it takes root, CAP_SYS_NICE, or `ulimit -r 10`"))
@@ -173,10 +176,40 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     interrupt::install();
     let mut progress = Progress::new(arguments.quiet);
     // Not where this program lies: that is of no use on another machine.
-    let command = std::iter::once("dma-bench".to_owned()).chain(std::env::args().skip(1)).collect();
+    let command = std::iter::once("dma-bench".to_owned())
+        .chain(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
+        .collect();
     let results = run::run(&campaign, command, &mut progress).map_err(|e| (USAGE, e))?;
-    // Shown before any file is written: a full disk costs the files alone.
-    print(&shown(&results, arguments.format, arguments.rank_models)?)?;
+    // Each on its own: what cannot be written costs nothing else. Files come first, since whoever reads standard output may never read on.
+    let mut failures = write_files(&results, arguments);
+    let shown = shown(&results, arguments.format, arguments.rank_models).and_then(|text| print(&text));
+    failures.extend(shown.err().map(|(_, message)| message));
+    for message in &failures {
+        say(format_args!("dma-bench: {message}"));
+    }
+    Ok(verdict(&results, failures.is_empty()))
+}
+
+/// Whether everything can be written that a run is to write.
+fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
+    fn named<'a>(option: &'static str, path: &'a Option<PathBuf>) -> Option<Named<'a>> {
+        path.as_deref().map(|path| Named { option, path })
+    }
+    let campaign = named("--campaign", &arguments.campaign);
+    let outputs: Vec<Named<'_>> = [
+        named("--json", &arguments.json),
+        named("--csv", &arguments.csv),
+        named("--markdown", &arguments.markdown),
+        named("--report", &arguments.report),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    files::check(campaign.as_slice(), &outputs, named("--plots", &arguments.plots))
+}
+
+/// Writes the files that were asked for; why some could not be.
+fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     let mut failures = Vec::new();
     let mut write = |path: Option<&Path>, bytes: &dyn Fn() -> Result<Vec<u8>, Failure>| {
         if let Some(path) = path {
@@ -185,28 +218,23 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
         }
     };
     write(arguments.json.as_deref(), &|| Ok(results.to_json().into_bytes()));
-    write(arguments.csv.as_deref(), &|| output::csv(&results).map_err(failed));
+    write(arguments.csv.as_deref(), &|| output::csv(results).map_err(failed));
     write(arguments.markdown.as_deref(), &|| {
-        Ok(output::tables(&results, Style::Markdown, arguments.rank_models).into_bytes())
+        Ok(output::tables(results, Style::Markdown, arguments.rank_models).into_bytes())
     });
-    if let Err((_, message)) = write_report(&results, arguments.report.as_deref(), arguments.plots.as_deref())
-    {
-        failures.push(message);
-    }
-    for message in &failures {
-        eprintln!("dma-bench: {message}");
-    }
-    Ok(verdict(&results, failures.is_empty()))
+    failures.extend(write_report(results, arguments.report.as_deref(), arguments.plots.as_deref()));
+    failures
 }
 
-fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Result<(), Failure> {
-    if let Some(page) = page {
-        write_file(page, report::page(results).map_err(failed)?.as_bytes()).map_err(failed)?;
-    }
-    if let Some(folder) = plots {
-        report::files(results, folder).map_err(failed)?;
-    }
-    Ok(())
+/// Writes the page and the plots; why one or the other could not be.
+fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Vec<String> {
+    let write_page = |path| -> Result<(), String> {
+        let page = report::page(results).map_err(|e| e.to_string())?;
+        write_file(path, page.as_bytes()).map_err(|e| e.to_string())
+    };
+    let page = page.and_then(|path| write_page(path).err());
+    let plots = plots.and_then(|folder| report::files(results, folder).err());
+    page.into_iter().chain(plots).collect()
 }
 
 /// The exit code, and on standard error why it is not 0.
@@ -215,23 +243,41 @@ fn verdict(results: &Results, written: bool) -> u8 {
     let wrong = of(Status::Wrong).count();
     if wrong > 0 {
         for m in of(Status::Wrong) {
-            eprintln!("dma-bench: {}: {}", m.cell, m.message.as_deref().unwrap_or_default());
+            say(format_args!("dma-bench: {}: {}", m.cell, m.message.as_deref().unwrap_or_default()));
         }
-        eprintln!(
+        say(format_args!(
             "dma-bench: VERIFICATION FAILED in {wrong} cells: bytes did not arrive; do not trust this engine"
-        );
+        ));
         return WRONG;
     }
     if results.interrupted {
         let (done, begun) = (of(Status::Ok).count(), of(Status::Interrupted).count());
-        eprintln!("dma-bench: interrupted; {done} cells are whole, {begun} have fewer repetitions");
+        let not_begun = results.not_begun().map(|n| format!(", {n} were not begun")).unwrap_or_default();
+        say(format_args!(
+            "dma-bench: interrupted; {done} cells are whole, {begun} have fewer repetitions{not_begun}"
+        ));
         return INTERRUPTED;
+    }
+    let idle: Vec<_> = idle(results).collect();
+    for (engine, why) in &idle {
+        say(format_args!("dma-bench: {engine}: nothing of it was measured: {why}"));
     }
     let failed = of(Status::Failed).count();
     let missing = results.engines.iter().filter(|e| e.error.is_some()).count();
     if failed > 0 || missing > 0 {
-        eprintln!("dma-bench: cells that failed: {failed}; engines that took no part: {missing}; see above");
+        say(format_args!(
+            "dma-bench: cells that failed: {failed}; engines that took no part: {missing}; see above"
+        ));
         return FAILED;
     }
-    if written { 0 } else { FAILED }
+    if written && idle.is_empty() { 0 } else { FAILED }
+}
+
+/// Engines of which no cell could be measured, since they can do nothing of what was asked for, and why.
+fn idle(results: &Results) -> impl Iterator<Item = (&str, &str)> {
+    results.engines.iter().filter_map(|engine| {
+        let mut cells = results.cells.iter().filter(|m| m.cell.engine == engine.name).peekable();
+        let why = cells.peek()?.message.as_deref().unwrap_or("it cannot do that");
+        cells.all(|m| m.status == Status::Unsupported).then_some((engine.name.as_str(), why))
+    })
 }

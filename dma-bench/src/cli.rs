@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::plan::{Campaign, Direction, Footprint, Op, Values, Verify};
+use crate::files::remedy;
+use crate::plan::{Campaign, Direction, Footprint, LONGEST, Op, SHORTEST, Values, Verify};
 use crate::presets::Preset;
 use crate::units;
 
@@ -175,7 +176,7 @@ Examples:
   dma-bench run -e cpu -e sim:profile=bluefield3 -o 64..2M -q 1,32 -t 1
   dma-bench run -e cpu -o 4K -q 32 -b 1,4,16,32 -a hot --json out.json
   dma-bench run -e cpu -o 64K --rate 20k              latency under a fixed load
-  dma-bench run -e cpu -e sim -d push,pull -o 64K     to and from a peer's memory
+  dma-bench run -e sim:profile=bluefield3 -d push,pull -o 64K   to and from a peer's memory
   dma-bench run -w fill,sg -s 2,8 -o 64K
   dma-bench run --campaign mine.toml --json mine.json
 
@@ -289,7 +290,7 @@ impl RunArguments {
         let mut campaign = match (&self.campaign, self.preset) {
             (Some(path), _) => {
                 let name = path.display();
-                let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+                let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}{}", remedy(&e)))?;
                 Campaign::from_toml(&text).map_err(|e| format!("{name}: {e}"))?
             }
             (None, Some(preset)) => preset.campaign(),
@@ -323,13 +324,13 @@ impl RunArguments {
         set(&mut campaign.stall, self.stall.as_ref());
         if let Some(time) = self.time {
             if !time.is_finite() || time <= 0.0 {
-                return Err(format!("--time {time}: it takes seconds, more than 0"));
+                return Err(format!("--time {}: it takes seconds, more than 0", units::plain(time)));
             }
             // Unless told how often: as often as goes, since short slices between those of memcpy are surer than long ones.
             if self.repetitions.is_none() && campaign.rate.or(self.rate).is_none() {
                 campaign.repetitions = (time / campaign.seconds).clamp(3.0, 500.0) as u32;
             }
-            campaign.seconds = time / f64::from(campaign.repetitions.max(1));
+            campaign.seconds = share(time, campaign.repetitions)?;
         }
         campaign.count = self.count.or(campaign.count);
         campaign.rate = self.rate.or(campaign.rate);
@@ -341,6 +342,27 @@ impl RunArguments {
         campaign.check()?;
         Ok(campaign)
     }
+}
+
+/// How long each of so many repetitions is, if all take `time`.
+fn share(time: f64, repetitions: u32) -> Result<f64, String> {
+    let (given, times) = (units::plain(time), f64::from(repetitions.max(1)));
+    let each = time / times;
+    // The quotient of what is exactly enough can be a little less.
+    if each < SHORTEST * (1.0 - 1e-9) {
+        return Err(format!(
+            "--time {given} is too short for {repetitions} repetitions, of which each takes at least {SHORTEST} seconds; give --time {} or \
+             more, or fewer --repetitions",
+            units::plain(times / SHORTEST.recip().round())
+        ));
+    }
+    if each > LONGEST {
+        return Err(format!(
+            "--time {given} is too long for {repetitions} repetitions, of which each takes at most {LONGEST} seconds; give --time {} or less",
+            units::plain(times * LONGEST)
+        ));
+    }
+    Ok(each.max(SHORTEST))
 }
 
 fn set<T: Clone>(value: &mut T, given: Option<&T>) {
@@ -379,6 +401,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_just_enough_is_taken() {
+        for words in [
+            &["-t", "0.0003"][..],
+            &["-t", "1", "-r", "10000"],
+            &["-t", "0.0001", "-r", "1"],
+            &["--rate", "0.5"],
+        ] {
+            plan(words).unwrap();
+        }
+        assert_eq!(plan(&["--rate", "0.01"]).unwrap().rate, Some(0.01));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for (words, says) in [
             (&["-o", "4Q"][..], "4Q"),
@@ -389,6 +424,14 @@ mod tests {
             (&["-t", "1", "-n", "5"], "cannot be used with"),
             (&["-w", "move"], "move"),
             (&["--rate", "fast"], "fast"),
+            (&["-t", "0.0001"], "--time 0.0001 is too short for 3 repetitions"),
+            (&["-t", "0.0001"], "give --time 0.0003 or more"),
+            (&["-t", "0.01", "-r", "10000"], "give --time 1 or more, or fewer --repetitions"),
+            (&["-t", "1e300"], "--time 1e300 is too long"),
+            (&["-t", "1e300"], "give --time 43200000 or less"),
+            (&["-t=-1e300"], "--time -1e300:"),
+            (&["--warm-up", "1e300"], "warm_up is 1e300;"),
+            (&["--rate", "0.001"], "rate is 0.001; allowed are 0.01 to"),
             (&["-r", "0"], "repetitions is 0"),
             (&["--campaign", "/nowhere.toml"], "/nowhere.toml"),
             (&["--preset", "quick", "--campaign", "x"], "cannot be used with"),

@@ -8,6 +8,7 @@ pub mod contender;
 pub mod derive;
 pub mod doctor;
 pub mod drive;
+pub mod files;
 pub mod interrupt;
 pub mod layout;
 pub mod list;

@@ -38,9 +38,10 @@ impl Style {
     }
 }
 
-/// Text that a terminal or a page shows as it is: no control characters.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// Text that a terminal or a page shows as it is: no control characters, and none that XML does not allow.
+pub(crate) fn printable(text: &str) -> String {
+    let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
 }
 
 fn spread(figures: &Figures, scale: f64) -> String {

@@ -279,6 +279,11 @@ impl Default for Campaign {
 /// (1.4 ms on two CPUs), so that most repetitions are whole there too.
 pub const SLICE: f64 = 0.0008;
 
+/// The shortest that a repetition may be, in seconds.
+pub const SHORTEST: f64 = 0.000_1;
+/// The longest, in seconds.
+pub const LONGEST: f64 = 86_400.0;
+
 /// Cells that share a baseline.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -310,11 +315,11 @@ impl Campaign {
             if (low..=high).contains(&value) {
                 Ok(())
             } else {
-                Err(format!("{what} is {value}; allowed are {low} to {high}"))
+                Err(format!("{what} is {}; allowed are {low} to {high}", units::plain(value)))
             }
         };
         within("repetitions", f64::from(self.repetitions), 1.0, 10_000.0)?;
-        within("seconds", self.seconds, 0.000_1, 86_400.0)?;
+        within("seconds", self.seconds, SHORTEST, LONGEST)?;
         within("warm_up", self.warm_up, 0.0, 3600.0)?;
         within("stall", self.stall, 0.01, 86_400.0)?;
         if let Some(count) = self.count {

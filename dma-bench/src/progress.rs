@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::files::say;
 use crate::output::cell_line;
 use crate::plan::Cell;
 use crate::results::Measured;
@@ -41,22 +42,41 @@ impl Observer for Progress {
         }
     }
 
-    fn repetition(&mut self, cell: &Cell, bytes_per_second: f64) {
+    fn repetition(&mut self, cell: &Cell, model: bool, bytes_per_second: f64) {
         if let Some(bar) = &self.bar {
             bar.inc(1);
-            bar.set_message(format!("{cell}: {} GB/s", units::gigabytes(bytes_per_second)));
+            bar.set_message(live(cell, model, bytes_per_second));
         }
     }
 
     fn cell(&mut self, measured: &Measured) {
         if self.lines {
-            eprintln!("{}", cell_line(measured));
+            say(cell_line(measured));
         }
     }
 
     fn end(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// A repetition in a few words: a model's figure is never without the label.
+fn live(cell: &Cell, model: bool, bytes_per_second: f64) -> String {
+    let label = if model { " [model]" } else { "" };
+    format!("{cell}{label}: {} GB/s", units::gigabytes(bytes_per_second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample;
+
+    #[test]
+    fn the_live_view_labels_models() {
+        for m in sample().cells {
+            assert_eq!(live(&m.cell, m.model, 1e9).contains("[model]: 1.00 GB/s"), m.model, "{}", m.cell);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The results file: one versioned schema, described field by field in `RESULTS.md`.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::files::remedy;
+pub use crate::files::write_file;
 use crate::machine::Machine;
+use crate::output::printable;
 use crate::plan::{Campaign, Cell, Footprint};
 use crate::stats::Figures;
 
@@ -14,6 +16,9 @@ use crate::stats::Figures;
 pub const SCHEMA: &str = "dma-bench/results";
 /// From which part of the time on waiting for a CPU is worth a word.
 const BUSY: f64 = 0.05;
+/// Fields whose text stands in tables.
+const IN_TABLES: [&str; 8] =
+    ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
 
@@ -34,6 +39,9 @@ pub struct Results {
     pub command: Vec<String>,
     /// The user stopped it: cells are missing.
     pub interrupted: bool,
+    /// How many cells there were to be, those of the baseline included; none in files of before it was counted.
+    #[serde(default)]
+    pub planned: Option<u64>,
     /// Where.
     pub machine: Machine,
     /// What was asked for.
@@ -219,7 +227,7 @@ pub struct Published {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system says no.
-    #[error("{path}: {error}{}", if matches!(.error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) { "; nothing was left half written; free some space or give another path" } else { "" })]
+    #[error("{path}: {error}{}", remedy(.error))]
     Io {
         /// Which file.
         path: String,
@@ -248,30 +256,22 @@ pub enum FileError {
     },
 }
 
-/// Writes a file that appears only when it is complete.
-///
-/// # Errors
-///
-/// The system refuses; nothing is left behind then.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let fail = |error| FileError::Io { path: path.display().to_string(), error };
-    // What is no regular file (/dev/stdout, a pipe) cannot be replaced.
-    if path.metadata().is_ok_and(|m| !m.is_file()) {
-        return fs::write(path, bytes).map_err(fail);
+/// Makes all text from a file such that a terminal, a table and a page show it as it is: here, where it enters, once for all of them.
+fn clean(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = printable(text),
+        serde_json::Value::Array(all) => all.iter_mut().for_each(clean),
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                clean(value);
+                // What stands in a table must not end its column. No engine has such a name: only what was written by hand changes.
+                if let (true, serde_json::Value::String(text)) = (IN_TABLES.contains(&name.as_str()), value) {
+                    *text = text.replace('|', "\u{a6}");
+                }
+            }
+        }
+        _ => {}
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        // As any file that a program creates; the umask takes its part.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    let mut file = builder.tempfile_in(folder).map_err(fail)?;
-    file.write_all(bytes).map_err(fail)?;
-    file.as_file().sync_all().map_err(fail)?;
-    file.persist(path).map_err(|e| fail(e.error))?;
-    Ok(())
 }
 
 impl Results {
@@ -304,9 +304,10 @@ impl Results {
 
     fn parse(name: &str, bytes: &[u8]) -> Result<Self, FileError> {
         let malformed = |reason: String| FileError::Malformed { path: name.to_owned(), reason };
-        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| {
+        let mut value: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| {
             malformed(if e.is_eof() { format!("the file is cut off ({e})") } else { e.to_string() })
         })?;
+        clean(&mut value);
         if value.get("schema").and_then(|s| s.as_str()) != Some(SCHEMA) {
             return Err(malformed(format!("it has no \"schema\": \"{SCHEMA}\"")));
         }
@@ -332,13 +333,21 @@ impl Results {
         self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
     }
 
+    /// How many cells were never begun, if any.
+    #[must_use]
+    pub fn not_begun(&self) -> Option<String> {
+        let (planned, begun) = (self.planned?, self.cells.len() as u64);
+        (planned > begun).then(|| format!("{} of {planned}", planned - begun))
+    }
+
     /// What to say if the user stopped it.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         let fewer = self.cells.iter().filter(|m| m.status == Status::Interrupted).count();
+        let not_begun = self.not_begun().map(|n| format!("; {n} cells were not begun")).unwrap_or_default();
         self.interrupted.then(|| {
             format!(
-                "This is what had been measured by then: {fewer} of {} cells have fewer repetitions.",
+                "This is what had been measured by then: {fewer} of {} cells have fewer repetitions{not_begun}.",
                 self.cells.len()
             )
         })
@@ -444,6 +453,7 @@ pub(crate) mod tests {
             seconds: 1.5,
             command: vec!["dma-bench".to_owned(), "run".to_owned()],
             interrupted: false,
+            planned: Some(16),
             machine: Machine::here(),
             campaign: Campaign::default(),
             engines: vec![
@@ -529,6 +539,47 @@ pub(crate) mod tests {
         assert!(says(whole.replace("\"ops\":", "\"sop\":").as_bytes()).contains("ops"));
         let error = Results::load(Path::new("/nowhere/x.json")).unwrap_err().to_string();
         assert!(error.contains("/nowhere/x.json"), "{error}");
+    }
+
+    #[test]
+    fn files_of_before_cells_were_counted_are_read() {
+        let older = sample().to_json().replace("\"planned\": 16,", "");
+        let older = Results::parse("x.json", older.as_bytes()).unwrap();
+        assert_eq!((older.planned, older.not_begun()), (None, None));
+    }
+
+    #[test]
+    fn cells_that_were_never_begun_are_counted() {
+        let mut results = Results { planned: Some(33), interrupted: true, ..sample() };
+        results.cells.truncate(15);
+        let said = results.stopped().unwrap();
+        assert!(said.contains("of 15 cells") && said.contains("18 of 33 cells were not begun"), "{said}");
+        assert_eq!(sample().not_begun(), None);
+    }
+
+    #[test]
+    fn text_from_a_file_is_clean() {
+        let mut dirty = sample();
+        let engine = "cpu\u{1b}[31m|\n\u{9b}\u{ffff}x";
+        dirty.machine.cpu = engine.to_owned();
+        dirty.engines[1].name = engine.to_owned();
+        for m in dirty.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
+            m.cell.engine = engine.to_owned();
+            m.message = Some("a | b\nc".to_owned());
+        }
+        let read = Results::parse("x.json", dirty.to_json().as_bytes()).unwrap();
+        let bad = |c: char| (c.is_control() && c != '\n') || c == '\u{ffff}';
+        let name = "cpu [31m\u{a6}   x";
+        assert_eq!(read.machine.cpu, "cpu [31m|   x");
+        assert!(
+            read.engine(name).is_some() && read.cells.iter().filter(|m| m.cell.engine == name).count() == 4
+        );
+        assert!(read.cells.iter().any(|m| m.message.as_deref() == Some("a | b c")));
+        assert!(!read.to_json().contains(bad));
+        let other =
+            dirty.to_json().replace("\"version\": 1,", "\"version\": 7,").replace("0.1.0", "\\u001b[31m");
+        let error = Results::parse("x.json", other.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("version 7") && !error.contains(bad), "{error}");
     }
 
     #[test]

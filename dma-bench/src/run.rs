@@ -15,8 +15,8 @@ use crate::{derive, published};
 pub trait Observer {
     /// It begins: so many repetitions are to come.
     fn begin(&mut self, repetitions: u64);
-    /// A repetition of this cell is over, at so many bytes a second.
-    fn repetition(&mut self, cell: &Cell, bytes_per_second: f64);
+    /// A repetition of this cell is over, at so many bytes a second; a `model`'s were not measured.
+    fn repetition(&mut self, cell: &Cell, model: bool, bytes_per_second: f64);
     /// A cell is done.
     fn cell(&mut self, measured: &Measured);
     /// It is over.
@@ -72,6 +72,7 @@ pub fn run(
             "no combination is left to measure; do the sweeps name engines that take part?".to_owned()
         );
     }
+    let planned = groups.iter().map(|g| 1 + g.cells.len() as u64).sum();
     let baseline = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
     let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize);
     runner.check_memory(machine.memory)?;
@@ -87,6 +88,7 @@ pub fn run(
         seconds: begun.elapsed().as_secs_f64(),
         command,
         interrupted,
+        planned: Some(planned),
         machine,
         engines,
         crossovers: derive::crossovers(&cells),

@@ -222,7 +222,7 @@ impl<'a> Runner<'a> {
                     let (record, pair) = (&mut *records[who], Pair::new(before, slot, after));
                     record.add(pair);
                     if record.tried().0 <= share(record.wanted) {
-                        observer.repetition(&record.cell, slot.rate * record.cell.size as f64);
+                        observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
                     }
                 }
                 before = after;

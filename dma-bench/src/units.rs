@@ -35,15 +35,17 @@ pub fn rate(text: &str) -> Result<f64, String> {
         "m" => 1e6,
         _ => return Err(fail()),
     };
-    scaled(number, unit).filter(|n| *n > 0).map(|n| n as f64).ok_or_else(fail)
+    decimal(number).map(|n| n * unit).filter(|n| *n > 0.0).ok_or_else(fail)
+}
+
+/// A number without sign and exponent.
+fn decimal(number: &str) -> Option<f64> {
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    number.parse().ok().filter(|n: &f64| plain && n.is_finite())
 }
 
 fn scaled(number: &str, unit: f64) -> Option<u64> {
-    if !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return None;
-    }
-    let value: f64 = number.parse().ok()?;
-    let scaled = value * unit;
+    let scaled = decimal(number)? * unit;
     (scaled.is_finite() && scaled < 1e18 && scaled.fract() == 0.0).then_some(scaled as u64)
 }
 
@@ -119,7 +121,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Three significant digits, without an exponent.
+/// Three significant digits, without an exponent unless there would be many zeros.
 #[must_use]
 pub fn digits(value: f64) -> String {
     match value.abs() {
@@ -128,8 +130,16 @@ pub fn digits(value: f64) -> String {
         v if v >= 9.995 => format!("{value:.1}"),
         v if v >= 0.9995 => format!("{value:.2}"),
         v if v >= 0.000_5 => format!("{value:.3}"),
-        _ => format!("{value:.1}"),
+        v if v >= 0.000_1 => format!("{value:.5}"),
+        0.0 => "0.0".to_owned(),
+        _ => format!("{value:.1e}"),
     }
+}
+
+/// A number as it was given: no digits that nobody wrote.
+#[must_use]
+pub fn plain(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value}") } else { format!("{value:?}") }
 }
 
 /// A count a second, such as `12.3 M/s`.
@@ -214,12 +224,20 @@ mod tests {
         assert_eq!(digits(12.345), "12.3");
         assert_eq!(digits(0.01234), "0.012");
         assert_eq!(digits(1234.5), "1234");
+        assert_eq!(digits(0.000_12), "0.00012");
+        assert_eq!(digits(-0.000_049), "-4.9e-5");
+        assert_eq!(gigabytes(12.0), "1.2e-8");
+        assert_eq!((digits(0.0), digits(-0.0)), ("0.0".to_owned(), "0.0".to_owned()));
+        assert_eq!((plain(3.0), plain(0.25), plain(1e300)), ("3".into(), "0.25".into(), "1e300".into()));
         assert_eq!(per_second(12_345_678.0), "12.3 M/s");
         assert_eq!(nanos(1_880.0), "1.88 us");
         assert_eq!(percent("5%"), Ok(0.05));
         assert!(percent("much").is_err());
         assert_eq!(rate("2.5M"), Ok(2.5e6));
-        assert!(rate("0").is_err());
+        assert_eq!((rate("0.5"), rate("0.01k")), (Ok(0.5), Ok(10.0)));
+        for bad in ["0", "-1", "1e3", "inf", "", "k"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -92,16 +92,12 @@ fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding 
     }
 }
 
-/// Whether the libraries can be loaded and have the calls that are needed.
-fn loads(library: Result<String, impl std::fmt::Display>) -> Finding {
+/// Whether the libraries can be loaded and have the calls that are needed: what they are, or what is wrong and what to do.
+fn loads(library: Result<String, (String, &str)>) -> Finding {
     let what = "libraries and symbols";
     match library {
         Ok(text) => Finding::ok(what, text),
-        // The error says what to do.
-        Err(e) => {
-            let text = e.to_string();
-            Finding::bad(what, text.clone(), text)
-        }
+        Err((found, fix)) => Finding::bad(what, found, fix),
     }
 }
 
@@ -163,20 +159,22 @@ pub(super) fn doca() -> Vec<Finding> {
     let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name the folder of its libraries in DMA_DOCA_LIB_DIR";
     findings.push(library(&["libdoca_common.so"], DOCA_DIR, &sdk, fix));
     findings.push(library(&["libdoca_dma.so"], DOCA_DIR, &sdk, fix));
-    findings.push(loads(dma::doca::Library::open().map(|library| {
-        let mut text =
-            if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
-        if library.stand_in.is_some() {
-            text += ", the stand-in SDK of this project";
-        }
-        let mut calls = format!("{:#?}{:#?}", library.common, library.dma);
-        match (&library.comch, &library.comch_missing) {
-            (Some(comch), _) => calls += &format!("{comch:#?}"),
-            (None, Some(why)) => text += &format!("; no comm channel: {why}"),
-            (None, None) => {}
-        }
-        text + &lacking(&calls)
-    })));
+    findings.push(loads(dma::doca::Library::open().map_err(|e| (e.to_string(), e.remedy())).map(
+        |library| {
+            let mut text =
+                if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
+            if library.stand_in.is_some() {
+                text += ", the stand-in SDK of this project";
+            }
+            let mut calls = format!("{:#?}{:#?}", library.common, library.dma);
+            match (&library.comch, &library.comch_missing) {
+                (Some(comch), _) => calls += &format!("{comch:#?}"),
+                (None, Some(why)) => text += &format!("; no comm channel: {why}"),
+                (None, None) => {}
+            }
+            text + &lacking(&calls)
+        },
+    )));
     let verbs = Path::new("/dev/infiniband");
     findings.push(if verbs.exists() {
         rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
@@ -246,10 +244,17 @@ pub(super) fn ioat() -> Vec<Finding> {
         &sdk,
         "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH",
     ));
-    findings.push(loads(dma::ioat::spdk_sys::Library::open().map(|library| {
-        let stand_in = if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
-        format!("{}{stand_in}{}", library.release, lacking(&format!("{:#?}{:#?}", library.env, library.ioat)))
-    })));
+    findings.push(loads(dma::ioat::spdk_sys::Library::open().map_err(|e| (e.to_string(), e.remedy())).map(
+        |library| {
+            let stand_in =
+                if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
+            format!(
+                "{}{stand_in}{}",
+                library.release,
+                lacking(&format!("{:#?}{:#?}", library.env, library.ioat))
+            )
+        },
+    )));
     findings.push(huge_pages(64 << 20));
     findings.push(iommu());
     findings.push(memlock(64 << 20));

@@ -192,6 +192,8 @@ mod tests {
             assert!(!backend.findings.is_empty(), "{}", backend.name);
             for finding in &backend.findings {
                 assert!(finding.verdict == Verdict::Ok || !finding.fix.is_empty(), "{finding:?}");
+                let shown = finding.fix.is_empty() || report.text().contains(&finding.fix);
+                assert!(shown && finding.fix != finding.found, "{finding:?}");
             }
             if !backend.usable {
                 assert!(

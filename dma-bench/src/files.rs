@@ -1,0 +1,250 @@
+//! What the program writes to: files that appear only when they are complete, special files as they are, and the standard streams.
+
+use std::fmt::Display;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::results::FileError;
+
+/// What an option names: to read or to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The option, as the user wrote it.
+    pub option: &'a str,
+    /// What it names.
+    pub path: &'a Path,
+}
+
+impl Display for Named<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.option, self.path.display())
+    }
+}
+
+/// Where the bytes of a file go.
+enum Target {
+    /// This process's own standard output, or error: opened anew, a file behind it would be written from its start.
+    Stream(u32),
+    /// A device or a pipe, which cannot be replaced.
+    Special,
+    /// A regular file, links followed, and what is known of it if there is one.
+    Regular(PathBuf, Option<Metadata>),
+}
+
+/// Says something on standard error. That nobody listens, or that its disk is full, costs the words alone.
+pub fn say(text: impl Display) {
+    let text: String =
+        text.to_string().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// What to do about an error with a file; empty, or the end of a sentence.
+#[must_use]
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; nothing was left half written; free some space or give another path"
+        }
+        ErrorKind::NotFound => "; check the path",
+        ErrorKind::PermissionDenied => {
+            "; change the rights (`chmod u+w` if it is to be written), or give another path"
+        }
+        ErrorKind::ReadOnlyFilesystem => "; give a path on a file system that can be written",
+        ErrorKind::IsADirectory => "; give the path of a file in it",
+        ErrorKind::InvalidFilename => "; give a shorter name",
+        ErrorKind::NotADirectory => "; a part of the path is a file: give another path",
+        _ => "; give another path",
+    }
+}
+
+/// The file descriptor of this process that `path` stands for: `/dev/stdout`, `/dev/fd/3`, or a link to one.
+fn descriptor(path: &Path) -> Option<u32> {
+    let own = Path::new("/proc/self/fd").canonicalize().ok()?;
+    let mut at = path.to_owned();
+    // As many links as the system follows.
+    for _ in 0..40 {
+        let folder = folder_of(&at).canonicalize().ok()?;
+        let name = at.file_name()?.to_owned();
+        if folder == own {
+            return name.to_str()?.parse().ok();
+        }
+        at = folder.join(fs::read_link(folder.join(name)).ok()?);
+    }
+    None
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    match descriptor(path) {
+        Some(fd @ (1 | 2)) => return Ok(Target::Stream(fd)),
+        Some(_) => return Ok(Target::Special),
+        None => {}
+    }
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(io::Error::new(ErrorKind::IsADirectory, "this is a folder")),
+        Ok(found) if !found.is_file() => Ok(Target::Special),
+        // By its mode, since root may write whatever it says.
+        Ok(found) if found.permissions().readonly() => {
+            Err(io::Error::new(ErrorKind::PermissionDenied, "the file is there and read-only"))
+        }
+        Ok(found) => Ok(Target::Regular(path.canonicalize()?, Some(found))),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Target::Regular(absent(path)?, None)),
+        Err(e) => Err(e),
+    }
+}
+
+/// Where a file comes to lie that does not exist yet: what links to nothing is followed as well.
+fn absent(path: &Path) -> io::Result<PathBuf> {
+    let folder = folder_of(path);
+    let nowhere = |folder: &Path| {
+        io::Error::new(ErrorKind::NotFound, format!("there is no folder {}", folder.display()))
+    };
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(nowhere(path));
+    }
+    let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it names no file"))?;
+    let found = match folder.canonicalize() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(nowhere(folder)),
+        found => found?,
+    };
+    let at = found.join(name);
+    match fs::read_link(&at) {
+        Ok(to) => absent(&found.join(to)),
+        Err(_) => Ok(at),
+    }
+}
+
+/// Without the name of a temporary file, which says nothing to the user.
+fn bare(error: io::Error) -> io::Error {
+    match error.to_string().rsplit_once(" at path ") {
+        Some((text, _)) => io::Error::new(error.kind(), text),
+        None => error,
+    }
+}
+
+/// An empty file in `folder` that is gone unless it is kept.
+fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    // As any file that a program creates; the umask takes its part.
+    builder.permissions(Permissions::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(bare)
+}
+
+/// Writes a file that appears only when it is complete. One that is there keeps its rights, and a link stays a link; a device or a pipe is
+/// written to as it is.
+///
+/// # Errors
+///
+/// The system refuses, or there is a read-only file; nothing is left behind then.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let written = target(path).and_then(|target| match target {
+        Target::Stream(1) => flushed(io::stdout().lock(), bytes),
+        Target::Stream(_) => flushed(io::stderr().lock(), bytes),
+        // Another descriptor of this process may be a file with something in it: that stays.
+        Target::Special => OpenOptions::new().append(true).open(path)?.write_all(bytes),
+        Target::Regular(at, found) => replace(&at, found.as_ref(), bytes),
+    });
+    written.map_err(|error| FileError::Io { path: path.display().to_string(), error })
+}
+
+fn flushed(mut stream: impl io::Write, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes)?;
+    stream.flush()
+}
+
+fn replace(path: &Path, found: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
+    let file = temporary(folder_of(path))?;
+    if let Some(found) = found {
+        keep_rights(file.as_file(), found)?;
+    }
+    file.as_file().write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Gives a new file the owner and the mode of the one that it replaces. Only root can give files away: others keep what they may.
+fn keep_rights(file: &File, found: &Metadata) -> io::Result<()> {
+    let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
+    file.set_permissions(found.permissions())
+}
+
+/// Whether all outputs can be written, each to a place of its own: found out before there is something to lose.
+///
+/// # Errors
+///
+/// Which cannot be, or which two are the same file, and what to do.
+pub fn check(inputs: &[Named<'_>], outputs: &[Named<'_>], plots: Option<Named<'_>>) -> Result<(), String> {
+    let streams = [("standard output", "/proc/self/fd/1"), ("standard error", "/proc/self/fd/2")];
+    let mut taken: Vec<(PathBuf, String)> = Vec::new();
+    let regular = |path: &Path| path.canonicalize().ok().filter(|p| p.is_file());
+    for (name, path) in streams {
+        taken.extend(regular(Path::new(path)).map(|p| (p, name.to_owned())));
+    }
+    for input in inputs {
+        taken.extend(regular(input.path).map(|p| (p, format!("the input {}", input.path.display()))));
+    }
+    for output in outputs {
+        let fail = |e: io::Error| format!("{output}: {e}{}", remedy(&e));
+        match target(output.path).map_err(fail)? {
+            Target::Stream(_) => {}
+            Target::Special => writable(output.path).map_err(fail)?,
+            Target::Regular(at, _) => {
+                claim(&mut taken, at.clone(), *output)?;
+                probe(folder_of(&at)).map_err(fail)?;
+            }
+        }
+    }
+    let Some(plots) = plots else { return Ok(()) };
+    let at = plots_folder(plots.path).map_err(|e| format!("{plots}: {e}{}", remedy(&e)))?;
+    claim(&mut taken, at, plots)
+}
+
+/// Whether a special file may be written to: to open it could wait for a reader.
+fn writable(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
+}
+
+/// Notes that `at` is written to, unless something else is there already.
+fn claim(taken: &mut Vec<(PathBuf, String)>, at: PathBuf, output: Named<'_>) -> Result<(), String> {
+    if let Some((_, other)) = taken.iter().find(|(path, _)| *path == at) {
+        return Err(format!("{output}: this is the same file as {other}; give each a path of its own"));
+    }
+    taken.push((at, output.to_string()));
+    Ok(())
+}
+
+/// Whether a file can be made in `folder`.
+fn probe(folder: &Path) -> io::Result<()> {
+    temporary(folder)
+        .map(drop)
+        .map_err(|e| io::Error::new(e.kind(), format!("no file can be made in {}: {e}", folder.display())))
+}
+
+/// The folder that plots go to, or would be made as, links followed.
+fn plots_folder(path: &Path) -> io::Result<PathBuf> {
+    for folder in path.ancestors() {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        match folder.metadata() {
+            Ok(found) if found.is_dir() => {
+                let there = folder.canonicalize()?;
+                probe(&there)?;
+                return Ok(there.join(path.strip_prefix(folder).unwrap_or(path)));
+            }
+            Ok(_) => {
+                return Err(io::Error::new(
+                    ErrorKind::NotADirectory,
+                    format!("{} is no folder", folder.display()),
+                ));
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound && !folder.is_symlink() => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "it names no folder"))
+}
