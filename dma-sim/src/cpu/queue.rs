@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dma_core::{
     CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, Outcome,
-    QueueOptions, RawQueue, RawStats, Result, Segment, Work,
+    QueueOptions, RawQueue, RawStats, Result, Work,
 };
 
 use super::chooser::{Chooser, Pick};
@@ -15,6 +15,7 @@ use super::event::Event;
 use super::lane::{Job, Lane};
 use super::pool::Pool;
 use super::ring::Owner;
+use super::spare::Spares;
 use super::tokens::Tokens;
 use super::transfer::{Failure, LOCAL, Moves};
 
@@ -41,10 +42,8 @@ pub(super) struct CpuQueue {
     /// Descriptors that ended otherwise, when they were submitted.
     failed: VecDeque<Completion>,
     jobs: Owner<Job>,
-    /// Lists of segments for jobs to come, so that these allocate nothing unless more are in flight than ever before, or longer ones.
-    spare: Vec<Vec<Segment>>,
-    /// The most segments that a job had.
-    longest: usize,
+    /// Lists of segments for jobs to come.
+    spares: Spares,
     lane: Arc<Lane>,
     pool: Arc<Pool>,
     /// The number of the last job with a fence: nothing starts before all jobs before it are finished.
@@ -78,8 +77,7 @@ impl CpuQueue {
             done: Tokens::new(options.depth),
             failed: VecDeque::new(),
             jobs,
-            spare: Vec::new(),
-            longest: 0,
+            spares: Spares::default(),
             lane,
             pool: Arc::clone(pool),
             fence: 0,
@@ -148,25 +146,16 @@ impl CpuQueue {
         let fence = descriptor.fence() && !idle;
         let kernel = self.copies.kernel(pick);
         let chunk = chunk(len, self.pool.size() + 1, if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN });
-        let mut segments = self.spare.pop().unwrap_or_default();
-        let (pattern, sources) = match moves {
-            Moves::Copy { src, dst } => {
-                self.longest = self.longest.max(src.len() + dst.len());
-                segments.reserve(self.longest);
-                segments.extend_from_slice(src);
-                segments.extend_from_slice(dst);
-                (None, src.len())
-            }
-            Moves::Fill { pattern, dst } => {
-                self.longest = self.longest.max(dst.len());
-                segments.reserve(self.longest);
-                segments.extend_from_slice(dst);
-                (Some(pattern), 0)
-            }
+        let (pattern, src, dst) = match moves {
+            Moves::Copy { src, dst } => (None, src, dst),
+            Moves::Fill { pattern, dst } => (Some(pattern), &[][..], dst),
         };
+        let mut segments = self.spares.take(src.len() + dst.len());
+        segments.extend_from_slice(src);
+        segments.extend_from_slice(dst);
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
-            (job.segments, job.sources, job.pattern) = (segments, sources, pattern);
+            (job.segments, job.sources, job.pattern) = (segments, src.len(), pattern);
             job.reset();
         });
         if fence {
@@ -177,7 +166,7 @@ impl CpuQueue {
     /// Reports finished jobs.
     fn retire(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
-        let (copies, fills, spare) = (&mut self.copies, &mut self.fills, &mut self.spare);
+        let (copies, fills, spares) = (&mut self.copies, &mut self.fills, &mut self.spares);
         while let Some(report) = completions.get_mut(n)
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
@@ -185,8 +174,7 @@ impl CpuQueue {
                     let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
                     chooser.record(job.pick, job.ticks(), job.len);
                 }
-                job.segments.clear();
-                spare.push(std::mem::take(&mut job.segments));
+                spares.give(std::mem::take(&mut job.segments));
                 completion(job.token, failure)
             })
         {
