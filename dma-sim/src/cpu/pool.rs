@@ -99,16 +99,27 @@ impl Helpers {
     pub(super) fn wake_one(&self) {
         // Either this sees the sleeper, or the sleeper sees the chunk.
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
-            self.call(false);
+        if self.any_asleep() {
+            self.call_one();
         }
     }
 
     fn wake_all(&self) {
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        if self.any_asleep() {
             self.call(true);
         }
+    }
+
+    /// Whether any thread sleeps, or is about to. To be asked behind a fence, see [`Self::wake_one`].
+    #[inline]
+    pub(super) fn any_asleep(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Wakes one thread that sleeps.
+    pub(super) fn call_one(&self) {
+        self.call(false);
     }
 
     #[cold]

@@ -270,8 +270,9 @@ unsafe impl RawQueue for CpuQueue {
         self.doorbells += 1;
         if self.jobs.outstanding() > 0 {
             if self.pool.size() > 0 {
-                if self.lane.ring.has_work() {
-                    self.pool.helpers().wake_one();
+                let helpers = self.pool.helpers();
+                if self.jobs.needs_waking(|| helpers.any_asleep()) {
+                    helpers.call_one();
                 }
             } else if self.armed {
                 // Nobody works but who polls.
