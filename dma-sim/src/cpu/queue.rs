@@ -25,6 +25,11 @@ const CHUNK: usize = 256 << 10;
 const CHUNK_MIN: usize = 64 << 10;
 /// or has not: then sharing a copy saves time as long as its parts take longer than the way, less than 1 us.
 const CHUNK_MIN_IDLE: usize = 16 << 10;
+/// What a chunk costs at least, in bytes copied meanwhile: taking it and giving it back, some 100 ns, even if nothing is moved.
+const CHUNK_COST: usize = 1 << 10;
+/// While there are jobs, every so many polls one is theirs before all else: often enough for them to get on, and not so often that batches
+/// of short copies, which take far less time than a chunk, are slowed down each.
+const JOBS_TURN: u32 = 8;
 /// What chunks are a multiple of.
 const PAGE: usize = 4096;
 
@@ -48,6 +53,8 @@ pub(super) struct CpuQueue {
     pool: Arc<Pool>,
     /// The number of the last job with a fence: nothing starts before all jobs before it are finished.
     fence: u64,
+    /// Counts polls while there are jobs.
+    polls: u32,
     /// Something was submitted since the last doorbell.
     unrung: bool,
     doorbells: u64,
@@ -81,6 +88,7 @@ impl CpuQueue {
             lane,
             pool: Arc::clone(pool),
             fence: 0,
+            polls: 0,
             unrung: false,
             doorbells: 0,
             stopped: false,
@@ -163,6 +171,37 @@ impl CpuQueue {
         }
     }
 
+    /// Reports what was done or failed when it was submitted.
+    #[inline]
+    fn report(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = self.done.pop_into(completions);
+        while let Some(report) = completions.get_mut(n)
+            && let Some(failed) = self.failed.pop_front()
+        {
+            *report = failed;
+            n += 1;
+        }
+        n
+    }
+
+    /// Polls while there are jobs: without a thread, they are done here and nowhere else.
+    ///
+    /// Short copies come first: as long as there are any to report, no time is spent on jobs. But each [`JOBS_TURN`]th poll, or an endless
+    /// stream of short copies would hold them up for ever, a chunk is done if there are no threads for that, and jobs are reported
+    /// first, since the short copies may fill `completions` every time.
+    fn poll_jobs(&mut self, completions: &mut [Completion]) -> usize {
+        self.polls = self.polls.wrapping_add(1);
+        let turn = self.polls.is_multiple_of(JOBS_TURN);
+        let mut n = if turn { self.retire(completions) } else { 0 };
+        n += self.report(&mut completions[n..]);
+        n += self.retire(&mut completions[n..]);
+        if n == 0 || (turn && self.pool.size() == 0) {
+            self.help();
+            n += self.retire(&mut completions[n..]);
+        }
+        n
+    }
+
     /// Reports finished jobs.
     fn retire(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
@@ -190,7 +229,7 @@ impl CpuQueue {
         while !self.jobs.can_retire()
             && let Some(done) = self.lane.work(self.pool.helpers())
         {
-            left = left.saturating_sub(done);
+            left = left.saturating_sub(done.max(CHUNK_COST));
             if left == 0 {
                 break;
             }
@@ -282,21 +321,7 @@ unsafe impl RawQueue for CpuQueue {
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        let mut n = self.done.pop_into(completions);
-        while let Some(report) = completions.get_mut(n)
-            && let Some(failed) = self.failed.pop_front()
-        {
-            *report = failed;
-            n += 1;
-        }
-        if self.jobs.outstanding() > 0 {
-            n += self.retire(&mut completions[n..]);
-            if n == 0 {
-                self.help();
-                n = self.retire(completions);
-            }
-        }
-        n
+        if self.jobs.outstanding() > 0 { self.poll_jobs(completions) } else { self.report(completions) }
     }
 
     fn explain(&self, native: i32) -> NativeError {
