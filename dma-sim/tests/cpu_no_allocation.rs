@@ -24,6 +24,9 @@ fn nothing_is_allocated_once_warm() {
             .map(|region| (0..16).map(|at| piece(&**region, at * (LEN / 16), LEN / 16)).collect())
             .into();
         let listed = Listed::Copy { src: &lists[0], dst: &lists[1] };
+        let long =
+            [&src, &dst].map(|region| (0..1000).map(|at| piece(&**region, at * 64, 64)).collect::<Vec<_>>());
+        let scattered = Listed::Copy { src: &long[0], dst: &long[1] };
         let fill = Listed::Fill { pattern: *b"8 bytes.", dst: &lists[1] };
         let batch = [
             Descriptor::copy(0, piece(&*src, 0, 64), piece(&*dst, 0, 64)),
@@ -32,6 +35,7 @@ fn nothing_is_allocated_once_warm() {
             Descriptor::copy(3, piece(&*src, 0, 64), piece(&*dst, 0, 64)).with_fence(true),
             Descriptor::listed(4, &listed).with_fence(true),
             Descriptor::listed(5, &fill).with_fence(true),
+            Descriptor::listed(6, &scattered).with_fence(true),
         ];
         let mut completions = [Completion::done(0); 8];
         let mut round = || {

@@ -52,6 +52,17 @@ fn submit(queue: &mut dyn RawQueue, descriptor: Descriptor<'_>) -> bool {
     unsafe { queue.submit(&[descriptor]) }.expect("the queue is open") == 1
 }
 
+/// Sleeps until the oldest operation is finished, by a thread of the engine.
+fn sleep_until_told(queue: &mut dyn RawQueue) {
+    if queue.arm().expect("there is an event") {
+        let fd = queue.event_fd().expect("there is an event");
+        let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
+        assert_eq!(ready.expect("poll works"), 1, "nobody did it");
+        queue.disarm();
+    }
+}
+
 fn drain(queue: &mut dyn RawQueue, count: usize) -> Vec<Completion> {
     let mut all = Vec::new();
     let mut completions = [Completion::done(0); 7];
@@ -419,6 +430,58 @@ fn flushed_copies_need_no_polling() {
         }
         assert!(bytes(&*dst).iter().all(|byte| *byte == 5));
     }
+}
+
+/// Short copies are done when they are submitted, so that every poll has something to report, which is all that fits. A long one gets
+/// on all the same, though nobody but the poller works, and is reported.
+#[test]
+fn short_copies_do_not_hold_up_long_ones() {
+    const LEN: usize = 4 << 20;
+    for threads in [0, 1] {
+        let engine = open(&CpuOptions::new().with_threads(threads).with_hint(CacheHint::Cold));
+        let (src, dst) = (region(&engine, LEN + 64), region(&engine, LEN + 64));
+        store(&*src, &[3; LEN + 64]);
+        let mut queue = queue(&engine, 8);
+        assert!(submit(&mut *queue, Descriptor::copy(0, segment(&*src, 0, LEN), segment(&*dst, 0, LEN))));
+        queue.flush();
+        if threads > 0 {
+            sleep_until_told(&mut *queue);
+        }
+        let short = Descriptor::copy(1, segment(&*src, LEN, 64), segment(&*dst, LEN, 64));
+        let mut completion = [Completion::done(1)];
+        let mut polls = 0;
+        while completion[0].token != 0 {
+            while submit(&mut *queue, short) {}
+            queue.flush();
+            assert_eq!(queue.poll(&mut completion), 1);
+            polls += 1;
+            assert!(polls <= 200, "{threads} threads: not done after {polls} polls");
+        }
+        assert!(bytes(&*dst)[..LEN].iter().all(|byte| *byte == 3));
+        // And the short ones are not held up by the long one.
+        assert!(threads > 0 || polls > 16, "{polls} polls for 16 chunks");
+        drain(&mut *queue, 7);
+    }
+}
+
+/// Chunks that are passed over, since the queue was stopped, take time as well: no poll passes over all of them.
+#[test]
+fn a_poll_is_bounded_after_stopping() {
+    const LEN: usize = 1 << 20;
+    let engine = open(&CpuOptions::new().with_threads(0));
+    let dst = region(&engine, LEN);
+    let mut queue = queue(&engine, 2);
+    // 4096 chunks, none of which is begun.
+    let list = [segment(&*dst, 0, LEN); 1024];
+    let fill = Listed::Fill { pattern: [1; 8], dst: &list };
+    assert!(submit(&mut *queue, Descriptor::listed(1, &fill)));
+    queue.flush();
+    queue.stop();
+    let mut completions = [Completion::done(0); 2];
+    let polls = (1..).find(|_| queue.poll(&mut completions) > 0).expect("it ends");
+    assert_eq!(completions[0].outcome, Outcome::Aborted);
+    assert!((9..=1024).contains(&polls), "{polls} polls for 4096 chunks");
+    assert!(bytes(&*dst).iter().all(|byte| *byte == 0), "nothing was begun");
 }
 
 /// The poller finishes what a fence waits for, and sleeps: the thread, which may have gone to sleep over the fence, does the

@@ -12,6 +12,7 @@ mod queue;
 mod region;
 mod ring;
 mod set;
+mod spare;
 mod sync;
 mod tokens;
 mod transfer;

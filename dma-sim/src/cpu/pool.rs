@@ -1,6 +1,7 @@
 //! [`Pool`]: the threads that copy for all queues of an engine.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,6 +19,9 @@ pub(super) struct Pool {
     size: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
+
+/// What a thread does.
+type Thread = Box<dyn FnOnce() + Send>;
 
 /// What the threads share with the queues.
 #[derive(Debug, Default)]
@@ -53,7 +57,7 @@ impl Pool {
     ///
     /// If the threads cannot be started; then none are.
     pub(super) fn add(&self, lane: &Arc<Lane>) -> Result<()> {
-        self.start()?;
+        self.start(spawn)?;
         lock(&self.helpers.lanes).push(Arc::clone(lane));
         self.helpers.lanes_changed();
         Ok(())
@@ -65,31 +69,42 @@ impl Pool {
         self.helpers.lanes_changed();
     }
 
-    fn start(&self) -> Result<()> {
+    /// Starts all threads, unless they were before.
+    fn start(&self, spawn: impl Fn(String, Thread) -> io::Result<JoinHandle<()>>) -> Result<()> {
         let mut threads = lock(&self.threads);
         while threads.len() < self.size {
             let (helpers, first) = (Arc::clone(&self.helpers), threads.len());
-            let thread = std::thread::Builder::new()
-                .name(format!("dma-cpu-{first}"))
-                .spawn(move || helpers.serve(first))
-                .map_err(|e| {
-                    Error::from(e)
-                        .with_hint("raise the limit of threads, or open the engine with fewer `threads`")
-                })?;
-            threads.push(thread);
+            match spawn(format!("dma-cpu-{first}"), Box::new(move || helpers.serve(first))) {
+                Ok(thread) => threads.push(thread),
+                Err(e) => {
+                    self.end(&mut threads);
+                    return Err(Error::from(e)
+                        .with_hint("raise the limit of threads, or open the engine with fewer `threads`"));
+                }
+            }
         }
         Ok(())
     }
+
+    /// Ends the threads and waits until they are gone. Others can be started afterwards.
+    fn end(&self, threads: &mut Vec<JoinHandle<()>>) {
+        self.helpers.quit.store(true, Ordering::SeqCst);
+        self.helpers.wake_all();
+        for thread in threads.drain(..) {
+            // It does not panic; if it did, it is gone all the same.
+            let _ = thread.join();
+        }
+        self.helpers.quit.store(false, Ordering::SeqCst);
+    }
+}
+
+fn spawn(name: String, thread: Thread) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(thread)
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.helpers.quit.store(true, Ordering::SeqCst);
-        self.helpers.wake_all();
-        for thread in lock(&self.threads).drain(..) {
-            // It does not panic; if it did, it is gone all the same.
-            let _ = thread.join();
-        }
+        self.end(&mut lock(&self.threads));
     }
 }
 
@@ -99,16 +114,27 @@ impl Helpers {
     pub(super) fn wake_one(&self) {
         // Either this sees the sleeper, or the sleeper sees the chunk.
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
-            self.call(false);
+        if self.any_asleep() {
+            self.call_one();
         }
     }
 
     fn wake_all(&self) {
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        if self.any_asleep() {
             self.call(true);
         }
+    }
+
+    /// Whether any thread sleeps, or is about to. To be asked behind a fence, see [`Self::wake_one`].
+    #[inline]
+    pub(super) fn any_asleep(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Wakes one thread that sleeps.
+    pub(super) fn call_one(&self) {
+        self.call(false);
     }
 
     #[cold]
@@ -192,5 +218,31 @@ impl fmt::Debug for Pool {
             .field("size", &self.size)
             .field("helpers", &self.helpers)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread may hold an `Arc` of the helpers as long as it lives, so they tell how many there are.
+    fn running(pool: &Pool) -> usize {
+        Arc::strong_count(&pool.helpers) - 1
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_started_ends_the_others() {
+        let pool = Pool::new(5);
+        for able in [3, 0, 4] {
+            let refuse = |name: String, thread: Thread| match name.strip_prefix("dma-cpu-") {
+                Some(number) if number.parse::<usize>().unwrap() < able => spawn(name, thread),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            };
+            assert!(pool.start(refuse).unwrap_err().hint().contains("fewer `threads`"));
+            assert_eq!(running(&pool), 0, "of {able} that were started");
+        }
+        pool.start(spawn).unwrap();
+        assert_eq!(running(&pool), 5, "and they stay");
+        pool.start(|_, _| panic!("all are there")).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dma_core::{
     CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, Outcome,
-    QueueOptions, RawQueue, RawStats, Result, Segment, Work,
+    QueueOptions, RawQueue, RawStats, Result, Work,
 };
 
 use super::chooser::{Chooser, Pick};
@@ -15,6 +15,7 @@ use super::event::Event;
 use super::lane::{Job, Lane};
 use super::pool::Pool;
 use super::ring::Owner;
+use super::spare::Spares;
 use super::tokens::Tokens;
 use super::transfer::{Failure, LOCAL, Moves};
 
@@ -24,6 +25,11 @@ const CHUNK: usize = 256 << 10;
 const CHUNK_MIN: usize = 64 << 10;
 /// or has not: then sharing a copy saves time as long as its parts take longer than the way, less than 1 us.
 const CHUNK_MIN_IDLE: usize = 16 << 10;
+/// What a chunk costs at least, in bytes copied meanwhile: taking it and giving it back, some 100 ns, even if nothing is moved.
+const CHUNK_COST: usize = 1 << 10;
+/// While there are jobs, every so many polls one is theirs before all else: often enough for them to get on, and not so often that batches
+/// of short copies, which take far less time than a chunk, are slowed down each.
+const JOBS_TURN: u32 = 8;
 /// What chunks are a multiple of.
 const PAGE: usize = 4096;
 
@@ -41,14 +47,14 @@ pub(super) struct CpuQueue {
     /// Descriptors that ended otherwise, when they were submitted.
     failed: VecDeque<Completion>,
     jobs: Owner<Job>,
-    /// Lists of segments for jobs to come, so that these allocate nothing unless more are in flight than ever before, or longer ones.
-    spare: Vec<Vec<Segment>>,
-    /// The most segments that a job had.
-    longest: usize,
+    /// Lists of segments for jobs to come.
+    spares: Spares,
     lane: Arc<Lane>,
     pool: Arc<Pool>,
     /// The number of the last job with a fence: nothing starts before all jobs before it are finished.
     fence: u64,
+    /// Counts polls while there are jobs.
+    polls: u32,
     /// Something was submitted since the last doorbell.
     unrung: bool,
     doorbells: u64,
@@ -78,11 +84,11 @@ impl CpuQueue {
             done: Tokens::new(options.depth),
             failed: VecDeque::new(),
             jobs,
-            spare: Vec::new(),
-            longest: 0,
+            spares: Spares::default(),
             lane,
             pool: Arc::clone(pool),
             fence: 0,
+            polls: 0,
             unrung: false,
             doorbells: 0,
             stopped: false,
@@ -148,25 +154,16 @@ impl CpuQueue {
         let fence = descriptor.fence() && !idle;
         let kernel = self.copies.kernel(pick);
         let chunk = chunk(len, self.pool.size() + 1, if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN });
-        let mut segments = self.spare.pop().unwrap_or_default();
-        let (pattern, sources) = match moves {
-            Moves::Copy { src, dst } => {
-                self.longest = self.longest.max(src.len() + dst.len());
-                segments.reserve(self.longest);
-                segments.extend_from_slice(src);
-                segments.extend_from_slice(dst);
-                (None, src.len())
-            }
-            Moves::Fill { pattern, dst } => {
-                self.longest = self.longest.max(dst.len());
-                segments.reserve(self.longest);
-                segments.extend_from_slice(dst);
-                (Some(pattern), 0)
-            }
+        let (pattern, src, dst) = match moves {
+            Moves::Copy { src, dst } => (None, src, dst),
+            Moves::Fill { pattern, dst } => (Some(pattern), &[][..], dst),
         };
+        let mut segments = self.spares.take(src.len() + dst.len());
+        segments.extend_from_slice(src);
+        segments.extend_from_slice(dst);
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
-            (job.segments, job.sources, job.pattern) = (segments, sources, pattern);
+            (job.segments, job.sources, job.pattern) = (segments, src.len(), pattern);
             job.reset();
         });
         if fence {
@@ -174,10 +171,41 @@ impl CpuQueue {
         }
     }
 
+    /// Reports what was done or failed when it was submitted.
+    #[inline]
+    fn report(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = self.done.pop_into(completions);
+        while let Some(report) = completions.get_mut(n)
+            && let Some(failed) = self.failed.pop_front()
+        {
+            *report = failed;
+            n += 1;
+        }
+        n
+    }
+
+    /// Polls while there are jobs: without a thread, they are done here and nowhere else.
+    ///
+    /// Short copies come first: as long as there are any to report, no time is spent on jobs. But each [`JOBS_TURN`]th poll, or an endless
+    /// stream of short copies would hold them up for ever, a chunk is done if there are no threads for that, and jobs are reported
+    /// first, since the short copies may fill `completions` every time.
+    fn poll_jobs(&mut self, completions: &mut [Completion]) -> usize {
+        self.polls = self.polls.wrapping_add(1);
+        let turn = self.polls.is_multiple_of(JOBS_TURN);
+        let mut n = if turn { self.retire(completions) } else { 0 };
+        n += self.report(&mut completions[n..]);
+        n += self.retire(&mut completions[n..]);
+        if n == 0 || (turn && self.pool.size() == 0) {
+            self.help();
+            n += self.retire(&mut completions[n..]);
+        }
+        n
+    }
+
     /// Reports finished jobs.
     fn retire(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
-        let (copies, fills, spare) = (&mut self.copies, &mut self.fills, &mut self.spare);
+        let (copies, fills, spares) = (&mut self.copies, &mut self.fills, &mut self.spares);
         while let Some(report) = completions.get_mut(n)
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
@@ -185,8 +213,7 @@ impl CpuQueue {
                     let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
                     chooser.record(job.pick, job.ticks(), job.len);
                 }
-                job.segments.clear();
-                spare.push(std::mem::take(&mut job.segments));
+                spares.give(std::mem::take(&mut job.segments));
                 completion(job.token, failure)
             })
         {
@@ -202,7 +229,7 @@ impl CpuQueue {
         while !self.jobs.can_retire()
             && let Some(done) = self.lane.work(self.pool.helpers())
         {
-            left = left.saturating_sub(done);
+            left = left.saturating_sub(done.max(CHUNK_COST));
             if left == 0 {
                 break;
             }
@@ -282,8 +309,9 @@ unsafe impl RawQueue for CpuQueue {
         self.doorbells += 1;
         if self.jobs.outstanding() > 0 {
             if self.pool.size() > 0 {
-                if self.lane.ring.has_work() {
-                    self.pool.helpers().wake_one();
+                let helpers = self.pool.helpers();
+                if self.jobs.needs_waking(|| helpers.any_asleep()) {
+                    helpers.call_one();
                 }
             } else if self.armed {
                 // Nobody works but who polls.
@@ -293,21 +321,7 @@ unsafe impl RawQueue for CpuQueue {
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        let mut n = self.done.pop_into(completions);
-        while let Some(report) = completions.get_mut(n)
-            && let Some(failed) = self.failed.pop_front()
-        {
-            *report = failed;
-            n += 1;
-        }
-        if self.jobs.outstanding() > 0 {
-            n += self.retire(&mut completions[n..]);
-            if n == 0 {
-                self.help();
-                n = self.retire(completions);
-            }
-        }
-        n
+        if self.jobs.outstanding() > 0 { self.poll_jobs(completions) } else { self.report(completions) }
     }
 
     fn explain(&self, native: i32) -> NativeError {

@@ -133,6 +133,17 @@ impl<T> Owner<T> {
         (self.published - self.retired) as usize
     }
 
+    /// Whether to wake somebody for what was published. It is if anybody sleeps, as `asleep` tells, and there is work to do.
+    ///
+    /// If there is none because a fence holds it up, then who finishes the last job before that finds it with
+    /// [`Ring::has_work`]: either this sees the job finished, or its finisher sees what was published.
+    pub(super) fn needs_waking(&self, asleep: impl FnOnce() -> bool) -> bool {
+        // Pairs with the one in `Ring::should_signal`, for that, and with the sleeper's: either this sees the sleeper, or the
+        // sleeper sees the work.
+        fence(Ordering::SeqCst);
+        asleep() && self.ring.has_work()
+    }
+
     /// Whether every job before `number` is finished, and what it wrote is visible. (May say no for a moment longer than it need.)
     pub(super) fn finished_before(&self, number: u64) -> bool {
         // Acquire: pairs with `finish`.
@@ -288,7 +299,7 @@ impl<T> Claim<'_, T> {
 impl<T> Ring<T> {
     /// Whether the owner waits for the oldest job, and it is finished. True at most once per `arm`.
     fn should_signal(&self) -> bool {
-        // See `arm`.
+        // See `arm`, and `needs_waking` for who asks `has_work` after `finish`.
         fence(Ordering::SeqCst);
         if !self.armed.load(Ordering::Acquire) {
             return false;

@@ -189,7 +189,8 @@ struct Class {
     reference: f32,
     /// Samples since the last decision, up to `REFERENCE`.
     age: u8,
-    /// Samples in a row faster (positive) or slower (negative) than the reference.
+    /// Samples in a row faster (positive) or slower (negative) than the reference, up to `SHIFT`: while probes are awaited there
+    /// may be any number of them.
     drift: i8,
     /// Probes in a row that changed nothing, up to a limit.
     backoff: u8,
@@ -343,15 +344,17 @@ impl Class {
             return;
         }
         self.drift = if cost < self.reference * FASTER {
-            self.drift.max(0) + 1
+            (self.drift.max(0) + 1).min(SHIFT)
         } else if cost > self.reference * SLOWER {
-            self.drift.min(0) - 1
+            (self.drift.min(0) - 1).max(-SHIFT)
         } else {
             0
         };
         if self.drift.abs() < SHIFT || self.phase != Phase::Settled {
             return;
         }
+        // By what it takes now: the smoothed cost lags behind, and data that has just left the cache would pass for being in it.
+        self.hot = !self.streaming && cost < HOT * hot_cost;
         // `memcpy` that is faster than it was, or as fast as a core's own cache, gives no reason to try anything else.
         let content = !self.streaming && (self.drift > 0 || self.hot);
         (self.cost, self.age, self.drift) = (cost, 0, 0);

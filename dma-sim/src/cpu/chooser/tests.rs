@@ -220,6 +220,61 @@ fn a_shift_is_followed_soon() {
     }
 }
 
+/// Picks of `len` bytes until streaming is what is used, once a working set has left the cache after `hot_picks`: in it a copy costs
+/// `hot` per byte, outside it 4 with `memcpy` and 2 with streaming.
+fn picks_until_streaming(chooser: &mut Chooser, len: usize, hot: f32, hot_picks: usize) -> usize {
+    const USED: usize = 20;
+    let mut copy = |memcpy: f32| {
+        let pick = chooser.pick(len, CacheHint::Auto);
+        let per_byte = if pick.streaming { 2.0 } else { memcpy };
+        chooser.record(pick, (per_byte * len as f32) as u64, len);
+        pick.streaming
+    };
+    for _ in 0..hot_picks {
+        copy(hot);
+    }
+    let mut in_a_row = 0;
+    (0..10_000)
+        .take_while(|_| {
+            in_a_row = if copy(4.0) { in_a_row + 1 } else { 0 };
+            in_a_row < USED
+        })
+        .count()
+}
+
+/// The first level of a cache is faster than what counts as the cache's speed: that does not hide that the data has left it.
+#[test]
+fn leaving_the_cache_is_noticed_however_fast_it_was() {
+    for len in [16 << 10, 32 << 10, 64 << 10, 128 << 10] {
+        for tenths in [3, 5, 6, 7, 8, 10, 12] {
+            for hot_picks in (3_000..20_000).step_by(517) {
+                let mut chooser = Chooser { hot_cost: 1.0, ..chooser() };
+                let hot = tenths as f32 / 10.0;
+                let picks = picks_until_streaming(&mut chooser, len, hot, hot_picks);
+                assert!(picks < 500, "{len}, hot {hot} for {hot_picks} picks: {picks} more picks");
+            }
+        }
+    }
+}
+
+/// As when copies fail: the probes are lost, and while they are awaited all samples are slower than before.
+#[test]
+fn a_shift_may_last_as_long_as_probes_are_awaited() {
+    for len in [16 << 10, 64 << 10] {
+        let mut chooser = chooser();
+        for at in 0..200_000 {
+            let pick = chooser.pick(len, CacheHint::Auto);
+            let lost = at >= 100_000;
+            let awaiting = lost && chooser.classes[class_of(len)].phase == Phase::Awaiting;
+            let per_byte = if !pick.streaming || awaiting { 20 } else { 2 };
+            if !lost || pick.role != Role::Probe {
+                chooser.record(pick, per_byte * len as u64, len);
+            }
+        }
+        assert!(chooser.pick(len, CacheHint::Auto).streaming, "{len}: nothing was found to be better");
+    }
+}
+
 /// Hot and cold copies of one size, at random: whatever it settles for, it must not be worse than either kernel alone.
 #[test]
 fn a_mixture_costs_no_more_than_one_kernel_alone() {

@@ -126,3 +126,19 @@ fn an_armed_owner_is_told() {
         assert!(owner.can_retire());
     });
 }
+
+/// A helper finishes what a fence waits for while the fence is published: one of the two finds that it is open, and wakes who sleeps.
+#[test]
+fn an_open_fence_is_found() {
+    loom::model(|| {
+        let mut owner = Owner::new(2);
+        let memory = memory();
+        publish(&mut owner, false, &memory);
+        let ring = Arc::clone(owner.ring());
+        let helper =
+            thread::spawn(move || work(&ring).is_some_and(|finished| finished.job && ring.has_work()));
+        publish(&mut owner, true, &memory);
+        let found = owner.needs_waking(|| true);
+        assert!(helper.join().unwrap() || found, "asleep for ever");
+    });
+}
