@@ -1,21 +1,42 @@
 //! [`Lane`]: one device queue, the operations on it, and the thread that drives it when nobody else does.
 #![expect(unsafe_code, reason = "keeps the slots' protocol")]
 
+use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use super::after::{After, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
 use crate::queue::planner::Planner;
 use crate::{Counters, EngineId, Outcome, QueueOptions};
 
+/// The lane's thread looks at the inboxes by itself.
+const AWAKE: u8 = 0;
+/// It sleeps: who submits wakes it.
+const ASLEEP: u8 = 1;
+/// It has taken its last look: who submits ends what it submitted.
+const GONE: u8 = 2;
+
+thread_local! {
+    /// Whether this is the thread of a lane, of whichever queue.
+    static ON_LANE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is the thread of a lane. It must not wait for the end of one: of itself never, of another one that might wait for it.
+pub(super) fn on_lane() -> bool {
+    ON_LANE.get()
+}
+
 pub(super) struct Lane {
+    /// Before the slots, whose memory the device may use, so that it is dropped before them.
+    core: CachePadded<Mutex<Core>>,
     pub(super) engine: EngineId,
     pub(super) backend: &'static str,
     pub(super) can_fill: bool,
@@ -26,13 +47,15 @@ pub(super) struct Lane {
     /// Slots with a request for the device. Several, so that threads which submit and wait at the same time mostly meet their own.
     submitted: [CachePadded<Inbox>; Self::INBOXES],
     links: Links,
-    core: CachePadded<Mutex<Core>>,
+    /// Emptied lists for what is left to run.
+    spare: Mutex<Vec<Vec<After>>>,
     pub(super) lists: Mutex<Lists>,
     full: AtomicU64,
     /// How often a thread other than the lane's own made progress.
     driven: CachePadded<AtomicU64>,
     thread: OnceLock<Thread>,
-    asleep: AtomicBool,
+    /// `AWAKE`, `ASLEEP` or `GONE`.
+    presence: AtomicU8,
     /// Set by whoever closes: until when to drain.
     closing: Mutex<Option<Instant>>,
     refuses: AtomicBool,
@@ -40,9 +63,16 @@ pub(super) struct Lane {
 
 struct Core {
     planner: Planner,
-    /// Scratch: slots taken, and slots that ended.
+    /// The device has been given up: nothing is asked of it any more, and requests end as closed.
+    over: bool,
+    /// Scratch: slots taken, how many of them have been handed to the planner, and slots that ended.
     taken: Vec<u32>,
+    accepted: usize,
     ended: Vec<u32>,
+    /// What is to be run once the lock is free.
+    after: Vec<After>,
+    /// Runs so far.
+    runs: u32,
 }
 
 /// What a look at the device gave.
@@ -56,6 +86,9 @@ pub(super) enum Driven {
 
 impl Lane {
     const INBOXES: usize = 4;
+    /// In one of so many runs, one who drives takes everybody's requests, however many of its own there are. Others may have nobody else who does:
+    /// the lane's thread stays away while somebody drives.
+    const TURNS: u32 = 16;
 
     pub(super) fn new(planner: Planner, options: &QueueOptions) -> Self {
         let depth = planner.ops.len();
@@ -70,14 +103,19 @@ impl Lane {
             links: Links::new(depth),
             core: CachePadded::new(Mutex::new(Core {
                 planner,
+                over: false,
                 taken: Vec::with_capacity(depth),
+                accepted: 0,
                 ended: Vec::with_capacity(depth),
+                after: Vec::new(),
+                runs: 0,
             })),
+            spare: Mutex::default(),
             lists: Mutex::new(Lists::default()),
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
             thread: OnceLock::new(),
-            asleep: AtomicBool::new(false),
+            presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
             refuses: AtomicBool::new(false),
         }
@@ -94,13 +132,27 @@ impl Lane {
         // SAFETY: the slot was free.
         unsafe { self.slots[slot as usize].submit(fill) };
         self.submitted[home % Self::INBOXES].push(&self.links, slot);
-        // Either the thread sees the request before it sleeps, or this sees it asleep: all four accesses are sequentially consistent.
-        if self.asleep.load(Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
+        // Either the thread sees the request before it sleeps or goes, or this sees it asleep or gone: all four accesses are sequentially
+        // consistent.
+        let presence = self.presence.load(Ordering::SeqCst);
+        if presence != AWAKE {
+            self.rouse(presence);
         }
         Some(slot)
+    }
+
+    /// Sees to a request that the lane's thread does not look for.
+    #[cold]
+    fn rouse(&self, presence: u8) {
+        if presence == GONE {
+            // The lane was closed while this thread was about to submit. It waits for the lock, which nobody holds for long any more: a
+            // request left behind would hang for ever.
+            let mut core = self.enter();
+            self.run(&mut core, None);
+            self.leave(core);
+        } else if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 
     pub(super) fn count_full(&self) {
@@ -115,11 +167,14 @@ impl Lane {
     /// Submits what has gathered and polls the device, unless another thread is at it. Does not block. A caller with a `home` number leaves other
     /// callers' requests to them while it has some of its own.
     pub(super) fn drive(&self, home: Option<usize>) -> Driven {
-        match self.core.try_lock() {
-            Ok(mut core) => Driven::Progress(self.run(&mut core, home)),
-            Err(TryLockError::WouldBlock) => Driven::Busy,
-            Err(TryLockError::Poisoned(e)) => Driven::Progress(self.run(&mut e.into_inner(), home)),
-        }
+        let mut core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(TryLockError::WouldBlock) => return Driven::Busy,
+            Err(TryLockError::Poisoned(e)) => self.wrecked(e.into_inner()),
+        };
+        let progress = self.run(&mut core, home);
+        self.leave(core);
+        Driven::Progress(progress)
     }
 
     /// As [`drive`](Self::drive), by a thread that waits for an operation: while there are such, the lane's own thread stays out of their
@@ -132,40 +187,101 @@ impl Lane {
         driven
     }
 
+    /// The lock, for a look. No user code runs under it.
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The lock, for [`run`](Self::run) and the like. To be given to [`leave`](Self::leave).
+    fn enter(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(|e| self.wrecked(e.into_inner()))
+    }
+
+    /// The engine has panicked under the lock. What it took before is not known, so it is not asked again.
+    #[cold]
+    fn wrecked<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+        self.refuses.store(true, Ordering::SeqCst);
+        self.give_up(&mut core);
+        self.core.clear_poison();
+        // Who listens may be who panicked.
+        guarded("the log", || {
+            tracing::error!(backend = self.backend, "an engine panicked; its queue is given up")
+        });
+        core
+    }
+
+    /// Unlocks, and then runs what users left to be run.
+    #[inline]
+    fn leave(&self, core: MutexGuard<'_, Core>) {
+        if !core.after.is_empty() {
+            self.run_after(core);
+        }
+    }
+
+    fn run_after(&self, mut core: MutexGuard<'_, Core>) {
+        let empty = self.spares().pop().unwrap_or_default();
+        let mut after = std::mem::replace(&mut core.after, empty);
+        drop(core);
+        after.drain(..).for_each(After::run);
+        self.spares().push(after);
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Vec<Vec<After>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self, core: &mut Core, home: Option<usize>) -> usize {
-        if let Some(home) = home {
+        core.runs = core.runs.wrapping_add(1);
+        if let Some(home) = home
+            && !core.runs.is_multiple_of(Self::TURNS)
+        {
             self.submitted[home % Self::INBOXES].take(&self.links, &mut core.taken);
         }
         if core.taken.is_empty() {
             self.submitted.iter().for_each(|inbox| inbox.take(&self.links, &mut core.taken));
         }
         let mut progress = core.taken.len();
-        if progress > 0 {
-            self.accept(core);
-            core.planner.flush(&mut core.ended);
-        }
-        if core.planner.open_operations() > 0 {
-            progress += core.planner.poll(&mut core.ended);
+        if core.over {
+            self.refuse(core);
+        } else {
+            if progress > 0 {
+                self.accept(core);
+                core.planner.flush(&mut core.ended);
+            }
+            if core.planner.open_operations() > 0 {
+                progress += core.planner.poll(&mut core.ended);
+            }
         }
         self.complete(core);
         progress
     }
 
+    /// Ends the requests taken, which never reached the planner.
+    #[cold]
+    fn refuse(&self, core: &mut Core) {
+        for slot in core.taken.drain(..).skip(std::mem::take(&mut core.accepted)) {
+            // SAFETY: the slot came out of an inbox; its request never reached the planner.
+            let after = unsafe { self.slots[slot as usize].complete(Some(Report::Closed)) };
+            self.ended(&mut core.after, slot, after);
+        }
+    }
+
+    /// Notes what the end of an operation leaves to be done.
+    #[inline]
+    fn ended(&self, list: &mut Vec<After>, slot: u32, after: Option<After>) {
+        let Some(after) = after else { return };
+        if let After::Drop(_) = after {
+            self.release(slot);
+        }
+        list.push(after);
+    }
+
     /// Hands the requests taken to the planner.
     fn accept(&self, core: &mut Core) {
-        for slot in core.taken.drain(..) {
+        // By index: should the engine panic, the rest must not be lost.
+        while let Some(&slot) = core.taken.get(core.accepted) {
+            core.accepted += 1;
             let cell = &self.slots[slot as usize];
-            if core.planner.is_closed() {
-                // SAFETY: the slot came out of an inbox; its request never reached the planner.
-                if unsafe { cell.complete(Some(Report::Closed)) } {
-                    self.release(slot);
-                }
-                continue;
-            }
             // SAFETY: the slot came out of an inbox.
             unsafe {
                 cell.request(|request| {
@@ -188,6 +304,8 @@ impl Lane {
             }
             core.planner.pushed(slot, &mut core.ended);
         }
+        core.taken.clear();
+        core.accepted = 0;
     }
 
     /// Reports what has ended.
@@ -202,9 +320,8 @@ impl Lane {
                 _ => Some(Report::Failed(core.planner.take_failures(slot))),
             };
             // SAFETY: the planner ends every operation once.
-            if unsafe { self.slots[slot as usize].complete(report) } {
-                self.release(slot);
-            }
+            let after = unsafe { self.slots[slot as usize].complete(report) };
+            self.ended(&mut core.after, slot, after);
         }
     }
 
@@ -218,15 +335,16 @@ impl Lane {
         self.slots.len()
     }
 
-    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop.
-    pub(super) fn close(&self, deadline: Instant) {
+    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop. Returns the deadline of who closed
+    /// first: that one counts.
+    pub(super) fn close(&self, deadline: Instant) -> Instant {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first word counts.
-        closing.get_or_insert(deadline);
+        let deadline = *closing.get_or_insert(deadline);
         self.refuses.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
+        deadline
     }
 
     fn closing(&self) -> Option<Instant> {
@@ -236,9 +354,17 @@ impl Lane {
         *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lane's thread: drives the device while operations are in flight and nobody waits for them by driving it, and sleeps otherwise.
-    /// Returns once the lane is closed and drained.
-    pub(super) fn serve(&self) -> Counters {
+    /// The lane's thread. Returns once the lane is closed and drained.
+    pub(super) fn serve(&self) {
+        ON_LANE.set(true);
+        self.thread.get_or_init(std::thread::current);
+        let deadline = self.watch();
+        self.drain(deadline);
+    }
+
+    /// Drives the device while operations are in flight and nobody waits for them by driving it, and sleeps otherwise. Returns the deadline once the
+    /// lane is closed.
+    fn watch(&self) -> Instant {
         /// Looks without progress before other threads are let in, and before naps.
         const SPINS: u32 = 64;
         const YIELDS: u32 = 256;
@@ -246,13 +372,12 @@ impl Lane {
         const NAP: Duration = Duration::from_micros(50);
         const NAPS: u32 = 100;
 
-        self.thread.get_or_init(std::thread::current);
         let mut idle = 0_u32;
         let mut naps = 0_u32;
         let mut driven = 0;
         loop {
             if let Some(deadline) = self.closing() {
-                return self.drain(deadline);
+                return deadline;
             }
             let now_driven = self.driven.load(Ordering::Relaxed);
             if std::mem::replace(&mut driven, now_driven) != now_driven {
@@ -261,7 +386,8 @@ impl Lane {
                 std::thread::park_timeout(NAP);
                 continue;
             }
-            if let Driven::Progress(1..) = self.drive(None) {
+            // If the engine panics, the next look finds the lock poisoned.
+            if let Some(Driven::Progress(1..)) = guarded("the engine", || self.drive(None)) {
                 idle = 0;
                 naps = 0;
                 continue;
@@ -275,15 +401,22 @@ impl Lane {
                 naps = naps.saturating_add(1);
                 std::thread::park_timeout(NAP);
             } else {
-                // Either this sees a request that came meanwhile, or its submitter sees this thread asleep.
-                self.asleep.store(true, Ordering::SeqCst);
-                if self.is_empty() && !self.in_flight() && self.closing().is_none() {
-                    std::thread::park();
-                }
-                self.asleep.store(false, Ordering::Relaxed);
+                self.sleep();
                 idle = 0;
                 naps = 0;
             }
+        }
+    }
+
+    fn sleep(&self) {
+        // Either this sees a request that came meanwhile, or its submitter sees this thread asleep. Whoever drained the lane has the last word.
+        let (order, otherwise) = (Ordering::SeqCst, Ordering::Relaxed);
+        if self.presence.compare_exchange(AWAKE, ASLEEP, order, otherwise).is_ok() {
+            if self.is_empty() && !self.in_flight() && self.closing().is_none() {
+                std::thread::park();
+            }
+            // Nobody to tell if it is not ASLEEP any more.
+            let _ = self.presence.compare_exchange(ASLEEP, AWAKE, order, otherwise);
         }
     }
 
@@ -293,52 +426,88 @@ impl Lane {
     }
 
     fn in_flight(&self) -> bool {
-        self.lock().planner.open_operations() > 0
+        let core = self.lock();
+        !core.over && core.planner.open_operations() > 0
     }
 
-    /// Finishes what is in flight and closes the device queue.
-    fn drain(&self, deadline: Instant) -> Counters {
-        let poll_until = |until: Instant| {
-            loop {
-                let mut core = self.lock();
-                let progress = self.run(&mut core, None);
-                if core.planner.open_operations() == 0 && self.is_empty() {
-                    return true;
-                }
-                drop(core);
-                if progress == 0 {
-                    if Instant::now() >= until {
-                        return false;
-                    }
-                    std::thread::yield_now();
-                }
-            }
-        };
-        if !poll_until(deadline) {
-            tracing::warn!(backend = self.backend, "shared queue did not drain in time; stopping the device");
-            {
-                let mut core = self.lock();
-                let core = &mut *core;
-                core.planner.stop(&mut core.ended);
-                self.complete(core);
-            }
+    /// Finishes what is in flight until `deadline`, and closes the device queue. Any thread may; a second time, there is nothing left to do.
+    pub(super) fn drain(&self, deadline: Instant) {
+        if !self.poll_until(deadline) {
+            guarded("the engine", || self.stop());
             // Stopping takes a device no time to speak of.
-            poll_until(Instant::now() + Duration::from_millis(500));
+            self.poll_until(Instant::now() + Duration::from_millis(500));
         }
-        let mut core = self.lock();
-        if core.planner.abandon() {
-            for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
-                if !op.ended {
-                    // SAFETY: the planner will not end it any more.
-                    unsafe { slot.abandon() };
+        self.end();
+    }
+
+    /// Polls until nothing is in flight, or `until` has passed, and says which.
+    fn poll_until(&self, until: Instant) -> bool {
+        loop {
+            let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
+            if over {
+                return true;
+            }
+            if progress == 0 {
+                if Instant::now() >= until {
+                    return false;
                 }
+                std::thread::yield_now();
             }
         }
-        // What came too late is refused here; what comes later still, by whoever waits for it.
+    }
+
+    /// One look, and whether nothing is in flight after it.
+    fn poll_to_drain(&self) -> (usize, bool) {
+        let mut core = self.enter();
+        let progress = self.run(&mut core, None);
+        let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
+        self.leave(core);
+        (progress, over)
+    }
+
+    fn stop(&self) {
+        let mut core = self.enter();
+        let inner = &mut *core;
+        if !inner.over {
+            inner.planner.stop(&mut inner.ended);
+        }
+        self.complete(inner);
+        self.leave(core);
+        tracing::warn!(backend = self.backend, "shared queue did not drain in time; the device was stopped");
+    }
+
+    /// Gives the device up and ends what came too late for it.
+    fn end(&self) {
+        let mut core = self.enter();
+        self.give_up(&mut core);
+        self.presence.store(GONE, Ordering::SeqCst);
+        // What came before GONE is ended here; what comes later, by who submits it. The fence is for the inboxes, which are looked at
+        // without one.
+        fence(Ordering::SeqCst);
         self.run(&mut core, None);
-        let mut counters = core.planner.counters();
-        counters.full += self.full.load(Ordering::Relaxed);
-        counters
+        self.leave(core);
+    }
+
+    /// Gives the device up. What it has not answered is its own for ever: what was parked is leaked, and holders are told.
+    fn give_up(&self, core: &mut Core) {
+        if std::mem::replace(&mut core.over, true) {
+            return;
+        }
+        let planner = &mut core.planner;
+        guarded("the engine", || planner.abandon());
+        for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
+            if !op.ended {
+                // SAFETY: the planner will not end it any more.
+                core.after.extend(unsafe { slot.abandon() });
+            }
+        }
+    }
+}
+
+impl Drop for Lane {
+    /// Nearly always the lane was drained. If not, whatever the reason, memory that the device may still use is not freed.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

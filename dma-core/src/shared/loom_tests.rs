@@ -6,6 +6,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use super::after::After;
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Seen, Slot};
 
@@ -50,7 +51,20 @@ fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>,
 
 fn done(slot: &Slot) -> bool {
     // SAFETY: the lane completes once.
-    unsafe { slot.complete(None) }
+    run(unsafe { slot.complete(None) })
+}
+
+/// Does what is left to do, as the lane does once its lock is free. Returns whether operands were dropped.
+fn run(after: Option<After>) -> bool {
+    match after {
+        Some(After::Wake(waker)) => waker.wake(),
+        Some(After::Drop(operands)) => {
+            drop(operands);
+            return true;
+        }
+        None => {}
+    }
+    false
 }
 
 #[test]
@@ -72,7 +86,7 @@ fn a_report_arrives_whole() {
     loom::model(|| {
         let (shared, lane) = start(|slot| {
             // SAFETY: the lane completes once.
-            unsafe { slot.complete(Some(Report::Closed)) }
+            run(unsafe { slot.complete(Some(Report::Closed)) })
         });
         while shared.slot.look() == Seen::InFlight {
             thread::yield_now();
@@ -110,8 +124,7 @@ fn abandoned_operands_are_never_freed() {
     loom::model(|| {
         let (shared, lane) = start(|slot| {
             // SAFETY: instead of completing.
-            unsafe { slot.abandon() };
-            false
+            run(unsafe { slot.abandon() })
         });
         let drops = Drops::default();
         // SAFETY: this thread holds the operation.

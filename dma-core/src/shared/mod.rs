@@ -1,5 +1,6 @@
 //! [`SharedQueue`]: a device for any number of threads and tasks.
 
+mod after;
 mod inbox;
 mod lane;
 mod slot;
@@ -102,9 +103,8 @@ struct Hub {
     lanes: Box<[Arc<Lane>]>,
     /// Clones made so far.
     clones: AtomicUsize,
-    threads: Mutex<Vec<JoinHandle<Counters>>>,
-    /// The sum of the lanes' counters, once closed.
-    last: Mutex<Option<Counters>>,
+    /// The threads of the lanes, in their order. Locked only by who waits for them to end, and never on one of them.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     drop_timeout: Duration,
 }
 
@@ -131,7 +131,6 @@ impl SharedQueue {
             lanes,
             clones: AtomicUsize::new(0),
             threads: Mutex::default(),
-            last: Mutex::default(),
             drop_timeout: options.queue.drop_timeout,
         };
         // If one thread cannot be started, dropping the hub stops the others.
@@ -298,10 +297,7 @@ impl SharedQueue {
     /// What the lanes have done so far, together.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        if let Some(last) = *self.handle.hub.last.lock().unwrap_or_else(PoisonError::into_inner) {
-            return last;
-        }
-        self.handle.hub.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()))
+        self.handle.hub.counters()
     }
 
     /// The most operations in flight, on all lanes together.
@@ -313,6 +309,8 @@ impl SharedQueue {
     /// Refuses new operations from here on, waits up to `timeout` for those in flight, and closes, for all clones. What has not completed
     /// by then is aborted; what the device does not give back even so is abandoned, its memory never reused. Transfers still held learn
     /// their outcome as usual. Returns the final counters; closing again returns them too.
+    ///
+    /// Wakers and the destructors of operands may close, too, on whatever thread they run.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn close(&self, timeout: Duration) -> Counters {
         self.handle.hub.close(timeout)
@@ -321,20 +319,37 @@ impl SharedQueue {
 
 impl Hub {
     fn close(&self, timeout: Duration) -> Counters {
-        let deadline = Instant::now() + timeout;
-        self.lanes.iter().for_each(|lane| lane.close(deadline));
-        // Held until the threads have ended, so that a second closer waits for the first.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut sum = last.unwrap_or_default();
-        for thread in threads {
-            match thread.join() {
-                Ok(counters) => sum = sum.plus(counters),
-                Err(_) => tracing::error!("a lane's thread panicked; its operations never complete"),
+        let deadline = deadline_after(timeout);
+        // All of them, before the first is waited for.
+        self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
+        if lane::on_lane() {
+            // A waker, or the destructor of operands. The threads, this one among them, find nothing left to do and end by themselves.
+            self.lanes.iter().for_each(|lane| lane.drain(lane.close(deadline)));
+        } else {
+            self.join(deadline);
+        }
+        self.counters()
+    }
+
+    /// Waits for the lanes' threads, which drain their lanes.
+    fn join(&self, deadline: Instant) {
+        let mut orphans = Vec::new();
+        // Held until they have ended, so that a second closer waits for the first.
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for (lane, thread) in self.lanes.iter().zip(threads.drain(..)) {
+            if thread.join().is_err() {
+                orphans.push(lane);
             }
         }
-        *last = Some(sum);
-        sum
+        drop(threads);
+        for lane in orphans {
+            tracing::error!("a lane's thread panicked; its lane is drained in its place");
+            lane.drain(lane.close(deadline));
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()))
     }
 }
 
@@ -348,6 +363,13 @@ impl fmt::Debug for SharedQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedQueue").field("lanes", &self.handle.hub.lanes).finish_non_exhaustive()
     }
+}
+
+/// The time in `timeout`, or one that nobody lives to see if there is no such time.
+fn deadline_after(timeout: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or_else(|| now + CENTURY)
 }
 
 #[cold]
@@ -375,3 +397,5 @@ impl<S: Operand, D: Operand> Pair for (S, D) {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;

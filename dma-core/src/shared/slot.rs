@@ -8,12 +8,13 @@
 //! | filling | the submitter | [`Slot::submit`], then its number goes through the submission ring |
 //! | in flight | the lane takes the request; the holder may park operands | [`Slot::complete`] or [`Slot::park`], whichever comes second sees the other |
 //! | done | the holder, who takes the report if there is one | the slot goes back to the free list |
-//! | parked | the lane, which frees the operands when it completes | the slot goes back to the free list |
+//! | parked | the lane, which takes the operands out when it completes | the slot goes back to the free list |
 #![expect(unsafe_code, reason = "cells whose owner the slot's state tells")]
 
 use std::any::Any;
 use std::task::Waker;
 
+use super::after::After;
 use super::sync::{AtomicU8, Ordering, UnsafeCell};
 use crate::Segment;
 use crate::queue::planner::{Failure, Plan};
@@ -126,13 +127,13 @@ impl Slot {
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
-    /// Ends the operation, with a report if not all is well. Returns whether the holder has gone, so that the slot is free now.
+    /// Ends the operation, with a report if not all is well. After [`After::Drop`] the slot is free.
     ///
     /// # Safety
     ///
     /// The caller is the lane, and completes every submitted slot once.
     #[inline]
-    pub(super) unsafe fn complete(&self, report: Option<Report>) -> bool {
+    pub(super) unsafe fn complete(&self, report: Option<Report>) -> Option<After> {
         let mut end = DONE;
         if report.is_some() {
             end = REPORTED;
@@ -143,33 +144,29 @@ impl Slot {
         match self.state.swap(end, Ordering::AcqRel) {
             PARKED => {
                 // SAFETY: the holder parked them and has gone.
-                drop(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
+                let parked = self.parked.with_mut(|parked| unsafe { (*parked).take() });
                 // SAFETY: likewise, so that the report is nobody's.
                 drop(self.report.with_mut(|report| unsafe { (*report).take() }));
                 self.state.store(FREE, Ordering::Relaxed);
-                true
+                parked.map(After::Drop)
             }
-            ATTENDED => {
-                // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too
-                // often.
-                self.waker.wake();
-                false
-            }
-            _ => false,
+            // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too often.
+            ATTENDED => self.waker.take().map(After::Wake),
+            _ => None,
         }
     }
 
-    /// Gives up on an operation that the device never answered.
+    /// Gives up on an operation that the device never answered. What was parked is leaked.
     ///
     /// # Safety
     ///
     /// As [`complete`](Self::complete), instead of it.
-    pub(super) unsafe fn abandon(&self) {
+    pub(super) unsafe fn abandon(&self) -> Option<After> {
         if self.state.swap(ABANDONED, Ordering::AcqRel) == PARKED {
             // SAFETY: the holder parked them and has gone. The device may write to them for ever.
             std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
         }
-        self.waker.wake();
+        self.waker.take().map(After::Wake)
     }
 
     /// What has become of the operation.

@@ -44,7 +44,7 @@ impl AtomicWaker {
         self.0.register(waker.clone());
     }
 
-    pub(super) fn wake(&self) {
-        self.0.wake();
+    pub(super) fn take(&self) -> Option<std::task::Waker> {
+        self.0.take_waker()
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::Handle;
 use super::lane::{Driven, Lane};
 use super::slot::{Report, Seen};
+use super::{Handle, deadline_after};
 use crate::queue::Operation;
 use crate::queue::wait::Backoff;
 use crate::{Error, ErrorKind, OpError, Result};
@@ -106,7 +106,7 @@ impl<T: Send + 'static> SharedTransfer<T> {
     ///
     /// `TimedOut`: the transfer is still in flight, and can be waited for again.
     pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
-        self.wait_until(Instant::now() + timeout)
+        self.wait_until(deadline_after(timeout))
     }
 
     fn block(&self, deadline: Option<Instant>, stall: Duration) -> bool {

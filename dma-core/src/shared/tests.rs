@@ -1,0 +1,411 @@
+//! Shared queues whose users' code panics, calls the queue, or comes at a bad time; and engines that panic.
+#![expect(unsafe_code, reason = "implements `RawQueue`")]
+
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::slot::{Request, Seen};
+use super::*;
+use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::{Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, RawStats};
+
+/// Longer than anything here takes, and shorter than a hanging test is waited for.
+const HANGS: Duration = Duration::from_secs(20);
+
+/// What the device is told, and what it saw.
+#[derive(Debug, Default)]
+struct Script {
+    /// Reports nothing.
+    mute: AtomicBool,
+    /// Panics when it is polled.
+    panics: AtomicBool,
+    dropped: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Odd {
+    inner: Box<dyn RawQueue>,
+    script: Arc<Script>,
+}
+
+impl Drop for Odd {
+    fn drop(&mut self) {
+        self.script.dropped.store(true, SeqCst);
+    }
+}
+
+// SAFETY: the inner queue's promises.
+unsafe impl RawQueue for Odd {
+    fn engine_id(&self) -> crate::EngineId {
+        self.inner.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.submit(batch) }
+    }
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        assert!(!self.script.panics.load(SeqCst), "the engine was told to");
+        if self.script.mute.load(SeqCst) { 0 } else { self.inner.poll(completions) }
+    }
+    fn explain(&self, code: i32) -> NativeError {
+        self.inner.explain(code)
+    }
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+    fn stats(&self) -> RawStats {
+        self.inner.stats()
+    }
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn arm(&mut self) -> Result<bool> {
+        self.inner.arm()
+    }
+    fn disarm(&mut self) {}
+}
+
+/// Memory whose owner does something when it is let go.
+struct Owner<F: FnOnce()>(Vec<u8>, Option<F>);
+
+impl<F: FnOnce()> AsMut<[u8]> for Owner<F> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl<F: FnOnce()> Drop for Owner<F> {
+    fn drop(&mut self) {
+        if let Some(f) = self.1.take() {
+            f();
+        }
+    }
+}
+
+/// A waker that does something.
+struct Does<F: Fn()>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn waker(f: impl Fn() + Send + Sync + 'static) -> Waker {
+    Arc::new(Does(f)).into()
+}
+
+fn lane_of(engine: &ReferenceEngine, script: &Arc<Script>) -> Arc<Lane> {
+    let options = QueueOptions::new().with_depth(64);
+    let inner = engine.open_queue_raw(&options).expect("it opens");
+    let raw = Odd { inner, script: Arc::clone(script) };
+    let depth = raw.depth();
+    Arc::new(Lane::new(Planner::new(Box::new(raw), engine.info(), depth, None), &options))
+}
+
+struct Rig {
+    engine: ReferenceEngine,
+    script: Arc<Script>,
+    queue: SharedQueue,
+}
+
+impl Rig {
+    /// With a thread that does `work` for the lane.
+    fn with(work: impl FnOnce(&Lane) + Send + 'static) -> Self {
+        let engine = ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() });
+        let script = Arc::<Script>::default();
+        let lane = lane_of(&engine, &script);
+        let own = Arc::clone(&lane);
+        let hub = Hub {
+            lanes: [lane].into(),
+            clones: AtomicUsize::new(0),
+            threads: Mutex::new(vec![std::thread::spawn(move || work(&own))]),
+            drop_timeout: Duration::from_secs(5),
+        };
+        Self { engine, script, queue: SharedQueue::of(Arc::new(hub)) }
+    }
+
+    fn new() -> Self {
+        Self::with(Lane::serve)
+    }
+
+    /// With a thread that does nothing: who waits drives.
+    fn still() -> Self {
+        Self::with(|_| ())
+    }
+
+    fn memory(&self, at_drop: impl FnOnce() + Send + Sync + 'static) -> BufferMut {
+        self.engine.register(HostMemory::from_owner(Owner(vec![0; 32], Some(at_drop)))).expect("it registers")
+    }
+
+    /// A copy into memory that does `at_drop` when it is let go.
+    fn copy(&self, at_drop: impl FnOnce() + Send + Sync + 'static) -> SharedTransfer<(BufferMut, BufferMut)> {
+        let dst = self.memory(at_drop);
+        self.queue.copy(self.engine.allocate(32).expect("memory"), dst).expect("room")
+    }
+
+    fn lane(&self) -> &Lane {
+        self.queue.handle.lane(0)
+    }
+
+    fn mute(&self, mute: bool) {
+        self.script.mute.store(mute, SeqCst);
+    }
+}
+
+/// A sender for one who may be let go, and what was heard from it.
+fn signal() -> (impl Fn() + Clone + Send + Sync + 'static, Receiver<()>) {
+    let (sender, receiver): (Sender<()>, _) = channel();
+    // Nobody may be listening any more.
+    (move || _ = sender.send(()), receiver)
+}
+
+#[track_caller]
+fn heard(receiver: &Receiver<()>) {
+    receiver.recv_timeout(HANGS).expect("it hangs");
+}
+
+/// Waits until the lane takes no more.
+#[track_caller]
+fn refuses(lane: &Lane) {
+    let deadline = Instant::now() + HANGS;
+    while !lane.refuses() {
+        assert!(Instant::now() < deadline, "it hangs");
+        std::thread::yield_now();
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+fn nothing(request: &mut Request) {
+    request.operations = 1;
+}
+
+#[test]
+fn who_drives_takes_the_requests_of_others_too() {
+    let lane = lane_of(&ReferenceEngine::new(ReferenceOptions::default()), &Arc::default());
+    let theirs = lane.submit(1, nothing).expect("room");
+    for _ in 0..100 {
+        let own = lane.submit(0, nothing).expect("room");
+        lane.drive(Some(0));
+        assert_eq!(lane.slots[own as usize].look(), Seen::Done, "a run takes its driver's own");
+        lane.release(own);
+    }
+    assert_eq!(lane.slots[theirs as usize].look(), Seen::Done);
+}
+
+#[test]
+fn a_destructor_may_use_the_queue() {
+    let rig = Rig::new();
+    let (done, receiver) = signal();
+    let queue = rig.queue.clone();
+    let engine = ReferenceEngine::new(ReferenceOptions::default());
+    drop(rig.copy(move || {
+        assert_eq!(queue.counters().completed, 1);
+        let foreign = (engine.allocate(8).expect("memory"), engine.allocate(8).expect("memory"));
+        assert!(queue.copy(foreign.0, foreign.1).is_err(), "of another engine");
+        done();
+    }));
+    heard(&receiver);
+}
+
+#[test]
+fn a_waker_may_use_the_queue() {
+    let rig = Rig::new();
+    rig.mute(true);
+    let (done, receiver) = signal();
+    let mut transfer = rig.copy(|| ());
+    let queue = rig.queue.clone();
+    let waker = waker(move || {
+        assert_eq!(queue.counters().completed, 1);
+        done();
+    });
+    assert!(poll(&mut transfer, &waker).is_pending());
+    rig.mute(false);
+    heard(&receiver);
+    assert!(matches!(poll(&mut transfer, &waker), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn a_panicking_destructor_costs_no_other_operation() {
+    let rig = Rig::new();
+    for _ in 0..3 {
+        let (done, receiver) = signal();
+        drop(rig.copy(|| panic!("a destructor was told to")));
+        drop(rig.copy(done));
+        heard(&receiver);
+    }
+    assert_eq!(rig.queue.close(HANGS).completed, 6);
+}
+
+#[test]
+fn a_panicking_waker_costs_no_other_operation() {
+    let rig = Rig::new();
+    rig.mute(true);
+    let mut unlucky = rig.copy(|| ());
+    assert!(poll(&mut unlucky, &waker(|| panic!("a waker was told to"))).is_pending());
+    let (done, receiver) = signal();
+    drop(rig.copy(done));
+    rig.mute(false);
+    heard(&receiver);
+    assert!(unlucky.wait().is_ok());
+}
+
+#[test]
+fn a_panicking_destructor_spares_who_drives() {
+    let rig = Rig::still();
+    drop(rig.copy(|| panic!("a destructor was told to")));
+    let (done, receiver) = signal();
+    drop(rig.copy(done));
+    assert!(rig.copy(|| ()).wait().is_ok());
+    heard(&receiver);
+}
+
+#[test]
+fn a_closer_drains_for_a_dead_thread() {
+    let rig = Rig::with(|_| panic!("a lane's thread was told to"));
+    let (done, receiver) = signal();
+    drop(rig.copy(done));
+    let held = rig.copy(|| ());
+    assert_eq!(rig.queue.close(HANGS).completed, 2);
+    receiver.try_recv().expect("it was drained");
+    assert!(held.wait().is_ok());
+}
+
+/// On the thread of the lane, or on that of one who waits.
+#[test]
+fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {
+    for still in [false, true] {
+        let rig = if still { Rig::still() } else { Rig::new() };
+        rig.mute(true);
+        let freed = Arc::new(AtomicBool::new(false));
+        let of_owner = Arc::clone(&freed);
+        let parked = rig.copy(move || of_owner.store(true, SeqCst));
+        let held = rig.copy(|| ());
+        assert!(!parked.is_done());
+        drop(parked);
+        rig.script.panics.store(true, SeqCst);
+        if still {
+            catch_unwind(AssertUnwindSafe(|| held.is_done())).expect_err("the engine panics");
+        } else {
+            refuses(rig.lane());
+        }
+        let error = held.wait().expect_err("nobody answers it");
+        assert_eq!(error.kind(), ErrorKind::DeviceLost);
+        assert!(error.into_operands().is_none());
+        let (src, dst) = (rig.memory(|| ()), rig.memory(|| ()));
+        assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+        assert_eq!(rig.queue.close(HANGS).abandoned, 2);
+        drop(rig);
+        assert!(!freed.load(SeqCst), "the device may still write there");
+    }
+}
+
+#[test]
+fn memory_that_a_silent_device_has_is_never_given_back_by_a_lane() {
+    let engine = ReferenceEngine::new(ReferenceOptions::default());
+    let script = Arc::<Script>::default();
+    script.mute.store(true, SeqCst);
+    let lane = lane_of(&engine, &script);
+    let freed = Arc::new(AtomicBool::new(false));
+    let of_owner = Arc::clone(&freed);
+    let segment = engine.allocate(8).expect("memory");
+    let target = engine.allocate(8).expect("memory");
+    let slot = lane.submit(0, |request| {
+        request.operations = 1;
+        request.flat = Some((segment.0.segment(), target.0.segment()));
+        request.work = Work::Flat;
+    });
+    lane.drive(None);
+    let owner = Owner(Vec::new(), Some(move || of_owner.store(true, SeqCst)));
+    // SAFETY: this test holds the operation.
+    let parked = unsafe { lane.slots[slot.expect("room") as usize].park(Box::new((owner, segment, target))) };
+    assert!(parked.is_ok(), "the device does not answer");
+    drop(lane);
+    assert!(!freed.load(SeqCst));
+}
+
+#[test]
+fn the_last_clone_may_go_on_its_lanes_thread() {
+    let rig = Rig::new();
+    rig.mute(true);
+    let (done, receiver) = signal();
+    let (script, last) = (Arc::clone(&rig.script), rig.queue.clone());
+    drop(rig.copy(move || {
+        drop(last);
+        assert!(script.dropped.load(SeqCst), "all is over once the queue has gone");
+        done();
+    }));
+    let (also_done, other) = signal();
+    drop(rig.copy(also_done));
+    let Rig { queue, script, engine: _engine } = rig;
+    drop(queue);
+    script.mute.store(false, SeqCst);
+    heard(&receiver);
+    heard(&other);
+}
+
+#[test]
+fn a_destructor_may_close_while_another_thread_does() {
+    let rig = Rig::new();
+    rig.mute(true);
+    let (done, receiver) = signal();
+    let queue = rig.queue.clone();
+    drop(rig.copy(move || {
+        assert_eq!(queue.close(Duration::ZERO).completed, 1);
+        assert_eq!(queue.counters().completed, 1);
+        done();
+    }));
+    let queue = rig.queue.clone();
+    let closer = std::thread::spawn(move || queue.close(HANGS));
+    refuses(rig.lane());
+    rig.mute(false);
+    heard(&receiver);
+    assert_eq!(closer.join().expect("it closes").completed, 1);
+}
+
+#[test]
+fn what_comes_after_the_lanes_last_look_is_ended_by_who_submits_it() {
+    let rig = Rig::new();
+    rig.queue.close(HANGS);
+    // As a thread that asked whether the lane refuses before it was closed.
+    let late = |memory| {
+        let slot = rig.lane().submit(0, nothing).expect("room");
+        SharedTransfer::new(Arc::clone(&rig.queue.handle), 0, slot, Operation::Copy, memory)
+    };
+    let (done, receiver) = signal();
+    let dropped = late(rig.memory(done));
+    assert_eq!(rig.lane().slots[0].look(), Seen::Reported, "nobody else would end it");
+    drop(dropped);
+    receiver.try_recv().expect("it was let go");
+    let mut awaited = late(rig.memory(|| ()));
+    match poll(&mut awaited, Waker::noop()) {
+        Poll::Ready(Err(error)) => {
+            assert_eq!(error.kind(), ErrorKind::Closed);
+            assert!(error.into_operands().is_some());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn for_ever_is_a_duration() {
+    let rig = Rig::new();
+    let mut transfer = rig.copy(|| ());
+    transfer.wait_for(Duration::MAX).expect("it is done before");
+    transfer.wait().expect("done");
+    assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
+}
