@@ -39,7 +39,7 @@ impl Style {
 }
 
 /// Text that a terminal or a page shows as it is: no control characters.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -123,6 +123,10 @@ fn a_run_writes_everything_it_is_asked_for() {
         cell["ratio"]["samples"] = vec![0.1 * cell["ratio"]["min"].as_f64().unwrap(); 40].into();
     }
     let mut longer = value;
+    // As many repetitions as there are samples.
+    for results in [&mut slower, &mut longer] {
+        results["campaign"]["repetitions"] = 40.into();
+    }
     for cell in longer["cells"].as_array_mut().unwrap() {
         let median = cell["ratio"]["median"].as_f64().unwrap();
         cell["ratio"]["samples"] =
