@@ -224,8 +224,9 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
     // A device on a clock of its own does the same every time: what differs has changed.
     let exact = virtual_clock(before) && virtual_clock(after);
     let differs = (b.median - a.median).abs() > 1e-4 * a.median.abs();
-    let of_passes =
-        |f: &Figures, results: &Results| blocks(&f.samples, PASSES.min(results.campaign.repetitions) as usize);
+    let of_passes = |f: &Figures, results: &Results| {
+        blocks(&f.samples, PASSES.min(results.campaign.repetitions) as usize)
+    };
     let (x, y) = (of_passes(a, before), of_passes(b, after));
     let chance = if exact { f64::from(u8::from(!differs)) } else { mann_whitney(&x, &y) };
     Some(Row {
@@ -292,16 +293,19 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
         let text = format!("was {} and is {}{lost}{why}", word(old.status), word(new.status));
         return found(text, badness(new.status) > badness(old.status));
     }
-    let lost_ratio = old.ratio.is_some() && new.ratio.is_none() && before.campaign.rate == after.campaign.rate;
+    let lost_ratio =
+        old.ratio.is_some() && new.ratio.is_none() && before.campaign.rate == after.campaign.rate;
     if !lost.is_empty() || lost_ratio {
         return found(format!("has no {} any more", if lost_ratio { "ratio" } else { "figures" }), true);
     }
     let (was, is) = (part_of_rate(&before.campaign, old), part_of_rate(&after.campaign, new));
-    (was.is_some() != is.is_some() && after.campaign.rate.is_some() && before.campaign.rate.is_some()).then(|| {
-        let part = |part: Option<f64>| part.map_or("all".to_owned(), |p| format!("{:.1} %", p * 100.0));
-        let text = format!("reached {} of the rate and reaches {}", part(was), part(is));
-        Change { cell: old.cell.clone(), text, worse: is.is_some() }
-    })
+    (was.is_some() != is.is_some() && after.campaign.rate.is_some() && before.campaign.rate.is_some()).then(
+        || {
+            let part = |part: Option<f64>| part.map_or("all".to_owned(), |p| format!("{:.1} %", p * 100.0));
+            let text = format!("reached {} of the rate and reaches {}", part(was), part(is));
+            Change { cell: old.cell.clone(), text, worse: is.is_some() }
+        },
+    )
 }
 
 /// Corrects for the number of cells (Holm: of a hundred cells one is below 1 % by chance alone), and says what is to be thought of each. What is
@@ -438,8 +442,11 @@ impl Comparison {
             let _ = writeln!(text, "{}", printable(&format!("{}: {}", change.cell, change.text)));
         }
         if self.changes.len() > named {
-            let _ =
-                writeln!(text, "and {} more that ended otherwise: --all names them", self.changes.len() - named);
+            let _ = writeln!(
+                text,
+                "and {} more that ended otherwise: --all names them",
+                self.changes.len() - named
+            );
         }
         for note in &self.notes {
             let _ = writeln!(text, "note: {}", printable(note));
@@ -488,7 +495,9 @@ mod tests {
     fn repeated(mut results: Results, repetitions: u32) -> Results {
         results.campaign.repetitions = repetitions;
         for m in &mut results.cells {
-            for figures in [&mut m.ratio, &mut m.bytes_per_second, &mut m.ops_per_second].into_iter().flatten() {
+            for figures in
+                [&mut m.ratio, &mut m.bytes_per_second, &mut m.ops_per_second].into_iter().flatten()
+            {
                 let samples = figures.samples.iter().copied().cycle().take(repetitions as usize);
                 *figures = Figures::of(samples.collect()).unwrap();
             }
@@ -548,7 +557,10 @@ mod tests {
             (|r| "2".clone_into(&mut r.engines[1].version), "differs: version of cpu: 1 / 2"),
             (|r| "b".clone_into(&mut r.engines[1].device), "differs: device of cpu: a device / b"),
             (|r| r.engines[2].model = Some("b".to_owned()), "differs: model of sim:profile=dsa: "),
-            (|r| "real".clone_into(&mut r.engines[2].clock), "differs: clock of sim:profile=dsa: virtual / real"),
+            (
+                |r| "real".clone_into(&mut r.engines[2].clock),
+                "differs: clock of sim:profile=dsa: virtual / real",
+            ),
             (|r| r.campaign.footprint = Some(1 << 30), "differs: footprint none / 1 GiB"),
             (|r| r.campaign.seconds = 1.0, "differs: time of a repetition 800 us / 1.00 s"),
             (|r| r.campaign.warm_up = 1.0, "differs: warm-up 20.0 ms / 1.00 s"),
@@ -570,7 +582,10 @@ mod tests {
         let five = repeated(sample(), 5);
         let comparison = compare(&five, &scaled(&five, "cpu", 0.1), Metric::Ratio, 0.01);
         assert!(comparison.rows.iter().filter(|r| !r.model).all(|r| r.verdict == Verdict::Untold));
-        assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Noise), "these are exact");
+        assert!(
+            comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Noise),
+            "these are exact"
+        );
         let text = comparison.text(false);
         assert!(text.contains("4 of 8 cells cannot be told from noise with so few repetitions"), "{text}");
         assert!(text.contains("(have 5 before and 5 after): measure both with -r 6 or more"), "{text}");
@@ -605,7 +620,7 @@ mod tests {
             }
             results
         };
-        let (before, after) = (drifting(1.0), drifting(1.3));
+        let (before, after) = (drifting(1.0), drifting(1.45));
         let (a, b) = (&before.cells[5].ratio, &after.cells[5].ratio);
         let (a, b) = (&a.as_ref().unwrap().samples, &b.as_ref().unwrap().samples);
         assert!(mann_whitney(a, b) < 1e-4, "slice by slice it would seem sure");
@@ -722,8 +737,15 @@ mod tests {
         slow.campaign.seconds = 1.0;
         fast.campaign.seconds = 1.0;
         let missed = compare(&fast, &slow, Metric::Ratio, 0.01);
-        assert!(missed.text(false).contains("reached all of the rate and reaches 50.0 %"), "{}", missed.text(false));
-        assert_eq!((missed.failures(1.0).len(), compare(&slow, &fast, Metric::Ratio, 0.01).failures(1.0).len()), (1, 0));
+        assert!(
+            missed.text(false).contains("reached all of the rate and reaches 50.0 %"),
+            "{}",
+            missed.text(false)
+        );
+        assert_eq!(
+            (missed.failures(1.0).len(), compare(&slow, &fast, Metric::Ratio, 0.01).failures(1.0).len()),
+            (1, 0)
+        );
     }
 
     #[test]

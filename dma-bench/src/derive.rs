@@ -71,7 +71,8 @@ pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
 /// What to say if cells did not reach their rate.
 #[must_use]
 pub fn missed(results: &Results) -> Option<String> {
-    let with_figures = || results.cells.iter().filter(|m| !m.cell.is_baseline() && m.ops_per_second.is_some());
+    let with_figures =
+        || results.cells.iter().filter(|m| !m.cell.is_baseline() && m.ops_per_second.is_some());
     let missed = with_figures().filter(|m| part_of_rate(&results.campaign, m).is_some()).count();
     (missed > 0).then(|| {
         format!(
