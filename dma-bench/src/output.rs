@@ -269,7 +269,7 @@ pub fn crossover_depth(c: &Crossover) -> String {
 pub fn speed(campaign: &Campaign, m: &Measured) -> String {
     let speed = m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median));
     match part_of_rate(campaign, m) {
-        Some(part) => format!("{speed}, {:.0} % of the rate", (part * 100.0).floor()),
+        Some(part) => format!("{speed}, {} % of the rate", digits(part * 100.0)),
         None => speed,
     }
 }
