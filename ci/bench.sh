@@ -20,7 +20,7 @@ bench compare dma-bench/baseline.json "$now" --fail-if-slower 1%
 # Slower by half is found; the exit code says so.
 sed -E 's/("(min|median|max)": )([0-9]+)[.]/\10.\3/' "$now" >"$folder/slower.json"
 status=0
-bench compare dma-bench/baseline.json "$folder/slower.json" --fail-if-slower 1% >"$folder/comparison" || status=$?
+bench compare dma-bench/baseline.json "$folder/slower.json" --fail-if-slower 1% >"$folder/comparison" 2>&1 || status=$?
 ((status == 4)) || {
     cat "$folder/comparison" >&2
     echo "compare did not find a slowdown: exit code $status instead of 4" >&2

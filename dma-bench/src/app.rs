@@ -19,7 +19,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 /// Bytes did not arrive.
 const WRONG: u8 = 3;
-/// `compare` found a slowdown.
+/// `compare` found a slowdown, or cannot rule one out.
 const SLOWER: u8 = 4;
 /// The user stopped it.
 const INTERRUPTED: u8 = 130;
@@ -81,13 +81,14 @@ fn command(command: Command) -> Result<u8, Failure> {
             let (before, after) = (load(&arguments.before)?, load(&arguments.after)?);
             let comparison = compare::compare(&before, &after, arguments.metric, arguments.noise);
             print(&comparison.text(arguments.all))?;
-            if comparison.rows.is_empty() {
-                return Err(failed("the two have no cell in common"));
+            let failures = arguments.fail_if_slower.map_or_else(Vec::new, |limit| comparison.failures(limit));
+            for failure in &failures {
+                eprintln!("dma-bench: {failure}");
             }
-            match arguments.fail_if_slower {
-                Some(limit) if comparison.slower_by(limit).next().is_some() => Ok(SLOWER),
-                _ => Ok(0),
+            if failures.is_empty() && comparison.rows.is_empty() {
+                return Err(failed("the two have no cell in common that has figures in both"));
             }
+            Ok(if failures.is_empty() { 0 } else { SLOWER })
         }
         Command::Profiles { names, format } => profiles(&names, format),
         Command::Campaign { preset } => {

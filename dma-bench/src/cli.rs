@@ -82,7 +82,10 @@ pub enum Command {
     },
     /// Says what changed between two results, with the chance that it is noise.
     #[command(
-        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%"
+        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%\n\n\
+                      The chance of noise is about noise within the two runs: it is the Mann-Whitney test over the medians of\n\
+                      each run's passes. What differs from one run to the next (where memory lies, neighbours on the machine)\n\
+                      is not in it. To judge that, compare two runs of the same program first: what they differ by is noise."
     )]
     Compare(CompareArguments),
     /// Compares the simulated profiles with the figures that were published for their devices.
@@ -146,13 +149,14 @@ pub struct CompareArguments {
     pub before: PathBuf,
     /// The results after.
     pub after: PathBuf,
-    /// Exit with 4 if a cell is slower by more than this and it is no noise.
+    /// Exit with 4 if a cell is slower by more than this and it is no noise, or cannot be told from noise with so few repetitions; and if
+    /// a cell fails, delivers wrong bytes or is missing that did not before. Of runs with a rate, if latencies are longer by more.
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     pub fail_if_slower: Option<f64>,
-    /// What counts as noise: the chance, at most, that a difference as large comes from nothing, all cells taken together.
+    /// What counts as noise: the chance, at most, that a difference as large comes from noise within the runs, all cells taken together.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = units::percent)]
     pub noise: f64,
-    /// What is compared.
+    /// What is compared; of runs with a rate it is the latency, whatever is given here.
     #[arg(long, value_enum, default_value_t)]
     pub metric: Metric,
     /// All cells, not only those that changed.

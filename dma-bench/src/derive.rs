@@ -1,7 +1,7 @@
 //! What follows from the figures: where engines overtake `memcpy`, and how deep a queue needs to be.
 
-use crate::plan::{Direction, Footprint, Op};
-use crate::results::{Crossover, Knee, Measured};
+use crate::plan::{Campaign, Direction, Footprint, Op};
+use crate::results::{Crossover, Knee, Measured, Results};
 
 /// What crossovers are against that were measured here.
 pub const HERE: &str = "memcpy here";
@@ -53,6 +53,34 @@ pub fn crossover(ratios: &[(u64, f64)]) -> (Option<f64>, bool) {
             (Some((x0 + (x1 - x0) * part.clamp(0.0, 1.0)).exp()), false)
         }
     }
+}
+
+/// The part of its rate that a cell reached, if that is less than 99 % of it; `None` too where no rate was given. Latencies are those of a growing
+/// queue then.
+#[must_use]
+pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
+    let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
+    let (reached, latency) = (m.ops_per_second.as_ref()?.median, m.latency.as_ref()?.p50 as f64 * 1e-9);
+    let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
+    // From when the first was due to when the last was done: where operations are few, the wait for the last is much of it.
+    let span = each * f64::from(m.cell.queues) / reached - latency;
+    let part = if span > 0.0 { each / span / rate } else { 1.0 };
+    (part < 0.99).then_some(part)
+}
+
+/// What to say if cells did not reach their rate.
+#[must_use]
+pub fn missed(results: &Results) -> Option<String> {
+    let with_figures =
+        || results.cells.iter().filter(|m| !m.cell.is_baseline() && m.ops_per_second.is_some());
+    let missed = with_figures().filter(|m| part_of_rate(&results.campaign, m).is_some()).count();
+    (missed > 0).then(|| {
+        format!(
+            "The rate was missed in {missed} of {} cells, which are marked: the engine does not do so many operations a second, and latencies there \
+             are those of a queue that grows for as long as it is measured; a lower --rate gives those under a load.",
+            with_figures().count()
+        )
+    })
 }
 
 /// What tells two curves over the size apart.
@@ -117,10 +145,13 @@ fn engine_profile(name: &str) -> Option<&str> {
     name.strip_prefix("sim:")?.split(',').find_map(|pair| pair.strip_prefix("profile="))
 }
 
-/// The knee of every series over the depth with at least three depths.
+/// The knee of every series over the depth with at least three depths. Under a rate there is none: throughput is what was asked for.
 #[must_use]
-pub fn knees(cells: &[Measured]) -> Vec<Knee> {
+pub fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
     let mut knees: Vec<Knee> = Vec::new();
+    if campaign.rate.is_some() {
+        return knees;
+    }
     for m in cells {
         let same = |other: &&Measured| {
             let (a, b) = (&m.cell, &other.cell);
@@ -172,6 +203,10 @@ pub fn knees(cells: &[Measured]) -> Vec<Knee> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn knees(cells: &[Measured]) -> Vec<Knee> {
+        super::knees(&Campaign::default(), cells)
+    }
 
     #[test]
     fn the_crossover_is_where_it_stays_above() {
@@ -309,8 +344,36 @@ mod tests {
             at(8, 9.9),
             at(16, 10.0),
         ];
-        let knees: Vec<_> = knees(&cells).iter().map(|k| (k.queues, k.depth, k.best)).collect();
-        assert_eq!(knees, [(1, 4, 10.0), (2, 1, 20.0)]);
-        assert!(super::knees(&cells[..2]).is_empty(), "two depths say nothing");
+        let found: Vec<_> = knees(&cells).iter().map(|k| (k.queues, k.depth, k.best)).collect();
+        assert_eq!(found, [(1, 4, 10.0), (2, 1, 20.0)]);
+        assert!(knees(&cells[..2]).is_empty(), "two depths say nothing");
+    }
+
+    #[test]
+    fn a_rate_has_no_knee_and_may_be_missed() {
+        let results = crate::results::tests::sample();
+        let mut m = results.cells[5].clone();
+        let campaign = Campaign { rate: Some(1000.0), seconds: 0.1, ..Campaign::default() };
+        let series: Vec<Measured> = [1, 2, 4]
+            .map(|depth| {
+                m.cell.depth = depth;
+                m.clone()
+            })
+            .to_vec();
+        assert_eq!((knees(&series).len(), super::knees(&campaign, &series).len()), (1, 0));
+        // A hundred operations on each of two queues; the last one takes 5 ms, as all do.
+        m.cell.queues = 2;
+        m.latency.as_mut().expect("measured").p50 = 5_000_000;
+        let mut part = |seconds: f64| {
+            m.ops_per_second = crate::stats::Figures::of(vec![200.0 / seconds]);
+            part_of_rate(&campaign, &m)
+        };
+        assert_eq!((part(0.099 + 0.005), part(0.1055)), (None, None));
+        assert!((part(0.205).expect("missed") - 0.5).abs() < 1e-9);
+        let mut results = crate::results::tests::sample();
+        assert_eq!(missed(&results), None);
+        results.campaign.rate = Some(1e9);
+        let said = missed(&results).expect("nobody does that");
+        assert!(said.contains("missed in 8 of 8 cells"), "{said}");
     }
 }

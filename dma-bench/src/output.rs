@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::plan::{Direction, Footprint, Op};
+use crate::derive::{missed, part_of_rate};
+use crate::plan::{Campaign, Direction, Footprint, Op};
 use crate::results::{Crossover, Measured, Published, Results};
 use crate::stats::Figures;
 use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
@@ -28,6 +29,12 @@ impl Style {
         });
         table.set_content_arrangement(ContentArrangement::Disabled).set_header(header);
         table
+    }
+
+    /// A text within a table: in Markdown a bar would end the cell.
+    fn text(self, text: &str) -> String {
+        let text = printable(text);
+        if self == Self::Markdown { text.replace('|', "\\|") } else { text }
     }
 
     fn title(self, text: &str) -> String {
@@ -97,21 +104,22 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
         let mut cells = all(false);
         cells.extend(all(true));
         text += &style.title("Measured, and models (marked): figures of models are a simulation's");
-        text += &figures(&mut cells, style, true);
+        text += &figures(&results.campaign, &mut cells, style, true);
     } else {
         let mut cells = all(false);
         if !cells.is_empty() {
             text += &style.title("Measured: median (least to greatest)");
-            text += &figures(&mut cells, style, false);
+            text += &figures(&results.campaign, &mut cells, style, false);
         }
         let mut cells = all(true);
         if !cells.is_empty() {
             text += &style.title("Models: simulated devices, nothing here was measured; the ratio is to memcpy on this machine");
-            text += &figures(&mut cells, style, false);
+            text += &figures(&results.campaign, &mut cells, style, false);
         }
     }
     for engine in results.engines.iter().filter(|e| e.model.is_some()) {
-        let _ = writeln!(text, "{}: a model: {}", engine.name, engine.model.as_deref().unwrap_or_default());
+        let model = engine.model.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "{}", printable(&format!("{}: a model: {model}", engine.name)));
     }
     if !results.crossovers.is_empty() {
         text += &style.title("Faster than memcpy from");
@@ -126,9 +134,12 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
         text += &published(&results.published, style);
     }
     text += &troubles(results, style);
-    text += &summary(results, style);
-    if let Some(busy) = results.busy() {
-        let _ = writeln!(text, "\n{busy}");
+    // At a given rate throughput says nothing.
+    if results.campaign.rate.is_none() {
+        text += &summary(results, style);
+    }
+    for note in [missed(results), results.busy()].into_iter().flatten() {
+        let _ = writeln!(text, "\n{note}");
     }
     text
 }
@@ -170,23 +181,23 @@ fn summary(results: &Results, style: Style) -> String {
         buffers.dedup();
         let mut header = vec!["size".to_owned()];
         header.extend(buffers.iter().map(|n| baseline(*n, footprint)));
-        header.extend(curves.iter().cloned());
+        header.extend(curves.iter().map(|c| style.text(c)));
         let mut table = style.table(&header.iter().map(String::as_str).collect::<Vec<_>>());
         for size in sizes {
             let of_size = || cells.iter().filter(|m| m.cell.size == size);
-            let speed =
+            let gb =
                 |m: &Measured| m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| gigabytes(f.median));
             let mut row = vec![bytes(size)];
             row.extend(buffers.iter().map(|n| {
                 let of_it = of_size().find(|m| m.cell.is_baseline() && m.cell.depth == *n);
-                of_it.map_or("-".to_owned(), |m| speed(m))
+                of_it.map_or("-".to_owned(), |m| gb(m))
             }));
             row.extend(curves.iter().map(|c| {
                 of_size().find(|m| !m.cell.is_baseline() && curve(&m.cell) == *c).map_or(
                     "-".to_owned(),
                     |m| {
                         let ratio = m.ratio.as_ref().map_or("-".to_owned(), |r| digits(r.median));
-                        format!("{}, {ratio}x", speed(m))
+                        format!("{}, {ratio}x", gb(m))
                     },
                 )
             }));
@@ -212,6 +223,58 @@ pub fn curve(cell: &crate::plan::Cell) -> String {
     name
 }
 
+/// What a cell does: the operation, the memory, which way, and how many segments.
+#[must_use]
+pub fn what(c: &crate::plan::Cell) -> String {
+    let mut what = format!("{} {}", c.op, c.footprint);
+    if c.direction != Direction::Local {
+        let _ = write!(what, " {}", c.direction);
+    }
+    if c.op == Op::Sg {
+        let _ = write!(what, " {}", c.segments);
+    }
+    what
+}
+
+/// How deep a cell's queues are, how many operations go with a doorbell, and how many queues there are; of the baseline, through how many
+/// buffers it goes.
+#[must_use]
+pub fn depth(c: &crate::plan::Cell) -> String {
+    match c.depth {
+        1 if c.is_baseline() => "-".to_owned(),
+        n if c.is_baseline() => format!("{n} buffers"),
+        n => queue(n, c.batch, c.queues, c.batch > 1),
+    }
+}
+
+/// A depth, the operations of a doorbell if these are to be named, and the queues if there are several.
+fn queue(depth: u32, batch: u32, queues: u32, batches: bool) -> String {
+    let mut text = depth.to_string();
+    if batches {
+        let _ = write!(text, " by {batch}");
+    }
+    if queues > 1 {
+        let _ = write!(text, " on {queues}");
+    }
+    text
+}
+
+/// The curve of a crossover, as [`depth`] has it.
+#[must_use]
+pub fn crossover_depth(c: &Crossover) -> String {
+    queue(c.depth, c.batch, c.queues, true)
+}
+
+/// Operations a second, and which part of the rate that is if it was missed.
+#[must_use]
+pub fn speed(campaign: &Campaign, m: &Measured) -> String {
+    let speed = m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median));
+    match part_of_rate(campaign, m) {
+        Some(part) => format!("{speed}, {} % of the rate", digits(part * 100.0)),
+        None => speed,
+    }
+}
+
 /// The baseline of a curve, by the number of buffers that it goes through.
 #[must_use]
 pub fn baseline(buffers: u32, footprint: Footprint) -> String {
@@ -231,9 +294,9 @@ pub fn against(c: &Crossover) -> String {
     c.against.clone()
 }
 
-fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
+fn figures(campaign: &Campaign, cells: &mut [&Measured], style: Style, marked: bool) -> String {
     let mut table = style.table(&[
-        "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p99", "p99.9", "max",
+        "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p90", "p99", "p99.9", "max",
         "CPU/op", "CPU s/GB", "bells/op", "polls/op",
     ]);
     cells.sort_by_key(|m| {
@@ -242,38 +305,21 @@ fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
     });
     for m in cells.iter() {
         let c = &m.cell;
-        let mut what = format!("{} {}", c.op, c.footprint);
-        if c.direction != Direction::Local {
-            let _ = write!(what, " {}", c.direction);
-        }
-        if c.op == Op::Sg {
-            let _ = write!(what, " {}", c.segments);
-        }
-        let mut depth = format!("{}", c.depth);
-        if c.batch > 1 {
-            let _ = write!(depth, " by {}", c.batch);
-        }
-        if c.queues > 1 {
-            let _ = write!(depth, " on {}", c.queues);
-        }
         let time = |f: fn(&crate::results::Latency) -> u64| {
             m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64))
         };
         let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let engine = if marked && m.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
         table.add_row([
-            what,
+            what(c),
             bytes(c.size),
-            engine,
-            match c.depth {
-                1 if c.is_baseline() => "-".to_owned(),
-                n if c.is_baseline() => format!("{n} buffers"),
-                _ => depth,
-            },
+            style.text(&engine),
+            depth(c),
             m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| spread(f, 1e-9)),
-            m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median)),
+            speed(campaign, m),
             m.ratio.as_ref().filter(|_| !c.is_baseline()).map_or("-".to_owned(), |f| spread(f, 1.0)),
             time(|l| l.p50),
+            time(|l| l.p90),
             time(|l| l.p99),
             time(|l| l.p999),
             time(|l| l.max),
@@ -283,7 +329,7 @@ fn figures(cells: &mut [&Measured], style: Style, marked: bool) -> String {
             per_op(m.polls_per_op),
         ]);
     }
-    right(&mut table, &[1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    right(&mut table, &[1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     format!("{table}\n")
 }
 
@@ -309,12 +355,14 @@ pub fn crossover_at(crossover: &Crossover) -> String {
 fn crossovers(all: &[Crossover], style: Style) -> String {
     let mut table = style.table(&["engine", "depth", "memory", "from", "against"]);
     for c in all {
-        let mut depth = format!("{} by {}", c.depth, c.batch);
-        if c.queues > 1 {
-            let _ = write!(depth, " on {}", c.queues);
-        }
         let name = if c.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
-        table.add_row([name, depth, c.footprint.to_string(), crossover_at(c), against(c)]);
+        table.add_row([
+            style.text(&name),
+            crossover_depth(c),
+            c.footprint.to_string(),
+            crossover_at(c),
+            style.text(&against(c)),
+        ]);
     }
     format!("{table}\n")
 }
@@ -325,7 +373,7 @@ fn knees(results: &Results, style: Style) -> String {
     for k in &results.knees {
         let name = if k.model { format!("{} [model]", k.engine) } else { k.engine.clone() };
         table.add_row([
-            name,
+            style.text(&name),
             bytes(k.size),
             k.footprint.to_string(),
             k.direction.to_string(),
@@ -360,11 +408,11 @@ pub fn published(rows: &[Published], style: Style) -> String {
             sources.push((&row.profile, &row.source));
         }
         table.add_row([
-            row.profile.clone(),
-            row.load.clone(),
-            row.direction.clone(),
+            style.text(&row.profile),
+            style.text(&row.load),
+            style.text(&row.direction),
             bytes(row.size),
-            row.quantity.clone(),
+            style.text(&row.quantity),
             digits(row.published),
             digits(row.simulated),
             format!("{:+.1} %", (row.simulated / row.published - 1.0) * 100.0),
@@ -375,7 +423,7 @@ pub fn published(rows: &[Published], style: Style) -> String {
     right(&mut table, &[3, 5, 6, 7, 8]);
     let mut text = format!("{table}\n");
     for (profile, source) in sources {
-        let _ = writeln!(text, "{profile}: published in {source}");
+        let _ = writeln!(text, "{}", printable(&format!("{profile}: published in {source}")));
     }
     text
 }
@@ -515,6 +563,40 @@ mod tests {
         assert!(markdown.contains("- doca: no SDK"));
         assert!(markdown.contains("- doca copy 64 B q1 cold: device lost"));
         assert!(markdown.contains("| copy cold |"));
+    }
+
+    #[test]
+    fn names_do_not_break_tables() {
+        let mut results = sample();
+        let odd = "cpu:a|b\nc\x1b[31m";
+        results
+            .cells
+            .iter_mut()
+            .filter(|m| m.cell.engine == "cpu")
+            .for_each(|m| odd.clone_into(&mut m.cell.engine));
+        results.knees[0].engine = odd.to_owned();
+        results.crossovers[0].engine = odd.to_owned();
+        results.published[0].load = odd.to_owned();
+        for (style, name) in [(Style::Markdown, "cpu:a\\|b c [31m"), (Style::Plain, "cpu:a|b c [31m")] {
+            let text = tables(&results, style, false);
+            // Four cells, a crossover, a knee, a published figure, and the head of the summary.
+            assert_eq!(text.matches(name).count(), 8, "{text}");
+            assert!(!text.contains('\x1b'));
+        }
+        let markdown = tables(&results, Style::Markdown, false).replace("\\|", "");
+        let bars = |line: &str| line.matches('|').count();
+        let rows: Vec<&str> = markdown.lines().filter(|l| l.contains("copy cold")).collect();
+        assert!(rows.len() == 12 && rows.iter().all(|l| bars(l) == bars(rows[0])), "{markdown}");
+    }
+
+    #[test]
+    fn a_rate_that_is_missed_is_marked() {
+        let mut results = sample();
+        assert!(tables(&results, Style::Plain, false).contains("In short"));
+        results.campaign.rate = Some(1e9);
+        let text = tables(&results, Style::Plain, false);
+        assert_eq!(text.matches(" % of the rate ").count(), 8, "{text}");
+        assert!(text.contains("The rate was missed in 8 of 8 cells") && !text.contains("In short"), "{text}");
     }
 
     #[test]

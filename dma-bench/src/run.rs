@@ -92,7 +92,7 @@ pub fn run(
         machine,
         engines,
         crossovers: derive::crossovers(&cells),
-        knees: derive::knees(&cells),
+        knees: derive::knees(&campaign, &cells),
         published,
         cells,
         campaign,

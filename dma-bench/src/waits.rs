@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn waiting_is_counted() {
-        let (before, thread) = (of_process(), of_thread());
+        let thread = of_thread();
         // More threads than CPUs: some wait.
         let many = 4 * std::thread::available_parallelism().map_or(1, usize::from);
         let waited: u64 = std::thread::scope(|scope| {
@@ -44,6 +44,7 @@ mod tests {
         });
         let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
         assert_eq!(waited > 0, counted, "{waited} ns");
-        assert!(of_process() >= before && of_thread() >= thread, "it never goes down");
+        // That of the process does go down: other tests run in it, and a thread that ends takes its share along.
+        assert!(of_thread() >= thread, "it never goes down");
     }
 }

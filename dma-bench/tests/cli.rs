@@ -122,7 +122,37 @@ fn a_run_writes_everything_it_is_asked_for() {
         }
         cell["ratio"]["samples"] = vec![0.1 * cell["ratio"]["min"].as_f64().unwrap(); 40].into();
     }
+    let mut wrong = value.clone();
+    for cell in wrong["cells"].as_array_mut().unwrap().iter_mut().filter(|c| c["engine"] == "cpu") {
+        cell["status"] = "wrong".into();
+        for key in ["ratio", "bytes_per_second", "ops_per_second"] {
+            cell[key] = Value::Null;
+        }
+    }
+    fs::write(path("wrong.json"), wrong.to_string()).unwrap();
+    let lost = bench(&["compare", &results, &path("wrong.json"), "--fail-if-slower", "5%"]);
+    assert_eq!(code(&lost), 4, "{}", out(&lost));
+    assert!(out(&lost).contains("was ok and is wrong, without figures"), "{}", out(&lost));
+    assert!(err(&lost).contains("12 cells ended worse"), "{}", err(&lost));
+    assert_eq!(code(&bench(&["compare", &results, &path("wrong.json")])), 0, "unless asked, it only says so");
+    // Two repetitions tell nothing, and that does not pass.
+    let mut half = value.clone();
+    for cell in half["cells"].as_array_mut().unwrap().iter_mut().filter(|c| c["engine"] == "cpu") {
+        cell["ratio"]["median"] = Value::from(cell["ratio"]["median"].as_f64().unwrap() / 2.0);
+    }
+    fs::write(path("half.json"), half.to_string()).unwrap();
+    let untold = bench(&["compare", &results, &path("half.json"), "--fail-if-slower", "5%"]);
+    assert_eq!(code(&untold), 4, "{}", out(&untold));
+    assert!(
+        err(&untold).contains("nobody can tell") && out(&untold).contains("cannot be told"),
+        "{}",
+        err(&untold)
+    );
     let mut longer = value;
+    // As many repetitions as there are samples.
+    for results in [&mut slower, &mut longer] {
+        results["campaign"]["repetitions"] = 40.into();
+    }
     for cell in longer["cells"].as_array_mut().unwrap() {
         let median = cell["ratio"]["median"].as_f64().unwrap();
         cell["ratio"]["samples"] =

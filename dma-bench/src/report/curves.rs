@@ -139,6 +139,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                 plot.note = key.note(band);
                 plot.y = y;
                 if what == "ratio" {
+                    plot.left_out.retain(|name| !name.starts_with("memcpy, "));
                     // One line for all baselines.
                     let at_one: Vec<_> = plot
                         .series
@@ -205,40 +206,133 @@ fn empty(x: Axis) -> Plot {
         y,
         series: Vec::new(),
         marks: Vec::new(),
+        left_out: Vec::new(),
     }
 }
 
-/// The most curves that can be told apart.
-const MOST: usize = 9;
+/// The most curves of engines that can be told apart: as many as there are colours.
+const MOST: usize = 8;
+/// The most baselines beside them.
+const MOST_BASELINES: usize = 3;
+
+/// What tells curves of a plot apart, but for what is chosen from.
+type Family = (String, u32);
+
+/// A curve that could be drawn: those of one family differ in what goes from the least to the greatest.
+#[derive(Clone, Debug, PartialEq)]
+struct Candidate {
+    name: String,
+    family: Family,
+    /// Where it lies within its family.
+    at: u64,
+}
+
+/// Of so many, in their order, those at both ends and between them, as evenly as it goes.
+fn spread_out(len: usize, most: usize) -> Vec<usize> {
+    match most {
+        _ if len <= most => (0..len).collect(),
+        0 => Vec::new(),
+        1 => vec![len - 1],
+        _ => (0..most).map(|i| (i * (len - 1) + (most - 1) / 2) / (most - 1)).collect(),
+    }
+}
+
+/// The names of those that are drawn: all if they are few enough; otherwise of every family as many as there is room for, the least, the greatest
+/// and what lies between.
+fn chosen(candidates: &[Candidate], most: usize) -> Vec<String> {
+    let mut families: Vec<(&Family, Vec<&Candidate>)> = Vec::new();
+    for candidate in candidates {
+        match families.iter_mut().find(|f| *f.0 == candidate.family) {
+            Some((_, of)) if of.iter().any(|c| c.name == candidate.name) => {}
+            Some((_, of)) => of.push(candidate),
+            None => families.push((&candidate.family, vec![candidate])),
+        }
+    }
+    for (_, of) in &mut families {
+        of.sort_by_key(|c| c.at);
+    }
+    // One more for each in turn, for as long as there is room.
+    let mut share = vec![0; families.len()];
+    let mut room = most;
+    while room > 0 {
+        let before = room;
+        for (share, (_, of)) in share.iter_mut().zip(&families) {
+            if room > 0 && *share < of.len() {
+                (*share, room) = (*share + 1, room - 1);
+            }
+        }
+        if room == before {
+            break;
+        }
+    }
+    let of = |(share, (_, of)): (usize, &(&Family, Vec<&Candidate>))| -> Vec<String> {
+        spread_out(of.len(), share).into_iter().map(|i| of[i].name.clone()).collect()
+    };
+    share.into_iter().zip(&families).flat_map(of).collect()
+}
+
+/// Leaves out of a plot what cannot be told apart for number, and says so.
+fn thin(plot: &mut Plot, candidates: &[Candidate], baselines: &[Candidate]) {
+    let drawn = |c: &&Candidate| plot.series.iter().any(|s| s.name == c.name);
+    let of = |all: &[Candidate], most| chosen(&all.iter().filter(drawn).cloned().collect::<Vec<_>>(), most);
+    let mut keep = of(candidates, MOST);
+    keep.extend(of(baselines, MOST_BASELINES));
+    let (kept, left): (Vec<_>, Vec<_>) = plot.series.drain(..).partition(|s| keep.contains(&s.name));
+    plot.series = kept;
+    plot.left_out = left.into_iter().map(|s| s.name).collect();
+}
 
 fn over_size(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
     let mut plot = empty(axis("bytes of each operation", bytes, 2.0));
     let baselines: Vec<_> = results.cells.iter().filter(|m| key.has_baseline(m)).collect();
     // Hot, each depth has a baseline of its own, which goes through as many buffers.
+    let (mut candidates, mut references) = (Vec::new(), Vec::new());
     for m in baselines {
         if let Some(figures) = pick(m) {
             let name = baseline(m.cell.depth, key.footprint);
+            let family = (String::new(), 0);
+            references.push(Candidate { name: name.clone(), family, at: m.cell.depth.into() });
             add(&mut plot.series, name, m.cell.size as f64, figures, true);
         }
     }
     for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key) {
         if let Some(figures) = pick(m) {
-            add(&mut plot.series, curve(&m.cell), m.cell.size as f64, figures, false);
+            let c = &m.cell;
+            let family = (c.engine.clone(), c.queues);
+            let at = u64::from(c.depth) << 32 | u64::from(c.batch);
+            candidates.push(Candidate { name: curve(c), family, at });
+            add(&mut plot.series, curve(c), c.size as f64, figures, false);
         }
     }
-    finish(plot, 2)
+    let mut plot = finish(plot, 2)?;
+    thin(&mut plot, &candidates, &references);
+    Some(plot)
 }
 
 fn over_depth(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
     let mut plot = empty(axis("operations in flight", number, 2.0));
-    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key && m.cell.queues == 1)
-    {
+    let of_key = |m: &&Measured| !m.cell.is_baseline() && Key::of(m) == key && m.cell.queues == 1;
+    let mut candidates = Vec::new();
+    for m in results.cells.iter().filter(of_key).filter(|m| is_best_batch(results, m)) {
         if let Some(figures) = pick(m) {
             let name = format!("{} {}", m.cell.engine, units::bytes(m.cell.size));
+            let family = (m.cell.engine.clone(), 1);
+            candidates.push(Candidate { name: name.clone(), family, at: m.cell.size });
             add(&mut plot.series, name, f64::from(m.cell.depth), figures, false);
         }
     }
-    finish(plot, 3)
+    let mut plot = finish(plot, 3)?;
+    thin(&mut plot, &candidates, &[]);
+    Some(plot)
+}
+
+/// Whether no other number of operations for each doorbell, all else alike, has a greater throughput. Of equals the first is the best.
+fn is_best_batch(results: &Results, m: &Measured) -> bool {
+    let speed = |m: &Measured| m.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
+    let alike =
+        results.cells.iter().filter(|other| Cell { batch: m.cell.batch, ..other.cell.clone() } == m.cell);
+    let best = alike.reduce(|best, other| if speed(other) > speed(best) { other } else { best });
+    best.is_none_or(|best| best.cell == m.cell)
 }
 
 /// With its points by x, each once.
@@ -252,19 +346,11 @@ fn sorted(mut series: Series) -> Series {
 fn finish(mut plot: Plot, least: usize) -> Option<Plot> {
     for series in &mut plot.series {
         series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Of several numbers of operations for each doorbell, the best.
-        series.points.dedup_by(|b, a| {
-            let same = a.0 == b.0;
-            if same && b.1[1] > a.1[1] {
-                a.1 = b.1;
-            }
-            same
-        });
+        series.points.dedup_by_key(|p| p.0.to_bits());
     }
     let many =
         |s: &Series| s.points.iter().map(|p| p.0.to_bits()).collect::<std::collections::HashSet<_>>().len();
     plot.series.retain(|s| s.reference || many(s) >= least);
-    plot.series.truncate(MOST);
     plot.series.iter().any(|s| !s.reference).then_some(plot)
 }
 
@@ -369,5 +455,91 @@ mod tests {
         assert!(
             line.len() == 1 && line[0].points.len() == 4 && line[0].points.iter().all(|p| p.1 == [1.0; 3])
         );
+    }
+
+    /// Copies by the CPU engine, hot, at so many depths, and their baselines.
+    fn at_depths(footprint: Footprint) -> Results {
+        let mut results = sample();
+        let like = results.cells[4].clone();
+        results.cells.clear();
+        for depth in (0..9).map(|n| 1 << n) {
+            for size in [64_u64, 4096] {
+                for engine in ["memcpy", "cpu"] {
+                    let mut m = like.clone();
+                    let batch = (depth / 2).max(1);
+                    m.cell = Cell { engine: engine.to_owned(), size, depth, batch, footprint, ..m.cell };
+                    m.cell = if engine == "memcpy" { m.cell.baseline() } else { m.cell };
+                    m.cpu_s_per_gb = Figures::of(vec![0.1]);
+                    if !results.cells.iter().any(|other| other.cell == m.cell) {
+                        results.cells.push(m);
+                    }
+                }
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn many_baselines_leave_room_for_the_engines() {
+        for (footprint, baselines) in [(Footprint::Hot, 9), (Footprint::Cold, 1)] {
+            let plots = plots(&at_depths(footprint));
+            for what in ["throughput", "ratio", "latency", "cpu"] {
+                let id = format!("{what}-copy-local-{footprint}-1");
+                let plot = plots.iter().find(|p| p.id == id).unwrap_or_else(|| panic!("{id} is missing"));
+                let engines: Vec<_> =
+                    plot.series.iter().filter(|s| !s.reference).map(|s| s.name.as_str()).collect();
+                assert!(engines.len() == 8, "{engines:?}");
+                assert!(engines.contains(&"cpu q1") && engines.contains(&"cpu q256 by 128"), "{engines:?}");
+                let drawn = plot.series.iter().filter(|s| s.reference).count();
+                let left: Vec<_> = plot.left_out.iter().filter(|n| n.starts_with("cpu")).collect();
+                assert!(left.len() == 1 && !engines.contains(&left[0].as_str()), "{:?}", plot.left_out);
+                match what {
+                    "ratio" => assert_eq!((drawn, plot.left_out.len()), (1, 1)),
+                    _ => {
+                        assert_eq!((drawn, plot.left_out.len()), (baselines.min(3), 1 + baselines.max(3) - 3))
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_engine_is_drawn_with_its_least_and_greatest_depth() {
+        let candidate = |engine: &str, at: u64| Candidate {
+            name: format!("{engine}{at}"),
+            family: (engine.to_owned(), 1),
+            at,
+        };
+        let all: Vec<_> = ["a", "b"].iter().flat_map(|e| (1..9).map(|at| candidate(e, at))).collect();
+        assert_eq!(chosen(&all, 6), ["a1", "a5", "a8", "b1", "b5", "b8"]);
+        assert_eq!(chosen(&all[..5], 9), ["a1", "a2", "a3", "a4", "a5"]);
+        assert_eq!(chosen(&all[5..9], 3), ["a6", "a8", "b1"]);
+        assert_eq!((spread_out(5, 0), spread_out(5, 1)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn both_plots_by_depth_show_the_same_batch() {
+        let mut results = sample();
+        let like = results.cells[5].clone();
+        results.cells.clear();
+        for depth in [1, 2, 4] {
+            // The faster way to ring answers sooner as well.
+            for (batch, speed, ns) in [(1, 2e9, 100), (2, 1e9, 900)] {
+                let mut m = like.clone();
+                (m.cell.depth, m.cell.batch) = (depth, batch);
+                m.bytes_per_second = Figures::of(vec![speed]);
+                let latency = m.latency.as_mut().unwrap();
+                (latency.p50, latency.p99) = (ns, ns);
+                results.cells.push(m);
+            }
+        }
+        let plots = plots(&results);
+        for (what, value) in [("throughput", 2.0), ("latency", 100.0)] {
+            let id = format!("depth-{what}-copy-local-cold-1");
+            let plot = plots.iter().find(|p| p.id == id).unwrap();
+            assert_eq!(plot.series.len(), 1);
+            assert!(plot.series[0].points.iter().all(|p| p.1[1] == value), "{:?}", plot.series);
+            assert_eq!(plot.series[0].points.len(), 3);
+        }
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use super::plot::{DARK, LIGHT, Plot};
 use super::{curves, escape};
-use crate::derive::HERE;
-use crate::output::{against, crossover_at};
-use crate::plan::{Direction, Op};
+use crate::derive::{HERE, missed};
+use crate::output::{against, crossover_at, crossover_depth, depth, speed, what};
+use crate::plan::Op;
 use crate::results::{Crossover, Measured, Results, Status};
 use crate::stats::Figures;
-use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
+use crate::units::{bytes, command_line, digits, gigabytes, nanos};
 
 /// One HTML page with everything in it: nothing is loaded, nothing is run.
 ///
@@ -20,13 +20,13 @@ pub fn page(results: &Results) -> Result<String, String> {
     let plots = curves::plots(results);
     let (models, measured): (Vec<_>, Vec<_>) = plots.iter().partition(|p| p.id.starts_with("model-"));
     let mut body = String::new();
-    header(&mut body, results, !models.is_empty());
+    header(&mut body, results);
     cards(&mut body, results);
-    if !measured.is_empty() {
+    if results.with_figures(false).next().is_some() {
         body += "<h2 id=\"measured\">Measured</h2>\n";
         figures(&mut body, &measured)?;
+        table(&mut body, results, false);
     }
-    table(&mut body, results, false);
     if results.engines.iter().any(|e| e.model.is_some()) {
         body += "<h2 id=\"models\">Models</h2>\n<div class=\"note\"><b>Not measured.</b> These devices are simulated, with figures that others published: ";
         let sources: Vec<_> = results
@@ -58,7 +58,7 @@ pub fn page(results: &Results) -> Result<String, String> {
     ))
 }
 
-fn header(body: &mut String, results: &Results, models: bool) {
+fn header(body: &mut String, results: &Results) {
     let m = &results.machine;
     let virt = if m.virtual_machine { ", a virtual machine" } else { "" };
     let _ = write!(
@@ -75,14 +75,28 @@ fn header(body: &mut String, results: &Results, models: bool) {
     if let Some(busy) = results.busy() {
         let _ = writeln!(body, "<div class=\"note\"><b>Busy.</b> {}</div>", escape(&busy));
     }
+    if let Some(missed) = missed(results) {
+        let _ = writeln!(body, "<div class=\"note\"><b>Too slow.</b> {}</div>", escape(&missed));
+    }
     if let Some(stopped) = results.stopped() {
         let _ = writeln!(body, "<div class=\"note\"><b>Interrupted.</b> {}</div>", escape(&stopped));
     }
-    body.push_str("<nav><a href=\"#measured\">Measured</a>");
-    if models {
-        body.push_str("<a href=\"#models\">Models</a>");
+    // Where these lead there is something: a page may have models alone, or nothing.
+    let measured = results.with_figures(false).next().is_some();
+    let models = results.engines.iter().any(|e| e.model.is_some());
+    let figures = measured || results.with_figures(true).next().is_some();
+    body.push_str("<nav>");
+    for (there, to, name) in [
+        (measured, "measured", "Measured"),
+        (models, "models", "Models"),
+        (figures, "figures", "Figures"),
+        (true, "how", "How"),
+    ] {
+        if there {
+            let _ = write!(body, "<a href=\"#{to}\">{name}</a>");
+        }
     }
-    body.push_str("<a href=\"#figures\">Figures</a><a href=\"#how\">How</a></nav>\n");
+    body.push_str("</nav>\n");
 }
 
 /// The answer in a few numbers: for each measured engine the best ratio and where it begins to pay.
@@ -136,13 +150,25 @@ fn figures(body: &mut String, plots: &[&Plot]) -> Result<(), String> {
     for plot in plots {
         let _ = writeln!(
             body,
-            "<figure id=\"{}\"><div class=\"light\">{}</div><div class=\"dark\">{}</div></figure>",
+            "<figure id=\"{}\"><div class=\"light\">{}</div><div class=\"dark\">{}</div>{}</figure>",
             escape(&plot.id),
             plot.svg(&LIGHT)?,
             plot.svg(&DARK)?,
+            left_out(plot),
         );
     }
     Ok(())
+}
+
+/// What a plot has no room for.
+fn left_out(plot: &Plot) -> String {
+    if plot.left_out.is_empty() {
+        return String::new();
+    }
+    let names = escape(&plot.left_out.join("; "));
+    format!(
+        "<figcaption class=\"dim\">Not drawn, for want of room: {names}. The table has their figures.</figcaption>"
+    )
 }
 
 fn spread(figures: Option<&Figures>, scale: f64) -> String {
@@ -161,40 +187,34 @@ fn table(body: &mut String, results: &Results, models: bool) {
         let c = &m.cell;
         (c.op, c.direction, c.footprint, c.segments, c.size, c.depth, !c.is_baseline())
     });
-    let id = if models { "" } else { " id=\"figures\"" };
+    // The first table.
+    let first = !models || results.with_figures(false).next().is_none();
+    let id = if first { " id=\"figures\"" } else { "" };
     let tag = if models { " <span class=\"tag\">model</span>" } else { "" };
     let _ = write!(
         body,
         "<h3{id}>Figures{tag}</h3>\n<p class=\"dim\">Median of the repetitions, the least and the greatest beside it. CPU time is that of the whole process.</p>\n\
          <div class=\"wide\"><table><thead><tr><th>what</th><th class=\"n\">size</th><th>engine</th><th class=\"n\">depth</th><th class=\"n\">GB/s</th>\
-         <th class=\"n\">ops/s</th><th class=\"n\">&times; memcpy</th><th class=\"n\">p50</th><th class=\"n\">p99</th><th class=\"n\">p99.9</th>\
+         <th class=\"n\">ops/s</th><th class=\"n\">&times; memcpy</th><th class=\"n\">p50</th><th class=\"n\">p90</th><th class=\"n\">p99</th><th class=\"n\">p99.9</th><th class=\"n\">max</th>\
          <th class=\"n\">CPU/op</th><th class=\"n\">CPU s/GB</th><th class=\"n\">bells/op</th><th class=\"n\">polls/op</th></tr></thead><tbody>\n"
     );
     for m in cells {
         let c = &m.cell;
-        let mut what = format!("{} {}", c.op, c.footprint);
-        if c.direction != Direction::Local {
-            let _ = write!(what, " {}", c.direction);
-        }
-        let depth = match (c.is_baseline(), c.depth) {
-            (true, 1) => "-".to_owned(),
-            (true, n) => format!("{n} buffers"),
-            (false, n) if c.batch > 1 => format!("{n} by {}", c.batch),
-            (false, n) => n.to_string(),
-        };
         let time = |f: fn(&crate::results::Latency) -> u64| {
             m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64))
         };
         let plain = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let ratio = if c.is_baseline() { "-".to_owned() } else { spread(m.ratio.as_ref(), 1.0) };
         let figures = [
-            depth,
+            depth(c),
             spread(m.bytes_per_second.as_ref(), 1e-9),
-            m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median)),
+            speed(&results.campaign, m),
             ratio,
             time(|l| l.p50),
+            time(|l| l.p90),
             time(|l| l.p99),
             time(|l| l.p999),
+            time(|l| l.max),
             m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
             plain(m.cpu_s_per_gb.as_ref().map(|f| f.median)),
             plain(m.doorbells_per_op),
@@ -202,8 +222,9 @@ fn table(body: &mut String, results: &Results, models: bool) {
         ];
         let _ = write!(
             body,
-            "<tr{}><td>{what}</td><td class=\"n\">{}</td><td>{}{tag}</td>",
+            "<tr{}><td>{}</td><td class=\"n\">{}</td><td>{}{tag}</td>",
             if c.is_baseline() { " class=\"base\"" } else { "" },
+            what(c),
             bytes(c.size),
             escape(&c.engine),
         );
@@ -227,11 +248,10 @@ fn crossovers(body: &mut String, all: &[Crossover]) {
     for c in all {
         let _ = writeln!(
             body,
-            "<tr><td>{}{}</td><td>{} by {}</td><td>{}</td><td class=\"n\">{}</td><td class=\"source\">{}</td></tr>",
+            "<tr><td>{}{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"source\">{}</td></tr>",
             escape(&c.engine),
             tag(c.model),
-            c.depth,
-            c.batch,
+            crossover_depth(c),
             c.footprint,
             crossover_at(c),
             escape(&against(c)),
@@ -358,6 +378,7 @@ fn details(body: &mut String, results: &Results) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Cell;
     use crate::results::tests::sample;
 
     #[test]
@@ -386,5 +407,63 @@ mod tests {
         let page = page(&results).unwrap();
         assert!(!page.contains("<img") && !page.contains("<script"), "escaped");
         assert!(page.contains("&lt;img"));
+    }
+
+    /// Every link leads somewhere.
+    fn links_lead(page: &str) {
+        for link in page.split("href=\"#").skip(1) {
+            let to = link.split('"').next().unwrap();
+            assert_eq!(page.matches(&format!("id=\"{to}\"")).count(), 1, "#{to}");
+        }
+    }
+
+    #[test]
+    fn links_lead_somewhere() {
+        links_lead(&page(&sample()).unwrap());
+        let mut models = sample();
+        models.cells.retain(|m| m.model);
+        models.engines.retain(|e| e.model.is_some());
+        let text = page(&models).unwrap();
+        links_lead(&text);
+        assert!(!text.contains("#measured") && text.contains("#models\">") && text.contains("#figures\">"));
+        models.cells.clear();
+        links_lead(&page(&models).unwrap());
+        // A table without a plot is measured as well.
+        let mut one = sample();
+        one.cells.retain(|m| m.cell.size == 64 && !m.model);
+        let text = page(&one).unwrap();
+        links_lead(&text);
+        assert!(text.contains("#measured"));
+    }
+
+    #[test]
+    fn rows_can_be_told_apart() {
+        let mut results = sample();
+        let like = results.cells[5].clone();
+        results.cells = vec![like.clone(), like.clone(), like.clone(), like];
+        results.cells[1].cell.queues = 2;
+        results.cells[2].cell = Cell { op: Op::Sg, segments: 2, ..results.cells[0].cell.clone() };
+        results.cells[3].cell = Cell { op: Op::Sg, segments: 8, ..results.cells[0].cell.clone() };
+        results.crossovers[0].queues = 3;
+        let page = page(&results).unwrap();
+        for cell in [
+            "<td>sg cold 2</td>",
+            "<td>sg cold 8</td>",
+            "<td class=\"n\">1 on 2</td>",
+            "<td>1 by 1 on 3</td>",
+        ] {
+            assert_eq!(page.matches(cell).count(), 1, "{cell}");
+        }
+        for head in ["p50", "p90", "p99", "p99.9", "max"] {
+            assert_eq!(page.matches(&format!("<th class=\"n\">{head}</th>")).count(), 1, "{head}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_is_missed_is_marked() {
+        let mut results = sample();
+        results.campaign.rate = Some(1e9);
+        let page = page(&results).unwrap();
+        assert!(page.contains(" % of the rate</td>") && page.contains("The rate was missed in 8 of 8 cells"));
     }
 }

@@ -7,6 +7,8 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 use plotters::style::register_font;
 
+use crate::output;
+
 /// What is drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
@@ -24,6 +26,8 @@ pub(super) struct Plot {
     pub(super) series: Vec<Series>,
     /// Places on the x axis that are marked: where, with what text, and in which curve's colour.
     pub(super) marks: Vec<(f64, String, usize)>,
+    /// The names of curves that there was no room for.
+    pub(super) left_out: Vec<String>,
 }
 
 /// An axis.
@@ -113,6 +117,11 @@ fn fonts() {
     });
 }
 
+/// Text that an XML file may contain; the library escapes it.
+fn clean(text: &str) -> String {
+    output::printable(text).replace(['\u{fffe}', '\u{ffff}'], " ")
+}
+
 type Drawn = Result<(), String>;
 
 fn text<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> String {
@@ -130,7 +139,11 @@ impl Plot {
         let mut svg = String::new();
         self.draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), theme, 1)?;
         // It grows and shrinks with the page, and says what it is to those who cannot see it.
-        let name = super::escape(&format!("{}. {}", self.title, self.note));
+        let left_out = match self.left_out.join(", ") {
+            names if names.is_empty() => names,
+            names => format!(" Not drawn: {names}."),
+        };
+        let name = super::escape(&format!("{}. {}{left_out}", self.title, self.note));
         let (width, height) = SIZE;
         let head = format!("<svg width=\"{width}\" height=\"{height}\"");
         Ok(svg.replacen(&head, &format!("{head} role=\"img\" aria-label=\"{name}\""), 1))
@@ -163,8 +176,8 @@ impl Plot {
         let font = |size: i32, color: RGBColor| (FONT, size * scale).into_font().color(&color);
         let (width, _) = area.dim_in_pixel();
         let bold = (FONT, 17 * scale, FontStyle::Bold).into_font().color(&theme.ink);
-        area.draw(&Text::new(self.title.clone(), (18 * scale, 12 * scale), bold)).map_err(text)?;
-        area.draw(&Text::new(self.note.clone(), (18 * scale, 36 * scale), font(13, theme.dim)))
+        area.draw(&Text::new(clean(&self.title), (18 * scale, 12 * scale), bold)).map_err(text)?;
+        area.draw(&Text::new(clean(&self.note), (18 * scale, 36 * scale), font(13, theme.dim)))
             .map_err(text)?;
         let (_, body) = area.split_vertically(56 * scale);
         let (left, legend) = body.split_horizontally(width as i32 - LEGEND * scale);
@@ -216,7 +229,7 @@ impl Plot {
             let near = (x - last.0) < (xs.to - xs.from) / 9.0;
             last = (x, if near { 1 - last.1 } else { 0 });
             let place = (px - ox - 4 * scale, py - oy - (18 + 14 * last.1) * scale);
-            left.draw(&Text::new(label.clone(), place, font(12, color))).map_err(text)?;
+            left.draw(&Text::new(clean(label), place, font(12, color))).map_err(text)?;
         }
         for (i, series) in self.series.iter().enumerate() {
             let color = self.color(theme, i);
@@ -252,11 +265,15 @@ impl Plot {
             let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
             area.draw(&PathElement::new(line, stroke)).map_err(text)?;
             area.draw(&Circle::new((18 * scale, y + 7 * scale), 3 * scale, color.filled())).map_err(text)?;
-            for part in wrapped(&series.name, 24) {
+            for part in wrapped(&clean(&series.name), 24) {
                 area.draw(&Text::new(part, (38 * scale, y), style.clone())).map_err(text)?;
                 y += 16 * scale;
             }
             y += 6 * scale;
+        }
+        if !self.left_out.is_empty() {
+            let more = format!("and {} not drawn", self.left_out.len());
+            area.draw(&Text::new(more, (38 * scale, y), style.color(&theme.dim))).map_err(text)?;
         }
         Ok(())
     }
@@ -375,6 +392,39 @@ mod tests {
         let values: Vec<f64> = ticks.at.iter().map(|t| axis(10.0).value(*t).round()).collect();
         assert_eq!(values, [5.0, 10.0]);
         assert_eq!(axis(10.0).ticks(std::iter::empty()).at.len(), 4);
+    }
+
+    #[test]
+    fn names_from_a_file_leave_the_picture_whole() {
+        let axis = || Axis { label: "<x>".to_owned(), format: crate::units::digits, base: 2.0 };
+        let odd = "<a>&\"'\x1b\u{1}\n]]>";
+        let plot = Plot {
+            id: "a".to_owned(),
+            title: format!("title {odd}"),
+            note: format!("note {odd}"),
+            x: axis(),
+            y: axis(),
+            series: vec![Series {
+                name: odd.to_owned(),
+                points: vec![(1.0, [1.0; 3]), (2.0, [2.0; 3])],
+                reference: false,
+            }],
+            marks: vec![(1.5, odd.to_owned(), 0)],
+            left_out: vec![odd.to_owned()],
+        };
+        let svg = plot.svg(&LIGHT).unwrap();
+        assert!(!svg.contains("<a>") && !svg.contains("]]>"), "{svg}");
+        assert!(svg.chars().all(|c| c == '\n' || !c.is_control()), "{svg}");
+        assert!(svg.contains("and 1 not drawn") && svg.contains("Not drawn: &lt;a&gt;"));
+        let (amps, entities) = (
+            svg.matches('&').count(),
+            svg.matches("&amp;").count()
+                + ["&lt;", "&gt;", "&quot;", "&apos;", "&#39;"]
+                    .iter()
+                    .map(|e| svg.matches(e).count())
+                    .sum::<usize>(),
+        );
+        assert_eq!(amps, entities, "{svg}");
     }
 
     #[test]

@@ -1,0 +1,88 @@
+//! What else differs between two results: they may not have been measured in the same way, or on the same machine.
+
+use crate::machine::Machine;
+use crate::plan::Campaign;
+use crate::results::{Engine, Results};
+use crate::units::{bytes, digits, nanos, per_second};
+
+/// Something about results, in words.
+type Named = (&'static str, String);
+
+/// One line for each thing that matters to the figures and differs.
+pub(super) fn notes(before: &Results, after: &Results) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut add = |whose: &str, a: Vec<Named>, b: Vec<Named>| {
+        for ((what, a), (_, b)) in a.into_iter().zip(b) {
+            if a != b {
+                notes.push(format!("differs: {what}{whose} {a} / {b}"));
+            }
+        }
+    };
+    add("", campaign(&before.campaign), campaign(&after.campaign));
+    add("", run(before), run(after));
+    add("", machine(&before.machine), machine(&after.machine));
+    for old in &before.engines {
+        if let Some(new) = after.engine(&old.name) {
+            add(&format!(" of {}:", old.name), engine(old), engine(new));
+        }
+    }
+    notes
+}
+
+fn known<T>(value: Option<T>, words: impl FnOnce(T) -> String) -> String {
+    value.map_or("none".to_owned(), words)
+}
+
+fn list(words: &[String]) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+/// How it was measured. How often is in the test already, and what was measured in the cells' names.
+fn campaign(c: &Campaign) -> Vec<Named> {
+    // A number of operations takes the place of a time.
+    let seconds = if c.count.is_none() { nanos(c.seconds * 1e9) } else { "as long as it takes".to_owned() };
+    vec![
+        ("footprint", known(c.footprint, bytes)),
+        ("time of a repetition", seconds),
+        ("operations of a repetition", known(c.count, |n| n.to_string())),
+        ("warm-up", nanos(c.warm_up * 1e9)),
+        ("rate", known(c.rate, per_second)),
+        ("verification", format!("{:?}", c.verify).to_lowercase()),
+    ]
+}
+
+fn run(results: &Results) -> Vec<Named> {
+    let realtime = results.command.iter().any(|word| word == "--realtime");
+    vec![
+        ("version of dma-bench", results.tool.clone()),
+        ("--realtime", if realtime { "yes" } else { "no" }.to_owned()),
+    ]
+}
+
+/// All but the load, of which the figures' own waiting says more.
+fn machine(m: &Machine) -> Vec<Named> {
+    vec![
+        ("processor", m.cpu.clone()),
+        ("CPUs", m.cpus.to_string()),
+        ("instructions", list(&m.flags)),
+        ("caches", list(&m.caches)),
+        // A kernel keeps a little more or less for itself.
+        ("memory", format!("{} GiB", digits(m.memory as f64 / f64::from(1 << 30)))),
+        ("virtual machine", if m.virtual_machine { "yes" } else { "no" }.to_owned()),
+        ("operating system", m.os.clone()),
+        ("kernel", m.kernel.clone()),
+        ("C library", m.libc.clone()),
+        ("architecture", m.arch.clone()),
+        ("governor", m.governor.clone().unwrap_or_else(|| "not known".to_owned())),
+        ("huge pages", m.huge_pages.clone().unwrap_or_else(|| "not known".to_owned())),
+    ]
+}
+
+fn engine(e: &Engine) -> Vec<Named> {
+    vec![
+        ("device", e.device.clone()),
+        ("version", e.version.clone()),
+        ("model", e.model.clone().unwrap_or_else(|| "none".to_owned())),
+        ("clock", e.clock.clone()),
+    ]
+}
