@@ -74,8 +74,13 @@ const SAMPLE_EVERY: u64 = 32;
 
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let (mut bare, mut worker) = (Bare::new(contender), worker(contender));
-    let extent =
-        Extent { warm: 0, ops: (batches * BATCH) as u64, sample_every: SAMPLE_EVERY, compare: COMPARE_MUCH };
+    let extent = Extent {
+        warm: 0,
+        ops: (batches * BATCH) as u64,
+        sample_every: SAMPLE_EVERY,
+        compare: COMPARE_MUCH,
+        each: false,
+    };
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds + 2 {
         for turn in 0..2 {
@@ -125,6 +130,7 @@ fn main() {
                 ops: batches * BATCH as u64,
                 sample_every: SAMPLE_EVERY,
                 compare: COMPARE_MUCH,
+                each: false,
             };
             Duration::from_secs_f64(worker.run(extent).unwrap().seconds())
         });

@@ -83,7 +83,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             print(&comparison.text(arguments.all))?;
             let failures = arguments.fail_if_slower.map_or_else(Vec::new, |limit| comparison.failures(limit));
             for failure in &failures {
-                eprintln!("dma-bench: {failure}");
+                say(format_args!("dma-bench: {failure}"));
             }
             if failures.is_empty() && comparison.rows.is_empty() {
                 return Err(failed("the two have no cell in common that has figures in both"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::files::remedy;
-use crate::plan::{Campaign, Direction, Footprint, LONGEST, Op, SHORTEST, Values, Verify};
+use crate::plan::{Campaign, Direction, Footprint, LONGEST, Op, RATE_SLICE, SHORTEST, Values, Verify};
 use crate::presets::Preset;
 use crate::units;
 
@@ -180,7 +180,7 @@ Examples:
   dma-bench run -e cpu -e sim:profile=bluefield3 -o 64..2M -q 1,32 -t 1
   dma-bench run -e cpu -o 4K -q 32 -b 1,4,16,32 -a hot --json out.json
   dma-bench run -e cpu -o 64K --rate 20k              latency under a fixed load
-  dma-bench run -e sim:profile=bluefield3 -d push,pull -o 64K   to and from a peer's memory
+  dma-bench run -e cpu -e sim:profile=bluefield3 -d push,pull -o 64K   to and from a peer's memory
   dma-bench run -w fill,sg -s 2,8 -o 64K
   dma-bench run --campaign mine.toml --json mine.json
 
@@ -208,7 +208,7 @@ pub struct RunArguments {
     /// Operations in flight on each queue: 1,32 or 1..256.
     #[arg(short = 'q', long = "depth", value_name = "DEPTHS")]
     pub depths: Option<Values>,
-    /// Operations for each doorbell; half the depth unless given.
+    /// Operations for each doorbell; half the depth unless given, at most the depth, and 1 with --rate.
     #[arg(short = 'b', long = "batch", value_name = "COUNTS")]
     pub batches: Option<Values>,
     /// Queues, each driven by a thread of its own.
@@ -232,17 +232,18 @@ pub struct RunArguments {
     /// Seconds for each cell, over all repetitions.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count")]
     pub time: Option<f64>,
-    /// Operations of each repetition, instead of a time.
+    /// Operations of each repetition, instead of a time. memcpy beside them keeps its short slices.
     #[arg(short = 'n', long = "count", value_name = "OPS")]
     pub count: Option<u64>,
     /// How often each cell is measured.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
     pub repetitions: Option<u32>,
-    /// Seconds that each cell warms up.
+    /// Seconds that each cell warms up, and memcpy beside it: in parts, before each of up to twelve visits. It is in no figure.
     #[arg(long, value_name = "SECONDS")]
     pub warm_up: Option<f64>,
-    /// Operations a second on each queue, such as 20k. Latency then counts from when an operation was due, so that one that is late
-    /// makes those behind it late, as it would for those who wait.
+    /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts from when an operation was
+    /// due, and all repetitions of a cell are one schedule, so that one that is late makes those behind it late, as it would for those
+    /// who wait. -t says for how long.
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub rate: Option<f64>,
     /// Verify the bytes of every operation, within the measured time. Some are always verified, outside of it.
@@ -338,6 +339,9 @@ impl RunArguments {
         }
         campaign.count = self.count.or(campaign.count);
         campaign.rate = self.rate.or(campaign.rate);
+        if campaign.rate.is_some() && self.time.is_none() && self.campaign.is_none() {
+            campaign.seconds = campaign.seconds.max(RATE_SLICE);
+        }
         campaign.footprint = self.footprint.or(campaign.footprint);
         campaign.published |= self.published;
         if self.verify {

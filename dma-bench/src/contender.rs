@@ -17,6 +17,8 @@ pub struct Contender {
     pub engine: Arc<dyn DmaEngine>,
     /// What its figures are read off.
     pub clock: Clock,
+    /// Its operations take no time worth the name: it models no device.
+    pub timeless: bool,
 }
 
 /// What time is read off: the computer's clock, or that of a simulated device.
@@ -82,9 +84,15 @@ impl Contender {
                     ));
                 }
             };
-            return Ok(Self { name: name.to_owned(), engine, clock });
+            // On the computer's clock, the simulation itself takes time.
+            let timeless = clock.is_virtual()
+                && options.profile.name == "ideal"
+                && options.latency.is_none()
+                && options.bandwidth.is_none();
+            return Ok(Self { name: name.to_owned(), engine, clock, timeless });
         }
-        Ok(Self { name: name.to_owned(), engine: dma::open(name)?, clock: Clock::Real(Instant::now()) })
+        let (engine, clock) = (dma::open(name)?, Clock::Real(Instant::now()));
+        Ok(Self { name: name.to_owned(), engine, clock, timeless: false })
     }
 
     /// Whether its figures are a model's.
@@ -105,6 +113,17 @@ mod tests {
         assert_eq!(sim.clock.now(), 0, "nobody passed any time");
         assert!(!Contender::open("sim:profile=dsa,clock=real").unwrap().clock.is_virtual());
         assert!(!Contender::open("cpu").unwrap().is_model());
+        for (name, timeless) in [
+            ("sim", true),
+            ("sim:seed=1,depth=8", true),
+            ("sim:latency=1us", false),
+            ("sim:bandwidth=10GiB", false),
+            ("sim:clock=real", false),
+            ("sim:profile=ioat", false),
+            ("cpu", false),
+        ] {
+            assert_eq!(Contender::open(name).unwrap().timeless, timeless, "{name}");
+        }
         let error = Contender::open("sim:clock=manual").unwrap_err().to_string();
         assert!(error.contains("clock=virtual"), "{error}");
         assert!(Contender::open("cpo").unwrap_err().to_string().contains("did you mean"));

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use dma::{
     Capabilities, Completion, Descriptor, DmaEngine, EngineInfo, ErrorKind, Limits, Listed, Outcome,
-    QueueOptions, RawQueue, Segment,
+    QueueOptions, RawQueue, Retry, Segment,
 };
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::{Clock, Contender};
+use crate::interrupt;
 use crate::layout::Layout;
 use crate::memory::{Difference, Memory, PATTERN};
 use crate::plan::{Cell, Op, Verify};
@@ -38,9 +39,6 @@ pub enum Trouble {
         /// The first difference, counted from the operation's first byte.
         difference: Difference,
     },
-    /// The user stopped it.
-    #[error("interrupted")]
-    Interrupted,
 }
 
 impl From<dma::Error> for Trouble {
@@ -66,8 +64,10 @@ pub struct Slice {
     pub polls: u64,
     /// Doorbells, over all operations.
     pub doorbells: u64,
-    /// Operations whose bytes were compared.
+    /// Comparisons of an operation's bytes.
     pub verified: u64,
+    /// The user stopped it before its end.
+    pub cut: bool,
 }
 
 impl Slice {
@@ -107,6 +107,26 @@ pub struct Extent {
     pub sample_every: u64,
     /// How many bytes are spoilt before and compared afterwards, in whole buffers: with [`COMPARE_MUCH`] one at least.
     pub compare: usize,
+    /// The bytes of every operation are compared as soon as it completes, before its buffer is used again: not for what is timed.
+    pub each: bool,
+}
+
+/// Operations at a rate instead of as many as go.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Operations a second.
+    pub rate: f64,
+    /// Operations of each repetition: a run at a rate is one schedule, and is cut into repetitions afterwards.
+    pub each: u64,
+}
+
+/// When a repetition of a run at a rate was over.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// On the contender's clock, in nanoseconds.
+    pub time: u64,
+    /// CPU time of the process by then, in nanoseconds.
+    pub cpu: f64,
 }
 
 /// What is compared now and then.
@@ -147,6 +167,12 @@ pub struct Worker {
     /// Descriptors of one operation.
     pieces: usize,
     max_piece: usize,
+    /// Polls between two looks at whether the user asked to stop.
+    polls_at_once: u32,
+    /// Operations that completed on this queue in the repetitions before.
+    done_before: u64,
+    /// Submissions that the engine has refused in a row, saying that they may be tried again.
+    refusals: u32,
     pending: Vec<Descriptor<'static>>,
     /// What polls write to: made once, since to fill it costs as much as dozens of short copies.
     completions: Vec<Completion>,
@@ -154,6 +180,12 @@ pub struct Worker {
     extent: Extent,
     started: u64,
     ended: u64,
+    /// Operations that had completed by then.
+    timed: u64,
+    cut: bool,
+    /// Every operation is compared when it completes.
+    checking: bool,
+    marks: Vec<Mark>,
     submitted: u64,
     completed: u64,
     polls: u64,
@@ -171,7 +203,13 @@ pub struct Worker {
 /// How many completions one poll takes.
 const POLL: usize = 64;
 /// How many buffers are compared at most.
-const COMPARE_OPS: usize = 16;
+pub(crate) const COMPARE_OPS: usize = 16;
+/// How much is moved at most, in bytes, between two looks at whether the user asked to stop.
+pub(crate) const AT_ONCE: u64 = 64 << 20;
+/// How long what is in flight is waited for when the user asked to stop.
+const DRAIN: Duration = Duration::from_millis(200);
+/// How often in a row an engine may say "try again" and take nothing.
+const REFUSALS: u32 = 4096;
 
 impl Worker {
     /// A queue for `cell`, on its part of `memory`.
@@ -220,11 +258,18 @@ impl Worker {
             tail: cell.depth as usize,
             pieces,
             max_piece,
+            polls_at_once: (AT_ONCE / (cell.size * u64::from(cell.batch)).max(1)).clamp(1, 4096) as u32,
+            done_before: 0,
+            refusals: 0,
             pending: Vec::with_capacity(cell.batch as usize * pieces),
             completions: vec![Completion::done(0); POLL],
-            extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0 },
+            extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0, each: false },
             started: 0,
             ended: 0,
+            timed: 0,
+            cut: false,
+            checking: false,
+            marks: Vec::new(),
             submitted: 0,
             completed: 0,
             polls: 0,
@@ -247,14 +292,16 @@ impl Worker {
     /// Memory is gone.
     pub fn prepare(&mut self, extent: Extent) -> Result<(), Trouble> {
         self.extent = extent;
+        self.done_before += self.completed;
         (self.submitted, self.completed, self.polls, self.bells) = (0, 0, 0, 0);
         (self.from, self.checked, self.idle, self.sampling) = (None, 0, 0, 0);
+        (self.timed, self.cut, self.refusals) = (0, false, 0);
         self.rung_before = self.queue.as_ref().map_or(0, |q| q.stats().doorbells);
         self.spoilt.clear();
-        if self.verify == Verify::All {
-            for index in 0..self.layout.slots() {
-                self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None))?;
-            }
+        self.marks.clear();
+        // Each operation is then spoilt before it is submitted.
+        self.checking = extent.each || self.verify == Verify::All;
+        if self.checking {
             return Ok(());
         }
         let total = (extent.warm + extent.ops).min(self.places.len() as u64) as usize;
@@ -264,10 +311,15 @@ impl Worker {
         for turn in 0..total.min(most) {
             let place = self.free[(self.head + turn) & (self.free.len() - 1)] as usize;
             let index = self.layout.next(self.places[place].index, self.places.len());
-            self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None))?;
+            self.spoil(index)?;
             self.spoilt.push(index);
         }
         Ok(())
+    }
+
+    /// Forgets the latencies so far: those of the warm-up are not the cell's.
+    pub fn forget(&mut self) {
+        self.histogram.reset();
     }
 
     /// Starts the clock.
@@ -288,7 +340,7 @@ impl Worker {
     pub fn burst(&mut self, polls: u32) -> Result<bool, Trouble> {
         let total = self.extent.warm + self.extent.ops;
         let batch = u64::from(self.cell.batch);
-        let simple = self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1;
+        let simple = self.is_simple();
         for _ in 0..polls {
             while self.pending.is_empty() {
                 let want = batch.min(total - self.submitted);
@@ -301,11 +353,37 @@ impl Worker {
                 self.submit_pending()?;
             }
             if self.poll()? {
-                self.ended = self.clock.now();
+                self.end();
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether an operation is one descriptor that is always the same but for its addresses.
+    fn is_simple(&self) -> bool {
+        self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1 && !self.checking
+    }
+
+    /// Stops the clock.
+    fn end(&mut self) {
+        (self.ended, self.timed) = (self.clock.now(), self.completed);
+    }
+
+    /// Ends a repetition that the user stopped: what has completed counts. What is in flight is waited for a little, since only then what
+    /// was spoilt can be compared.
+    pub(crate) fn cut(&mut self) -> Result<(), Trouble> {
+        self.end();
+        self.cut = true;
+        let (polls, until) = (self.polls, Instant::now() + DRAIN);
+        while self.completed < self.submitted && Instant::now() < until {
+            if !self.pending.is_empty() {
+                self.submit_pending()?;
+            }
+            self.poll()?;
+        }
+        self.polls = polls;
+        Ok(())
     }
 
     /// Makes `count` operations and rings the doorbell for them. `due` is when the first was due, 0 for now.
@@ -324,7 +402,7 @@ impl Worker {
         let mask = self.free.len() - 1;
         let turning = self.layout.turns();
         if !simple {
-            return self.submit_listed(count, stamp);
+            return self.submit_listed(count, stamp, due);
         }
         if turning || sampled {
             for turn in 0..count {
@@ -346,7 +424,7 @@ impl Worker {
             // The usual case: places in a row, whose descriptors are ready.
             self.head += count;
             // SAFETY: as in `submit_pending`.
-            let taken = unsafe { queue.submit(batch) }?;
+            let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
             queue.flush();
             self.pending.extend_from_slice(&batch[taken..]);
             return Ok(());
@@ -368,7 +446,7 @@ impl Worker {
         // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is leaked if a descriptor never
         // comes back; lengths keep to the limits that the engine states; each place in flight has a source and a destination of
         // its own, in different regions, that nobody else uses until it has ended.
-        let taken = unsafe { queue.submit(&self.pending) }?;
+        let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
         queue.flush();
         if taken == self.pending.len() {
             self.pending.clear();
@@ -378,17 +456,14 @@ impl Worker {
         Ok(())
     }
 
-    /// As [`submit`](Self::submit), for what is more than one segment to one segment.
-    fn submit_listed(&mut self, count: usize, stamp: u64) -> Result<(), Trouble> {
+    /// As [`submit`](Self::submit), for what is more than one segment to one segment, and for what is compared on completion.
+    fn submit_listed(&mut self, count: usize, stamp: u64, due: u64) -> Result<(), Trouble> {
         let mask = self.free.len() - 1;
+        let stamp = self.ready_places(count, stamp, due)?;
         for _ in 0..count {
             let number = self.free[self.head & mask];
             self.head += 1;
-            let depth = self.cell.depth as usize;
             let place = &mut self.places[number as usize];
-            if self.layout.turns() {
-                place.advance(&self.memory, &self.layout, depth);
-            }
             place.stamp = stamp;
             place.left = self.pieces as u32;
             let token = u64::from(number);
@@ -409,11 +484,16 @@ impl Worker {
                 _ => Listed::Copy { src: &place.lists.0, dst: &place.lists.1 },
             };
             let Some(queue) = &mut self.queue else { continue };
-            // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they name parts of the place's ranges that do
-            // not overlap.
-            let taken = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) }?;
-            if taken != 1 {
-                return Err(Trouble::Failed("the queue is full before its depth".to_owned()));
+            loop {
+                let refused = self.refusals;
+                // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they name parts of the place's ranges
+                // that do not overlap.
+                let answer = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) };
+                match taken(answer, &mut self.refusals)? {
+                    1 => break,
+                    _ if self.refusals > refused => queue.flush(),
+                    _ => return Err(Trouble::Failed("the queue is full before its depth".to_owned())),
+                }
             }
         }
         match &mut self.queue {
@@ -421,6 +501,22 @@ impl Worker {
             _ => self.submit_pending()?,
         }
         Ok(())
+    }
+
+    /// Sets the next `count` places to the buffers that are their turn, and spoils these if they are to be compared; the stamp for them,
+    /// taken afterwards, since to spoil is no part of an operation.
+    fn ready_places(&mut self, count: usize, stamp: u64, due: u64) -> Result<u64, Trouble> {
+        let mask = self.free.len() - 1;
+        for turn in 0..count {
+            let number = self.free[(self.head + turn) & mask] as usize;
+            if self.layout.turns() {
+                self.places[number].advance(&self.memory, &self.layout, self.cell.depth as usize);
+            }
+            if self.checking {
+                self.spoil(self.places[number].index)?;
+            }
+        }
+        Ok(if self.checking && stamp != 0 && due == 0 { self.clock.now().max(1) } else { stamp })
     }
 
     /// Takes what has completed; whether that was all.
@@ -442,9 +538,9 @@ impl Worker {
         if n == 0 {
             return self.nothing();
         }
-        self.idle = 0;
+        (self.idle, self.refusals) = (0, 0);
         let mask = self.free.len() - 1;
-        if self.sampling == 0 && self.pieces == 1 && self.verify == Verify::Sample {
+        if self.sampling == 0 && self.pieces == 1 && !self.checking {
             for completion in &completions[..n] {
                 if completion.outcome != Outcome::Done {
                     return Err(self.failure(completion));
@@ -490,10 +586,9 @@ impl Worker {
                 place.stamp = 0;
                 self.sampling -= 1;
             }
-            if self.verify == Verify::All {
+            if self.checking {
                 let index = place.index;
                 self.compare(index)?;
-                self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None))?;
             }
             self.free[self.tail & mask] = completion.token as u32;
             self.tail += 1;
@@ -518,9 +613,6 @@ impl Worker {
                     "{missing} operations in flight, and none completed for {since:.1?}; lost, or the device is stuck"
                 )));
             }
-            if crate::interrupt::stopped() && since > Duration::from_millis(200) {
-                return Err(Trouble::Interrupted);
-            }
         }
         Ok(false)
     }
@@ -533,22 +625,25 @@ impl Worker {
             Outcome::Failed(kind) => kind.as_str(),
             _ => ErrorKind::Aborted.as_str(),
         };
-        Trouble::Failed(format!("operation {} failed: {what}{native}", self.completed + 1))
+        let done = self.done_before + self.completed;
+        Trouble::Failed(format!("an operation failed: {what}{native}, after {done} on this queue"))
     }
 
-    /// Goes on to the end of a repetition that was started.
+    /// Goes on to the end of a repetition that was started, or until the user asks to stop.
     ///
     /// # Errors
     ///
     /// As [`burst`](Self::burst).
-    pub fn go(&mut self, rate: Option<f64>) -> Result<(), Trouble> {
-        match rate {
-            Some(rate) => self.go_at(rate),
-            None => {
-                while !self.burst(4096)? {}
-                Ok(())
+    pub fn go(&mut self, pace: Option<Pace>) -> Result<(), Trouble> {
+        if let Some(pace) = pace {
+            return self.go_at(pace);
+        }
+        while !self.burst(self.polls_at_once)? {
+            if interrupt::stopped() {
+                return self.cut();
             }
         }
+        Ok(())
     }
 
     /// Ends the repetition: compares what was spoilt before.
@@ -557,22 +652,26 @@ impl Worker {
     ///
     /// Bytes did not arrive.
     pub fn finish(&mut self) -> Result<Slice, Trouble> {
-        let (from, before) = self.from.unwrap_or((self.started, 0));
-        for index in std::mem::take(&mut self.spoilt) {
+        let (from, before) = self.from.unwrap_or((self.ended, self.timed));
+        // In a repetition that was cut off, operations may still be in flight or may never have begun.
+        let whole = self.completed == self.submitted && self.submitted >= self.spoilt.len() as u64;
+        for index in std::mem::take(&mut self.spoilt).into_iter().filter(|_| whole) {
             self.compare(index)?;
         }
         let rung = self.queue.as_ref().map_or(0, |q| q.stats().doorbells) - self.rung_before;
         Ok(Slice {
-            ops: black_box(self.completed - before),
+            ops: black_box(self.timed.saturating_sub(before)),
             span: (from, self.ended),
-            all_ops: self.completed,
+            all_ops: self.timed,
             polls: self.polls,
             doorbells: rung,
             verified: self.checked,
+            cut: self.cut,
         })
     }
 
-    /// From submission (or from when it was due) to completion, in nanoseconds, of all repetitions so far.
+    /// From submission (or from when it was due) to completion, in nanoseconds, of all repetitions
+    /// since [`forget`](Self::forget).
     #[must_use]
     pub fn latency(&self) -> &Histogram<u64> {
         &self.histogram
@@ -596,25 +695,48 @@ impl Worker {
         self.finish()
     }
 
-    /// Goes on at `rate` operations a second: each is due at its time whether or not the one before has ended, and its latency counts
-    /// from when it was due.
-    fn go_at(&mut self, rate: f64) -> Result<(), Trouble> {
-        let simple = self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1;
-        let gap = 1e9 / rate;
-        loop {
-            let due = self.started + (self.submitted as f64 * gap) as u64;
+    /// When a run at a rate began, and when each of its repetitions was over.
+    #[must_use]
+    pub fn marks(&self) -> (u64, &[Mark]) {
+        (self.started, &self.marks)
+    }
+
+    /// Goes on at a rate: each operation is due at its time whether or not the one before has ended, and its latency counts from when it
+    /// was due. The last repetition is over when an operation after it would be due: so many operations take so many gaps.
+    fn go_at(&mut self, pace: Pace) -> Result<(), Trouble> {
+        let simple = self.is_simple();
+        let (started, gap) = (self.started, 1e9 / pace.rate);
+        let due = |number: u64| started + (number as f64 * gap) as u64;
+        let mut over = pace.each.min(self.extent.ops);
+        for turn in 1_u64.. {
             let more = self.submitted < self.extent.ops && self.pending.is_empty() && self.tail > self.head;
-            if more && self.clock.now() >= due {
-                self.submit(1, simple, due.max(1))?;
+            if more && self.clock.now() >= due(self.submitted) {
+                self.submit(1, simple, due(self.submitted).max(1))?;
             }
             if !self.pending.is_empty() {
                 self.submit_pending()?;
             }
-            if self.completed < self.submitted && self.poll()? {
-                self.ended = self.clock.now();
-                return Ok(());
+            if self.completed < self.submitted {
+                self.poll()?;
+            }
+            while self.completed >= over && self.clock.now() >= due(over) {
+                self.marks.push(Mark { time: self.clock.now(), cpu: cpu_time() });
+                if over == self.extent.ops {
+                    self.end();
+                    return Ok(());
+                }
+                over = (over + pace.each).min(self.extent.ops);
+            }
+            if turn.is_multiple_of(64) && interrupt::stopped() {
+                return self.cut();
             }
         }
+        Ok(())
+    }
+
+    /// Makes every byte of a buffer wrong, so that what arrives there can be told from what was there.
+    fn spoil(&self, index: usize) -> Result<(), Trouble> {
+        self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None)).map(|_| ())
     }
 
     fn compare(&mut self, index: usize) -> Result<(), Trouble> {
@@ -672,6 +794,19 @@ impl Place {
             }
         }
     }
+}
+
+/// How many descriptors an engine has taken. One that refuses and says that it may be tried again has taken none, as long as it does not
+/// say so for ever.
+#[inline]
+fn taken(answer: dma::Result<usize>, refusals: &mut u32) -> Result<usize, Trouble> {
+    answer.or_else(|error| refused(error, refusals))
+}
+
+#[cold]
+fn refused(error: dma::Error, refusals: &mut u32) -> Result<usize, Trouble> {
+    *refusals += 1;
+    if error.retry() == Retry::Never || *refusals > REFUSALS { Err(error.into()) } else { Ok(0) }
 }
 
 /// Into how many descriptors an operation is cut, and how long each is at most.

@@ -7,7 +7,8 @@ use std::time::Instant;
 use dma::{BufferMut, DmaEngine, DmaEngineExt, MemoryRequest};
 use hdrhistogram::Histogram;
 
-use crate::drive::{COMPARE_MUCH, Extent, Slice, Trouble, cpu_time};
+use crate::drive::{AT_ONCE, COMPARE_MUCH, Extent, Slice, Trouble, cpu_time};
+use crate::interrupt;
 use crate::layout::Layout;
 use crate::memory::{Difference, PATTERN};
 use crate::plan::{Cell, Op};
@@ -39,7 +40,7 @@ impl Memcpy {
         Ok(Self { src, dst, epoch: Instant::now() })
     }
 
-    /// One repetition from buffer `index` on, which it leaves behind the last one; and the CPU time that it took, in nanoseconds. Latencies are
+    /// One repetition, or what the user lets be of it, from buffer `index` on, which it leaves behind the last one; and the CPU time that it took, in nanoseconds. Latencies are
     /// added to `latency`.
     ///
     /// # Errors
@@ -63,25 +64,26 @@ impl Memcpy {
             }
         }
         let now = |epoch: &Instant| epoch.elapsed().as_nanos() as u64;
-        for _ in 0..extent.warm {
-            self.once(cell, layout, *index, size);
-            *index = layout.next(*index, 1);
+        let at_once = (AT_ONCE / cell.size.max(1)).clamp(1, 1 << 14);
+        let (mut warm, mut ops) = (0, 0);
+        while warm < extent.warm && !interrupt::stopped() {
+            let run = at_once.min(extent.warm - warm);
+            self.several(run, cell, layout, index);
+            warm += run;
         }
         let cpu = cpu_time();
         let from = now(&self.epoch);
-        // In runs between those that are timed by themselves.
-        let mut left = extent.ops;
-        while left > 0 {
-            let run = left.min(extent.sample_every);
-            left -= run;
+        // In runs between those that are timed by themselves. The first is always made: something is there to be compared.
+        while ops < extent.ops {
+            let run = (extent.ops - ops).min(extent.sample_every).min(at_once);
             let begun = now(&self.epoch);
-            self.once(cell, layout, *index, size);
+            self.several(1, cell, layout, index);
             // Without bounds, every value fits.
             let _ = latency.record((now(&self.epoch) - begun).max(1));
-            *index = layout.next(*index, 1);
-            for _ in 1..run {
-                self.once(cell, layout, *index, size);
-                *index = layout.next(*index, 1);
+            self.several(run - 1, cell, layout, index);
+            ops += run;
+            if interrupt::stopped() {
+                break;
             }
         }
         let to = now(&self.epoch);
@@ -89,8 +91,17 @@ impl Memcpy {
         if compared {
             self.check(cell, layout, first)?;
         }
-        let (ops, all_ops, verified) = (extent.ops, extent.warm + extent.ops, u64::from(compared));
-        Ok((Slice { ops, span: (from, to), all_ops, polls: 0, doorbells: 0, verified }, cpu))
+        let (all_ops, verified, cut) = (warm + ops, u64::from(compared), ops < extent.ops);
+        Ok((Slice { ops, span: (from, to), all_ops, polls: 0, doorbells: 0, verified, cut }, cpu))
+    }
+
+    /// So many copies, from buffer `index` on.
+    #[inline]
+    fn several(&mut self, count: u64, cell: &Cell, layout: &Layout, index: &mut usize) {
+        for _ in 0..count {
+            self.once(cell, layout, *index, layout.size());
+            *index = layout.next(*index, 1);
+        }
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use dma::{
     Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window,
 };
 
+use crate::interrupt;
 use crate::plan::Direction;
 
 /// A source and a destination of one engine, reached by the CPU only by copy: a device may be at them at any time.
@@ -85,6 +86,9 @@ impl Memory {
             Self { src: side(direction == Direction::Pull)?, dst: side(direction == Direction::Push)? };
         let mut bytes = vec![0; CHUNK];
         for at in (0..len).step_by(CHUNK) {
+            if interrupt::stopped() {
+                return Err(Error::new(ErrorKind::Aborted, "interrupted while the memory was filled"));
+            }
             let n = CHUNK.min(len - at);
             expected(at, &mut bytes[..n]);
             memory.src.cpu.write_at(at, &bytes[..n])?;

@@ -238,7 +238,7 @@ pub struct Campaign {
     pub repetitions: u32,
     /// How long each repetition is, in seconds.
     pub seconds: f64,
-    /// How long each cell warms up, in seconds.
+    /// How long each cell warms up, in seconds: a part of it before each visit.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,
@@ -263,7 +263,7 @@ impl Default for Campaign {
             engines: vec!["real".to_owned()],
             repetitions: 60,
             seconds: SLICE,
-            warm_up: 0.02,
+            warm_up: 0.24,
             count: None,
             rate: None,
             verify: Verify::Sample,
@@ -283,6 +283,8 @@ pub const SLICE: f64 = 0.0008;
 pub const SHORTEST: f64 = 0.000_1;
 /// The longest, in seconds.
 pub const LONGEST: f64 = 86_400.0;
+/// The same at a rate, where nothing is measured again and what comes late is made up for later: longer than most of what comes between.
+pub const RATE_SLICE: f64 = 0.02;
 
 /// Cells that share a baseline.
 #[derive(Clone, Debug)]
@@ -349,12 +351,37 @@ impl Campaign {
             most("segments", &sweep.segments, 4096)?;
             if let Some(batches) = &sweep.batches {
                 most("batch", batches, 65_536)?;
+                if self.rate.is_some() && batches.0 != [1] {
+                    return Err("at a rate, each operation has a doorbell of its own when it is due; \
+                        leave the batch out, or give 1"
+                        .to_owned());
+                }
             }
             if sweep.ops.is_empty() || sweep.footprints.is_empty() || sweep.directions.is_empty() {
                 return Err("a sweep needs at least one of ops, footprints and directions".to_owned());
             }
         }
         Ok(())
+    }
+
+    /// What is measured otherwise than asked for.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let deepest = |s: &Sweep| s.depths.0.iter().copied().max().unwrap_or(1);
+        let batches = |s: &Sweep| s.batches.as_ref().map_or(Vec::new(), |b| b.0.clone());
+        let mut notes: Vec<String> = Vec::new();
+        for sweep in &self.sweeps {
+            let deepest = deepest(sweep);
+            for batch in batches(sweep).into_iter().filter(|b| *b > deepest) {
+                let note = format!(
+                    "{batch} operations for each doorbell do not fit into a depth of {deepest}: {deepest} are measured"
+                );
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        notes
     }
 
     /// How long a repetition is.
@@ -368,7 +395,10 @@ impl Campaign {
     pub fn groups(&self, engines: &[String]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for sweep in &self.sweeps {
-            for cell in sweep.cells(engines) {
+            for mut cell in sweep.cells(engines) {
+                if self.rate.is_some() {
+                    cell.batch = 1;
+                }
                 let baseline = cell.baseline();
                 let at = groups.iter().position(|g| g.baseline == baseline).unwrap_or_else(|| {
                     groups.push(Group { baseline, cells: Vec::new() });

@@ -49,7 +49,7 @@ impl Preset {
                     engines: names(&["real", BLUEFIELD3, DSA]),
                     repetitions: 60,
                     seconds: SLICE,
-                    warm_up: 0.012,
+                    warm_up: 0.144,
                     sweeps: vec![
                         Sweep {
                             sizes: sizes.clone(),

@@ -1,7 +1,7 @@
 //! What is shown while a run goes on: a live view on a terminal, a line for each cell in a pipe.
 
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -17,14 +17,20 @@ use crate::units;
 pub struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
+    quiet: bool,
+    /// When the last line was printed.
+    last: Instant,
 }
+
+/// How often a line says how far it is, at most: short runs need none.
+const LINES: Duration = Duration::from_secs(2);
 
 impl Progress {
     /// A live view if standard error is a terminal, lines if not, nothing if `quiet`.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
         let live = !quiet && std::io::stderr().is_terminal();
-        Self { bar: live.then(|| ProgressBar::new(0)), lines: !quiet && !live }
+        Self { bar: live.then(|| ProgressBar::new(0)), lines: !quiet && !live, quiet, last: Instant::now() }
     }
 }
 
@@ -39,6 +45,27 @@ impl Observer for Progress {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    }
+
+    fn fewer(&mut self, repetitions: u64) {
+        if let Some(bar) = &self.bar {
+            bar.dec_length(repetitions);
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(format!("note: {text}")),
+            None if !self.quiet => say(format_args!("note: {text}")),
+            None => {}
+        }
+    }
+
+    fn pass(&mut self, done: u32, of: u32) {
+        if self.lines && self.last.elapsed() >= LINES {
+            self.last = Instant::now();
+            say(format_args!("pass {done} of {of} over all cells is done"));
         }
     }
 

@@ -33,6 +33,12 @@ pub(crate) struct Record {
     polls: u64,
     doorbells: u64,
     verified: u64,
+    /// The user stopped it in the middle of a repetition.
+    pub(crate) cut: bool,
+    /// Repetitions that were shown to whoever watches.
+    pub(crate) shown: u64,
+    /// Whoever watches knows that no more will come.
+    pub(crate) given_up: bool,
 }
 
 impl Record {
@@ -42,7 +48,7 @@ impl Record {
             model: false,
             virtual_clock: false,
             workers: Vec::new(),
-            extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0 },
+            extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0, each: false },
             wanted: 0,
             trouble: None,
             kept: Vec::new(),
@@ -53,7 +59,15 @@ impl Record {
             polls: 0,
             doorbells: 0,
             verified: 0,
+            cut: false,
+            shown: 0,
+            given_up: false,
         }
+    }
+
+    /// Adds what was compared in slices that are not the cell's own.
+    pub(crate) fn count_verified(&mut self, slices: &[Slice]) {
+        self.verified += slices.iter().map(|s| s.verified).sum::<u64>();
     }
 
     /// Adds what slices counted.
@@ -62,8 +76,9 @@ impl Record {
             self.ops += slice.all_ops;
             self.polls += slice.polls;
             self.doorbells += slice.doorbells;
-            self.verified += slice.verified;
+            self.cut |= slice.cut;
         }
+        self.count_verified(slices);
     }
 
     /// Adds a repetition of this visit.
@@ -100,14 +115,13 @@ impl Record {
         // The baseline is measured as often as there are engines to compare it with, which may fail.
         let all =
             self.kept.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
-        !self.kept.is_empty() && all
+        !self.kept.is_empty() && all && !self.cut
     }
 
     /// What it comes to.
     pub(crate) fn measured(&self) -> Measured {
         let size = self.cell.size as f64;
         let (status, message) = match &self.trouble {
-            Some(Trouble::Interrupted) => (Status::Interrupted, None),
             Some(trouble) => {
                 let status = match trouble {
                     Trouble::Unsupported(_) => Status::Unsupported,
@@ -121,7 +135,9 @@ impl Record {
         };
         // Figures of copies that went wrong are not worth having.
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &self.kept };
-        let ops = Figures::of(pairs.iter().map(|p| p.slot.rate).collect());
+        // What stands for the slices that a simulated device would do again is no sample.
+        let run = if self.virtual_clock { MODEL_SLICES } else { usize::MAX };
+        let ops = Figures::of(pairs.iter().take(run).map(|p| p.slot.rate).collect());
         let cpu = Figures::of(pairs.iter().map(|p| p.slot.cpu_ns).collect()).filter(|_| !self.virtual_clock);
         let histogram = &self.latency;
         let latency = (!histogram.is_empty() && ops.is_some()).then(|| Latency {

@@ -15,8 +15,14 @@ use crate::{derive, published};
 pub trait Observer {
     /// It begins: so many repetitions are to come.
     fn begin(&mut self, repetitions: u64);
+    /// So many repetitions fewer are to come.
+    fn fewer(&mut self, _repetitions: u64) {}
+    /// Something about what is asked for that is worth a word.
+    fn note(&mut self, _text: &str) {}
     /// A repetition of this cell is over, at so many bytes a second; a `model`'s were not measured.
     fn repetition(&mut self, cell: &Cell, model: bool, bytes_per_second: f64);
+    /// All cells have been visited so many times of so many.
+    fn pass(&mut self, _done: u32, _of: u32) {}
     /// A cell is done.
     fn cell(&mut self, measured: &Measured);
     /// It is over.
@@ -76,6 +82,7 @@ pub fn run(
     let baseline = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
     let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize);
     runner.check_memory(machine.memory)?;
+    campaign.notes().iter().for_each(|note| observer.note(note));
     let (cells, interrupted) = runner.all(observer);
     let published =
         if campaign.published && !interrupted { published::compare(&campaign.engines) } else { Vec::new() };

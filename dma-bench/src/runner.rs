@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use dma::DmaEngine;
 
 use crate::contender::Contender;
-use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, Extent, Trouble, Worker};
+use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, COMPARE_OPS, Extent, Pace, Trouble, Worker};
 use crate::layout::Layout;
 use crate::memcpy::Memcpy;
 use crate::memory::Memory;
 use crate::pairs::{Pair, Slot};
-use crate::plan::{Campaign, Cell, Direction, Footprint, Group};
+use crate::plan::{Campaign, Cell, Direction, Footprint, Group, SLICE, Verify};
 use crate::record::Record;
 use crate::results::{Measured, Status};
 use crate::run::Observer;
-use crate::{interrupt, slices, waits};
+use crate::slices::{self, Sliced};
+use crate::{interrupt, waits};
 
 /// The engines, their memory, and what has been found out about the clock.
 pub(crate) struct Runner<'a> {
@@ -40,6 +41,8 @@ pub(crate) const PASSES: u32 = 12;
 const CLOCK_SHARE: f64 = 0.01;
 /// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
 const WARM_SHARE: f64 = 0.2;
+/// It takes no longer than so many seconds: a long slice needs no more than a short one.
+const WARM_LONGEST: f64 = 0.01;
 /// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
 const WARM_BYTES: u64 = 4 << 20;
 /// A cell whose slices take longer than planned has fewer of them, but so many.
@@ -48,6 +51,10 @@ const FEWEST: u32 = 15;
 const TRIES: usize = 4;
 /// or the cell has taken so many times as long as it would have taken undisturbed.
 const PATIENCE: f64 = 3.0;
+/// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
+const WARM_LEAST: f64 = 0.000_5;
+/// So many slices of the baseline go before a run at a rate, and so many after it.
+const BESIDE_RATE: u32 = 5;
 
 impl<'a> Runner<'a> {
     /// To measure `groups` with these engines, and the memory of `baseline` for memcpy.
@@ -126,17 +133,22 @@ impl<'a> Runner<'a> {
             .iter()
             .map(|g| std::iter::once(&g.baseline).chain(&g.cells).map(|c| Record::new(c.clone())).collect())
             .collect();
-        let passes = PASSES.min(self.campaign.repetitions);
+        let passes = passes(self.campaign);
         for pass in 0..passes {
             for records in &mut all {
                 if interrupt::stopped() {
-                    break;
+                    tell(records, observer);
+                    continue;
                 }
                 self.visit(records, (pass, passes), observer);
-                if pass + 1 == passes {
-                    records.iter().for_each(|r| observer.cell(&r.measured()));
+                if pass + 1 == passes || interrupt::stopped() {
+                    tell(records, observer);
                 }
             }
+            if interrupt::stopped() {
+                break;
+            }
+            observer.pass(pass + 1, passes);
         }
         let mut cells: Vec<Measured> = Vec::new();
         for record in all.iter().flatten() {
@@ -166,11 +178,26 @@ impl<'a> Runner<'a> {
         };
         for mut together in apart(records) {
             let mut lost: Vec<String> = Vec::new();
-            together.iter_mut().for_each(|record| self.open(record));
-            self.turns(base, &layout, &mut together, &share, observer);
+            for record in &mut together {
+                self.open(record);
+                let fewer = self.campaign.repetitions.saturating_sub(record.wanted);
+                if pass.0 == 0 && record.trouble.is_none() && fewer > 0 {
+                    observer.fewer(u64::from(fewer));
+                }
+            }
+            if self.campaign.rate.is_some() {
+                self.at_rate(base, &layout, &mut together, observer);
+            } else {
+                self.turns(base, &layout, &mut together, &share, observer);
+            }
             for record in together {
                 base.wanted = base.wanted.max(record.wanted);
                 record.end_visit(share(record.wanted));
+                if record.trouble.is_some() && !record.given_up {
+                    record.given_up = true;
+                    let all = if record.wanted == 0 { self.campaign.repetitions } else { record.wanted };
+                    observer.fewer(u64::from(all).saturating_sub(record.shown));
+                }
                 if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
                     lost.push(record.cell.engine.clone());
                 }
@@ -217,19 +244,59 @@ impl<'a> Runner<'a> {
                 let who = modelled.iter().copied().chain(who);
                 let slots: Vec<(usize, Slot)> =
                     who.filter_map(|who| Some((who, self.slot(records[who])?))).collect();
-                let after = self.baseline_slot(base, layout, COMPARE_LITTLE);
+                // The end of the run is not to be waited for by way of memcpy.
+                let after = (!interrupt::stopped())
+                    .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE))
+                    .flatten();
                 for (who, slot) in slots {
-                    let (record, mut pair) = (&mut *records[who], Pair::new(before, slot, after));
-                    // At a given rate an engine is not as fast as it can be.
-                    pair.ratio = pair.ratio.filter(|_| self.campaign.rate.is_none());
-                    record.add(pair);
+                    let record = &mut *records[who];
+                    record.add(Pair::new(before, slot, after));
                     if record.tried().0 <= share(record.wanted) {
+                        record.shown += 1;
                         observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
                     }
                 }
                 before = after;
             }
         }
+    }
+
+    /// Measures each cell at the rate, all its repetitions in one go: what is late makes late what follows, and between two pieces of a
+    /// schedule that would be lost. The baseline goes before and after it.
+    fn at_rate(
+        &mut self,
+        base: &mut Record,
+        layout: &Layout,
+        records: &mut [&mut Record],
+        observer: &mut dyn Observer,
+    ) {
+        for record in records {
+            let before = self.beside(base, layout, COMPARE_MUCH);
+            let slots = if record.trouble.is_none() && !interrupt::stopped() {
+                paced(record, self.campaign)
+            } else {
+                Vec::new()
+            };
+            let after = self.beside(base, layout, COMPARE_LITTLE);
+            for slot in slots {
+                // An engine is not as fast as it can be: that has no ratio to memcpy.
+                record.add(Pair { ratio: None, ..Pair::new(before, slot, after) });
+                record.shown += 1;
+                observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
+            }
+        }
+    }
+
+    /// Some slices of the baseline; the last of them.
+    fn beside(&mut self, base: &mut Record, layout: &Layout, compare: usize) -> Option<Slot> {
+        let mut last = None;
+        for _ in 0..BESIDE_RATE {
+            if interrupt::stopped() {
+                break;
+            }
+            last = self.baseline_slot(base, layout, compare).or(last);
+        }
+        last
     }
 
     /// How long a repetition takes if nothing disturbs it, the baseline beside it included.
@@ -250,6 +317,7 @@ impl<'a> Runner<'a> {
     fn open(&mut self, record: &mut Record) {
         if record.trouble.is_none()
             && let Err(trouble) = self.try_open(record)
+            && !interrupt::stopped()
         {
             record.trouble = Some(trouble);
         }
@@ -261,6 +329,9 @@ impl<'a> Runner<'a> {
             self.contender(&cell).cloned().ok_or_else(|| Trouble::Failed("no such engine".to_owned()))?;
         record.model = contender.is_model();
         record.virtual_clock = contender.clock.is_virtual();
+        if contender.timeless {
+            return Err(Trouble::Unsupported(TIMELESS.to_owned()));
+        }
         let footprint = self.footprint_of(&contender);
         let key = (cell.engine.clone(), cell.direction);
         if !self.memories.contains_key(&key) {
@@ -296,40 +367,74 @@ impl<'a> Runner<'a> {
         if fresh {
             record.wanted = self.campaign.repetitions;
         }
+        // A simulated device that will not be run again needs no look either.
+        if self.campaign.verify == Verify::Sample && record.again().is_none() {
+            check_some(record)?;
+        }
         if record.virtual_clock {
-            let ops = self.campaign.count.unwrap_or_else(|| (2 * depth).max(128)).next_multiple_of(batch);
-            record.extent = Extent { warm: 2 * depth, ops, sample_every: 1, compare };
+            let few = (2 * depth).max(128).next_multiple_of(batch);
+            let ops = self.campaign.count.unwrap_or(few);
+            record.extent = Extent { warm: 2 * depth, ops, sample_every: 1, compare, each: false };
+            record.workers.iter_mut().for_each(Worker::forget);
             return Ok(());
         }
-        let least = self.campaign.warm_up;
-        let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
-        while spent < least.max(1e-9) && !interrupt::stopped() {
-            let begun = Instant::now();
-            let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare };
-            let sliced = slices::run(&mut record.workers, extent, None)?;
-            record.count(&sliced.slices);
-            spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
-            // The fastest: a busy machine makes some slower, and none faster.
-            per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
-            ops = (ops * 2).min(((least / per_op.max(1e-9)) as u64).max(depth));
-        }
+        let per_op = match self.campaign.rate {
+            Some(rate) => self.warm_at_rate(record, rate)?,
+            None => self.warm_at_will(record)?,
+        };
+        // What the warm-up took is not the cell's.
+        record.workers.iter_mut().for_each(Worker::forget);
         let sample_every = self.sampling(per_op * 1e9 * batch as f64);
         let seconds = self.campaign.seconds;
-        record.extent = if let Some(ops) = self.campaign.count {
-            Extent { warm: 0, ops, sample_every, compare }
-        } else if let Some(rate) = self.campaign.rate {
-            Extent { warm: 0, ops: ((seconds * rate) as u64).max(1), sample_every, compare }
-        } else {
-            let ops = ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch);
-            let warm = warm(&record.cell, ops, depth).next_multiple_of(batch);
-            Extent { warm, ops, sample_every, compare }
+        let (warm, ops) = match (self.campaign.count, self.campaign.rate) {
+            (Some(ops), _) => (0, ops),
+            (None, Some(rate)) => (0, ((seconds * rate) as u64).max(1)),
+            (None, None) => {
+                let ops = ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch);
+                (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops)
+            }
         };
+        record.extent = Extent { warm, ops, sample_every, compare, each: false };
         let slice = record.extent.ops as f64 * per_op;
         if fresh && self.campaign.count.is_none() && self.campaign.rate.is_none() && slice > 2.0 * seconds {
             let fewer = (f64::from(record.wanted) * seconds / slice) as u32;
             record.wanted = fewer.max(FEWEST.min(record.wanted));
         }
         Ok(())
+    }
+
+    /// Runs a cell as fast as it goes until it is warm; the seconds that an operation takes.
+    fn warm_at_will(&self, record: &mut Record) -> Result<f64, Trouble> {
+        let (least, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
+        let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
+        while spent < least.max(1e-9) && !interrupt::stopped() {
+            let begun = Instant::now();
+            let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false };
+            let sliced = slices::run(&mut record.workers, extent, None)?;
+            spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
+            // The fastest: a busy machine makes some slower, and none faster.
+            per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
+            ops = (ops * 2).min(((least / per_op.max(1e-9)) as u64).max(depth));
+        }
+        Ok(per_op)
+    }
+
+    /// Runs a cell at its rate until it is warm. Each operation is timed there, whatever it takes.
+    fn warm_at_rate(&self, record: &mut Record, rate: f64) -> Result<f64, Trouble> {
+        let least = warm_up_of_pass(self.campaign);
+        let ops = (rate * least) as u64;
+        if least > 0.0 {
+            let extent = Extent {
+                warm: 0,
+                ops: ops.max(1),
+                sample_every: 1 << 10,
+                compare: COMPARE_LITTLE,
+                each: false,
+            };
+            // Where none would be due in that time, one at once.
+            slices::run(&mut record.workers, extent, (ops > 0).then_some(Pace { rate, each: ops }))?;
+        }
+        Ok(1.0 / rate)
     }
 
     /// One in how many doorbells is timed, if each takes so long.
@@ -345,7 +450,7 @@ impl<'a> Runner<'a> {
         if let Some(slot) = record.again() {
             return Some(slot);
         }
-        let sliced = match slices::run(&mut record.workers, record.extent, self.campaign.rate) {
+        let sliced = match slices::run(&mut record.workers, record.extent, None) {
             Ok(sliced) => sliced,
             Err(trouble) => {
                 record.trouble = Some(trouble);
@@ -355,12 +460,13 @@ impl<'a> Runner<'a> {
         record.extent.compare = COMPARE_LITTLE;
         let (ops, ns) = sliced.ops_and_ns();
         if record.virtual_clock && ns == 0 {
-            let text =
-                "this model takes no time, so it has no speed; name another profile, or give it a latency";
-            record.trouble = Some(Trouble::Unsupported(text.to_owned()));
+            record.trouble = Some(Trouble::Unsupported(TIMELESS.to_owned()));
             return None;
         }
         record.count(&sliced.slices);
+        if sliced.cut() && (ops == 0 || ns == 0) {
+            return None;
+        }
         Some(Slot {
             rate: ops as f64 / (ns.max(1) as f64 / 1e9),
             cpu_ns: sliced.cpu_ns / sliced.all_ops().max(1) as f64,
@@ -373,19 +479,24 @@ impl<'a> Runner<'a> {
         if self.memcpy.is_none() {
             self.memcpy = Some(Memcpy::new(&self.baseline, self.baseline_needs())?);
         }
+        let least = warm_up_of_pass(self.campaign);
         let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
-        while spent < self.campaign.warm_up.max(1e-9) && !interrupt::stopped() {
-            let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0 };
+        while spent < least.max(1e-9) && !interrupt::stopped() {
+            let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
             let mut unused = crate::drive::histogram();
             let (slice, _) = memcpy.run(&base.cell, layout, extent, &mut self.at, &mut unused)?;
             spent += slice.seconds();
             per_op = per_op.min(slice.seconds() / ops as f64);
             ops *= 2;
         }
-        let ops = ((self.campaign.seconds / per_op.max(1e-9)) as u64).max(1);
-        let warm = warm(&base.cell, ops, u64::from(base.cell.depth));
-        base.extent = Extent { warm, ops, sample_every: self.sampling(per_op * 1e9), compare: 0 };
+        // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps slices of its own.
+        let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
+        let seconds = if own { self.campaign.seconds.min(SLICE) } else { self.campaign.seconds };
+        let ops = ((seconds / per_op.max(1e-9)) as u64).max(1);
+        let warm = warm(&base.cell, ops, per_op, u64::from(base.cell.depth));
+        base.extent =
+            Extent { warm, ops, sample_every: self.sampling(per_op * 1e9), compare: 0, each: false };
         Ok(())
     }
 
@@ -397,6 +508,10 @@ impl<'a> Runner<'a> {
         let (before, begun) = (waits::of_thread(), Instant::now());
         let extent = Extent { compare, ..base.extent };
         match memcpy.run(&base.cell, layout, extent, &mut self.at, &mut base.latency) {
+            Ok((slice, _)) if slice.ops == 0 => {
+                base.cut |= slice.cut;
+                None
+            }
             Ok((slice, cpu)) => {
                 let waited = slices::part(before, waits::of_thread(), begun);
                 let rate = slice.ops as f64 / slice.seconds();
@@ -413,6 +528,67 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// How often it is gone through all cells: at a rate once, since what comes late makes late what follows.
+fn passes(campaign: &Campaign) -> u32 {
+    if campaign.rate.is_some() { 1 } else { PASSES.min(campaign.repetitions) }
+}
+
+/// How many seconds each pass warms a cell up.
+fn warm_up_of_pass(campaign: &Campaign) -> f64 {
+    let all = campaign.warm_up;
+    (all / f64::from(passes(campaign))).max(WARM_LEAST.min(all))
+}
+
+/// Why a device that takes no time is not measured.
+const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
+    sim:profile=dsa, or what it takes, as in sim:latency=1us,bandwidth=10GiB";
+
+/// Has every operation of a short slice compared before its buffer is used again: in what is timed, only the last that reached a buffer can
+/// be.
+fn check_some(record: &mut Record) -> Result<(), Trouble> {
+    let ops = (COMPARE_MUCH as u64 / record.cell.size.max(1)).clamp(1, COMPARE_OPS as u64);
+    let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: 0, each: true };
+    let sliced = slices::run(&mut record.workers, extent, None)?;
+    record.count_verified(&sliced.slices);
+    Ok(())
+}
+
+/// All repetitions of a cell at the campaign's rate; what the user stopped early is one, if it has no whole one.
+fn paced(record: &mut Record, campaign: &Campaign) -> Vec<Slot> {
+    let Some(rate) = campaign.rate else { return Vec::new() };
+    let each = record.extent.ops;
+    let extent = Extent { ops: each * u64::from(record.wanted), ..record.extent };
+    let sliced = match slices::run(&mut record.workers, extent, Some(Pace { rate, each })) {
+        Ok(sliced) => sliced,
+        Err(trouble) => {
+            record.trouble = Some(trouble);
+            return Vec::new();
+        }
+    };
+    record.count(&sliced.slices);
+    slots(&sliced)
+}
+
+/// The repetitions of a run at a rate.
+fn slots(sliced: &Sliced) -> Vec<Slot> {
+    let slot = |ops: u64, ns: u64, cpu_ns: f64| Slot {
+        rate: ops as f64 / (ns.max(1) as f64 / 1e9),
+        cpu_ns: cpu_ns / ops.max(1) as f64,
+        waited: sliced.waited,
+    };
+    let (ops, ns) = sliced.ops_and_ns();
+    if sliced.parts.is_empty() && ops > 0 && ns > 0 {
+        return vec![slot(ops, ns, sliced.cpu_ns)];
+    }
+    sliced.parts.iter().map(|p| slot(p.ops, p.ns, p.cpu_ns)).collect()
+}
+
+/// Tells whoever watches what the cells came to, those that came to something.
+fn tell(records: &[Record], observer: &mut dyn Observer) {
+    let worth = |m: &Measured| m.status != Status::Interrupted || m.ops_per_second.is_some();
+    records.iter().map(Record::measured).filter(worth).for_each(|m| observer.cell(&m));
+}
+
 /// Cells by turns of which no two are of one engine: a device may have no more than one queue.
 fn apart(records: &mut [Record]) -> Vec<Vec<&mut Record>> {
     let mut turns: Vec<Vec<&mut Record>> = Vec::new();
@@ -426,9 +602,9 @@ fn apart(records: &mut [Record]) -> Vec<Vec<&mut Record>> {
     turns
 }
 
-/// How many operations go before the clock starts.
-fn warm(cell: &Cell, ops: u64, buffers: u64) -> u64 {
-    let part = (ops as f64 * WARM_SHARE) as u64;
+/// How many operations of so many seconds go before the clock starts.
+fn warm(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
+    let part = (ops as f64 * WARM_SHARE).min(WARM_LONGEST / per_op.max(1e-9)) as u64;
     let small = 2 * buffers * cell.size <= WARM_BYTES;
     if cell.footprint == Footprint::Hot && small { part.max(buffers) } else { part.max(1) }
 }
@@ -450,6 +626,26 @@ fn clock_cost() -> f64 {
 mod tests {
     use super::*;
     use crate::plan::Sweep;
+
+    #[test]
+    fn the_warm_up_is_shared_out_among_the_passes() {
+        let seconds = |change: &dyn Fn(&mut Campaign)| {
+            let mut campaign = Campaign { warm_up: 0.3, ..Campaign::default() };
+            change(&mut campaign);
+            (passes(&campaign), warm_up_of_pass(&campaign) * f64::from(passes(&campaign)))
+        };
+        for (expected, (passes, all)) in [
+            ((12, 0.3), seconds(&|_| ())),
+            ((2, 0.3), seconds(&|c| c.repetitions = 2)),
+            ((1, 0.3), seconds(&|c| c.rate = Some(1000.0))),
+            ((12, 0.0), seconds(&|c| c.warm_up = 0.0)),
+            ((12, 0.006), seconds(&|c| c.warm_up = 0.001)),
+        ] {
+            assert!(passes == expected.0 && (all - expected.1).abs() < 1e-9, "{passes} {all} {expected:?}");
+        }
+        let quick = crate::presets::Preset::Quick.campaign();
+        assert!((warm_up_of_pass(&quick) - 0.012).abs() < 1e-9, "half a minute in all");
+    }
 
     #[test]
     fn no_two_cells_of_one_engine_are_open_at_once() {

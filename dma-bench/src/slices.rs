@@ -3,8 +3,8 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use crate::drive::{Extent, Slice, Trouble, Worker, cpu_time};
-use crate::waits;
+use crate::drive::{Extent, Pace, Slice, Trouble, Worker, cpu_time};
+use crate::{interrupt, waits};
 
 /// What a slice came to.
 pub(crate) struct Sliced {
@@ -12,6 +12,8 @@ pub(crate) struct Sliced {
     pub(crate) slices: Vec<Slice>,
     /// CPU time of the process, in nanoseconds.
     pub(crate) cpu_ns: f64,
+    /// Its repetitions, if it ran at a rate.
+    pub(crate) parts: Vec<Part>,
     /// The part of the time in which threads waited for a CPU.
     pub(crate) waited: f64,
 }
@@ -24,10 +26,44 @@ impl Sliced {
         (self.slices.iter().map(|s| s.ops).sum(), to.saturating_sub(from))
     }
 
+    /// Whether the user stopped it before its end.
+    pub(crate) fn cut(&self) -> bool {
+        self.slices.iter().any(|s| s.cut)
+    }
+
     /// All operations.
     pub(crate) fn all_ops(&self) -> u64 {
         self.slices.iter().map(|s| s.all_ops).sum()
     }
+}
+
+/// A repetition of a run at a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Part {
+    /// Operations.
+    pub(crate) ops: u64,
+    /// Their time, in nanoseconds.
+    pub(crate) ns: u64,
+    /// CPU time of the process meanwhile, in nanoseconds.
+    pub(crate) cpu_ns: f64,
+}
+
+/// Cuts a run at a rate into its repetitions, at the marks of the queues: each is over on all queues before the next begins.
+pub(crate) fn parts(workers: &[Worker], each: u64, cpu: f64) -> Vec<Part> {
+    let (mut from, mut before) = (workers.iter().map(|w| w.marks().0).min().unwrap_or(0), cpu);
+    let whole = workers.iter().map(|w| w.marks().1.len()).min().unwrap_or(0);
+    let mut parts = Vec::with_capacity(whole);
+    for at in 0..whole {
+        let marks = workers.iter().map(|w| w.marks().1[at]);
+        let (to, cpu) = marks.fold((0, 0.0_f64), |(to, cpu), m| (m.time.max(to), m.cpu.max(cpu)));
+        parts.push(Part {
+            ops: each * workers.len() as u64,
+            ns: to.saturating_sub(from),
+            cpu_ns: cpu - before,
+        });
+        (from, before) = (to, cpu);
+    }
+    parts
 }
 
 /// The part of the time since `begun` that waiting from `before` to `now` nanoseconds is.
@@ -40,7 +76,7 @@ pub(crate) fn part(before: u64, now: u64, begun: Instant) -> f64 {
 /// # Errors
 ///
 /// An engine refuses or fails, or bytes did not arrive.
-pub(crate) fn run(workers: &mut [Worker], extent: Extent, rate: Option<f64>) -> Result<Sliced, Trouble> {
+pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) -> Result<Sliced, Trouble> {
     for worker in &mut *workers {
         worker.prepare(extent)?;
     }
@@ -50,12 +86,16 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, rate: Option<f64>) -> 
     let mut threads = 0;
     if let [worker] = &mut *workers {
         worker.start();
-        worker.go(rate)?;
+        worker.go(pace)?;
     } else if workers.first().is_some_and(Worker::virtual_clock) {
         // One thread polls all: polling is what passes their common time.
         workers.iter_mut().for_each(Worker::start);
         let mut going: Vec<&mut Worker> = workers.iter_mut().collect();
         while !going.is_empty() {
+            if interrupt::stopped() {
+                going.into_iter().try_for_each(Worker::cut)?;
+                break;
+            }
             let mut still = Vec::with_capacity(going.len());
             for worker in going {
                 if !worker.burst(1)? {
@@ -65,16 +105,17 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, rate: Option<f64>) -> 
             going = still;
         }
     } else {
-        threads = in_threads(workers, rate)?;
+        threads = in_threads(workers, pace)?;
     }
     let cpu_ns = cpu_time() - cpu;
     let waited = part(before, waits::of_process() + threads, begun);
     let slices: Result<Vec<Slice>, Trouble> = workers.iter_mut().map(Worker::finish).collect();
-    Ok(Sliced { slices: slices?, cpu_ns, waited })
+    let parts = pace.map_or_else(Vec::new, |pace| parts(workers, pace.each, cpu));
+    Ok(Sliced { slices: slices?, parts, cpu_ns, waited })
 }
 
 /// Each queue on a thread of its own, all at once; how long these waited for a CPU once they had begun, in nanoseconds.
-fn in_threads(workers: &mut [Worker], rate: Option<f64>) -> Result<u64, Trouble> {
+fn in_threads(workers: &mut [Worker], pace: Option<Pace>) -> Result<u64, Trouble> {
     let barrier = Barrier::new(workers.len());
     std::thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -85,7 +126,7 @@ fn in_threads(workers: &mut [Worker], rate: Option<f64>) -> Result<u64, Trouble>
                     barrier.wait();
                     let before = waits::of_thread();
                     worker.start();
-                    worker.go(rate).map(|()| waits::of_thread().saturating_sub(before))
+                    worker.go(pace).map(|()| waits::of_thread().saturating_sub(before))
                 })
             })
             .collect();

@@ -1,0 +1,241 @@
+//! What is measured and what is not: the program from outside, and what it tells whoever watches.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use dma_bench::plan::{Campaign, Cell, Sweep, Values};
+use dma_bench::results::Measured;
+use dma_bench::run::{self, Observer};
+use serde_json::Value;
+
+/// Runs `dma-bench run` in little memory; the cells, and what it said.
+fn cells(words: &str) -> (Vec<Value>, Output) {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .args(["run", "--footprint", "1M"])
+        .args(words.split(' '))
+        .arg("--json")
+        .arg(&results)
+        .output()
+        .unwrap();
+    let cells = json(&results)["cells"].as_array().unwrap_or_else(|| panic!("{words}: {output:?}")).clone();
+    (cells, output)
+}
+
+fn json(path: &Path) -> Value {
+    fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+/// The one cell that is not the baseline's.
+fn engine(cells: &[Value]) -> &Value {
+    cells.iter().find(|c| c["engine"] != "memcpy").unwrap_or_else(|| panic!("{cells:?}"))
+}
+
+fn samples(cell: &Value) -> Vec<f64> {
+    cell["ops_per_second"]["samples"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn the_warm_up_is_in_no_figure() {
+    for warm_up in ["0", "0.05"] {
+        let words = format!("-e cpu:threads=0 -o 4K -q 32 --rate 2k -n 20 -r 3 --warm-up {warm_up}");
+        let (all, _) = cells(&words);
+        let cell = engine(&all);
+        assert_eq!(cell["latency"]["samples"], 60, "{cell}");
+        assert_eq!((cell["ops"].as_u64(), cell["batch"].as_u64()), (Some(60), Some(1)), "{cell}");
+        assert_eq!(cell["doorbells_per_op"], 1.0, "each operation has a doorbell of its own: {cell}");
+        let (all, _) = cells(&format!("-e cpu -o 64 -q 1 -n 50 -r 2 --warm-up {warm_up}"));
+        let cell = engine(&all);
+        // What was disturbed is measured again.
+        let repetitions = 2 + cell["left_out"].as_u64().unwrap();
+        assert_eq!(cell["ops"].as_u64(), Some(50 * repetitions), "{cell}");
+        assert!(cell["latency"]["samples"].as_u64() <= Some(50 * repetitions), "{cell}");
+    }
+}
+
+#[test]
+fn a_rate_is_one_schedule() {
+    // One of 700 operations takes 200 ms, in which, and after which, all others are due.
+    let words = "-e sim:profile=dsa,clock=real,faults=slow@100:for=200ms -o 4K -q 1 --rate 10k -n 10 -r 70 --warm-up 0";
+    let (all, _) = cells(words);
+    let cell = engine(&all);
+    assert_eq!(cell["latency"]["samples"], 700, "{cell}");
+    let p50 = cell["latency"]["p50"].as_u64().unwrap();
+    assert!(p50 > 100_000_000, "those behind it waited as well: {p50}");
+}
+
+#[test]
+fn there_are_no_more_operations_than_were_due() {
+    let (all, _) = cells("-e cpu -o 4K -q 1 --rate 1k -n 2 -r 5 --warm-up 0.001");
+    let samples = samples(engine(&all));
+    assert_eq!(samples.len(), 5);
+    let seconds: f64 = samples.iter().map(|rate| 2.0 / rate).sum();
+    assert!(seconds > 0.009_999, "ten operations at 1 k/s in {seconds} s");
+    let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .args(["run", "-e", "cpu", "--rate", "1k", "-b", "16"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("leave the batch out"), "{said}");
+}
+
+#[test]
+fn what_takes_no_time_has_no_speed() {
+    let (all, _) = cells("-e sim -o 4K -r 2 --warm-up 0.001");
+    let cell = engine(&all);
+    assert!(cell["status"] == "unsupported" && cell["ops_per_second"].is_null(), "{cell}");
+    assert!(cell["message"].as_str().unwrap().contains("sim:latency=1us"), "it says what to write: {cell}");
+}
+
+#[test]
+fn the_first_operations_are_compared_before_their_buffers_are_used_again() {
+    for words in ["-o 64K -q 32", "-o 4K -q 4 -a hot", "-o 5M -q 2", "-o 4K -q 8 -w fill", "-o 4K -w sg"] {
+        let words =
+            format!("-e sim:latency=1us,max_transfer=1MiB,faults=corrupt@1 {words} -r 2 --warm-up 0.001");
+        let words = if words.contains("5M") { words } else { words.replace(",max_transfer=1MiB", "") };
+        let (all, output) = cells(&words);
+        assert_eq!(engine(&all)["status"], "wrong", "{words}: {all:?}");
+        assert_eq!(output.status.code(), Some(3), "{words}");
+    }
+}
+
+#[test]
+fn a_number_of_operations_is_kept_to_and_samples_were_run() {
+    let (all, _) = cells("-e sim:profile=dsa -o 64K -q 32 -n 100 -r 10 --warm-up 0.001");
+    let cell = engine(&all);
+    assert_eq!(samples(cell).len(), 3, "it is run three times: {cell}");
+    assert_eq!(cell["ratio"]["samples"].as_array().unwrap().len(), 10, "{cell}");
+    assert_eq!(cell["latency"]["samples"], 300, "{cell}");
+}
+
+#[test]
+fn an_engine_that_says_try_again_is_asked_again() {
+    for words in ["-o 4K -q 32", "-o 4K -q 4 -w fill", "-o 4K -q 4 -y"] {
+        let words = format!("-e sim:latency=1us,faults=refuse:p=0.05 {words} -n 1000 -r 2 --warm-up 0.001");
+        let (all, output) = cells(&words);
+        assert_eq!(engine(&all)["status"], "ok", "{words}: {output:?}");
+    }
+    let (all, _) = cells("-e sim:latency=1us,faults=refuse@50-1000000 -o 4K -q 4 -r 2 --warm-up 0.001");
+    assert_eq!(engine(&all)["status"], "failed", "but not for ever: {all:?}");
+}
+
+#[test]
+fn a_failure_says_how_far_the_queue_came() {
+    let (all, _) = cells("-e sim:profile=dsa,faults=fail@400 -o 4K -q 1 -n 50 -r 300 --warm-up 0.001");
+    // Every visit but the first is the last slice again, so the queue comes as far as its first three.
+    let cell = engine(&all);
+    assert_eq!(cell["status"], "ok", "{cell}");
+    let (all, _) = cells("-e sim:latency=1us,clock=real,faults=fail@400 -o 4K -q 1 -n 50 -r 200 --warm-up 0");
+    let message = engine(&all)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("after 399 on this queue"), "{message}");
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_mentioned() {
+    let (all, output) = cells("-e sim:profile=dsa -o 4K -q 8 -b 64 -r 1 --warm-up 0.001");
+    assert_eq!(engine(&all)["batch"], 8);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("note: 64 operations for each doorbell"), "{said}");
+}
+
+/// Waits until a process has used so many hundredths of a second of processor time, which on a busy machine may take long.
+fn has_used(child: &Child, hundredths: u64) {
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < Duration::from_secs(120), "it does not measure");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+        // Behind the name: the state is field 3; user and system time, in hundredths of a second, are 14 and 15.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        if fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap() >= hundredths {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_long_repetition_ends_when_asked_and_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json");
+    for (words, baseline) in [
+        ("-e cpu:threads=0 -o 4K -n 1000000000", false),
+        ("-e cpu:threads=0 -o 4K -n 1000000000 -T 2", false),
+        ("-e sim:profile=dsa -o 4K -n 1000000000", false),
+        ("-e sim:profile=dsa -o 4K -n 1000000000 -T 2", false),
+        // The first operation is due at once, the second after a minute and a half.
+        ("-e cpu:threads=0 -o 4K --rate 0.01 -n 30", false),
+        // memcpy goes first.
+        ("-e cpu:threads=0 -o 4K -t 600", true),
+    ] {
+        let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+            .args(["run", "-r", "1", "--warm-up", "0.001", "--footprint", "1M", "--json"])
+            .arg(&results)
+            .args(words.split(' '))
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        has_used(&child, 150);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let asked = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{words}: {output:?}");
+        assert!(asked.elapsed() < Duration::from_secs(30), "{words}: it did not go on to the end");
+        let value = json(&results);
+        let cells = value["cells"].as_array().unwrap();
+        let cell = if baseline { &cells[0] } else { engine(cells) };
+        assert_eq!(cell["status"], "interrupted", "{words}: {cell}");
+        assert!(cell["ops_per_second"]["median"].as_f64() > Some(0.0), "{words}: {cell}");
+        assert!(cell["ops"].as_u64() < Some(1_000_000_000), "{words}: {cell}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let name = cell["engine"].as_str().unwrap();
+        assert!(said.contains(&format!("{name} copy")), "{words}: a line for what there is: {said}");
+    }
+}
+
+/// Counts what it is told.
+#[derive(Debug, Default)]
+struct Counts {
+    announced: u64,
+    fewer: u64,
+    shown: u64,
+    passes: Vec<(u32, u32)>,
+}
+
+impl Observer for Counts {
+    fn begin(&mut self, repetitions: u64) {
+        self.announced = repetitions;
+    }
+    fn fewer(&mut self, repetitions: u64) {
+        self.fewer += repetitions;
+    }
+    fn repetition(&mut self, _: &Cell, _: bool, _: f64) {
+        self.shown += 1;
+    }
+    fn pass(&mut self, done: u32, of: u32) {
+        self.passes.push((done, of));
+    }
+    fn cell(&mut self, _: &Measured) {}
+    fn end(&mut self) {}
+}
+
+#[test]
+fn whoever_watches_sees_as_many_repetitions_as_were_announced() {
+    let mut counts = Counts::default();
+    let sweep = Sweep { sizes: Values(vec![64, 4 << 20]), depths: Values(vec![4]), ..Sweep::default() };
+    let campaign = Campaign {
+        engines: ["cpu", "sim", "sim:latency=1us,faults=fail@100"].map(str::to_owned).to_vec(),
+        repetitions: 20,
+        warm_up: 0.005,
+        footprint: Some(1 << 20),
+        sweeps: vec![sweep],
+        ..Campaign::default()
+    };
+    run::run(&campaign, Vec::new(), &mut counts).unwrap();
+    assert!(counts.fewer > 0 && counts.announced == counts.shown + counts.fewer, "{counts:?}");
+    assert_eq!(counts.passes, (1..=12).map(|done| (done, 12)).collect::<Vec<_>>());
+}
