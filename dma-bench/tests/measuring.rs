@@ -165,8 +165,8 @@ fn a_long_repetition_ends_when_asked_and_counts() {
         ("-e cpu:threads=0 -o 4K -n 1000000000 -T 2", false),
         ("-e sim:profile=dsa -o 4K -n 1000000000", false),
         ("-e sim:profile=dsa -o 4K -n 1000000000 -T 2", false),
-        // The first operation is due at once, the second after a minute and a half.
-        ("-e cpu:threads=0 -o 4K --rate 0.01 -n 30", false),
+        // The first operation is due at once, the last after five minutes.
+        ("-e cpu:threads=0 -o 4K --rate 1 -n 300", false),
         // memcpy goes first.
         ("-e cpu:threads=0 -o 4K -t 600", true),
     ] {
