@@ -563,7 +563,7 @@ mod tests {
             ),
             (|r| r.campaign.footprint = Some(1 << 30), "differs: footprint none / 1 GiB"),
             (|r| r.campaign.seconds = 1.0, "differs: time of a repetition 800 us / 1.00 s"),
-            (|r| r.campaign.warm_up = 1.0, "differs: warm-up 20.0 ms / 1.00 s"),
+            (|r| r.campaign.warm_up = 1.0, "differs: warm-up 240 ms / 1.00 s"),
             (|r| r.campaign.verify = Verify::All, "differs: verification sample / all"),
             (|r| r.campaign.rate = Some(1e3), "differs: rate none / 1.00 k/s"),
             (|r| r.interrupted = true, "was interrupted"),

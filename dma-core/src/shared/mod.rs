@@ -22,6 +22,7 @@ use crate::operand::sealed::Operand;
 use crate::queue::Operation;
 use crate::queue::check::{self, Lists};
 use crate::queue::planner::{Plan, Planner};
+use crate::queue::wait::deadline;
 use crate::{
     Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
     Result, Source,
@@ -319,7 +320,7 @@ impl SharedQueue {
 
 impl Hub {
     fn close(&self, timeout: Duration) -> Counters {
-        let deadline = deadline_after(timeout);
+        let deadline = deadline(timeout);
         // All of them, before the first is waited for.
         self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
         if lane::on_lane() {
@@ -363,13 +364,6 @@ impl fmt::Debug for SharedQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedQueue").field("lanes", &self.handle.hub.lanes).finish_non_exhaustive()
     }
-}
-
-/// The time in `timeout`, or one that nobody lives to see if there is no such time.
-fn deadline_after(timeout: Duration) -> Instant {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-    let now = Instant::now();
-    now.checked_add(timeout).unwrap_or_else(|| now + CENTURY)
 }
 
 #[cold]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use super::Handle;
 use super::lane::{Driven, Lane};
 use super::slot::{Report, Seen};
-use super::{Handle, deadline_after};
 use crate::queue::Operation;
-use crate::queue::wait::Backoff;
+use crate::queue::wait::{Backoff, deadline};
 use crate::{Error, ErrorKind, OpError, Result};
 
 /// An operation in flight on a [`SharedQueue`](crate::SharedQueue), and the owner of its operands until it is done.
@@ -106,10 +106,10 @@ impl<T: Send + 'static> SharedTransfer<T> {
     ///
     /// `TimedOut`: the transfer is still in flight, and can be waited for again.
     pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
-        self.wait_until(deadline_after(timeout))
+        self.wait_until(deadline(timeout))
     }
 
-    fn block(&self, deadline: Option<Instant>, stall: Duration) -> bool {
+    fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         let mut backoff = Backoff::new();
         let mut last_progress = None;
         loop {
@@ -125,10 +125,8 @@ impl<T: Send + 'static> SharedTransfer<T> {
                 last_progress = None;
             }
             let over = backoff.idle(progress, || {
-                let since = *last_progress.get_or_insert_with(Instant::now);
-                deadline
-                    .or_else(|| since.checked_add(stall))
-                    .unwrap_or_else(|| Instant::now() + Duration::from_secs(1))
+                let stalled = *last_progress.get_or_insert_with(|| deadline(stall));
+                until.unwrap_or(stalled)
             });
             if over {
                 return self.look() != Seen::InFlight;
