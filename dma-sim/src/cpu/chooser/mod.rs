@@ -33,6 +33,8 @@ pub struct Chooser {
     streaming: Option<Kernel>,
     /// What is known to be as fast as a core's own cache, in ticks per byte.
     hot_cost: f32,
+    /// How many picks may be made before the first of them is recorded.
+    in_flight: u32,
     classes: [Class; CLASSES],
 }
 
@@ -52,7 +54,12 @@ impl Chooser {
     /// A chooser between `memcpy` and `streaming`; with `None`, everything is `memcpy`.
     #[must_use]
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
-        Self { streaming, hot_cost: hot_cost(), classes: std::array::from_fn(Class::new) }
+        Self { streaming, hot_cost: hot_cost(), in_flight: 1, classes: std::array::from_fn(Class::new) }
+    }
+
+    /// The same for a queue of this depth: up to so many copies are in flight, and their times come as late.
+    pub(super) fn for_depth(self, depth: usize) -> Self {
+        Self { in_flight: u32::try_from(depth).unwrap_or(u32::MAX / 2), ..self }
     }
 
     /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or experience suggests.
@@ -111,7 +118,7 @@ impl Chooser {
             CacheHint::Auto if len < LEARN_MIN => untimed(false, false),
             CacheHint::Auto => {
                 let index = class_of(len);
-                self.classes[index].pick(index, len)
+                self.classes[index].pick(index, len, self.in_flight)
             }
         }
     }
@@ -266,9 +273,9 @@ impl Class {
     }
 
     #[inline]
-    fn pick(&mut self, index: usize, len: usize) -> Pick {
+    fn pick(&mut self, index: usize, len: usize, in_flight: u32) -> Pick {
         if self.left == 0 {
-            self.advance(index);
+            self.advance(index, in_flight);
         }
         self.left -= 1;
         let probing = self.phase == Phase::Probing;
@@ -294,7 +301,7 @@ impl Class {
 
     /// `left` has run out: on to the next phase.
     #[cold]
-    fn advance(&mut self, index: usize) {
+    fn advance(&mut self, index: usize, in_flight: u32) {
         match self.phase {
             Phase::Settled => {
                 self.phase = Phase::Probing;
@@ -304,7 +311,8 @@ impl Class {
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
-                self.left = REST * self.burst(index);
+                // The last probe is behind all that was submitted before it.
+                self.left = (REST * self.burst(index)).saturating_add(in_flight);
             }
             Phase::Awaiting => self.decide(index, 0.0),
         }

@@ -188,6 +188,29 @@ fn cold_is_learned_within_a_few_copies() {
 }
 
 /// The first copies of a program may go to what it has written just before, and say little about the others.
+/// The times of a deep queue's copies come when it is through with all before them.
+#[test]
+fn cold_is_learned_however_deep_the_queue() {
+    for len in [512 << 10, 1 << 20, 2 << 20] {
+        for depth in [1, 16, 32, 64, 500, 4096] {
+            let (mut chooser, mut model) = (chooser().for_depth(depth), Model::new(len, 64, false));
+            let mut flying = std::collections::VecDeque::new();
+            let mut slow = 0;
+            for _ in 0..(20 * depth).max(1000) {
+                if flying.len() == depth {
+                    let (pick, ticks): (Pick, f64) = flying.pop_front().unwrap();
+                    chooser.record(pick, ticks as u64, len);
+                }
+                let pick = chooser.pick(len, CacheHint::Auto);
+                slow += usize::from(!pick.streaming);
+                flying.push_back((pick, model.copy(pick.streaming, pick.alone)));
+            }
+            // What is in flight while the first probes are, and what probes of `memcpy` take later.
+            assert!(slow < 60 + 2 * depth, "{len} x {depth}: {slow} copies by the slower kernel");
+        }
+    }
+}
+
 #[test]
 fn a_wrong_first_impression_is_soon_corrected() {
     for len in LENGTHS {
