@@ -238,7 +238,10 @@ pub struct RunArguments {
     /// How often each cell is measured.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
     pub repetitions: Option<u32>,
-    /// Seconds that each cell warms up, and memcpy beside it: in parts, before each of up to twelve visits. It is in no figure.
+    /// How often it is gone through all cells, each time for a share of the repetitions: 24 times unless given, and at most as often as these.
+    #[arg(long, value_name = "COUNT", conflicts_with = "rate")]
+    pub passes: Option<u32>,
+    /// Seconds that each cell warms up, over all passes. It is in no figure.
     #[arg(long, value_name = "SECONDS")]
     pub warm_up: Option<f64>,
     /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts from when an operation was
@@ -325,6 +328,7 @@ impl RunArguments {
             }
         }
         set(&mut campaign.repetitions, self.repetitions.as_ref());
+        set(&mut campaign.passes, self.passes.as_ref());
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
         if let Some(time) = self.time {

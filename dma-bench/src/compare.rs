@@ -12,7 +12,7 @@ use crate::derive::part_of_rate;
 use crate::output::printable;
 use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
-use crate::runner::PASSES;
+use crate::runner::passes;
 use crate::stats::{Figures, attainable, blocks, mann_whitney};
 use crate::units::{digits, nanos};
 
@@ -188,6 +188,10 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     }
 }
 
+/// Into so many parts a run is cut, each of a pass or of some that follow one another: passes may be so short that two of them meet the same
+/// weather.
+const PARTS: usize = 12;
+
 /// Compares two results. What is less likely than `noise` to come from nothing, all cells taken together, is called a change.
 #[must_use]
 pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) -> Comparison {
@@ -224,10 +228,9 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
     // A device on a clock of its own does the same every time: what differs has changed.
     let exact = virtual_clock(before) && virtual_clock(after);
     let differs = (b.median - a.median).abs() > 1e-4 * a.median.abs();
-    let of_passes = |f: &Figures, results: &Results| {
-        blocks(&f.samples, PASSES.min(results.campaign.repetitions) as usize)
-    };
-    let (x, y) = (of_passes(a, before), of_passes(b, after));
+    let parts =
+        |f: &Figures, results: &Results| blocks(&f.samples, PARTS.min(passes(&results.campaign) as usize));
+    let (x, y) = (parts(a, before), parts(b, after));
     let chance = if exact { f64::from(u8::from(!differs)) } else { mann_whitney(&x, &y) };
     Some(Row {
         cell: old.cell.clone(),
@@ -331,7 +334,7 @@ fn judge(rows: &mut [Row], noise: f64) {
 
 /// How many repetitions on each side suffice to tell a change from noise in so many cells.
 fn needed(cells: usize, noise: f64) -> Option<usize> {
-    (1..=PASSES as usize).find(|n| attainable(*n, *n) * cells as f64 <= noise)
+    (1..=PARTS).find(|n| attainable(*n, *n) * cells as f64 <= noise)
 }
 
 /// What would have told those that cannot be told.
@@ -464,7 +467,7 @@ impl Comparison {
         }
         let changed = self.rows.iter().filter(|r| r.verdict == Verdict::Changed).count();
         let mut text = format!(
-            "{} cells compared by {}, {changed} changed (Mann-Whitney over the medians of each run's passes, corrected for the number of cells, at {} %)",
+            "{} cells compared by {}, {changed} changed (Mann-Whitney over the medians of up to {PARTS} parts of each run, corrected for the number of cells, at {} %)",
             self.rows.len(),
             self.what(),
             self.noise * 100.0
@@ -539,7 +542,7 @@ mod tests {
     #[test]
     fn what_else_differs_is_said() {
         type Change = fn(&mut Results);
-        let changes: [(Change, &str); 25] = [
+        let changes: [(Change, &str); 26] = [
             (|r| "another".clone_into(&mut r.machine.cpu), "differs: processor "),
             (|r| r.machine.cpus = 6400, "/ 6400"),
             (|r| r.machine.flags = vec!["mops".to_owned()], "/ mops"),
@@ -563,6 +566,7 @@ mod tests {
             ),
             (|r| r.campaign.footprint = Some(1 << 30), "differs: footprint none / 1 GiB"),
             (|r| r.campaign.seconds = 1.0, "differs: time of a repetition 800 us / 1.00 s"),
+            (|r| r.campaign.passes = 12, "differs: passes 24 / 12"),
             (|r| r.campaign.warm_up = 1.0, "differs: warm-up 240 ms / 1.00 s"),
             (|r| r.campaign.verify = Verify::All, "differs: verification sample / all"),
             (|r| r.campaign.rate = Some(1e3), "differs: rate none / 1.00 k/s"),
@@ -607,14 +611,14 @@ mod tests {
         assert!(sure.contains("greater --noise"), "{sure}");
     }
 
-    /// Slices of one pass lie close together, and differ less than passes do.
+    /// Slices of one part lie close together, and differ less than parts do.
     #[test]
     fn drift_within_a_run_is_noise() {
         let drifting = |from: f64| {
             let mut results = sample();
             results.campaign.repetitions = 60;
             for m in results.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
-                // In every pass another speed, and within it hardly a difference.
+                // In every part another speed, and within it hardly a difference.
                 let sample = |i: usize| (from + 0.1 * ((i / 5 * 5) % 12) as f64) * (1.0 + 1e-6 * i as f64);
                 m.ratio = Figures::of((0..60).map(sample).collect());
             }

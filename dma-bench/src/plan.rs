@@ -236,6 +236,9 @@ pub struct Campaign {
     pub engines: Vec<String>,
     /// How often each cell is measured, the engines and the baseline in turns.
     pub repetitions: u32,
+    /// How often it is gone through all cells, each time for a share of the repetitions: what the machine does meanwhile hits all cells, not
+    /// a few, and each of them at so many times that lie apart. No more than the repetitions; once at a rate.
+    pub passes: u32,
     /// How long each repetition is, in seconds.
     pub seconds: f64,
     /// How long each cell warms up, in seconds: a part of it before each visit.
@@ -262,6 +265,7 @@ impl Default for Campaign {
             name: "custom".to_owned(),
             engines: vec!["real".to_owned()],
             repetitions: 60,
+            passes: PASSES,
             seconds: SLICE,
             warm_up: 0.24,
             count: None,
@@ -278,6 +282,10 @@ impl Default for Campaign {
 /// How long a repetition is, in seconds, unless told otherwise: shorter than what the scheduler of a busy machine gives a thread at a time
 /// (1.4 ms on two CPUs), so that most repetitions are whole there too.
 pub const SLICE: f64 = 0.0008;
+
+/// How often it is gone through all cells, unless told otherwise. Where others use the memory of the machine, ratios differ more from one second
+/// to the next than within one: more visits, and fewer repetitions in each, are surer than the reverse.
+pub const PASSES: u32 = 24;
 
 /// The shortest that a repetition may be, in seconds.
 pub const SHORTEST: f64 = 0.000_1;
@@ -321,6 +329,7 @@ impl Campaign {
             }
         };
         within("repetitions", f64::from(self.repetitions), 1.0, 10_000.0)?;
+        within("passes", f64::from(self.passes), 1.0, 10_000.0)?;
         within("seconds", self.seconds, SHORTEST, LONGEST)?;
         within("warm_up", self.warm_up, 0.0, 3600.0)?;
         within("stall", self.stall, 0.01, 86_400.0)?;

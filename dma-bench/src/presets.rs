@@ -47,9 +47,8 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 60,
+                    repetitions: 48,
                     seconds: SLICE,
-                    warm_up: 0.144,
                     sweeps: vec![
                         Sweep {
                             sizes: sizes.clone(),

@@ -35,8 +35,6 @@ pub(crate) struct Runner<'a> {
 
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
-/// How often it is gone through all cells: what the machine does meanwhile hits all of them, not a few.
-pub(crate) const PASSES: u32 = 12;
 /// The part of the time that may go into reading the clock.
 const CLOCK_SHARE: f64 = 0.01;
 /// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
@@ -45,12 +43,12 @@ const WARM_SHARE: f64 = 0.2;
 const WARM_LONGEST: f64 = 0.01;
 /// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
 const WARM_BYTES: u64 = 4 << 20;
-/// A cell whose slices take longer than planned has fewer of them, but so many.
-const FEWEST: u32 = 15;
 /// A slice that was disturbed is done again, until so many times the repetitions were tried,
 const TRIES: usize = 4;
 /// or the cell has taken so many times as long as it would have taken undisturbed.
 const PATIENCE: f64 = 3.0;
+/// Later passes look for so many seconds how long the baseline takes: there is nothing to warm up in it that its slices do not.
+const LOOK: f64 = 0.000_5;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
 /// So many slices of the baseline go before a run at a rate, and so many after it.
@@ -167,7 +165,7 @@ impl<'a> Runner<'a> {
         self.at = 0;
         let layout = Layout::new(&base.cell, 0, self.footprint);
         if base.trouble.is_none()
-            && let Err(trouble) = self.baseline_extent(base, &layout)
+            && let Err(trouble) = self.baseline_extent(base, &layout, pass.0 == 0)
         {
             base.trouble = Some(trouble);
         }
@@ -398,7 +396,7 @@ impl<'a> Runner<'a> {
         let slice = record.extent.ops as f64 * per_op;
         if fresh && self.campaign.count.is_none() && self.campaign.rate.is_none() && slice > 2.0 * seconds {
             let fewer = (f64::from(record.wanted) * seconds / slice) as u32;
-            record.wanted = fewer.max(FEWEST.min(record.wanted));
+            record.wanted = fewer.max(passes(self.campaign));
         }
         Ok(())
     }
@@ -414,7 +412,8 @@ impl<'a> Runner<'a> {
             spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
             // The fastest: a busy machine makes some slower, and none faster.
             per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
-            ops = (ops * 2).min(((least / per_op.max(1e-9)) as u64).max(depth));
+            let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
+            ops = (ops * 2).min(left.max(depth));
         }
         Ok(per_op)
     }
@@ -474,12 +473,13 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Warms the baseline up, and finds out how many operations a slice takes.
-    fn baseline_extent(&mut self, base: &mut Record, layout: &Layout) -> Result<(), Trouble> {
+    /// Warms the baseline up if this is the `first` pass, and finds out how many operations a slice takes.
+    fn baseline_extent(&mut self, base: &mut Record, layout: &Layout, first: bool) -> Result<(), Trouble> {
         if self.memcpy.is_none() {
             self.memcpy = Some(Memcpy::new(&self.baseline, self.baseline_needs())?);
         }
-        let least = warm_up_of_pass(self.campaign);
+        let warm_up = warm_up_of_pass(self.campaign);
+        let least = if first { warm_up } else { warm_up.min(LOOK) };
         let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
         while spent < least.max(1e-9) && !interrupt::stopped() {
@@ -529,8 +529,8 @@ impl<'a> Runner<'a> {
 }
 
 /// How often it is gone through all cells: at a rate once, since what comes late makes late what follows.
-fn passes(campaign: &Campaign) -> u32 {
-    if campaign.rate.is_some() { 1 } else { PASSES.min(campaign.repetitions) }
+pub(crate) fn passes(campaign: &Campaign) -> u32 {
+    if campaign.rate.is_some() { 1 } else { campaign.passes.min(campaign.repetitions) }
 }
 
 /// How many seconds each pass warms a cell up.
@@ -635,16 +635,17 @@ mod tests {
             (passes(&campaign), warm_up_of_pass(&campaign) * f64::from(passes(&campaign)))
         };
         for (expected, (passes, all)) in [
-            ((12, 0.3), seconds(&|_| ())),
+            ((24, 0.3), seconds(&|_| ())),
             ((2, 0.3), seconds(&|c| c.repetitions = 2)),
+            ((5, 0.3), seconds(&|c| c.passes = 5)),
             ((1, 0.3), seconds(&|c| c.rate = Some(1000.0))),
-            ((12, 0.0), seconds(&|c| c.warm_up = 0.0)),
-            ((12, 0.006), seconds(&|c| c.warm_up = 0.001)),
+            ((24, 0.0), seconds(&|c| c.warm_up = 0.0)),
+            ((24, 0.012), seconds(&|c| c.warm_up = 0.001)),
         ] {
             assert!(passes == expected.0 && (all - expected.1).abs() < 1e-9, "{passes} {all} {expected:?}");
         }
         let quick = crate::presets::Preset::Quick.campaign();
-        assert!((warm_up_of_pass(&quick) - 0.012).abs() < 1e-9, "half a minute in all");
+        assert!((warm_up_of_pass(&quick) - 0.010).abs() < 1e-9, "half a minute in all");
     }
 
     #[test]

@@ -60,13 +60,13 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
-/// The medians of the passes that a campaign makes over its cells: samples come pass by pass, as evenly spread as they go. What is measured in one
-/// pass lies close together in time, so that it is no more than one independent sample of what drifts.
+/// The medians of the parts of a run: samples come pass by pass over all cells, as evenly spread as they go. What is measured in one pass lies
+/// close together in time, so that it is no more than one independent sample of what drifts.
 #[must_use]
-pub fn blocks(samples: &[f64], passes: usize) -> Vec<f64> {
-    let passes = passes.max(1);
-    let upto = |pass: usize| samples.len() * pass / passes;
-    (0..passes).filter_map(|pass| median(&samples[upto(pass)..upto(pass + 1)])).collect()
+pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
+    let parts = parts.max(1);
+    let upto = |part: usize| samples.len() * part / parts;
+    (0..parts).filter_map(|part| median(&samples[upto(part)..upto(part + 1)])).collect()
 }
 
 /// The chance that samples as far apart as these, by their ranks, come from the same source: the two-sided Mann-Whitney test, exact with ties as
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn samples_of_one_pass_are_one() {
         assert_eq!(blocks(&[1.0, 2.0, 3.0, 10.0, 20.0, 30.0], 2), [2.0, 20.0]);
-        assert_eq!(blocks(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 4.0], "as the passes share them out");
-        assert_eq!(blocks(&[1.0, 2.0], 12), [1.0, 2.0], "passes without a sample do not count");
+        assert_eq!(blocks(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 4.0], "as the parts share them out");
+        assert_eq!(blocks(&[1.0, 2.0], 12), [1.0, 2.0], "parts without a sample do not count");
         assert_eq!(blocks(&[], 12), Vec::<f64>::new());
     }
 }

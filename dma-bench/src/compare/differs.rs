@@ -45,6 +45,7 @@ fn campaign(c: &Campaign) -> Vec<Named> {
         ("footprint", known(c.footprint, bytes)),
         ("time of a repetition", seconds),
         ("operations of a repetition", known(c.count, |n| n.to_string())),
+        ("passes", c.passes.to_string()),
         ("warm-up", nanos(c.warm_up * 1e9)),
         ("rate", known(c.rate, per_second)),
         ("verification", format!("{:?}", c.verify).to_lowercase()),
