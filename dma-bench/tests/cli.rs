@@ -1,10 +1,13 @@
 //! The program from outside: what it writes, what it says, and how it ends.
 
+mod process;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use process::has_used;
 use serde_json::Value;
 
 fn bench(words: &[&str]) -> Output {
@@ -286,21 +289,6 @@ fn a_full_disk_costs_the_file_alone() {
     assert!(out(&output).contains("copy cold"), "the figures were printed all the same");
 }
 
-/// Waits until a process has used a second and a half of processor time, which on a busy machine may take long.
-fn measures(child: &Child) {
-    let start = Instant::now();
-    loop {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not measure");
-        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        // Behind the name: the state is field 3; user and system time, in hundredths of a second, are 14 and 15.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        if fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap() >= 150 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn ctrl_c_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,7 +308,7 @@ fn ctrl_c_keeps_what_was_measured() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    measures(&child);
+    has_used(&child, 150);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let asked = Instant::now();

@@ -1,13 +1,16 @@
 //! What is measured and what is not: the program from outside, and what it tells whoever watches.
 
+mod process;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dma_bench::plan::{Campaign, Cell, Sweep, Values};
 use dma_bench::results::Measured;
 use dma_bench::run::{self, Observer};
+use process::has_used;
 use serde_json::Value;
 
 /// Runs `dma-bench run` in little memory; the cells, and what it said.
@@ -139,21 +142,6 @@ fn a_batch_that_does_not_fit_is_mentioned() {
     assert_eq!(engine(&all)["batch"], 8);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("note: 64 operations for each doorbell"), "{said}");
-}
-
-/// Waits until a process has used so many hundredths of a second of processor time, which on a busy machine may take long.
-fn has_used(child: &Child, hundredths: u64) {
-    let start = Instant::now();
-    loop {
-        assert!(start.elapsed() < Duration::from_secs(120), "it does not measure");
-        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        // Behind the name: the state is field 3; user and system time, in hundredths of a second, are 14 and 15.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        if fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap() >= hundredths {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
