@@ -287,6 +287,9 @@ pub const SLICE: f64 = 0.0008;
 /// to the next than within one: more visits, and fewer repetitions in each, are surer than the reverse.
 pub const PASSES: u32 = 24;
 
+/// Repetitions of more seconds than this are hardly paired with memcpy any more.
+const PAIRED: f64 = 0.5;
+
 /// The shortest that a repetition may be, in seconds.
 pub const SHORTEST: f64 = 0.000_1;
 /// The longest, in seconds.
@@ -389,6 +392,12 @@ impl Campaign {
                     notes.push(note);
                 }
             }
+        }
+        if self.count.is_none() && self.rate.is_none() && self.seconds > PAIRED {
+            notes.push(format!(
+                "in repetitions of {}, an engine and memcpy are measured so far apart that what drifts meanwhile does not cancel out; more of them (-r) are shorter",
+                units::nanos(self.seconds * 1e9)
+            ));
         }
         notes
     }

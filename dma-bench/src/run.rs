@@ -79,10 +79,15 @@ pub fn run(
         );
     }
     let planned = groups.iter().map(|g| 1 + g.cells.len() as u64).sum();
+    let measured = |name: &String| groups.iter().any(|g| g.cells.iter().any(|c| c.engine == *name));
+    let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
     let baseline = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
     let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize);
     runner.check_memory(machine.memory)?;
     campaign.notes().iter().for_each(|note| observer.note(note));
+    for name in unmeasured {
+        observer.note(&format!("no sweep names {name}: nothing is measured of it"));
+    }
     let (cells, interrupted) = runner.all(observer);
     let published =
         if campaign.published && !interrupted { published::compare(&campaign.engines) } else { Vec::new() };

@@ -145,6 +145,21 @@ fn a_batch_that_does_not_fit_is_mentioned() {
 }
 
 #[test]
+fn what_is_not_measured_or_not_paired_is_mentioned() {
+    let folder = tempfile::tempdir().unwrap();
+    let campaign = folder.path().join("c.toml");
+    fs::write(&campaign, "engines = ['cpu', 'sim:profile=dsa']\nsweeps = [{ engines = ['cpu'] }]\n").unwrap();
+    let said = |words: String| {
+        let (_, output) = cells(&words);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let short = said(format!("--campaign {} -r 1 --warm-up 0", campaign.display()));
+    assert!(short.contains("note: no sweep names sim:profile=dsa") && !short.contains("drifts"), "{short}");
+    let long = said("-e cpu -r 1 -t 0.6 --warm-up 0".to_owned());
+    assert!(long.contains("note: in repetitions of 600 ms") && !long.contains("no sweep"), "{long}");
+}
+
+#[test]
 fn a_long_repetition_ends_when_asked_and_counts() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
