@@ -14,6 +14,7 @@ use std::any::Any;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -83,15 +84,46 @@ struct Aftermath {
 }
 
 impl Aftermath {
-    /// Does it, and keeps the emptied lists for the next time.
+    /// Does all of it, and keeps the emptied lists for the next time. A panic goes on once everybody else has had their turn.
     fn run(mut self, shared: &RefCell<State>) {
-        self.drop.clear();
-        self.wake.drain(..).for_each(Waker::wake);
+        let mut others = Others::default();
+        self.drop.drain(..).for_each(|operands| others.run(|| drop(operands)));
+        self.wake.drain(..).for_each(|waker| others.run(|| waker.wake()));
         shared.borrow_mut().spare = self;
+        others.go_on();
+    }
+}
+
+/// Code of others, of which a panic keeps none from running.
+#[derive(Default)]
+struct Others {
+    /// The last one.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Others {
+    fn run(&mut self, f: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+            // What was thrown may panic, too, as it is dropped.
+            std::mem::forget(self.panic.replace(panic));
+        }
+    }
+
+    fn go_on(self) {
+        if let Some(panic) = self.panic {
+            resume_unwind(panic);
+        }
     }
 }
 
 impl State {
+    /// Flushes, and polls the device; what that leads to is for the caller to run.
+    fn drive(&mut self) -> Option<Aftermath> {
+        self.planner.flush(&mut self.ended);
+        self.planner.poll(&mut self.ended);
+        self.attend()
+    }
+
     /// Polls the device; what that leads to is for the caller to run.
     fn poll(&mut self) -> (usize, Option<Aftermath>) {
         let reported = self.planner.poll(&mut self.ended);
@@ -127,6 +159,13 @@ impl State {
     fn flush(&mut self) -> Option<Aftermath> {
         self.planner.flush(&mut self.ended);
         self.attend()
+    }
+
+    /// Has every task that waits look for itself.
+    fn wake_all(&mut self) -> Aftermath {
+        let mut aftermath = std::mem::take(&mut self.spare);
+        aftermath.wake.extend(self.attendants.iter_mut().filter_map(|a| a.waker.take()));
+        aftermath
     }
 
     /// Gives up the device, and the memory that it may write to for ever.
@@ -453,10 +492,10 @@ impl Queue {
         state.abandon();
         // No slot to give out: submitting answers that the queue is closed.
         state.free.clear();
-        let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();
+        let aftermath = state.wake_all();
         let counters = state.planner.counters();
         drop(state);
-        wake.into_iter().for_each(Waker::wake);
+        aftermath.run(&self.shared);
         counters
     }
 }
@@ -519,9 +558,9 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.shared.borrow_mut();
         state.cooperative = true;
-        let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();
+        let aftermath = state.wake_all();
         drop(state);
-        wake.into_iter().for_each(Waker::wake);
+        aftermath.run(&self.shared);
     }
 }
 

@@ -396,6 +396,53 @@ fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
 }
 
 #[test]
+fn a_panicking_destructor_or_waker_costs_nobody_else_the_wake() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own");
+        }
+    }
+    struct Bomb(Vec<u8>);
+    impl AsMut<[u8]> for Bomb {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a destructor's own");
+        }
+    }
+    for (waker, close) in [(false, false), (true, false), (true, true)] {
+        let rig = Rig::new();
+        rig.queue.shared.borrow_mut().cooperative = false;
+        lock(&rig.script).mute = true;
+        let mut unlucky = waker.then(|| rig.copy(11));
+        match &mut unlucky {
+            Some(unlucky) => assert!(poll(unlucky, &Arc::new(Bad).into()).is_pending()),
+            None => {
+                let dst = rig.engine.register(HostMemory::from_owner(Bomb(vec![0; 11]))).expect("registered");
+                drop(rig.queue.copy(rig.pair(11).0, dst).expect("room"));
+            }
+        }
+        let woken = Arc::new(Flag(AtomicBool::new(false)));
+        let mut awaited = rig.copy(12);
+        assert!(poll(&mut awaited, &Arc::clone(&woken).into()).is_pending());
+        lock(&rig.script).mute = close;
+        let Rig { queue, .. } = rig;
+        assert!(panics(|| if close { drop(queue) } else { _ = queue.poll() }));
+        assert!(woken.0.load(Ordering::Relaxed), "it would sleep for ever");
+    }
+}
+
+#[test]
 fn a_batch_that_is_refused_whole_says_so_of_every_copy() {
     const COPIES: usize = 50_000;
     let rig = Rig::new();

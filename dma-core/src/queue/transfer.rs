@@ -226,10 +226,11 @@ impl<T: 'static> Future for Transfer<T> {
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
         if !Self::is_over(&state, this.slot) {
-            let flushed = state.flush();
-            let (_, polled) = state.poll();
+            let aftermath = state.drive();
             drop(state);
-            flushed.into_iter().chain(polled).for_each(|aftermath| aftermath.run(&this.shared));
+            if let Some(aftermath) = aftermath {
+                aftermath.run(&this.shared);
+            }
             if this.attend(context.waker()) {
                 return Poll::Pending;
             }
