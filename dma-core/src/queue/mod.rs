@@ -5,7 +5,7 @@ pub(crate) mod check;
 mod cut;
 mod error;
 #[cfg(all(test, not(loom)))]
-mod odd_device;
+pub(crate) mod odd_device;
 pub(crate) mod planner;
 mod transfer;
 pub(crate) mod wait;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub use batch::Batch;
 pub(crate) use error::Operation;
 pub use error::{OpError, OpFailure};
-use planner::{Plan, Planner};
+use planner::{News, Plan, Planner};
 pub use transfer::Transfer;
 
 use crate::{
@@ -76,9 +76,11 @@ struct Attendant {
     parked: Option<Box<dyn Any>>,
 }
 
-/// What must be done once the state is no longer borrowed: both may run anybody's code.
+/// What must be done once the state is no longer borrowed: all of it may run anybody's code.
 #[derive(Default)]
 struct Aftermath {
+    news: Vec<News>,
+    backend: &'static str,
     wake: Vec<Waker>,
     drop: Vec<Box<dyn Any>>,
 }
@@ -87,6 +89,7 @@ impl Aftermath {
     /// Does all of it, and keeps the emptied lists for the next time. A panic goes on once everybody else has had their turn.
     fn run(mut self, shared: &RefCell<State>) {
         let mut others = Others::default();
+        self.news.drain(..).for_each(|news| others.run(|| news.tell(self.backend)));
         self.drop.drain(..).for_each(|operands| others.run(|| drop(operands)));
         self.wake.drain(..).for_each(|waker| others.run(|| waker.wake()));
         shared.borrow_mut().spare = self;
@@ -132,12 +135,20 @@ impl State {
 
     #[inline]
     fn attend(&mut self) -> Option<Aftermath> {
-        if self.ended.is_empty() { None } else { Some(self.attend_ended()) }
+        if self.ended.is_empty() && self.planner.news.is_empty() { None } else { Some(self.attend_ended()) }
+    }
+
+    /// What there is to tell the log, and room for more.
+    fn aftermath(&mut self) -> Aftermath {
+        let mut aftermath = std::mem::take(&mut self.spare);
+        aftermath.backend = self.planner.backend;
+        aftermath.news.append(&mut self.planner.news);
+        aftermath
     }
 
     #[cold]
     fn attend_ended(&mut self) -> Aftermath {
-        let mut aftermath = std::mem::take(&mut self.spare);
+        let mut aftermath = self.aftermath();
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
             // Its holder may have seen the end by itself and left; what has the slot now ends when it ends.
@@ -163,16 +174,16 @@ impl State {
 
     /// Has every task that waits look for itself.
     fn wake_all(&mut self) -> Aftermath {
-        let mut aftermath = std::mem::take(&mut self.spare);
+        let mut aftermath = self.aftermath();
         aftermath.wake.extend(self.attendants.iter_mut().filter_map(|a| a.waker.take()));
         aftermath
     }
 
     /// Gives up the device, and the memory that it may write to for ever.
     fn abandon(&mut self) {
-        if self.planner.abandon() {
-            self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
-        }
+        // First, since the engine may panic.
+        self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
+        self.planner.abandon();
     }
 }
 
@@ -181,6 +192,10 @@ impl Drop for State {
     fn drop(&mut self) {
         if !self.planner.is_closed() {
             self.abandon();
+            let (mut others, backend) = (Others::default(), self.planner.backend);
+            self.planner.news.drain(..).for_each(|news| others.run(|| news.tell(backend)));
+            // A panic ends here: there may be one under way.
+            std::mem::forget(others);
         }
     }
 }

@@ -326,10 +326,10 @@ fn wakers_may_use_the_queue_whenever_they_run() {
     drop(waker);
 }
 
-/// A log that panics.
-struct NoLog;
+/// A log that does something at every event.
+struct Log<F>(F);
 
-impl tracing::Subscriber for NoLog {
+impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for Log<F> {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -338,11 +338,82 @@ impl tracing::Subscriber for NoLog {
     }
     fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        panic!("the log is full");
+    fn event(&self, event: &tracing::Event<'_>) {
+        (self.0)(event);
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Runs `act` with a log that does `event`.
+pub(crate) fn with_log<R>(
+    event: impl Fn(&tracing::Event<'_>) + Send + Sync + 'static,
+    act: impl FnOnce() -> R,
+) -> R {
+    tracing::subscriber::with_default(Log(event), act)
+}
+
+#[test]
+fn a_panic_of_the_log_frees_nothing_that_a_silent_device_has() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    let Rig { queue, script, .. } = rig;
+    let full = |event: &tracing::Event<'_>| {
+        assert!(*event.metadata().level() != tracing::Level::ERROR, "the log is full");
+    };
+    assert!(with_log(full, || panics(|| drop(queue))), "it is told of what is leaked");
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+}
+
+#[test]
+fn a_panic_of_the_log_loses_no_completion() {
+    let rig = Rig::new();
+    let fault = ErrorKind::DeviceFault;
+    lock(&rig.script).fail = HashMap::from([(22, (Outcome::Failed(fault), 7))]);
+    let transfers = [21, 22, 23, 24].map(|len| rig.copy(len));
+    rig.queue.flush();
+    assert!(with_log(|_| panic!("the log is full"), || panics(|| _ = rig.queue.poll())));
+    let ends = transfers.map(|transfer| transfer.wait().err().map(|e| e.kind()));
+    assert_eq!(ends, [None, Some(fault), None, None]);
+}
+
+#[test]
+fn a_panic_of_the_log_hides_no_failure_of_a_batch() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let batch: Batch<_, _> = [33, 34].map(|len| rig.pair(len)).into_iter().collect();
+    let batch = rig.queue.submit(batch).expect("room");
+    lock(&rig.script).full = false;
+    rig.refuse(33);
+    assert!(with_log(|_| panic!("the log is full"), || panics(|| rig.queue.flush())));
+    let e = batch.wait().expect_err("its first copy was refused");
+    assert_eq!(e.failures().len(), 1);
+}
+
+thread_local! {
+    /// What the log uses.
+    static LOGGED: RefCell<Option<Queue>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn the_log_may_use_the_queue() {
+    let Rig { engine, queue, script } = Rig::new();
+    lock(&script).fail = HashMap::from([(22, (Outcome::Failed(ErrorKind::DeviceFault), 7))]);
+    let memory = |len| engine.allocate(len).expect("memory");
+    let transfers = [21, 22, 23].map(|len| queue.copy(memory(len), memory(len)).expect("room"));
+    LOGGED.set(Some(queue));
+    let events = Arc::<Mutex<u32>>::default();
+    let of_log = Arc::clone(&events);
+    let uses = move |_: &tracing::Event<'_>| {
+        LOGGED.with_borrow(|queue| queue.as_ref().map(|queue| (queue.poll(), queue.counters())));
+        *of_log.lock().expect("nobody fails while it has it") += 1;
+    };
+    let ends = with_log(uses, || transfers.map(|transfer| transfer.wait().is_ok()));
+    assert_eq!((ends, count(&events)), ([true, false, true], 1));
+    drop(LOGGED.take());
 }
 
 #[test]
@@ -353,13 +424,16 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     let refused = rig.copy(33);
     let others: Vec<_> = (0..30).map(|_| rig.copy(10)).collect();
     let given_back = Arc::<Mutex<u32>>::default();
-    let panicked = tracing::subscriber::with_default(NoLog, || {
-        panics(|| {
-            let owner = Owner(vec![0; 44], Arc::clone(&given_back));
-            let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
-            drop(rig.queue.copy(rig.pair(44).0, dst));
-        })
-    });
+    let panicked = with_log(
+        |_| panic!("the log is full"),
+        || {
+            panics(|| {
+                let owner = Owner(vec![0; 44], Arc::clone(&given_back));
+                let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
+                drop(rig.queue.copy(rig.pair(44).0, dst));
+            })
+        },
+    );
     assert!(panicked);
     rig.queue.flush();
     assert!(rig.took(44));

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 
@@ -62,6 +63,33 @@ pub(crate) struct Failure {
     pub(crate) index: u32,
     pub(crate) outcome: Outcome,
     native: Option<NativeError>,
+}
+
+/// What the log is to be told once nothing is borrowed or locked: who listens may panic, or use the queue.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A descriptor was refused, or did not succeed.
+    Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
+    /// The device was given up with this many descriptors.
+    Silent { descriptors: usize },
+    /// The engine panicked.
+    Wrecked,
+}
+
+impl News {
+    pub(crate) fn tell(self, backend: &'static str) {
+        match self {
+            Self::Failed { slot, outcome, native } => {
+                tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
+            }
+            Self::Silent { descriptors } => tracing::error!(
+                backend,
+                descriptors,
+                "device did not answer; its queue and the memory it may write are leaked"
+            ),
+            Self::Wrecked => tracing::error!(backend, "an engine panicked; its queue is given up"),
+        }
+    }
 }
 
 const fn token(slot: u32, index: u32) -> u64 {
@@ -151,6 +179,8 @@ pub(crate) struct Planner {
     push: bool,
     fill_block: Option<FillBlock>,
     counters: Counters,
+    /// For the layer above to tell.
+    pub(crate) news: Vec<News>,
     reports: Box<[Completion; REPORTS]>,
 }
 
@@ -198,6 +228,7 @@ impl Planner {
                 FillBlock { buffer, pattern: [0; 8] }
             }),
             counters: Counters::default(),
+            news: Vec::new(),
             reports: Box::new([Completion::done(0); REPORTS]),
         }
     }
@@ -543,7 +574,7 @@ impl Planner {
     #[cold]
     fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
         let slot = slot_of(token);
-        tracing::warn!(backend = self.backend, slot, ?outcome, native = ?native, "operation failed");
+        self.news.push(News::Failed { slot, outcome, native: native.clone() });
         let op = &mut self.ops[slot as usize];
         op.outcome = worse(op.outcome, outcome);
         let index = index_of(token);
@@ -619,25 +650,22 @@ impl Planner {
         }
     }
 
-    /// Gives up the device. What has not ended never will: whoever holds its operands must leak them. Returns whether there was any.
-    pub(crate) fn abandon(&mut self) -> bool {
-        self.counters = self.counters();
-        let open = self.open_operations();
-        self.counters.abandoned += open;
-        if let Some(raw) = self.raw.take() {
-            if self.in_flight > 0 {
-                tracing::error!(
-                    backend = self.backend,
-                    descriptors = self.in_flight,
-                    "device did not answer; its queue and the memory it may write are leaked"
-                );
-                std::mem::forget(raw);
-                std::mem::forget(self.fill_block.take());
-            } else {
-                drop(raw);
-            }
+    /// Gives up the device. What has not ended never will: whoever holds its operands must leak them.
+    pub(crate) fn abandon(&mut self) {
+        self.counters.abandoned += self.open_operations();
+        let Some(raw) = self.raw.take() else { return };
+        // Kept from being dropped before the engine runs, which may panic.
+        let raw = ManuallyDrop::new(raw);
+        if self.in_flight > 0 {
+            std::mem::forget(self.fill_block.take());
+            self.news.push(News::Silent { descriptors: self.in_flight });
         }
-        open > 0
+        let stats = raw.stats();
+        self.counters.doorbells = stats.doorbells;
+        self.counters.resets = stats.resets;
+        if self.in_flight == 0 {
+            drop(ManuallyDrop::into_inner(raw));
+        }
     }
 
     pub(crate) fn event_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -14,7 +14,7 @@ use super::after::{After, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
-use crate::queue::planner::Planner;
+use crate::queue::planner::{News, Planner};
 use crate::{Counters, EngineId, Outcome, QueueOptions};
 
 /// The lane's thread looks at the inboxes by itself.
@@ -203,10 +203,7 @@ impl Lane {
         self.refuses.store(true, Ordering::SeqCst);
         self.give_up(&mut core);
         self.core.clear_poison();
-        // Who listens may be who panicked.
-        guarded("the log", || {
-            tracing::error!(backend = self.backend, "an engine panicked; its queue is given up")
-        });
+        core.after.push(After::Tell(News::Wrecked, self.backend));
         core
     }
 
@@ -308,11 +305,14 @@ impl Lane {
         core.accepted = 0;
     }
 
-    /// Reports what has ended.
+    /// Reports what has ended, and what there is to tell the log.
     fn complete(&self, core: &mut Core) {
         // First, so that whoever sees its operation ended finds the lists for the next one.
         if core.planner.lists.has_spare() {
             self.lists.lock().unwrap_or_else(PoisonError::into_inner).absorb(&mut core.planner.lists);
+        }
+        if !core.planner.news.is_empty() {
+            self.tell(core);
         }
         for slot in core.ended.drain(..) {
             let report = match core.planner.ops[slot as usize].outcome {
@@ -323,6 +323,11 @@ impl Lane {
             let after = unsafe { self.slots[slot as usize].complete(report) };
             self.ended(&mut core.after, slot, after);
         }
+    }
+
+    #[cold]
+    fn tell(&self, core: &mut Core) {
+        core.after.extend(core.planner.news.drain(..).map(|news| After::Tell(news, self.backend)));
     }
 
     pub(super) fn counters(&self) -> Counters {

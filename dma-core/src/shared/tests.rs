@@ -12,7 +12,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::slot::{Request, Seen};
 use super::*;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
-use crate::{Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, RawStats};
+use crate::queue::odd_device::with_log;
+use crate::{Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, Outcome, RawStats};
 
 /// Longer than anything here takes, and shorter than a hanging test is waited for.
 const HANGS: Duration = Duration::from_secs(20);
@@ -24,6 +25,8 @@ struct Script {
     mute: AtomicBool,
     /// Panics when it is polled.
     panics: AtomicBool,
+    /// Reports failures.
+    fails: AtomicBool,
     dropped: AtomicBool,
 }
 
@@ -56,7 +59,16 @@ unsafe impl RawQueue for Odd {
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         assert!(!self.script.panics.load(SeqCst), "the engine was told to");
-        if self.script.mute.load(SeqCst) { 0 } else { self.inner.poll(completions) }
+        if self.script.mute.load(SeqCst) {
+            return 0;
+        }
+        let n = self.inner.poll(completions);
+        if self.script.fails.load(SeqCst) {
+            for completion in &mut completions[..n] {
+                completion.outcome = Outcome::Failed(ErrorKind::DeviceFault);
+            }
+        }
+        n
     }
     fn explain(&self, code: i32) -> NativeError {
         self.inner.explain(code)
@@ -262,6 +274,32 @@ fn a_panicking_waker_costs_no_other_operation() {
     rig.mute(false);
     heard(&receiver);
     assert!(unlucky.wait().is_ok());
+}
+
+#[test]
+fn the_log_may_use_the_queue() {
+    let rig = Rig::still();
+    rig.script.fails.store(true, SeqCst);
+    let (done, receiver) = signal();
+    let queue = rig.queue.clone();
+    let transfer = rig.copy(|| ());
+    let uses = move |_: &tracing::Event<'_>| {
+        assert_eq!(queue.counters().failed, 1);
+        done();
+    };
+    std::thread::spawn(move || with_log(uses, || transfer.wait().expect_err("it failed")));
+    heard(&receiver);
+}
+
+#[test]
+fn a_panicking_log_costs_no_operation() {
+    let rig = Rig::still();
+    let full = |_: &tracing::Event<'_>| panic!("the log is full");
+    rig.script.fails.store(true, SeqCst);
+    let failed = rig.copy(|| ());
+    assert_eq!(with_log(full, || failed.wait()).expect_err("it failed").kind(), ErrorKind::DeviceFault);
+    rig.script.fails.store(false, SeqCst);
+    assert!(rig.copy(|| ()).wait().is_ok(), "no engine panicked");
 }
 
 #[test]
