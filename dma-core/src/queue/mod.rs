@@ -148,7 +148,12 @@ impl State {
 
     #[cold]
     fn attend_ended(&mut self) -> Aftermath {
-        let mut aftermath = self.aftermath();
+        let mut aftermath = if self.planner.is_wrecked() {
+            self.abandon();
+            self.wake_all()
+        } else {
+            self.aftermath()
+        };
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
             // Its holder may have seen the end by itself and left; what has the slot now ends when it ends.
@@ -184,6 +189,8 @@ impl State {
         // First, since the engine may panic.
         self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
         self.planner.abandon();
+        // No slot to give out: submitting answers that the queue is closed.
+        self.free.clear();
     }
 }
 
@@ -505,8 +512,6 @@ impl Queue {
         }
         let mut state = self.shared.borrow_mut();
         state.abandon();
-        // No slot to give out: submitting answers that the queue is closed.
-        state.free.clear();
         let aftermath = state.wake_all();
         let counters = state.planner.counters();
         drop(state);

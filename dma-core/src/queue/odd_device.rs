@@ -31,6 +31,8 @@ struct Script {
     full: bool,
     /// Reports nothing.
     mute: bool,
+    /// Panics after it took something.
+    panics: bool,
     /// What it took, and whether with a fence.
     taken: Vec<(usize, bool)>,
     dropped: bool,
@@ -86,6 +88,9 @@ unsafe impl RawQueue for Odd {
                 self.ends.entry(descriptor.token()).or_default().push(*end);
             }
         }
+        let panics = script.panics;
+        drop(script);
+        assert!(!panics, "the engine was told to");
         Ok(n)
     }
     fn flush(&mut self) {
@@ -414,6 +419,29 @@ fn the_log_may_use_the_queue() {
     let ends = with_log(uses, || transfers.map(|transfer| transfer.wait().is_ok()));
     assert_eq!((ends, count(&events)), ([true, false, true], 1));
     drop(LOGGED.take());
+}
+
+/// What it has taken before is not known: to hand it over again could have the device write to memory that was given back.
+#[test]
+fn an_engine_that_panics_is_given_up() {
+    let rig = Rig::new();
+    let (parked, given_back) = rig.copy_to_owned(44);
+    drop(parked);
+    let held = rig.copy(11);
+    lock(&rig.script).panics = true;
+    assert!(panics(|| rig.queue.flush()));
+    lock(&rig.script).panics = false;
+    rig.queue.flush();
+    rig.queue.poll();
+    let taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
+    assert_eq!(taken, [44, 11], "each of them once");
+    assert_eq!(held.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+    let (src, dst) = rig.pair(12);
+    assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+    let Rig { queue, script, .. } = rig;
+    assert_eq!(queue.close(Duration::ZERO).abandoned, 2);
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped);
 }
 
 #[test]

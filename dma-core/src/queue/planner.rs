@@ -177,6 +177,8 @@ pub(crate) struct Planner {
     unrung: bool,
     /// What is pending or staged goes out, with a doorbell, as soon as there is room.
     push: bool,
+    /// The engine is running. Found so, it has panicked: what it took is not known, and it is not asked again.
+    asked: bool,
     fill_block: Option<FillBlock>,
     counters: Counters,
     /// For the layer above to tell.
@@ -223,6 +225,7 @@ impl Planner {
             fence: false,
             unrung: false,
             push: false,
+            asked: false,
             fill_block: fill_block.map(|mut buffer| {
                 buffer.fill(0);
                 FillBlock { buffer, pattern: [0; 8] }
@@ -377,11 +380,17 @@ impl Planner {
 
     /// Hands over what is pending, as far as the device has room.
     fn hand_over(&mut self, attended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
         while self.handed < self.pending.len() {
             let Some(raw) = &mut self.raw else { return };
+            self.asked = true;
             // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights, and for overlap; its
             // operands are with a transfer, which keeps them untouched and registered until the completion, or for ever.
-            match unsafe { raw.submit(&self.pending[self.handed..]) } {
+            let taken = unsafe { raw.submit(&self.pending[self.handed..]) };
+            self.asked = false;
+            match taken {
                 Ok(0) => {
                     // The queue may stay full for long: what has gone out must not pile up.
                     if self.handed >= self.pending.len() / 2 {
@@ -438,9 +447,12 @@ impl Planner {
                 _ => Descriptor::listed(token, &listed),
             };
             let descriptor = descriptor.with_fence(front.fence == Fence::Device);
+            self.asked = true;
             // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the limits; the block that
             // fills are read from is this planner's, and is written only while nothing is in flight.
-            match unsafe { raw.submit(&[descriptor]) } {
+            let taken = unsafe { raw.submit(&[descriptor]) };
+            self.asked = false;
+            match taken {
                 Ok(0) => break,
                 Ok(_) => {
                     self.in_flight += 1;
@@ -493,7 +505,9 @@ impl Planner {
         if self.unrung
             && let Some(raw) = &mut self.raw
         {
+            self.asked = true;
             raw.flush();
+            self.asked = false;
             self.unrung = false;
         }
     }
@@ -501,6 +515,9 @@ impl Planner {
     /// Hands over all that was accepted and rings the doorbell; what the device has no room for follows during later polls.
     #[inline]
     pub(crate) fn flush(&mut self, attended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
         if self.pending.len() > self.handed || !self.staged.is_empty() {
             self.push = true;
             self.pump(attended);
@@ -511,6 +528,10 @@ impl Planner {
     /// Makes progress. Returns how many descriptors were reported; the slots that ended and are attended are added to
     /// `attended`.
     pub(crate) fn poll(&mut self, attended: &mut Vec<u32>) -> usize {
+        if self.asked {
+            self.wrecked();
+            return 0;
+        }
         if self.push {
             self.pump(attended);
             self.ring();
@@ -518,7 +539,9 @@ impl Planner {
         let mut total = 0;
         for _ in 0..ROUNDS {
             let Some(raw) = &mut self.raw else { break };
+            self.asked = true;
             let n = raw.poll(&mut self.reports[..]);
+            self.asked = false;
             self.counters.polls += 1;
             self.in_flight -= n;
             let mut at = 0;
@@ -635,8 +658,13 @@ impl Planner {
 
     /// Asks the device to give up; nothing that is pending or staged goes out any more.
     pub(crate) fn stop(&mut self, attended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
         let Some(raw) = &mut self.raw else { return };
+        self.asked = true;
         raw.stop();
+        self.asked = false;
         for descriptor in self.pending.split_off(self.handed) {
             self.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
             self.bad(descriptor.token(), Outcome::Aborted, None);
@@ -650,20 +678,34 @@ impl Planner {
         }
     }
 
+    /// Whether the engine has panicked: it is not asked again, and the layer above must [`abandon`](Self::abandon) it.
+    pub(crate) fn is_wrecked(&self) -> bool {
+        self.asked
+    }
+
+    /// Has the layer above look.
+    #[cold]
+    fn wrecked(&mut self) {
+        if !self.news.iter().any(|news| matches!(news, News::Wrecked)) {
+            self.news.push(News::Wrecked);
+        }
+    }
+
     /// Gives up the device. What has not ended never will: whoever holds its operands must leak them.
     pub(crate) fn abandon(&mut self) {
         self.counters.abandoned += self.open_operations();
         let Some(raw) = self.raw.take() else { return };
         // Kept from being dropped before the engine runs, which may panic.
         let raw = ManuallyDrop::new(raw);
-        if self.in_flight > 0 {
+        let idle = self.in_flight == 0 && !std::mem::take(&mut self.asked);
+        if !idle {
             std::mem::forget(self.fill_block.take());
             self.news.push(News::Silent { descriptors: self.in_flight });
         }
         let stats = raw.stats();
         self.counters.doorbells = stats.doorbells;
         self.counters.resets = stats.resets;
-        if self.in_flight == 0 {
+        if idle {
             drop(ManuallyDrop::into_inner(raw));
         }
     }
