@@ -421,6 +421,17 @@ fn the_log_may_use_the_queue() {
     drop(LOGGED.take());
 }
 
+#[test]
+fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    let _ = rig.queue.close(Duration::ZERO);
+    assert!(transfer.is_done(), "whoever asks until it is would ask for ever");
+    transfer.wait_for(Duration::ZERO).expect("likewise");
+    assert_eq!(transfer.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+}
+
 /// What it has taken before is not known: to hand it over again could have the device write to memory that was given back.
 #[test]
 fn an_engine_that_panics_is_given_up() {
