@@ -508,7 +508,12 @@ impl Queue {
             // Stopping takes a device no time to speak of; one that is dead must not hold the caller for long.
             let grace = Instant::now() + timeout.clamp(Duration::from_millis(10), Duration::from_secs(1));
             let mut backoff = wait::Backoff::new();
-            while open() && !backoff.idle(poll(&self.shared), || grace) {}
+            // One that still answers is not dead, and has no more than it had.
+            let mut is_dead = || {
+                let reported = poll(&self.shared);
+                backoff.idle(reported, || grace) && reported == 0
+            };
+            while open() && !is_dead() {}
         }
         let mut state = self.shared.borrow_mut();
         state.abandon();

@@ -421,6 +421,18 @@ fn the_log_may_use_the_queue() {
     drop(LOGGED.take());
 }
 
+/// However much is reported meanwhile.
+#[test]
+fn deadlines_hold_while_the_device_makes_progress() {
+    const LONG: usize = 1 << 20;
+    let rig = Rig::new();
+    let mut long = rig.copy(LONG);
+    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    let counters = rig.queue.close(Duration::ZERO);
+    assert_eq!((counters.aborted, counters.in_flight), (1, 0));
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+}
+
 #[test]
 fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
     let rig = Rig::new();

@@ -437,25 +437,25 @@ impl Lane {
 
     /// Finishes what is in flight until `deadline`, and closes the device queue. Any thread may; a second time, there is nothing left to do.
     pub(super) fn drain(&self, deadline: Instant) {
-        if !self.poll_until(deadline) {
+        if !self.poll_until(deadline, false) {
             guarded("the engine", || self.stop());
             // Stopping takes a device no time to speak of.
-            self.poll_until(Instant::now() + Duration::from_millis(500));
+            self.poll_until(Instant::now() + Duration::from_millis(500), true);
         }
         self.end();
     }
 
-    /// Polls until nothing is in flight, or `until` has passed, and says which.
-    fn poll_until(&self, until: Instant) -> bool {
+    /// Polls until nothing is in flight, or `until` has passed, and says which. Goes on after `until` while there is progress, if that is `enough`.
+    fn poll_until(&self, until: Instant, enough: bool) -> bool {
         loop {
             let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
             if over {
                 return true;
             }
+            if !(enough && progress > 0) && Instant::now() >= until {
+                return false;
+            }
             if progress == 0 {
-                if Instant::now() >= until {
-                    return false;
-                }
                 std::thread::yield_now();
             }
         }

@@ -135,7 +135,10 @@ struct Rig {
 impl Rig {
     /// With a thread that does `work` for the lane.
     fn with(work: impl FnOnce(&Lane) + Send + 'static) -> Self {
-        let engine = ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() });
+        Self::on(ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() }), work)
+    }
+
+    fn on(engine: ReferenceEngine, work: impl FnOnce(&Lane) + Send + 'static) -> Self {
         let script = Arc::<Script>::default();
         let lane = lane_of(&engine, &script);
         let own = Arc::clone(&lane);
@@ -446,4 +449,18 @@ fn for_ever_is_a_duration() {
     transfer.wait_for(Duration::MAX).expect("it is done before");
     transfer.wait().expect("done");
     assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
+}
+
+/// However much is reported meanwhile.
+#[test]
+fn deadlines_hold_while_the_device_makes_progress() {
+    let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
+    let rig = Rig::on(ReferenceEngine::new(options), |_| ());
+    let memory = || rig.engine.allocate(1 << 20).expect("memory");
+    let mut long = rig.queue.copy(memory(), memory()).expect("room");
+    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    let lane = rig.lane();
+    lane.drain(lane.close(Instant::now()));
+    assert_eq!(rig.queue.counters().aborted, 1);
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
 }
