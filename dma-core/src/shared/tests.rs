@@ -464,3 +464,18 @@ fn deadlines_hold_while_the_device_makes_progress() {
     assert_eq!(rig.queue.counters().aborted, 1);
     assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
 }
+
+#[test]
+fn a_transfer_that_was_ready_takes_no_wake_from_another() {
+    let rig = Rig::still();
+    let mut spent = rig.copy(|| ());
+    assert!(matches!(poll(&mut spent, Waker::noop()), Poll::Ready(Ok(_))));
+    rig.mute(true);
+    let mut other = rig.copy(|| ());
+    let (done, receiver) = signal();
+    assert!(poll(&mut other, &waker(done)).is_pending());
+    catch_unwind(AssertUnwindSafe(|| poll(&mut spent, Waker::noop()))).expect_err("it was ready");
+    rig.mute(false);
+    rig.lane().drive(None);
+    receiver.try_recv().expect("its task would sleep for ever");
+}

@@ -184,6 +184,8 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
     ///
     /// If polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // The slot may serve another operation by now, whose task is not to be unseated.
+        assert!(self.operands.is_some(), "a transfer is not polled again once it was ready");
         if self.look() == Seen::InFlight {
             // A fast device is done by the time it is looked at: no need to sleep for it.
             self.lane().drive(Some(self.handle.number));
