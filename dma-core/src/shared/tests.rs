@@ -479,3 +479,46 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     rig.lane().drive(None);
     receiver.try_recv().expect("its task would sleep for ever");
 }
+
+/// A waker that does something when it is let go.
+struct LetGo<F: FnMut()>(F);
+
+impl<F: FnMut() + Send + Sync + 'static> Wake for LetGo<F> {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl<F: FnMut()> Drop for LetGo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+fn a_waker_that_panics_as_it_is_let_go_costs_nobody_the_wake() {
+    let rig = Rig::still();
+    rig.mute(true);
+    let mut transfer = rig.copy(|| ());
+    let bad = Arc::new(LetGo(|| panic!("a waker was told to"))).into();
+    assert!(poll(&mut transfer, &bad).is_pending());
+    drop(bad);
+    let (done, receiver) = signal();
+    let waker = waker(done);
+    let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut transfer, &waker).is_pending()));
+    assert!(polled.expect("it is not this task's"));
+    rig.mute(false);
+    rig.lane().drive(None);
+    receiver.try_recv().expect("its task would sleep for ever");
+}
+
+#[test]
+fn wakers_that_nobody_will_wake_are_let_go() {
+    let rig = Rig::still();
+    rig.mute(true);
+    let mut transfer = rig.copy(|| ());
+    let (done, receiver) = signal();
+    let waker = Arc::new(LetGo(done)).into();
+    assert!(poll(&mut transfer, &waker).is_pending());
+    drop(transfer);
+    drop(waker);
+    receiver.try_recv().expect("the slot keeps a task that may keep the queue");
+}
