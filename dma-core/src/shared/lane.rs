@@ -53,6 +53,8 @@ pub(super) struct Lane {
     full: AtomicU64,
     /// How often a thread other than the lane's own made progress.
     driven: CachePadded<AtomicU64>,
+    /// How often the device reported something, to whomever. Written under the lock.
+    reports: CachePadded<AtomicU64>,
     thread: OnceLock<Thread>,
     /// `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
@@ -114,6 +116,7 @@ impl Lane {
             lists: Mutex::new(Lists::default()),
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
+            reports: CachePadded::new(AtomicU64::new(0)),
             thread: OnceLock::new(),
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
@@ -246,7 +249,12 @@ impl Lane {
                 core.planner.flush(&mut core.ended);
             }
             if core.planner.open_operations() > 0 {
-                progress += core.planner.poll(&mut core.ended);
+                let reported = core.planner.poll(&mut core.ended);
+                if reported > 0 {
+                    self.reports
+                        .store(self.reports.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+                }
+                progress += reported;
             }
         }
         self.complete(core);
@@ -334,6 +342,11 @@ impl Lane {
         let mut counters = self.lock().planner.counters();
         counters.full += self.full.load(Ordering::Relaxed);
         counters
+    }
+
+    /// Differs from what it was before if the device has completed something meanwhile.
+    pub(super) fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Relaxed)
     }
 
     pub(super) fn depth(&self) -> usize {

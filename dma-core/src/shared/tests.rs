@@ -8,7 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
 
+use super::lane::Driven;
 use super::slot::{Request, Seen};
 use super::*;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
@@ -27,6 +29,8 @@ struct Script {
     panics: AtomicBool,
     /// Reports failures.
     fails: AtomicBool,
+    /// Reports to this thread alone.
+    only: Mutex<Option<ThreadId>>,
     dropped: AtomicBool,
 }
 
@@ -59,7 +63,8 @@ unsafe impl RawQueue for Odd {
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         assert!(!self.script.panics.load(SeqCst), "the engine was told to");
-        if self.script.mute.load(SeqCst) {
+        let only = *self.script.only.lock().expect("nobody fails while it has it");
+        if self.script.mute.load(SeqCst) || only.is_some_and(|only| only != std::thread::current().id()) {
             return 0;
         }
         let n = self.inner.poll(completions);
@@ -521,4 +526,33 @@ fn wakers_that_nobody_will_wake_are_let_go() {
     drop(transfer);
     drop(waker);
     receiver.try_recv().expect("the slot keeps a task that may keep the queue");
+}
+
+/// A device that completes things is not stalled, whoever sees it.
+#[test]
+fn a_wait_goes_on_while_others_see_the_device_complete() {
+    const STALL: Duration = Duration::from_millis(100);
+    // Until this thread was never kept from the device for long, which machines that are busy do.
+    let stalled = || {
+        let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
+        let rig = Rig::on(ReferenceEngine::new(options), |_| ());
+        let memory = || rig.engine.allocate(1 << 20).expect("memory");
+        let long = rig.queue.copy(memory(), memory()).expect("room");
+        *rig.script.only.lock().expect("nobody fails while it has it") = Some(std::thread::current().id());
+        let waiter = std::thread::spawn(move || long.block(None, STALL));
+        let (started, mut before, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        while started.elapsed() < 4 * STALL && !waiter.is_finished() {
+            if let Driven::Progress(1..) = rig.lane().drive(None) {
+                longest = longest.max(before.elapsed());
+                before = Instant::now();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        longest = longest.max(before.elapsed());
+        *rig.script.only.lock().expect("nobody fails while it has it") = None;
+        let done = waiter.join().expect("it waits");
+        (longest < STALL / 4).then_some(!done)
+    };
+    let stalled = std::iter::repeat_with(stalled).take(50).flatten().next();
+    assert_ne!(stalled, Some(true), "the device completed something all the time");
 }

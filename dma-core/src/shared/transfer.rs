@@ -109,9 +109,9 @@ impl<T: Send + 'static> SharedTransfer<T> {
         self.wait_until(deadline(timeout))
     }
 
-    fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
+    pub(super) fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         let mut backoff = Backoff::new();
-        let mut last_progress = None;
+        let (mut last_progress, mut reports) = (None, self.lane().reports());
         loop {
             if self.look() != Seen::InFlight {
                 return true;
@@ -121,7 +121,8 @@ impl<T: Send + 'static> SharedTransfer<T> {
                 // Whoever is at it makes progress for this thread too; but it may have gone to sleep on a stuck device.
                 Driven::Busy => 0,
             };
-            if progress > 0 {
+            let reports_now = self.lane().reports();
+            if std::mem::replace(&mut reports, reports_now) != reports_now {
                 last_progress = None;
             }
             let over = backoff.idle(progress, || {
