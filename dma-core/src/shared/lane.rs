@@ -353,11 +353,12 @@ impl Lane {
         self.slots.len()
     }
 
-    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop. Returns the deadline of who closed
-    /// first: that one counts.
+    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop. Returns the earliest deadline of all who
+    /// closed: that one counts.
     pub(super) fn close(&self, deadline: Instant) -> Instant {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        let deadline = *closing.get_or_insert(deadline);
+        let deadline = closing.map_or(deadline, |other| deadline.min(other));
+        *closing = Some(deadline);
         self.refuses.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -450,22 +451,25 @@ impl Lane {
 
     /// Finishes what is in flight until `deadline`, and closes the device queue. Any thread may; a second time, there is nothing left to do.
     pub(super) fn drain(&self, deadline: Instant) {
-        if !self.poll_until(deadline, false) {
+        // Somebody with less time may close meanwhile.
+        let earliest = || self.closing().map_or(deadline, |other| deadline.min(other));
+        if !self.poll_until(earliest, false) {
             guarded("the engine", || self.stop());
             // Stopping takes a device no time to speak of.
-            self.poll_until(Instant::now() + Duration::from_millis(500), true);
+            let grace = Instant::now() + Duration::from_millis(500);
+            self.poll_until(|| grace, true);
         }
         self.end();
     }
 
     /// Polls until nothing is in flight, or `until` has passed, and says which. Goes on after `until` while there is progress, if that is `enough`.
-    fn poll_until(&self, until: Instant, enough: bool) -> bool {
+    fn poll_until(&self, until: impl Fn() -> Instant, enough: bool) -> bool {
         loop {
             let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
             if over {
                 return true;
             }
-            if !(enough && progress > 0) && Instant::now() >= until {
+            if !(enough && progress > 0) && Instant::now() >= until() {
                 return false;
             }
             if progress == 0 {

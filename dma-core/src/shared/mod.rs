@@ -309,7 +309,8 @@ impl SharedQueue {
 
     /// Refuses new operations from here on, waits up to `timeout` for those in flight, and closes, for all clones. What has not completed
     /// by then is aborted; what the device does not give back even so is abandoned, its memory never reused. Transfers still held learn
-    /// their outcome as usual. Returns the final counters; closing again returns them too.
+    /// their outcome as usual. Returns the final counters; closing again returns them too. Of several who close at a time, the one with the least
+    /// time counts.
     ///
     /// Wakers and the destructors of operands may close, too, on whatever thread they run.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]

@@ -556,3 +556,17 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
     let stalled = std::iter::repeat_with(stalled).take(50).flatten().next();
     assert_ne!(stalled, Some(true), "the device completed something all the time");
 }
+
+#[test]
+fn who_closes_waits_no_longer_than_it_says() {
+    let rig = Rig::new();
+    rig.mute(true);
+    drop(rig.copy(|| ()));
+    let queue = rig.queue.clone();
+    let patient = std::thread::spawn(move || queue.close(HANGS));
+    refuses(rig.lane());
+    let started = Instant::now();
+    assert_eq!(rig.queue.close(Duration::ZERO).abandoned, 1);
+    assert!(started.elapsed() < HANGS / 2, "it waited as long as another");
+    assert_eq!(patient.join().expect("it closes").abandoned, 1);
+}
