@@ -38,6 +38,8 @@ struct Script {
     dropped: bool,
     /// Whether the next completion is to be told by the event fd.
     armed: bool,
+    /// How often it was to be.
+    arms: u64,
 }
 
 #[derive(Debug)]
@@ -125,7 +127,9 @@ unsafe impl RawQueue for Odd {
         Some(self.event.as_fd())
     }
     fn arm(&mut self) -> Result<bool> {
-        lock(&self.script).armed = true;
+        let mut script = lock(&self.script);
+        script.armed = true;
+        script.arms += 1;
         Ok(true)
     }
     fn disarm(&mut self) {
@@ -431,6 +435,18 @@ fn deadlines_hold_while_the_device_makes_progress() {
     let counters = rig.queue.close(Duration::ZERO);
     assert_eq!((counters.aborted, counters.in_flight), (1, 0));
     assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+}
+
+/// A nap on the event is some milliseconds.
+#[test]
+fn a_wait_that_sleeps_looks_at_the_clock_after_each_nap() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::from_millis(10)).expect_err("the device is silent");
+    let naps = lock(&rig.script).arms;
+    assert!(naps <= 6, "{naps} naps of 2 ms in 10 ms");
+    lock(&rig.script).mute = false;
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl<T: 'static> Transfer<T> {
                 poll(&self.shared);
                 return Self::is_over(&self.shared.borrow(), self.slot);
             }
-            if backoff.idle_polls() > SLEEP_AFTER {
+            if backoff.may_sleep() {
                 self.sleep();
             }
         }
@@ -324,6 +324,3 @@ impl<T: 'static> fmt::Debug for Transfer<T> {
 
 /// The slot of a transfer whose operands were given back. No queue is that deep.
 const SPENT: u32 = u32::MAX;
-
-/// Polls in vain after which a wait may sleep.
-const SLEEP_AFTER: u32 = 2_000;
