@@ -76,7 +76,8 @@ impl SharedQueueOptions {
 ///
 /// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
 ///
-/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
+/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
+/// a clone does: where that is the last, its wait or its drop closes.
 pub struct SharedQueue {
     handle: Arc<Handle>,
 }
