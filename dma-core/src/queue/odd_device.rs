@@ -661,6 +661,14 @@ fn a_refused_descriptor_fails_its_own_operation_and_no_other() {
 }
 
 #[test]
+fn a_refusal_says_what_the_engine_said() {
+    let rig = Rig::new();
+    rig.refuse(11);
+    let e = rig.copy(11).wait().expect_err("it was refused");
+    assert_eq!((e.error().message(), e.error().operation()), ("told to", "copy"));
+}
+
+#[test]
 fn a_fence_outlives_the_refusal_of_what_carries_it() {
     let refused = Some(ErrorKind::OutOfRange);
     // On to the next that waits,

@@ -63,6 +63,8 @@ pub(crate) struct Failure {
     pub(crate) index: u32,
     pub(crate) outcome: Outcome,
     native: Option<NativeError>,
+    /// What the engine said, if it did not take it.
+    refusal: Option<Error>,
 }
 
 /// What the log is to be told once nothing is borrowed or locked: who listens may panic, or use the queue.
@@ -411,7 +413,7 @@ impl Planner {
                     self.handed += 1;
                     self.pass_on_fence(fence);
                     self.ops[slot_of(token) as usize].descriptors -= 1;
-                    self.refused(token, &error);
+                    self.refused(token, error);
                     self.end_if_over(slot_of(token), attended);
                 }
             }
@@ -467,7 +469,7 @@ impl Planner {
                     }
                 }
                 Err(error) => {
-                    self.refused(token, &error);
+                    self.refused(token, error);
                     self.end_if_over(slot_of(token), attended);
                 }
             }
@@ -589,19 +591,23 @@ impl Planner {
     }
 
     #[cold]
-    fn refused(&mut self, token: u64, error: &Error) {
-        self.bad(token, Outcome::Failed(error.kind()), error.native().cloned());
+    fn refused(&mut self, token: u64, error: Error) {
+        let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
+        self.note(token, Failure { index: index_of(token), outcome, native, refusal: Some(error) });
+    }
+
+    #[cold]
+    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+        self.note(token, Failure { index: index_of(token), outcome, native, refusal: None });
     }
 
     /// Notes that a piece of an operation failed, and gives up the pieces that have not gone out.
-    #[cold]
-    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+    fn note(&mut self, token: u64, failure: Failure) {
         let slot = slot_of(token);
-        self.news.push(News::Failed { slot, outcome, native: native.clone() });
+        let Failure { index, outcome, .. } = failure;
+        self.news.push(News::Failed { slot, outcome, native: failure.native.clone() });
         let op = &mut self.ops[slot as usize];
         op.outcome = worse(op.outcome, outcome);
-        let index = index_of(token);
-        let failure = Failure { index, outcome, native };
         match self.failures.entry((slot, index)) {
             Entry::Occupied(mut known) => {
                 if worse(known.get().outcome, outcome) != known.get().outcome {
@@ -733,8 +739,10 @@ impl Failure {
     pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
         let error = match self.outcome {
             Outcome::Failed(kind) => {
-                let error = Error::new(kind, "the device reported a failure");
+                let told = || Error::new(kind, "the device reported a failure");
+                let error = self.refusal.unwrap_or_else(told);
                 match kind {
+                    _ if !error.hint().is_empty() => error,
                     ErrorKind::DeviceFault => error.with_hint(
                         "what the destination holds is undefined; the log of the device's driver (dmesg) may say why",
                     ),
