@@ -478,11 +478,15 @@ impl Lane {
         }
     }
 
-    /// One look, and whether nothing is in flight after it.
+    /// One look, and whether nothing was in flight after it, and the device has been given up.
     fn poll_to_drain(&self) -> (usize, bool) {
         let mut core = self.enter();
         let progress = self.run(&mut core, None);
         let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
+        if over {
+            // At once: whoever gets the lock next may have a request that came late, which would be taken, and then abandoned.
+            self.give_up(&mut core);
+        }
         self.leave(core);
         (progress, over)
     }

@@ -448,6 +448,30 @@ fn what_comes_after_the_lanes_last_look_is_ended_by_who_submits_it() {
 }
 
 #[test]
+fn what_comes_as_the_lane_ends_is_refused_rather_than_abandoned() {
+    let rig = Rig::still();
+    let memory = (rig.engine.allocate(8).expect("memory"), rig.engine.allocate(8).expect("memory"));
+    let flat = Some((memory.0.0.segment(), memory.1.0.segment()));
+    let (script, queue) = (Arc::clone(&rig.script), rig.queue.clone());
+    let (sender, receiver) = channel();
+    drop(rig.copy(move || {
+        // As a thread that asked whether the lane refuses before it was closed, and then drives.
+        script.mute.store(true, SeqCst);
+        let lane = queue.handle.lane(0);
+        let late = lane.submit(0, |request| {
+            (request.operations, request.flat, request.work) = (1, flat, Work::Flat);
+        });
+        lane.drive(None);
+        sender.send(late.expect("room")).expect("it is heard");
+    }));
+    let lane = rig.lane();
+    lane.drain(lane.close(deadline(HANGS)));
+    let late = receiver.try_recv().expect("it ran");
+    assert_eq!(lane.slots[late as usize].look(), Seen::Reported);
+    assert_eq!((rig.queue.counters().completed, rig.queue.counters().abandoned), (1, 0));
+}
+
+#[test]
 fn for_ever_is_a_duration() {
     let rig = Rig::new();
     let mut transfer = rig.copy(|| ());
@@ -551,6 +575,7 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
         longest = longest.max(before.elapsed());
         *rig.script.only.lock().expect("nobody fails while it has it") = None;
         let done = waiter.join().expect("it waits");
+        rig.lane().drain(rig.lane().close(deadline(HANGS)));
         (longest < STALL / 4).then_some(!done)
     };
     let stalled = std::iter::repeat_with(stalled).take(50).flatten().next();
