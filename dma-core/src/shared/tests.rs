@@ -550,6 +550,8 @@ fn wakers_that_nobody_will_wake_are_let_go() {
     drop(transfer);
     drop(waker);
     receiver.try_recv().expect("the slot keeps a task that may keep the queue");
+    rig.mute(false);
+    rig.lane().drive(None);
 }
 
 /// A device that completes things is not stalled, whoever sees it.
