@@ -71,8 +71,8 @@ impl SharedQueueOptions {
 
 /// A device for any number of threads and tasks: cheap to clone, and its transfers are `Send` futures.
 ///
-/// Submitting is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A thread that waits for its
-/// transfer drives the device itself; for tasks, which must not, each lane has a thread.
+/// Submitting a copy of one range to another is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A
+/// thread that waits for its transfer drives the device itself; for tasks, which must not, each lane has a thread.
 ///
 /// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
 ///
