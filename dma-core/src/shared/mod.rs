@@ -76,6 +76,9 @@ impl SharedQueueOptions {
 ///
 /// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
 ///
+/// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
+/// a listener that uses the queue then may hang.
+///
 /// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
 /// a clone does: where that is the last, its wait or its drop closes.
 pub struct SharedQueue {
