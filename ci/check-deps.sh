@@ -29,7 +29,7 @@ cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is sta
 
 # A new name is a decision: what is it for, and who keeps it?
 core_known=(
-    atomic-waker bitflags bytes cfg-if crc32fast crossbeam-utils
+    bitflags bytes cfg-if crc32fast crossbeam-utils
     rustix linux-raw-sys
     libc # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     tracing tracing-core once_cell pin-project-lite

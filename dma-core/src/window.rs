@@ -277,9 +277,10 @@ pub struct Export {
 impl Drop for Export {
     fn drop(&mut self) {
         if let Err(error) = self.raw.revoke(DROP_WAITS) {
+            // First, since who listens to the log may panic.
+            std::mem::forget(self.region.clone());
             let backend = self.region.backend();
             tracing::error!(backend, %error, "a peer does not let go of exported memory, which is leaked");
-            std::mem::forget(self.region.clone());
         }
     }
 }
@@ -365,5 +366,38 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::Os);
             assert!(std::error::Error::source(&e).is_some_and(|source| source.is::<io::Error>()), "{e}");
         }
+    }
+
+    /// A peer that does not let go.
+    #[derive(Debug)]
+    struct Held;
+
+    impl RawExport for Held {
+        fn native(&self) -> &[u8] {
+            &[]
+        }
+        fn address(&self) -> u64 {
+            0
+        }
+        fn revoke(&mut self, _: Duration) -> Result<()> {
+            Err(Error::bare(ErrorKind::TimedOut))
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn a_panic_of_the_log_frees_nothing_that_a_peer_has() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        use std::sync::Arc;
+
+        let window = window(8);
+        let region = window.region().clone();
+        drop(window);
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 0, 8, &[]).expect("a descriptor");
+        let export = Export { raw: Box::new(Held), descriptor, region: region.clone() };
+        let log = |_: &tracing::Event<'_>| panic!("the log is full");
+        let dropped = AssertUnwindSafe(|| crate::queue::odd_device::with_log(log, || drop(export)));
+        catch_unwind(dropped).expect_err("the log is told");
+        assert_eq!(Arc::strong_count(&region.0), 2, "freed under the peer");
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod check;
 mod cut;
 mod error;
 #[cfg(all(test, not(loom)))]
-mod odd_device;
+pub(crate) mod odd_device;
 pub(crate) mod planner;
 mod transfer;
 pub(crate) mod wait;
@@ -14,6 +14,7 @@ use std::any::Any;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 pub use batch::Batch;
 pub(crate) use error::Operation;
 pub use error::{OpError, OpFailure};
-use planner::{Plan, Planner};
+use planner::{News, Plan, Planner};
 pub use transfer::Transfer;
 
 use crate::{
@@ -75,23 +76,57 @@ struct Attendant {
     parked: Option<Box<dyn Any>>,
 }
 
-/// What must be done once the state is no longer borrowed: both may run anybody's code.
+/// What must be done once the state is no longer borrowed: all of it may run anybody's code.
 #[derive(Default)]
 struct Aftermath {
+    news: Vec<News>,
+    backend: &'static str,
     wake: Vec<Waker>,
     drop: Vec<Box<dyn Any>>,
 }
 
 impl Aftermath {
-    /// Does it, and keeps the emptied lists for the next time.
+    /// Does all of it, and keeps the emptied lists for the next time. A panic goes on once everybody else has had their turn.
     fn run(mut self, shared: &RefCell<State>) {
-        self.drop.clear();
-        self.wake.drain(..).for_each(Waker::wake);
+        let mut others = Others::default();
+        self.news.drain(..).for_each(|news| others.run(|| news.tell(self.backend)));
+        self.drop.drain(..).for_each(|operands| others.run(|| drop(operands)));
+        self.wake.drain(..).for_each(|waker| others.run(|| waker.wake()));
         shared.borrow_mut().spare = self;
+        others.go_on();
+    }
+}
+
+/// Code of others, of which a panic keeps none from running.
+#[derive(Default)]
+struct Others {
+    /// The last one.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Others {
+    fn run(&mut self, f: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+            // What was thrown may panic, too, as it is dropped.
+            std::mem::forget(self.panic.replace(panic));
+        }
+    }
+
+    fn go_on(self) {
+        if let Some(panic) = self.panic {
+            resume_unwind(panic);
+        }
     }
 }
 
 impl State {
+    /// Flushes, and polls the device; what that leads to is for the caller to run.
+    fn drive(&mut self) -> Option<Aftermath> {
+        self.planner.flush(&mut self.ended);
+        self.planner.poll(&mut self.ended);
+        self.attend()
+    }
+
     /// Polls the device; what that leads to is for the caller to run.
     fn poll(&mut self) -> (usize, Option<Aftermath>) {
         let reported = self.planner.poll(&mut self.ended);
@@ -100,12 +135,25 @@ impl State {
 
     #[inline]
     fn attend(&mut self) -> Option<Aftermath> {
-        if self.ended.is_empty() { None } else { Some(self.attend_ended()) }
+        if self.ended.is_empty() && self.planner.news.is_empty() { None } else { Some(self.attend_ended()) }
+    }
+
+    /// What there is to tell the log, and room for more.
+    fn aftermath(&mut self) -> Aftermath {
+        let mut aftermath = std::mem::take(&mut self.spare);
+        aftermath.backend = self.planner.backend;
+        aftermath.news.append(&mut self.planner.news);
+        aftermath
     }
 
     #[cold]
     fn attend_ended(&mut self) -> Aftermath {
-        let mut aftermath = std::mem::take(&mut self.spare);
+        let mut aftermath = if self.planner.is_wrecked() {
+            self.abandon();
+            self.wake_all()
+        } else {
+            self.aftermath()
+        };
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
             // Its holder may have seen the end by itself and left; what has the slot now ends when it ends.
@@ -129,11 +177,20 @@ impl State {
         self.attend()
     }
 
+    /// Has every task that waits look for itself.
+    fn wake_all(&mut self) -> Aftermath {
+        let mut aftermath = self.aftermath();
+        aftermath.wake.extend(self.attendants.iter_mut().filter_map(|a| a.waker.take()));
+        aftermath
+    }
+
     /// Gives up the device, and the memory that it may write to for ever.
     fn abandon(&mut self) {
-        if self.planner.abandon() {
-            self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
-        }
+        // First, since the engine may panic.
+        self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
+        self.planner.abandon();
+        // No slot to give out: submitting answers that the queue is closed.
+        self.free.clear();
     }
 }
 
@@ -142,6 +199,10 @@ impl Drop for State {
     fn drop(&mut self) {
         if !self.planner.is_closed() {
             self.abandon();
+            let (mut others, backend) = (Others::default(), self.planner.backend);
+            self.planner.news.drain(..).for_each(|news| others.run(|| news.tell(backend)));
+            // A panic ends here: there may be one under way.
+            std::mem::forget(others);
         }
     }
 }
@@ -447,16 +508,19 @@ impl Queue {
             // Stopping takes a device no time to speak of; one that is dead must not hold the caller for long.
             let grace = Instant::now() + timeout.clamp(Duration::from_millis(10), Duration::from_secs(1));
             let mut backoff = wait::Backoff::new();
-            while open() && !backoff.idle(poll(&self.shared), || grace) {}
+            // One that still answers is not dead, and has no more than it had.
+            let mut is_dead = || {
+                let reported = poll(&self.shared);
+                backoff.idle(reported, || grace) && reported == 0
+            };
+            while open() && !is_dead() {}
         }
         let mut state = self.shared.borrow_mut();
         state.abandon();
-        // No slot to give out: submitting answers that the queue is closed.
-        state.free.clear();
-        let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();
+        let aftermath = state.wake_all();
         let counters = state.planner.counters();
         drop(state);
-        wake.into_iter().for_each(Waker::wake);
+        aftermath.run(&self.shared);
         counters
     }
 }
@@ -519,9 +583,9 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.shared.borrow_mut();
         state.cooperative = true;
-        let wake: Vec<_> = state.attendants.iter_mut().filter_map(|a| a.waker.take()).collect();
+        let aftermath = state.wake_all();
         drop(state);
-        wake.into_iter().for_each(Waker::wake);
+        aftermath.run(&self.shared);
     }
 }
 

@@ -31,11 +31,15 @@ struct Script {
     full: bool,
     /// Reports nothing.
     mute: bool,
+    /// Panics after it took something.
+    panics: bool,
     /// What it took, and whether with a fence.
     taken: Vec<(usize, bool)>,
     dropped: bool,
     /// Whether the next completion is to be told by the event fd.
     armed: bool,
+    /// How often it was to be.
+    arms: u64,
 }
 
 #[derive(Debug)]
@@ -86,6 +90,9 @@ unsafe impl RawQueue for Odd {
                 self.ends.entry(descriptor.token()).or_default().push(*end);
             }
         }
+        let panics = script.panics;
+        drop(script);
+        assert!(!panics, "the engine was told to");
         Ok(n)
     }
     fn flush(&mut self) {
@@ -120,7 +127,9 @@ unsafe impl RawQueue for Odd {
         Some(self.event.as_fd())
     }
     fn arm(&mut self) -> Result<bool> {
-        lock(&self.script).armed = true;
+        let mut script = lock(&self.script);
+        script.armed = true;
+        script.arms += 1;
         Ok(true)
     }
     fn disarm(&mut self) {
@@ -326,10 +335,10 @@ fn wakers_may_use_the_queue_whenever_they_run() {
     drop(waker);
 }
 
-/// A log that panics.
-struct NoLog;
+/// A log that does something at every event.
+struct Log<F>(F);
 
-impl tracing::Subscriber for NoLog {
+impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for Log<F> {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -338,11 +347,140 @@ impl tracing::Subscriber for NoLog {
     }
     fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        panic!("the log is full");
+    fn event(&self, event: &tracing::Event<'_>) {
+        (self.0)(event);
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Runs `act` with a log that does `event`.
+pub(crate) fn with_log<R>(
+    event: impl Fn(&tracing::Event<'_>) + Send + Sync + 'static,
+    act: impl FnOnce() -> R,
+) -> R {
+    tracing::subscriber::with_default(Log(event), act)
+}
+
+#[test]
+fn a_panic_of_the_log_frees_nothing_that_a_silent_device_has() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    let Rig { queue, script, .. } = rig;
+    let full = |event: &tracing::Event<'_>| {
+        assert!(*event.metadata().level() != tracing::Level::ERROR, "the log is full");
+    };
+    assert!(with_log(full, || panics(|| drop(queue))), "it is told of what is leaked");
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+}
+
+#[test]
+fn a_panic_of_the_log_loses_no_completion() {
+    let rig = Rig::new();
+    let fault = ErrorKind::DeviceFault;
+    lock(&rig.script).fail = HashMap::from([(22, (Outcome::Failed(fault), 7))]);
+    let transfers = [21, 22, 23, 24].map(|len| rig.copy(len));
+    rig.queue.flush();
+    assert!(with_log(|_| panic!("the log is full"), || panics(|| _ = rig.queue.poll())));
+    let ends = transfers.map(|transfer| transfer.wait().err().map(|e| e.kind()));
+    assert_eq!(ends, [None, Some(fault), None, None]);
+}
+
+#[test]
+fn a_panic_of_the_log_hides_no_failure_of_a_batch() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let batch: Batch<_, _> = [33, 34].map(|len| rig.pair(len)).into_iter().collect();
+    let batch = rig.queue.submit(batch).expect("room");
+    lock(&rig.script).full = false;
+    rig.refuse(33);
+    assert!(with_log(|_| panic!("the log is full"), || panics(|| rig.queue.flush())));
+    let e = batch.wait().expect_err("its first copy was refused");
+    assert_eq!(e.failures().len(), 1);
+}
+
+thread_local! {
+    /// What the log uses.
+    static LOGGED: RefCell<Option<Queue>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn the_log_may_use_the_queue() {
+    let Rig { engine, queue, script } = Rig::new();
+    lock(&script).fail = HashMap::from([(22, (Outcome::Failed(ErrorKind::DeviceFault), 7))]);
+    let memory = |len| engine.allocate(len).expect("memory");
+    let transfers = [21, 22, 23].map(|len| queue.copy(memory(len), memory(len)).expect("room"));
+    LOGGED.set(Some(queue));
+    let events = Arc::<Mutex<u32>>::default();
+    let of_log = Arc::clone(&events);
+    let uses = move |_: &tracing::Event<'_>| {
+        LOGGED.with_borrow(|queue| queue.as_ref().map(|queue| (queue.poll(), queue.counters())));
+        *of_log.lock().expect("nobody fails while it has it") += 1;
+    };
+    let ends = with_log(uses, || transfers.map(|transfer| transfer.wait().is_ok()));
+    assert_eq!((ends, count(&events)), ([true, false, true], 1));
+    drop(LOGGED.take());
+}
+
+/// However much is reported meanwhile.
+#[test]
+fn deadlines_hold_while_the_device_makes_progress() {
+    const LONG: usize = 1 << 20;
+    let rig = Rig::new();
+    let mut long = rig.copy(LONG);
+    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    let counters = rig.queue.close(Duration::ZERO);
+    assert_eq!((counters.aborted, counters.in_flight), (1, 0));
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+}
+
+/// A nap on the event is some milliseconds.
+#[test]
+fn a_wait_that_sleeps_looks_at_the_clock_after_each_nap() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::from_millis(10)).expect_err("the device is silent");
+    let naps = lock(&rig.script).arms;
+    assert!(naps <= 6, "{naps} naps of 2 ms in 10 ms");
+    lock(&rig.script).mute = false;
+}
+
+#[test]
+fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    let _ = rig.queue.close(Duration::ZERO);
+    assert!(transfer.is_done(), "whoever asks until it is would ask for ever");
+    transfer.wait_for(Duration::ZERO).expect("likewise");
+    assert_eq!(transfer.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+}
+
+/// What it has taken before is not known: to hand it over again could have the device write to memory that was given back.
+#[test]
+fn an_engine_that_panics_is_given_up() {
+    let rig = Rig::new();
+    let (parked, given_back) = rig.copy_to_owned(44);
+    drop(parked);
+    let held = rig.copy(11);
+    lock(&rig.script).panics = true;
+    assert!(panics(|| rig.queue.flush()));
+    lock(&rig.script).panics = false;
+    rig.queue.flush();
+    rig.queue.poll();
+    let taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
+    assert_eq!(taken, [44, 11], "each of them once");
+    assert_eq!(held.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+    let (src, dst) = rig.pair(12);
+    assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+    let Rig { queue, script, .. } = rig;
+    assert_eq!(queue.close(Duration::ZERO).abandoned, 2);
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped);
 }
 
 #[test]
@@ -353,13 +491,16 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     let refused = rig.copy(33);
     let others: Vec<_> = (0..30).map(|_| rig.copy(10)).collect();
     let given_back = Arc::<Mutex<u32>>::default();
-    let panicked = tracing::subscriber::with_default(NoLog, || {
-        panics(|| {
-            let owner = Owner(vec![0; 44], Arc::clone(&given_back));
-            let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
-            drop(rig.queue.copy(rig.pair(44).0, dst));
-        })
-    });
+    let panicked = with_log(
+        |_| panic!("the log is full"),
+        || {
+            panics(|| {
+                let owner = Owner(vec![0; 44], Arc::clone(&given_back));
+                let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
+                drop(rig.queue.copy(rig.pair(44).0, dst));
+            })
+        },
+    );
     assert!(panicked);
     rig.queue.flush();
     assert!(rig.took(44));
@@ -393,6 +534,53 @@ fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
     assert!(lock(&script).taken.iter().any(|taken| taken.0 == 44));
     assert_eq!(count(&given_back), 0, "freed under the device");
     assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+}
+
+#[test]
+fn a_panicking_destructor_or_waker_costs_nobody_else_the_wake() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own");
+        }
+    }
+    struct Bomb(Vec<u8>);
+    impl AsMut<[u8]> for Bomb {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a destructor's own");
+        }
+    }
+    for (waker, close) in [(false, false), (true, false), (true, true)] {
+        let rig = Rig::new();
+        rig.queue.shared.borrow_mut().cooperative = false;
+        lock(&rig.script).mute = true;
+        let mut unlucky = waker.then(|| rig.copy(11));
+        match &mut unlucky {
+            Some(unlucky) => assert!(poll(unlucky, &Arc::new(Bad).into()).is_pending()),
+            None => {
+                let dst = rig.engine.register(HostMemory::from_owner(Bomb(vec![0; 11]))).expect("registered");
+                drop(rig.queue.copy(rig.pair(11).0, dst).expect("room"));
+            }
+        }
+        let woken = Arc::new(Flag(AtomicBool::new(false)));
+        let mut awaited = rig.copy(12);
+        assert!(poll(&mut awaited, &Arc::clone(&woken).into()).is_pending());
+        lock(&rig.script).mute = close;
+        let Rig { queue, .. } = rig;
+        assert!(panics(|| if close { drop(queue) } else { _ = queue.poll() }));
+        assert!(woken.0.load(Ordering::Relaxed), "it would sleep for ever");
+    }
 }
 
 #[test]
@@ -470,6 +658,14 @@ fn a_refused_descriptor_fails_its_own_operation_and_no_other() {
     assert_eq!(rig.run(&[11, 100, 13]).0, [None; 3]);
     let counters = rig.queue.counters();
     assert_eq!((counters.submitted, counters.completed, counters.failed, counters.in_flight), (18, 13, 5, 0));
+}
+
+#[test]
+fn a_refusal_says_what_the_engine_said() {
+    let rig = Rig::new();
+    rig.refuse(11);
+    let e = rig.copy(11).wait().expect_err("it was refused");
+    assert_eq!((e.error().message(), e.error().operation()), ("told to", "copy"));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 
@@ -62,6 +63,35 @@ pub(crate) struct Failure {
     pub(crate) index: u32,
     pub(crate) outcome: Outcome,
     native: Option<NativeError>,
+    /// What the engine said, if it did not take it.
+    refusal: Option<Error>,
+}
+
+/// What the log is to be told once nothing is borrowed or locked: who listens may panic, or use the queue.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A descriptor was refused, or did not succeed.
+    Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
+    /// The device was given up with this many descriptors.
+    Silent { descriptors: usize },
+    /// The engine panicked.
+    Wrecked,
+}
+
+impl News {
+    pub(crate) fn tell(self, backend: &'static str) {
+        match self {
+            Self::Failed { slot, outcome, native } => {
+                tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
+            }
+            Self::Silent { descriptors } => tracing::error!(
+                backend,
+                descriptors,
+                "device did not answer; its queue and the memory it may write are leaked"
+            ),
+            Self::Wrecked => tracing::error!(backend, "an engine panicked; its queue is given up"),
+        }
+    }
 }
 
 const fn token(slot: u32, index: u32) -> u64 {
@@ -149,8 +179,12 @@ pub(crate) struct Planner {
     unrung: bool,
     /// What is pending or staged goes out, with a doorbell, as soon as there is room.
     push: bool,
+    /// The engine is running. Found so, it has panicked: what it took is not known, and it is not asked again.
+    asked: bool,
     fill_block: Option<FillBlock>,
     counters: Counters,
+    /// For the layer above to tell.
+    pub(crate) news: Vec<News>,
     reports: Box<[Completion; REPORTS]>,
 }
 
@@ -193,11 +227,13 @@ impl Planner {
             fence: false,
             unrung: false,
             push: false,
+            asked: false,
             fill_block: fill_block.map(|mut buffer| {
                 buffer.fill(0);
                 FillBlock { buffer, pattern: [0; 8] }
             }),
             counters: Counters::default(),
+            news: Vec::new(),
             reports: Box::new([Completion::done(0); REPORTS]),
         }
     }
@@ -346,11 +382,17 @@ impl Planner {
 
     /// Hands over what is pending, as far as the device has room.
     fn hand_over(&mut self, attended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
         while self.handed < self.pending.len() {
             let Some(raw) = &mut self.raw else { return };
+            self.asked = true;
             // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights, and for overlap; its
             // operands are with a transfer, which keeps them untouched and registered until the completion, or for ever.
-            match unsafe { raw.submit(&self.pending[self.handed..]) } {
+            let taken = unsafe { raw.submit(&self.pending[self.handed..]) };
+            self.asked = false;
+            match taken {
                 Ok(0) => {
                     // The queue may stay full for long: what has gone out must not pile up.
                     if self.handed >= self.pending.len() / 2 {
@@ -371,7 +413,7 @@ impl Planner {
                     self.handed += 1;
                     self.pass_on_fence(fence);
                     self.ops[slot_of(token) as usize].descriptors -= 1;
-                    self.refused(token, &error);
+                    self.refused(token, error);
                     self.end_if_over(slot_of(token), attended);
                 }
             }
@@ -407,9 +449,12 @@ impl Planner {
                 _ => Descriptor::listed(token, &listed),
             };
             let descriptor = descriptor.with_fence(front.fence == Fence::Device);
+            self.asked = true;
             // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the limits; the block that
             // fills are read from is this planner's, and is written only while nothing is in flight.
-            match unsafe { raw.submit(&[descriptor]) } {
+            let taken = unsafe { raw.submit(&[descriptor]) };
+            self.asked = false;
+            match taken {
                 Ok(0) => break,
                 Ok(_) => {
                     self.in_flight += 1;
@@ -424,7 +469,7 @@ impl Planner {
                     }
                 }
                 Err(error) => {
-                    self.refused(token, &error);
+                    self.refused(token, error);
                     self.end_if_over(slot_of(token), attended);
                 }
             }
@@ -462,7 +507,9 @@ impl Planner {
         if self.unrung
             && let Some(raw) = &mut self.raw
         {
+            self.asked = true;
             raw.flush();
+            self.asked = false;
             self.unrung = false;
         }
     }
@@ -470,6 +517,9 @@ impl Planner {
     /// Hands over all that was accepted and rings the doorbell; what the device has no room for follows during later polls.
     #[inline]
     pub(crate) fn flush(&mut self, attended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
         if self.pending.len() > self.handed || !self.staged.is_empty() {
             self.push = true;
             self.pump(attended);
@@ -480,6 +530,10 @@ impl Planner {
     /// Makes progress. Returns how many descriptors were reported; the slots that ended and are attended are added to
     /// `attended`.
     pub(crate) fn poll(&mut self, attended: &mut Vec<u32>) -> usize {
+        if self.asked {
+            self.wrecked();
+            return 0;
+        }
         if self.push {
             self.pump(attended);
             self.ring();
@@ -487,7 +541,9 @@ impl Planner {
         let mut total = 0;
         for _ in 0..ROUNDS {
             let Some(raw) = &mut self.raw else { break };
+            self.asked = true;
             let n = raw.poll(&mut self.reports[..]);
+            self.asked = false;
             self.counters.polls += 1;
             self.in_flight -= n;
             let mut at = 0;
@@ -535,19 +591,23 @@ impl Planner {
     }
 
     #[cold]
-    fn refused(&mut self, token: u64, error: &Error) {
-        self.bad(token, Outcome::Failed(error.kind()), error.native().cloned());
+    fn refused(&mut self, token: u64, error: Error) {
+        let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
+        self.note(token, Failure { index: index_of(token), outcome, native, refusal: Some(error) });
+    }
+
+    #[cold]
+    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+        self.note(token, Failure { index: index_of(token), outcome, native, refusal: None });
     }
 
     /// Notes that a piece of an operation failed, and gives up the pieces that have not gone out.
-    #[cold]
-    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+    fn note(&mut self, token: u64, failure: Failure) {
         let slot = slot_of(token);
-        tracing::warn!(backend = self.backend, slot, ?outcome, native = ?native, "operation failed");
+        let Failure { index, outcome, .. } = failure;
+        self.news.push(News::Failed { slot, outcome, native: failure.native.clone() });
         let op = &mut self.ops[slot as usize];
         op.outcome = worse(op.outcome, outcome);
-        let index = index_of(token);
-        let failure = Failure { index, outcome, native };
         match self.failures.entry((slot, index)) {
             Entry::Occupied(mut known) => {
                 if worse(known.get().outcome, outcome) != known.get().outcome {
@@ -604,8 +664,13 @@ impl Planner {
 
     /// Asks the device to give up; nothing that is pending or staged goes out any more.
     pub(crate) fn stop(&mut self, attended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
         let Some(raw) = &mut self.raw else { return };
+        self.asked = true;
         raw.stop();
+        self.asked = false;
         for descriptor in self.pending.split_off(self.handed) {
             self.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
             self.bad(descriptor.token(), Outcome::Aborted, None);
@@ -619,25 +684,36 @@ impl Planner {
         }
     }
 
-    /// Gives up the device. What has not ended never will: whoever holds its operands must leak them. Returns whether there was any.
-    pub(crate) fn abandon(&mut self) -> bool {
-        self.counters = self.counters();
-        let open = self.open_operations();
-        self.counters.abandoned += open;
-        if let Some(raw) = self.raw.take() {
-            if self.in_flight > 0 {
-                tracing::error!(
-                    backend = self.backend,
-                    descriptors = self.in_flight,
-                    "device did not answer; its queue and the memory it may write are leaked"
-                );
-                std::mem::forget(raw);
-                std::mem::forget(self.fill_block.take());
-            } else {
-                drop(raw);
-            }
+    /// Whether the engine has panicked: it is not asked again, and the layer above must [`abandon`](Self::abandon) it.
+    pub(crate) fn is_wrecked(&self) -> bool {
+        self.asked
+    }
+
+    /// Has the layer above look.
+    #[cold]
+    fn wrecked(&mut self) {
+        if !self.news.iter().any(|news| matches!(news, News::Wrecked)) {
+            self.news.push(News::Wrecked);
         }
-        open > 0
+    }
+
+    /// Gives up the device. What has not ended never will: whoever holds its operands must leak them.
+    pub(crate) fn abandon(&mut self) {
+        self.counters.abandoned += self.open_operations();
+        let Some(raw) = self.raw.take() else { return };
+        // Kept from being dropped before the engine runs, which may panic.
+        let raw = ManuallyDrop::new(raw);
+        let idle = self.in_flight == 0 && !std::mem::take(&mut self.asked);
+        if !idle {
+            std::mem::forget(self.fill_block.take());
+            self.news.push(News::Silent { descriptors: self.in_flight });
+        }
+        let stats = raw.stats();
+        self.counters.doorbells = stats.doorbells;
+        self.counters.resets = stats.resets;
+        if idle {
+            drop(ManuallyDrop::into_inner(raw));
+        }
     }
 
     pub(crate) fn event_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -663,8 +739,10 @@ impl Failure {
     pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
         let error = match self.outcome {
             Outcome::Failed(kind) => {
-                let error = Error::new(kind, "the device reported a failure");
+                let told = || Error::new(kind, "the device reported a failure");
+                let error = self.refusal.unwrap_or_else(told);
                 match kind {
+                    _ if !error.hint().is_empty() => error,
                     ErrorKind::DeviceFault => error.with_hint(
                         "what the destination holds is undefined; the log of the device's driver (dmesg) may say why",
                     ),

@@ -42,20 +42,20 @@ impl<T: 'static> Transfer<T> {
         state.planner.ops[slot as usize].ended
     }
 
-    /// Polls the device once, without blocking, and says whether the operation has ended.
+    /// Polls the device once, without blocking, and says whether the operation has ended, or never will, since the queue was closed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let mut state = self.shared.borrow_mut();
-        if Self::has_ended(&state, self.slot) {
+        if Self::is_over(&state, self.slot) {
             return true;
         }
         let (_, aftermath) = state.poll();
-        let ended = Self::has_ended(&state, self.slot);
+        let over = Self::is_over(&state, self.slot);
         drop(state);
         if let Some(aftermath) = aftermath {
             aftermath.run(&self.shared);
         }
-        ended
+        over
     }
 
     /// Waits until the operation has ended and gives its operands back. Flushes first.
@@ -90,7 +90,7 @@ impl<T: 'static> Transfer<T> {
 
     fn wait_slow(mut self) -> Result<T, OpError<T>> {
         let stall = self.shared.borrow().stall_timeout;
-        if self.block(None, stall) || self.shared.borrow().planner.is_closed() {
+        if self.block(None, stall) {
             return self.finish();
         }
         let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
@@ -120,17 +120,14 @@ impl<T: 'static> Transfer<T> {
         self.wait_until(deadline(timeout))
     }
 
-    /// Polls until the operation has ended (true), `until` has passed, or nothing has completed for `stall`.
+    /// Polls until the operation is over (true), `until` has passed, or nothing has completed for `stall`.
     fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         flush(&self.shared);
         let mut backoff = Backoff::new();
         let mut last_progress = None;
         loop {
-            if Self::has_ended(&self.shared.borrow(), self.slot) {
+            if Self::is_over(&self.shared.borrow(), self.slot) {
                 return true;
-            }
-            if self.shared.borrow().planner.is_closed() {
-                return false;
             }
             let reported = poll(&self.shared);
             if reported > 0 {
@@ -143,9 +140,9 @@ impl<T: 'static> Transfer<T> {
             if over {
                 // One last look: the deadline may have passed while this thread was not running.
                 poll(&self.shared);
-                return Self::has_ended(&self.shared.borrow(), self.slot);
+                return Self::is_over(&self.shared.borrow(), self.slot);
             }
-            if backoff.idle_polls() > SLEEP_AFTER {
+            if backoff.may_sleep() {
                 self.sleep();
             }
         }
@@ -226,10 +223,11 @@ impl<T: 'static> Future for Transfer<T> {
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
         if !Self::is_over(&state, this.slot) {
-            let flushed = state.flush();
-            let (_, polled) = state.poll();
+            let aftermath = state.drive();
             drop(state);
-            flushed.into_iter().chain(polled).for_each(|aftermath| aftermath.run(&this.shared));
+            if let Some(aftermath) = aftermath {
+                aftermath.run(&this.shared);
+            }
             if this.attend(context.waker()) {
                 return Poll::Pending;
             }
@@ -326,6 +324,3 @@ impl<T: 'static> fmt::Debug for Transfer<T> {
 
 /// The slot of a transfer whose operands were given back. No queue is that deep.
 const SPENT: u32 = u32::MAX;
-
-/// Polls in vain after which a wait may sleep.
-const SLEEP_AFTER: u32 = 2_000;

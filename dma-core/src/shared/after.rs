@@ -4,6 +4,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::queue::planner::News;
+
 /// What the end of an operation leaves to be run: users' code, which may take its time, panic, and call the queue. So it waits until no lock
 /// is held.
 pub(super) enum After {
@@ -11,6 +13,8 @@ pub(super) enum After {
     Wake(Waker),
     /// The holder has gone: its operands are to be dropped. The slot is free.
     Drop(Box<dyn Any + Send>),
+    /// The log is to be told, of this backend.
+    Tell(News, &'static str),
 }
 
 impl After {
@@ -19,6 +23,7 @@ impl After {
         match self {
             Self::Wake(waker) => guarded("a task's waker", || waker.wake()),
             Self::Drop(operands) => guarded("the drop of a transfer's operands", || drop(operands)),
+            Self::Tell(news, backend) => guarded("the log", || news.tell(backend)),
         };
     }
 }

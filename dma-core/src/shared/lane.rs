@@ -14,7 +14,7 @@ use super::after::{After, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
-use crate::queue::planner::Planner;
+use crate::queue::planner::{News, Planner};
 use crate::{Counters, EngineId, Outcome, QueueOptions};
 
 /// The lane's thread looks at the inboxes by itself.
@@ -53,6 +53,8 @@ pub(super) struct Lane {
     full: AtomicU64,
     /// How often a thread other than the lane's own made progress.
     driven: CachePadded<AtomicU64>,
+    /// How often the device reported something, to whomever. Written under the lock.
+    reports: CachePadded<AtomicU64>,
     thread: OnceLock<Thread>,
     /// `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
@@ -114,6 +116,7 @@ impl Lane {
             lists: Mutex::new(Lists::default()),
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
+            reports: CachePadded::new(AtomicU64::new(0)),
             thread: OnceLock::new(),
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
@@ -203,10 +206,7 @@ impl Lane {
         self.refuses.store(true, Ordering::SeqCst);
         self.give_up(&mut core);
         self.core.clear_poison();
-        // Who listens may be who panicked.
-        guarded("the log", || {
-            tracing::error!(backend = self.backend, "an engine panicked; its queue is given up")
-        });
+        core.after.push(After::Tell(News::Wrecked, self.backend));
         core
     }
 
@@ -249,7 +249,12 @@ impl Lane {
                 core.planner.flush(&mut core.ended);
             }
             if core.planner.open_operations() > 0 {
-                progress += core.planner.poll(&mut core.ended);
+                let reported = core.planner.poll(&mut core.ended);
+                if reported > 0 {
+                    self.reports
+                        .store(self.reports.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+                }
+                progress += reported;
             }
         }
         self.complete(core);
@@ -308,11 +313,14 @@ impl Lane {
         core.accepted = 0;
     }
 
-    /// Reports what has ended.
+    /// Reports what has ended, and what there is to tell the log.
     fn complete(&self, core: &mut Core) {
         // First, so that whoever sees its operation ended finds the lists for the next one.
         if core.planner.lists.has_spare() {
             self.lists.lock().unwrap_or_else(PoisonError::into_inner).absorb(&mut core.planner.lists);
+        }
+        if !core.planner.news.is_empty() {
+            self.tell(core);
         }
         for slot in core.ended.drain(..) {
             let report = match core.planner.ops[slot as usize].outcome {
@@ -325,21 +333,32 @@ impl Lane {
         }
     }
 
+    #[cold]
+    fn tell(&self, core: &mut Core) {
+        core.after.extend(core.planner.news.drain(..).map(|news| After::Tell(news, self.backend)));
+    }
+
     pub(super) fn counters(&self) -> Counters {
         let mut counters = self.lock().planner.counters();
         counters.full += self.full.load(Ordering::Relaxed);
         counters
     }
 
+    /// Differs from what it was before if the device has completed something meanwhile.
+    pub(super) fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Relaxed)
+    }
+
     pub(super) fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop. Returns the deadline of who closed
-    /// first: that one counts.
+    /// Refuses new operations from here on and has the lane's thread drain until `deadline`, then stop. Returns the earliest deadline of all who
+    /// closed: that one counts.
     pub(super) fn close(&self, deadline: Instant) -> Instant {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        let deadline = *closing.get_or_insert(deadline);
+        let deadline = closing.map_or(deadline, |other| deadline.min(other));
+        *closing = Some(deadline);
         self.refuses.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -432,35 +451,42 @@ impl Lane {
 
     /// Finishes what is in flight until `deadline`, and closes the device queue. Any thread may; a second time, there is nothing left to do.
     pub(super) fn drain(&self, deadline: Instant) {
-        if !self.poll_until(deadline) {
+        // Somebody with less time may close meanwhile.
+        let earliest = || self.closing().map_or(deadline, |other| deadline.min(other));
+        if !self.poll_until(earliest, false) {
             guarded("the engine", || self.stop());
             // Stopping takes a device no time to speak of.
-            self.poll_until(Instant::now() + Duration::from_millis(500));
+            let grace = Instant::now() + Duration::from_millis(500);
+            self.poll_until(|| grace, true);
         }
         self.end();
     }
 
-    /// Polls until nothing is in flight, or `until` has passed, and says which.
-    fn poll_until(&self, until: Instant) -> bool {
+    /// Polls until nothing is in flight, or `until` has passed, and says which. Goes on after `until` while there is progress, if that is `enough`.
+    fn poll_until(&self, until: impl Fn() -> Instant, enough: bool) -> bool {
         loop {
             let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
             if over {
                 return true;
             }
+            if !(enough && progress > 0) && Instant::now() >= until() {
+                return false;
+            }
             if progress == 0 {
-                if Instant::now() >= until {
-                    return false;
-                }
                 std::thread::yield_now();
             }
         }
     }
 
-    /// One look, and whether nothing is in flight after it.
+    /// One look, and whether nothing was in flight after it, and the device has been given up.
     fn poll_to_drain(&self) -> (usize, bool) {
         let mut core = self.enter();
         let progress = self.run(&mut core, None);
         let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
+        if over {
+            // At once: whoever gets the lock next may have a request that came late, which would be taken, and then abandoned.
+            self.give_up(&mut core);
+        }
         self.leave(core);
         (progress, over)
     }

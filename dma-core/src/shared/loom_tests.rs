@@ -62,7 +62,7 @@ fn run(after: Option<After>) -> bool {
             drop(operands);
             return true;
         }
-        None => {}
+        Some(After::Tell(..)) | None => {}
     }
     false
 }

@@ -71,12 +71,16 @@ impl SharedQueueOptions {
 
 /// A device for any number of threads and tasks: cheap to clone, and its transfers are `Send` futures.
 ///
-/// Submitting is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A thread that waits for its
-/// transfer drives the device itself; for tasks, which must not, each lane has a thread.
+/// Submitting a copy of one range to another is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A
+/// thread that waits for its transfer drives the device itself; for tasks, which must not, each lane has a thread.
 ///
 /// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
 ///
-/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
+/// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
+/// a listener that uses the queue then may hang.
+///
+/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
+/// a clone does: where that is the last, its wait or its drop closes.
 pub struct SharedQueue {
     handle: Arc<Handle>,
 }
@@ -309,7 +313,8 @@ impl SharedQueue {
 
     /// Refuses new operations from here on, waits up to `timeout` for those in flight, and closes, for all clones. What has not completed
     /// by then is aborted; what the device does not give back even so is abandoned, its memory never reused. Transfers still held learn
-    /// their outcome as usual. Returns the final counters; closing again returns them too.
+    /// their outcome as usual. Returns the final counters; closing again returns them too. Of several who close at a time, the one with the least
+    /// time counts.
     ///
     /// Wakers and the destructors of operands may close, too, on whatever thread they run.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]

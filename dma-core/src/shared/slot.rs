@@ -14,8 +14,8 @@
 use std::any::Any;
 use std::task::Waker;
 
-use super::after::After;
-use super::sync::{AtomicU8, Ordering, UnsafeCell};
+use super::after::{After, guarded};
+use super::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
 use crate::Segment;
 use crate::queue::planner::{Failure, Plan};
 
@@ -69,7 +69,7 @@ pub(super) struct Slot {
     request: UnsafeCell<Request>,
     report: UnsafeCell<Option<Report>>,
     parked: UnsafeCell<Option<Box<dyn Any + Send>>>,
-    waker: super::sync::AtomicWaker,
+    waker: WakerCell,
 }
 
 // SAFETY: the cells are touched only by whom the state names, as the table above says; what is in them is Send.
@@ -102,7 +102,7 @@ impl Slot {
             }),
             report: UnsafeCell::new(None),
             parked: UnsafeCell::new(None),
-            waker: super::sync::AtomicWaker::new(),
+            waker: WakerCell::new(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Slot {
                 parked.map(After::Drop)
             }
             // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too often.
-            ATTENDED => self.waker.take().map(After::Wake),
+            ATTENDED => self.waker.replace(None).map(After::Wake),
             _ => None,
         }
     }
@@ -166,7 +166,7 @@ impl Slot {
             // SAFETY: the holder parked them and has gone. The device may write to them for ever.
             std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
         }
-        self.waker.take().map(After::Wake)
+        self.waker.replace(None).map(After::Wake)
     }
 
     /// What has become of the operation.
@@ -182,11 +182,18 @@ impl Slot {
 
     /// Has `waker` woken at the end of the operation. Returns false if it has ended already.
     pub(super) fn attend(&self, waker: &Waker) -> bool {
-        self.waker.register(waker);
+        if !self.waker.will_wake(waker) {
+            let old = self.waker.replace(Some(waker.clone()));
+            let_go(old);
+        }
         // Release: the lane, which sees ATTENDED, sees the waker.
         match self.state.compare_exchange(IN_FLIGHT, ATTENDED, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => true,
-            Err(state) => state == ATTENDED,
+            Ok(_) | Err(ATTENDED) => true,
+            Err(_) => {
+                // Nobody will wake it.
+                let_go(self.waker.replace(None));
+                false
+            }
         }
     }
 
@@ -207,6 +214,8 @@ impl Slot {
     ///
     /// The caller holds the operation, and no more after `Ok`.
     pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
+        // The task waits no more. Its waker may keep anything, the queue, too.
+        let_go(self.waker.replace(None));
         // SAFETY: the lane looks at it only once `state` says PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
         for from in [IN_FLIGHT, ATTENDED] {
@@ -216,5 +225,12 @@ impl Slot {
         }
         // SAFETY: the lane did not see PARKED and never will.
         Err(self.parked.with_mut(|parked| unsafe { (*parked).take() }).expect("parked above"))
+    }
+}
+
+/// Drops a waker, which may run anybody's code. A panic ends here: the task whose it is has nothing to do with who drops it.
+fn let_go(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        guarded("the drop of a task's waker", || drop(waker));
     }
 }

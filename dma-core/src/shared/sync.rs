@@ -1,15 +1,21 @@
 //! The primitives that threads share, from the standard library or, to check all interleavings, from `loom`.
 
-#[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::PoisonError;
+use std::task::Waker;
 
 #[cfg(not(loom))]
-pub(super) use atomic_waker::AtomicWaker;
+pub(super) use std::sync::{
+    Mutex,
+    atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+};
+
 #[cfg(loom)]
 pub(super) use loom::{
     cell::UnsafeCell,
-    future::AtomicWaker as LoomWaker,
-    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+    },
 };
 
 /// `UnsafeCell` with loom's interface.
@@ -29,22 +35,23 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Loom's waker takes its waker by value.
-#[cfg(loom)]
+/// The waker of the task that waits. Cloning and dropping it may run anybody's code, which may panic: neither is done in here.
 #[derive(Debug)]
-pub(super) struct AtomicWaker(LoomWaker);
+pub(super) struct WakerCell(Mutex<Option<Waker>>);
 
-#[cfg(loom)]
-impl AtomicWaker {
+impl WakerCell {
     pub(super) fn new() -> Self {
-        Self(LoomWaker::new())
+        Self(Mutex::new(None))
     }
 
-    pub(super) fn register(&self, waker: &std::task::Waker) {
-        self.0.register(waker.clone());
+    /// Whether it holds a waker of the same task.
+    pub(super) fn will_wake(&self, waker: &Waker) -> bool {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().is_some_and(|held| held.will_wake(waker))
     }
 
-    pub(super) fn take(&self) -> Option<std::task::Waker> {
-        self.0.take_waker()
+    /// Puts `waker` in and takes out what was there.
+    pub(super) fn replace(&self, waker: Option<Waker>) -> Option<Waker> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), waker)
     }
 }

@@ -8,11 +8,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
 
+use super::lane::Driven;
 use super::slot::{Request, Seen};
 use super::*;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
-use crate::{Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, RawStats};
+use crate::queue::odd_device::with_log;
+use crate::{Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, Outcome, RawStats};
 
 /// Longer than anything here takes, and shorter than a hanging test is waited for.
 const HANGS: Duration = Duration::from_secs(20);
@@ -24,6 +27,10 @@ struct Script {
     mute: AtomicBool,
     /// Panics when it is polled.
     panics: AtomicBool,
+    /// Reports failures.
+    fails: AtomicBool,
+    /// Reports to this thread alone.
+    only: Mutex<Option<ThreadId>>,
     dropped: AtomicBool,
 }
 
@@ -56,7 +63,17 @@ unsafe impl RawQueue for Odd {
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         assert!(!self.script.panics.load(SeqCst), "the engine was told to");
-        if self.script.mute.load(SeqCst) { 0 } else { self.inner.poll(completions) }
+        let only = *self.script.only.lock().expect("nobody fails while it has it");
+        if self.script.mute.load(SeqCst) || only.is_some_and(|only| only != std::thread::current().id()) {
+            return 0;
+        }
+        let n = self.inner.poll(completions);
+        if self.script.fails.load(SeqCst) {
+            for completion in &mut completions[..n] {
+                completion.outcome = Outcome::Failed(ErrorKind::DeviceFault);
+            }
+        }
+        n
     }
     fn explain(&self, code: i32) -> NativeError {
         self.inner.explain(code)
@@ -123,7 +140,10 @@ struct Rig {
 impl Rig {
     /// With a thread that does `work` for the lane.
     fn with(work: impl FnOnce(&Lane) + Send + 'static) -> Self {
-        let engine = ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() });
+        Self::on(ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() }), work)
+    }
+
+    fn on(engine: ReferenceEngine, work: impl FnOnce(&Lane) + Send + 'static) -> Self {
         let script = Arc::<Script>::default();
         let lane = lane_of(&engine, &script);
         let own = Arc::clone(&lane);
@@ -265,6 +285,32 @@ fn a_panicking_waker_costs_no_other_operation() {
 }
 
 #[test]
+fn the_log_may_use_the_queue() {
+    let rig = Rig::still();
+    rig.script.fails.store(true, SeqCst);
+    let (done, receiver) = signal();
+    let queue = rig.queue.clone();
+    let transfer = rig.copy(|| ());
+    let uses = move |_: &tracing::Event<'_>| {
+        assert_eq!(queue.counters().failed, 1);
+        done();
+    };
+    std::thread::spawn(move || with_log(uses, || transfer.wait().expect_err("it failed")));
+    heard(&receiver);
+}
+
+#[test]
+fn a_panicking_log_costs_no_operation() {
+    let rig = Rig::still();
+    let full = |_: &tracing::Event<'_>| panic!("the log is full");
+    rig.script.fails.store(true, SeqCst);
+    let failed = rig.copy(|| ());
+    assert_eq!(with_log(full, || failed.wait()).expect_err("it failed").kind(), ErrorKind::DeviceFault);
+    rig.script.fails.store(false, SeqCst);
+    assert!(rig.copy(|| ()).wait().is_ok(), "no engine panicked");
+}
+
+#[test]
 fn a_panicking_destructor_spares_who_drives() {
     let rig = Rig::still();
     drop(rig.copy(|| panic!("a destructor was told to")));
@@ -402,10 +448,152 @@ fn what_comes_after_the_lanes_last_look_is_ended_by_who_submits_it() {
 }
 
 #[test]
+fn what_comes_as_the_lane_ends_is_refused_rather_than_abandoned() {
+    let rig = Rig::still();
+    let memory = (rig.engine.allocate(8).expect("memory"), rig.engine.allocate(8).expect("memory"));
+    let flat = Some((memory.0.0.segment(), memory.1.0.segment()));
+    let (script, queue) = (Arc::clone(&rig.script), rig.queue.clone());
+    let (sender, receiver) = channel();
+    drop(rig.copy(move || {
+        // As a thread that asked whether the lane refuses before it was closed, and then drives.
+        script.mute.store(true, SeqCst);
+        let lane = queue.handle.lane(0);
+        let late = lane.submit(0, |request| {
+            (request.operations, request.flat, request.work) = (1, flat, Work::Flat);
+        });
+        lane.drive(None);
+        sender.send(late.expect("room")).expect("it is heard");
+    }));
+    let lane = rig.lane();
+    lane.drain(lane.close(deadline(HANGS)));
+    let late = receiver.try_recv().expect("it ran");
+    assert_eq!(lane.slots[late as usize].look(), Seen::Reported);
+    assert_eq!((rig.queue.counters().completed, rig.queue.counters().abandoned), (1, 0));
+}
+
+#[test]
 fn for_ever_is_a_duration() {
     let rig = Rig::new();
     let mut transfer = rig.copy(|| ());
     transfer.wait_for(Duration::MAX).expect("it is done before");
     transfer.wait().expect("done");
     assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
+}
+
+/// However much is reported meanwhile.
+#[test]
+fn deadlines_hold_while_the_device_makes_progress() {
+    let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
+    let rig = Rig::on(ReferenceEngine::new(options), |_| ());
+    let memory = || rig.engine.allocate(1 << 20).expect("memory");
+    let mut long = rig.queue.copy(memory(), memory()).expect("room");
+    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    let lane = rig.lane();
+    lane.drain(lane.close(Instant::now()));
+    assert_eq!(rig.queue.counters().aborted, 1);
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+}
+
+#[test]
+fn a_transfer_that_was_ready_takes_no_wake_from_another() {
+    let rig = Rig::still();
+    let mut spent = rig.copy(|| ());
+    assert!(matches!(poll(&mut spent, Waker::noop()), Poll::Ready(Ok(_))));
+    rig.mute(true);
+    let mut other = rig.copy(|| ());
+    let (done, receiver) = signal();
+    assert!(poll(&mut other, &waker(done)).is_pending());
+    catch_unwind(AssertUnwindSafe(|| poll(&mut spent, Waker::noop()))).expect_err("it was ready");
+    rig.mute(false);
+    rig.lane().drive(None);
+    receiver.try_recv().expect("its task would sleep for ever");
+}
+
+/// A waker that does something when it is let go.
+struct LetGo<F: FnMut()>(F);
+
+impl<F: FnMut() + Send + Sync + 'static> Wake for LetGo<F> {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl<F: FnMut()> Drop for LetGo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+fn a_waker_that_panics_as_it_is_let_go_costs_nobody_the_wake() {
+    let rig = Rig::still();
+    rig.mute(true);
+    let mut transfer = rig.copy(|| ());
+    let bad = Arc::new(LetGo(|| panic!("a waker was told to"))).into();
+    assert!(poll(&mut transfer, &bad).is_pending());
+    drop(bad);
+    let (done, receiver) = signal();
+    let waker = waker(done);
+    let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut transfer, &waker).is_pending()));
+    assert!(polled.expect("it is not this task's"));
+    rig.mute(false);
+    rig.lane().drive(None);
+    receiver.try_recv().expect("its task would sleep for ever");
+}
+
+#[test]
+fn wakers_that_nobody_will_wake_are_let_go() {
+    let rig = Rig::still();
+    rig.mute(true);
+    let mut transfer = rig.copy(|| ());
+    let (done, receiver) = signal();
+    let waker = Arc::new(LetGo(done)).into();
+    assert!(poll(&mut transfer, &waker).is_pending());
+    drop(transfer);
+    drop(waker);
+    receiver.try_recv().expect("the slot keeps a task that may keep the queue");
+    rig.mute(false);
+    rig.lane().drive(None);
+}
+
+/// A device that completes things is not stalled, whoever sees it.
+#[test]
+fn a_wait_goes_on_while_others_see_the_device_complete() {
+    const STALL: Duration = Duration::from_millis(100);
+    // Until this thread was never kept from the device for long, which machines that are busy do.
+    let stalled = || {
+        let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
+        let rig = Rig::on(ReferenceEngine::new(options), |_| ());
+        let memory = || rig.engine.allocate(1 << 20).expect("memory");
+        let long = rig.queue.copy(memory(), memory()).expect("room");
+        *rig.script.only.lock().expect("nobody fails while it has it") = Some(std::thread::current().id());
+        let waiter = std::thread::spawn(move || long.block(None, STALL));
+        let (started, mut before, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        while started.elapsed() < 4 * STALL && !waiter.is_finished() {
+            if let Driven::Progress(1..) = rig.lane().drive(None) {
+                longest = longest.max(before.elapsed());
+                before = Instant::now();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        longest = longest.max(before.elapsed());
+        *rig.script.only.lock().expect("nobody fails while it has it") = None;
+        let done = waiter.join().expect("it waits");
+        rig.lane().drain(rig.lane().close(deadline(HANGS)));
+        (longest < STALL / 4).then_some(!done)
+    };
+    let stalled = std::iter::repeat_with(stalled).take(50).flatten().next();
+    assert_ne!(stalled, Some(true), "the device completed something all the time");
+}
+
+#[test]
+fn who_closes_waits_no_longer_than_it_says() {
+    let rig = Rig::new();
+    rig.mute(true);
+    drop(rig.copy(|| ()));
+    let queue = rig.queue.clone();
+    let patient = std::thread::spawn(move || queue.close(HANGS));
+    refuses(rig.lane());
+    let started = Instant::now();
+    assert_eq!(rig.queue.close(Duration::ZERO).abandoned, 1);
+    assert!(started.elapsed() < HANGS / 2, "it waited as long as another");
+    assert_eq!(patient.join().expect("it closes").abandoned, 1);
 }

@@ -109,9 +109,9 @@ impl<T: Send + 'static> SharedTransfer<T> {
         self.wait_until(deadline(timeout))
     }
 
-    fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
+    pub(super) fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         let mut backoff = Backoff::new();
-        let mut last_progress = None;
+        let (mut last_progress, mut reports) = (None, self.lane().reports());
         loop {
             if self.look() != Seen::InFlight {
                 return true;
@@ -121,7 +121,8 @@ impl<T: Send + 'static> SharedTransfer<T> {
                 // Whoever is at it makes progress for this thread too; but it may have gone to sleep on a stuck device.
                 Driven::Busy => 0,
             };
-            if progress > 0 {
+            let reports_now = self.lane().reports();
+            if std::mem::replace(&mut reports, reports_now) != reports_now {
                 last_progress = None;
             }
             let over = backoff.idle(progress, || {
@@ -184,6 +185,8 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
     ///
     /// If polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // The slot may serve another operation by now, whose task is not to be unseated.
+        assert!(self.operands.is_some(), "a transfer is not polled again once it was ready");
         if self.look() == Seen::InFlight {
             // A fast device is done by the time it is looked at: no need to sleep for it.
             self.lane().drive(Some(self.handle.number));
