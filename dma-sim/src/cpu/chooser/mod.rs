@@ -228,8 +228,11 @@ const REST: u32 = 8;
 const BACKOFF_MAX_MEMCPY: u8 = 8;
 /// A probe of `memcpy` is up to 16 MiB: 8 GiB lie between two at most.
 const BACKOFF_MAX_STREAMING: u8 = 6;
-/// Copies in a row that try the streaming kernel.
-const STREAMING_BURST: u32 = 3;
+/// Bytes in a row that try the streaming kernel, behind one copy that does not count: it pays for the change, since what `memcpy` left in the
+/// cache has to go to memory meanwhile.
+const STREAMING_BURST: usize = 128 << 10;
+/// But so many copies, however long they are.
+const STREAMING_COPIES: u32 = 3;
 /// Bytes in a row that try `memcpy`: streaming keeps the destination out of the cache, so `memcpy` shows its speed
 /// only after it has been through the working set once. This covers a second level cache; grows with `backoff`
 /// to cover a third.
@@ -345,7 +348,11 @@ impl Class {
         // The mean at first. One preempted copy must not outweigh the rest.
         let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
         self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
-        self.hot = !self.streaming && self.cost < HOT * hot_cost;
+        let hot = !self.streaming && self.cost < HOT * hot_cost;
+        if std::mem::replace(&mut self.hot, hot) && !hot && self.phase == Phase::Settled {
+            // It was to be left in peace for long for being hot.
+            self.left = self.left.min(self.rest(index));
+        }
         if self.age < REFERENCE {
             self.age += 1;
             self.reference = self.cost;
@@ -406,7 +413,7 @@ impl Class {
 
     /// Copies in one probe.
     fn burst(&self, index: usize) -> u32 {
-        if self.probe_streaming { STREAMING_BURST } else { self.memcpy_burst(index) }
+        if self.probe_streaming { streaming_copies(index) + 1 } else { self.memcpy_burst(index) }
     }
 
     fn memcpy_burst(&self, index: usize) -> u32 {
@@ -416,7 +423,7 @@ impl Class {
 
     /// How many of them count: for `memcpy` the second half, the first one warms the cache.
     fn judged(&self, index: usize) -> u32 {
-        if self.probe_streaming { STREAMING_BURST } else { self.memcpy_burst(index) / 2 }
+        if self.probe_streaming { streaming_copies(index) } else { self.memcpy_burst(index) / 2 }
     }
 
     /// Copies until the next probe.
@@ -427,7 +434,7 @@ impl Class {
         } else if self.streaming {
             (self.memcpy_burst(index), self.backoff)
         } else {
-            (STREAMING_BURST, if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff })
+            (streaming_copies(index), if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff })
         };
         (REST * burst) << backoff
     }
@@ -443,6 +450,11 @@ impl Class {
             _ => 0,
         }
     }
+}
+
+/// Copies of a probe of the streaming kernel that count.
+fn streaming_copies(index: usize) -> u32 {
+    ((STREAMING_BURST >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(STREAMING_COPIES)
 }
 
 #[inline]

@@ -187,7 +187,6 @@ fn cold_is_learned_within_a_few_copies() {
     }
 }
 
-/// The first copies of a program may go to what it has written just before, and say little about the others.
 /// The times of a deep queue's copies come when it is through with all before them.
 #[test]
 fn cold_is_learned_however_deep_the_queue() {
@@ -211,6 +210,7 @@ fn cold_is_learned_however_deep_the_queue() {
     }
 }
 
+/// The first copies of a program may go to what it has written just before, and say little about the others.
 #[test]
 fn a_wrong_first_impression_is_soon_corrected() {
     for len in LENGTHS {
