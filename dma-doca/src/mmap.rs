@@ -240,9 +240,10 @@ impl Mmap {
 impl Drop for Mmap {
     fn drop(&mut self) {
         if let Err(e) = self.try_destroy() {
-            tracing::error!(target: "doca", error = %e, "memory stays registered, and is leaked");
+            // First: who listens to the log may panic.
             std::mem::forget(self.owned.take());
             std::mem::forget(Arc::clone(&self.device));
+            tracing::error!(target: "doca", error = %e, "memory stays registered, and is leaked");
         }
     }
 }

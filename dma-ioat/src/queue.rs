@@ -434,12 +434,12 @@ impl Drop for IoatQueue {
         }
         if self.in_flight() > 0 {
             if let Some(channel) = &self.channel {
+                self.environment.pool().lose(channel);
                 tracing::error!(
                     address = %channel.address,
                     descriptors = self.in_flight(),
                     "an I/OAT channel does not answer; it is given up"
                 );
-                self.environment.pool().lose(channel);
             }
             // The device, and SPDK's ring, still have the callbacks' count.
             return;

@@ -469,10 +469,10 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.take_down() {
-            tracing::error!(target: "doca", device = self.device.address, "a comm channel does not come to rest, and is leaked");
-            // Messages on their way may still be read.
+            // Messages on their way may still be read, even if who listens to the log panics.
             std::mem::forget(std::mem::take(&mut self.told));
             std::mem::forget(Arc::clone(&self.device));
+            tracing::error!(target: "doca", device = self.device.address, "a comm channel does not come to rest, and is leaked");
         }
     }
 }

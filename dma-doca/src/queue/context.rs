@@ -114,8 +114,8 @@ impl Context {
             }
             Err(e) => {
                 if let Err(also) = context.destroy_locked() {
-                    tracing::error!(target: "doca", error = %also, "a context is leaked");
                     context.leak();
+                    tracing::error!(target: "doca", error = %also, "a context is leaked");
                 }
                 Err(e)
             }

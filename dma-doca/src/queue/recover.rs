@@ -138,6 +138,11 @@ impl Drop for DocaQueue {
         if let Some(Ok(())) = closed {
             return;
         }
+        // Callbacks may still come, and the device may still write: everything that they reach stays, whether or not who listens to the log
+        // panics.
+        std::mem::forget(Arc::clone(&self.engine));
+        std::mem::forget(Arc::clone(&self.pool));
+        self.context.leak();
         match closed {
             Some(Err(e)) => {
                 tracing::error!(target: "doca", error = %e, "a queue could not be taken apart, and is leaked")
@@ -146,9 +151,5 @@ impl Drop for DocaQueue {
                 tracing::error!(target: "doca", "the device does not let go of a queue, which is leaked with its memory")
             }
         }
-        // Callbacks may still come, and the device may still write: everything that they reach stays.
-        std::mem::forget(Arc::clone(&self.engine));
-        std::mem::forget(Arc::clone(&self.pool));
-        self.context.leak();
     }
 }
