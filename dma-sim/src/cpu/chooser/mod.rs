@@ -224,7 +224,8 @@ const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
 /// A probe is followed by at least this many times its length of ordinary copies; doubled with each step of `backoff`.
 const REST: u32 = 8;
-/// A probe of the streaming kernel is three copies, or one if that shows enough: 6000 copies lie between two at most.
+/// A probe of the streaming kernel is three to eight copies, or one if that shows enough, and one before them: of 16 KiB 16,000 copies lie between
+/// two at most, of 64 KiB and more 6000.
 const BACKOFF_MAX_MEMCPY: u8 = 8;
 /// A probe of `memcpy` is up to 16 MiB: 8 GiB lie between two at most.
 const BACKOFF_MAX_STREAMING: u8 = 6;
