@@ -460,6 +460,23 @@ fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
     assert_eq!(transfer.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
 }
 
+#[test]
+fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
+    let rig = Rig::new();
+    let mut spent = rig.copy(11);
+    rig.queue.flush();
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut spent).poll(&mut context).is_pending() {}
+    // Its slot serves another one, that does not end.
+    lock(&rig.script).mute = true;
+    let _other = rig.copy(12);
+    assert!(spent.is_done());
+    spent.wait_for(Duration::ZERO).expect("it has ended");
+    let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| spent.wait()))
+        .expect_err("the operands are gone");
+    assert!(again.downcast_ref::<&str>().is_some_and(|said| said.contains("once it was ready")));
+}
+
 /// What it has taken before is not known: to hand it over again could have the device write to memory that was given back.
 #[test]
 fn an_engine_that_panics_is_given_up() {

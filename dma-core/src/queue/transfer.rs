@@ -39,7 +39,8 @@ impl<T: 'static> Transfer<T> {
     }
 
     fn has_ended(state: &State, slot: u32) -> bool {
-        state.planner.ops[slot as usize].ended
+        // A spent transfer has no slot.
+        state.planner.ops.get(slot as usize).is_none_or(|op| op.ended)
     }
 
     /// Polls the device once, without blocking, and says whether the operation has ended, or never will, since the queue was closed.
@@ -66,11 +67,15 @@ impl<T: 'static> Transfer<T> {
     ///
     /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else the device reported, with the operands; `TimedOut` without them:
     /// the queue keeps them until the device is done.
+    ///
+    /// # Panics
+    ///
+    /// If it was polled before as a future and was ready: the operands have been given back.
     #[inline]
     pub fn wait(mut self) -> Result<T, OpError<T>> {
         let mut state = self.shared.borrow_mut();
-        let op = &state.planner.ops[self.slot as usize];
-        if op.ended && op.outcome == Outcome::Done {
+        let op = state.planner.ops.get(self.slot as usize);
+        if op.is_some_and(|op| op.ended && op.outcome == Outcome::Done) {
             state.release(self.slot);
             drop(state);
             return Ok(Self::take(&mut self.slot, &mut self.operands));

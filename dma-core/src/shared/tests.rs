@@ -504,6 +504,9 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     let (done, receiver) = signal();
     assert!(poll(&mut other, &waker(done)).is_pending());
     catch_unwind(AssertUnwindSafe(|| poll(&mut spent, Waker::noop()))).expect_err("it was ready");
+    // What is in flight in its place is nothing to it.
+    assert!(spent.is_done() && spent.wait_for(Duration::ZERO).is_ok());
+    catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands are gone");
     rig.mute(false);
     rig.lane().drive(None);
     receiver.try_recv().expect("its task would sleep for ever");

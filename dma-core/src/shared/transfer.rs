@@ -49,6 +49,10 @@ impl<T: Send + 'static> SharedTransfer<T> {
     }
 
     fn look(&self) -> Seen {
+        if self.operands.is_none() {
+            // The slot may serve another operation by now.
+            return Seen::Done;
+        }
         self.lane().slots[self.slot as usize].look()
     }
 
@@ -69,6 +73,10 @@ impl<T: Send + 'static> SharedTransfer<T> {
     ///
     /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked`, `Closed` or what else became of it, with the operands; `TimedOut` without them: the
     /// queue keeps them until the device is done.
+    ///
+    /// # Panics
+    ///
+    /// If it was polled before as a future and was ready: the operands have been given back.
     #[inline]
     pub fn wait(mut self) -> Result<T, OpError<T>> {
         if self.look() != Seen::InFlight {
