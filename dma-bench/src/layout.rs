@@ -16,6 +16,9 @@ pub struct Layout {
     depth: usize,
 }
 
+/// Places of hot buffers lie so far apart, or a multiple of it.
+const PAGE: usize = 4096;
+
 /// Between the segments of a buffer.
 const GAP: usize = 64;
 
@@ -41,6 +44,20 @@ impl Layout {
         }
     }
 
+    /// The same elsewhere: hot buffers lie in another place in each pass, as far as `free` bytes behind them allow. Which pages they have, and so
+    /// whether these get into each other's way in a cache, differs from one place to the next and from one run to the next: a run that goes
+    /// through many places is more like others than one that has got a single good or bad one.
+    #[must_use]
+    pub fn in_pass(self, cell: &Cell, pass: u32, free: usize) -> Self {
+        if cell.footprint != Footprint::Hot {
+            return self;
+        }
+        // The golden ratio's multiples are spread evenly, however many there are.
+        let part = (f64::from(pass) * 0.618_033_988_749_895).fract();
+        let pages = (part * (free / PAGE + 1) as f64) as usize;
+        Self { base: self.base + pages * PAGE, ..self }
+    }
+
     /// How much memory each queue of a cell needs.
     #[must_use]
     pub fn bytes(cell: &Cell, footprint: usize) -> usize {
@@ -49,7 +66,7 @@ impl Layout {
             Footprint::Hot => least,
             Footprint::Cold | Footprint::Random => least.max(footprint),
         }
-        .next_multiple_of(4096)
+        .next_multiple_of(PAGE)
     }
 
     fn stride(cell: &Cell) -> usize {
@@ -121,6 +138,35 @@ fn shuffled(n: usize) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::plan::{Direction, Op};
+
+    #[test]
+    fn hot_buffers_lie_elsewhere_in_each_pass_and_never_outside() {
+        let mut cell = Cell {
+            engine: "cpu".to_owned(),
+            op: Op::Copy,
+            size: 5000,
+            depth: 2,
+            batch: 1,
+            queues: 1,
+            segments: 1,
+            footprint: Footprint::Hot,
+            direction: Direction::Local,
+        };
+        let bytes = Layout::bytes(&cell, 0);
+        for free in [0, 4095, 4096, 1 << 20] {
+            let place = |pass| Layout::new(&cell, 0, 0).in_pass(&cell, pass, free).offset(0);
+            let mut places: Vec<usize> = (0..24).map(place).collect();
+            assert!(
+                places.iter().all(|at| at % PAGE == 0 && at + bytes <= bytes + free),
+                "{free}: {places:?}"
+            );
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), 24.min(free / PAGE + 1), "{free}: {places:?}");
+        }
+        cell.footprint = Footprint::Cold;
+        assert_eq!(Layout::new(&cell, 0, 1 << 20).in_pass(&cell, 7, 1 << 20).offset(0), 0);
+    }
 
     #[test]
     fn buffers_never_overlap_and_places_keep_to_theirs() {

@@ -28,11 +28,15 @@ pub(crate) struct Runner<'a> {
     memcpy: Option<Memcpy>,
     /// Where the baseline has got to in its memory.
     at: usize,
+    /// The number of the pass.
+    pass: u32,
     groups: Vec<Group>,
     footprint: usize,
     clock_ns: f64,
 }
 
+/// So much memory is left over, for hot buffers to lie elsewhere in each pass.
+const ROOM: usize = 16 << 20;
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 /// The part of the time that may go into reading the clock.
@@ -47,8 +51,10 @@ const WARM_BYTES: u64 = 4 << 20;
 const TRIES: usize = 4;
 /// or the cell has taken so many times as long as it would have taken undisturbed.
 const PATIENCE: f64 = 3.0;
-/// Later passes look for so many seconds how long the baseline takes: there is nothing to warm up in it that its slices do not.
+/// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to warm up in it.
 const LOOK: f64 = 0.000_5;
+/// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read once more slowly than what is read again.
+const ROUNDS: u64 = 3;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
 /// So many slices of the baseline go before a run at a rate, and so many after it.
@@ -70,6 +76,7 @@ impl<'a> Runner<'a> {
             baseline,
             memcpy: None,
             at: 0,
+            pass: 0,
             groups,
             footprint,
             clock_ns: clock_cost(),
@@ -91,12 +98,17 @@ impl<'a> Runner<'a> {
         cells
             .filter(|c| c.engine == contender.name && c.direction == direction)
             .map(|c| Layout::bytes(c, footprint).saturating_mul(c.queues as usize))
+            .map(|bytes| if contender.clock.is_virtual() { bytes } else { bytes.saturating_add(ROOM) })
             .max()
             .unwrap_or(0)
     }
 
     fn baseline_needs(&self) -> usize {
-        self.groups.iter().map(|g| Layout::bytes(&g.baseline, self.footprint)).max().unwrap_or(0)
+        self.groups
+            .iter()
+            .map(|g| Layout::bytes(&g.baseline, self.footprint).saturating_add(ROOM))
+            .max()
+            .unwrap_or(0)
     }
 
     /// Whether the machine has as much memory as this takes.
@@ -133,12 +145,13 @@ impl<'a> Runner<'a> {
             .collect();
         let passes = passes(self.campaign);
         for pass in 0..passes {
+            self.pass = pass;
             for records in &mut all {
                 if interrupt::stopped() {
                     tell(records, observer);
                     continue;
                 }
-                self.visit(records, (pass, passes), observer);
+                self.visit(records, passes, observer);
                 if pass + 1 == passes || interrupt::stopped() {
                     tell(records, observer);
                 }
@@ -160,26 +173,28 @@ impl<'a> Runner<'a> {
     }
 
     /// One pass over cells that share a baseline, which is the first.
-    fn visit(&mut self, records: &mut [Record], pass: (u32, u32), observer: &mut dyn Observer) {
+    fn visit(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
         self.at = 0;
-        let layout = Layout::new(&base.cell, 0, self.footprint);
+        let free = self.baseline_needs() - Layout::bytes(&base.cell, self.footprint);
+        let layout = Layout::new(&base.cell, 0, self.footprint).in_pass(&base.cell, self.pass, free);
         if base.trouble.is_none()
-            && let Err(trouble) = self.baseline_extent(base, &layout, pass.0 == 0)
+            && let Err(trouble) = self.baseline_extent(base, &layout)
         {
             base.trouble = Some(trouble);
         }
+        let pass = self.pass;
         // How many repetitions of so many belong to this pass.
         let share = |wanted: u32| {
-            let upto = |n: u32| u64::from(wanted) * u64::from(n) / u64::from(pass.1);
-            (upto(pass.0 + 1) - upto(pass.0)) as usize
+            let upto = |n: u32| u64::from(wanted) * u64::from(n) / u64::from(passes);
+            (upto(pass + 1) - upto(pass)) as usize
         };
         for mut together in apart(records) {
             let mut lost: Vec<String> = Vec::new();
             for record in &mut together {
                 self.open(record);
                 let fewer = self.campaign.repetitions.saturating_sub(record.wanted);
-                if pass.0 == 0 && record.trouble.is_none() && fewer > 0 {
+                if pass == 0 && record.trouble.is_none() && fewer > 0 {
                     observer.fewer(u64::from(fewer));
                 }
             }
@@ -342,9 +357,11 @@ impl<'a> Runner<'a> {
             self.memories.insert(key.clone(), memory);
         }
         let memory = &self.memories[&key];
+        let free =
+            self.needs(&contender, cell.direction) - Layout::bytes(&cell, footprint) * cell.queues as usize;
         let stall = Duration::from_secs_f64(self.campaign.stall);
         for queue in 0..cell.queues as usize {
-            let layout = Layout::new(&cell, queue, footprint);
+            let layout = Layout::new(&cell, queue, footprint).in_pass(&cell, self.pass, free);
             record.workers.push(Worker::new(
                 &contender,
                 &cell,
@@ -473,21 +490,24 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Warms the baseline up if this is the `first` pass, and finds out how many operations a slice takes.
-    fn baseline_extent(&mut self, base: &mut Record, layout: &Layout, first: bool) -> Result<(), Trouble> {
+    /// Warms the baseline up in the first pass, and finds out how many operations a slice takes.
+    fn baseline_extent(&mut self, base: &mut Record, layout: &Layout) -> Result<(), Trouble> {
         if self.memcpy.is_none() {
             self.memcpy = Some(Memcpy::new(&self.baseline, self.baseline_needs())?);
         }
         let warm_up = warm_up_of_pass(self.campaign);
-        let least = if first { warm_up } else { warm_up.min(LOOK) };
+        let least = if self.pass == 0 { warm_up } else { warm_up.min(LOOK) };
         let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
+        // Hot buffers are gone through some times: they lie elsewhere in each pass, and are in no cache yet.
+        let mut cold = if base.cell.footprint == Footprint::Hot { ROUNDS * layout.slots() as u64 } else { 0 };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
-        while spent < least.max(1e-9) && !interrupt::stopped() {
+        while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
             let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
             let mut unused = crate::drive::histogram();
             let (slice, _) = memcpy.run(&base.cell, layout, extent, &mut self.at, &mut unused)?;
             spent += slice.seconds();
             per_op = per_op.min(slice.seconds() / ops as f64);
+            cold = cold.saturating_sub(ops);
             ops *= 2;
         }
         // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps slices of its own.
