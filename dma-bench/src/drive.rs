@@ -417,8 +417,13 @@ impl Worker {
                 }
             }
         }
-        let first = self.free[self.head & mask];
-        let next = (1..count).all(|turn| self.free[(self.head + turn) & mask] == first + turn as u32);
+        let at = self.head & mask;
+        let first = self.free[at];
+        let next = match self.free.get(at..at + count) {
+            // All are looked at, which takes a few instructions for many.
+            Some(row) => row.iter().zip(first..).fold(0, |other, (a, b)| other | (a ^ b)) == 0,
+            None => (1..count).all(|turn| self.free[(self.head + turn) & mask] == first + turn as u32),
+        };
         let from = first as usize;
         if next && let (Some(batch), Some(queue)) = (self.ready.get(from..from + count), &mut self.queue) {
             // The usual case: places in a row, whose descriptors are ready.
