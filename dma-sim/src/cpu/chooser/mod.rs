@@ -224,14 +224,14 @@ const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
 /// A probe is followed by at least this many times its length of ordinary copies; doubled with each step of `backoff`.
 const REST: u32 = 8;
-/// A probe of the streaming kernel is three to eight copies, or one if that shows enough, and one before them: of 16 KiB 16,000 copies lie between
-/// two at most, of 64 KiB and more 6000.
+/// A probe of the streaming kernel is three to sixteen copies, or one if that shows enough, and one before them: of 16 KiB 33,000 copies lie between
+/// two at most, of more than 64 KiB 6000.
 const BACKOFF_MAX_MEMCPY: u8 = 8;
 /// A probe of `memcpy` is up to 16 MiB: 8 GiB lie between two at most.
 const BACKOFF_MAX_STREAMING: u8 = 6;
 /// Bytes in a row that try the streaming kernel, behind one copy that does not count: it pays for the change, since what `memcpy` left in the
 /// cache has to go to memory meanwhile.
-const STREAMING_BURST: usize = 128 << 10;
+const STREAMING_BURST: usize = 256 << 10;
 /// But so many copies, however long they are.
 const STREAMING_COPIES: u32 = 3;
 /// Bytes in a row that try `memcpy`: streaming keeps the destination out of the cache, so `memcpy` shows its speed
