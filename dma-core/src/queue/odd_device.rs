@@ -475,6 +475,7 @@ fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
     let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| spent.wait()))
         .expect_err("the operands are gone");
     assert!(again.downcast_ref::<&str>().is_some_and(|said| said.contains("once it was ready")));
+    lock(&rig.script).mute = false;
 }
 
 /// What it has taken before is not known: to hand it over again could have the device write to memory that was given back.
