@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
-use dma::{Completion, Descriptor, Outcome, QueueOptions, RawQueue, Segment};
+use dma::{Completion, Descriptor, Outcome, QueueOptions, RawQueue};
 use dma_bench::contender::Contender;
 use dma_bench::drive::{COMPARE_MUCH, Extent, Worker};
 use dma_bench::layout::Layout;
@@ -22,7 +22,7 @@ const BATCH: usize = 32;
 /// The least that a loop over the queue can be.
 struct Bare {
     queue: Box<dyn RawQueue>,
-    segments: Vec<(Segment, Segment)>,
+    batch: [Descriptor<'static>; BATCH],
     completions: [Completion; BATCH],
     _memory: Memory,
 }
@@ -30,18 +30,16 @@ struct Bare {
 impl Bare {
     fn new(contender: &Contender) -> Self {
         let memory = Memory::new(&contender.engine, None, LEN * BATCH, Direction::Local).unwrap();
-        let segments = (0..BATCH).map(|i| (memory.src(i * LEN, LEN), memory.dst(i * LEN, LEN))).collect();
+        let batch = std::array::from_fn(|i| {
+            Descriptor::copy(i as u64, memory.src(i * LEN, LEN), memory.dst(i * LEN, LEN))
+        });
         let queue = contender.engine.open_queue_raw(&QueueOptions::new().with_depth(BATCH)).unwrap();
-        Self { queue, segments, completions: [Completion::done(0); BATCH], _memory: memory }
+        Self { queue, batch, completions: [Completion::done(0); BATCH], _memory: memory }
     }
 
     fn batch(&mut self) {
-        let batch: [_; BATCH] = std::array::from_fn(|i| {
-            let (src, dst) = self.segments[i];
-            Descriptor::copy(i as u64, src, dst)
-        });
         // SAFETY: the memory stays until the queue is gone, and nobody else touches it.
-        assert_eq!(unsafe { self.queue.submit(&batch) }.unwrap(), BATCH);
+        assert_eq!(unsafe { self.queue.submit(&self.batch) }.unwrap(), BATCH);
         self.queue.flush();
         let mut done = 0;
         while done < BATCH {

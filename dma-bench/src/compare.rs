@@ -188,7 +188,7 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     }
 }
 
-/// Into so many parts a run is cut, each of a pass or of some that follow one another: passes may be so short that two of them meet the same
+/// Into so many parts a run is cut at most: passes may be so short that two of them meet the same
 /// weather.
 const PARTS: usize = 12;
 

@@ -229,8 +229,8 @@ const REST: u32 = 8;
 const BACKOFF_MAX_MEMCPY: u8 = 8;
 /// A probe of `memcpy` is up to 16 MiB: 8 GiB lie between two at most.
 const BACKOFF_MAX_STREAMING: u8 = 6;
-/// Bytes in a row that try the streaming kernel, behind one copy that does not count: it pays for the change, since what `memcpy` left in the
-/// cache has to go to memory meanwhile.
+/// Bytes in a row that try the streaming kernel, behind one copy that does not count. They pay for the change, since what `memcpy` left in the
+/// cache has to go to memory meanwhile: the one copy most, those after it ever less.
 const STREAMING_BURST: usize = 256 << 10;
 /// But so many copies, however long they are.
 const STREAMING_COPIES: u32 = 3;
