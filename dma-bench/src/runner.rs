@@ -40,7 +40,7 @@ const ROOM: usize = 16 << 20;
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 /// The part of the time that may go into reading the clock.
-const CLOCK_SHARE: f64 = 0.01;
+const CLOCK_SHARE: f64 = 0.005;
 /// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
 const WARM_SHARE: f64 = 0.2;
 /// It takes no longer than so many seconds: a long slice needs no more than a short one.

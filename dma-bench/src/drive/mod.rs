@@ -4,7 +4,14 @@
 //! in flight ever meet, in whatever order they end.
 #![expect(unsafe_code, reason = "submits to the raw queue")]
 
+mod completions;
+mod free;
+mod place;
+#[cfg(test)]
+mod tests;
+
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use dma::{
@@ -14,6 +21,9 @@ use dma::{
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 
+use self::completions::{all_ended, row};
+use self::free::FreePlaces;
+use self::place::Place;
 use crate::contender::{Clock, Contender};
 use crate::interrupt;
 use crate::layout::Layout;
@@ -134,18 +144,6 @@ pub const COMPARE_MUCH: usize = 4 << 20;
 /// What is compared in between, so that the time goes into measuring.
 pub const COMPARE_LITTLE: usize = 16 << 10;
 
-#[derive(Debug)]
-struct Place {
-    src: Segment,
-    dst: Segment,
-    index: usize,
-    /// Descriptors that have not ended.
-    left: u32,
-    /// When it was submitted or due; 0 if nobody asks.
-    stamp: u64,
-    lists: (Vec<Segment>, Vec<Segment>),
-}
-
 /// One queue with its memory.
 #[derive(Debug)]
 pub struct Worker {
@@ -160,10 +158,11 @@ pub struct Worker {
     places: Vec<Place>,
     /// The descriptor of each place, for copies of one segment in one piece.
     ready: Vec<Descriptor<'static>>,
-    /// Places that are free, in the order in which they were freed: `tail - head` of them.
-    free: Vec<u32>,
-    head: usize,
-    tail: usize,
+    /// When the operation of each place was submitted or due; 0 if nobody asks.
+    stamps: Vec<u64>,
+    free: FreePlaces,
+    /// The places of operations that are being made, for those that are more than copies from one segment to another.
+    making: Vec<u32>,
     /// Descriptors of one operation.
     pieces: usize,
     max_piece: usize,
@@ -189,7 +188,8 @@ pub struct Worker {
     submitted: u64,
     completed: u64,
     polls: u64,
-    bells: u64,
+    /// Doorbells until the next one that is timed.
+    untimed: u64,
     rung_before: u64,
     sampling: u32,
     from: Option<(u64, u64)>,
@@ -242,7 +242,6 @@ impl Worker {
             .zip(&places)
             .map(|(token, p): (u64, &Place)| Descriptor::copy(token, p.src, p.dst))
             .collect();
-        let ring = (cell.depth as usize).next_power_of_two();
         Ok(Self {
             queue: Some(queue),
             memory,
@@ -253,9 +252,9 @@ impl Worker {
             stall,
             places,
             ready,
-            free: (0..ring as u32).collect(),
-            head: 0,
-            tail: cell.depth as usize,
+            stamps: vec![0; cell.depth as usize],
+            free: FreePlaces::new(cell.depth),
+            making: Vec::with_capacity(cell.batch as usize),
             pieces,
             max_piece,
             polls_at_once: (AT_ONCE / (cell.size * u64::from(cell.batch)).max(1)).clamp(1, 4096) as u32,
@@ -273,7 +272,7 @@ impl Worker {
             submitted: 0,
             completed: 0,
             polls: 0,
-            bells: 0,
+            untimed: 0,
             rung_before: 0,
             sampling: 0,
             from: None,
@@ -293,7 +292,7 @@ impl Worker {
     pub fn prepare(&mut self, extent: Extent) -> Result<(), Trouble> {
         self.extent = extent;
         self.done_before += self.completed;
-        (self.submitted, self.completed, self.polls, self.bells) = (0, 0, 0, 0);
+        (self.submitted, self.completed, self.polls, self.untimed) = (0, 0, 0, 0);
         (self.from, self.checked, self.idle, self.sampling) = (None, 0, 0, 0);
         (self.timed, self.cut, self.refusals) = (0, false, 0);
         self.rung_before = self.queue.as_ref().map_or(0, |q| q.stats().doorbells);
@@ -307,14 +306,10 @@ impl Worker {
         let total = (extent.warm + extent.ops).min(self.places.len() as u64) as usize;
         let fewest = usize::from(extent.compare >= COMPARE_MUCH);
         let most = (extent.compare / self.layout.size()).clamp(fewest, COMPARE_OPS);
-        // The ring hands these places out first, each for its next buffer.
-        for turn in 0..total.min(most) {
-            let place = self.free[(self.head + turn) & (self.free.len() - 1)] as usize;
-            let index = self.layout.next(self.places[place].index, self.places.len());
-            self.spoil(index)?;
-            self.spoilt.push(index);
-        }
-        Ok(())
+        // These places are handed out first, each for its next buffer.
+        let next = |place: u32| self.layout.next(self.places[place as usize].index, self.places.len());
+        self.spoilt.extend(self.free.iter().take(total.min(most)).map(next));
+        self.spoilt.iter().try_for_each(|&index| self.spoil(index))
     }
 
     /// Forgets the latencies so far: those of the warm-up are not the cell's.
@@ -341,13 +336,18 @@ impl Worker {
         let total = self.extent.warm + self.extent.ops;
         let batch = u64::from(self.cell.batch);
         let simple = self.is_simple();
-        for _ in 0..polls {
+        let mut left = polls;
+        while left > 0 {
+            if simple && self.pending.is_empty() {
+                left -= self.usual(left - 1)?;
+            }
+            left -= 1;
             while self.pending.is_empty() {
                 let want = batch.min(total - self.submitted);
-                if want == 0 || ((self.tail - self.head) as u64) < want {
+                if want == 0 || u64::from(self.free.len()) < want {
                     break;
                 }
-                self.submit(want as usize, simple, 0)?;
+                self.submit(want as u32, simple, 0)?;
             }
             if !self.pending.is_empty() {
                 self.submit_pending()?;
@@ -358,6 +358,47 @@ impl Worker {
             }
         }
         Ok(false)
+    }
+
+    /// As [`burst`](Self::burst), as long as nothing happens but the usual, which this does with the fewest instructions: each doorbell is rung
+    /// for all places, none is timed, and one poll reports that all of it ended well. How many polls that were.
+    fn usual(&mut self, polls: u32) -> Result<u32, Trouble> {
+        let Some(queue) = self.queue.as_deref_mut() else { return Err(closed()) };
+        let all = self.ready.len();
+        let waits = self.completed < self.submitted || self.from.is_none();
+        if waits || self.cell.batch as usize != all || all > POLL || self.layout.turns() {
+            return Ok(0);
+        }
+        // What is timed, and what comes last, is for those who know how.
+        let left = (self.extent.warm + self.extent.ops - self.submitted) / all as u64;
+        let most = u64::from(polls).min(self.untimed).min(left.saturating_sub(1));
+        let (mut whole, mut odd) = (0, None);
+        while whole < most {
+            // SAFETY: as in `submit_pending`.
+            let taken = taken(unsafe { queue.submit(&self.ready) }, &mut self.refusals);
+            queue.flush();
+            if !matches!(taken, Ok(n) if n == all) {
+                odd = Some((taken, None));
+                break;
+            }
+            let n = queue.poll(&mut self.completions);
+            if n != all || !all_ended(&self.completions[..n]) {
+                odd = Some((taken, Some(n)));
+                break;
+            }
+            whole += 1;
+        }
+        let ops = whole * all as u64;
+        (self.submitted, self.completed) = (self.submitted + ops, self.completed + ops);
+        (self.polls, self.untimed) = (self.polls + whole, self.untimed - whole);
+        let Some((taken, polled)) = odd else { return Ok(whole as u32) };
+        self.pending.extend_from_slice(&self.ready[taken?..]);
+        self.free.take_all();
+        (self.submitted, self.untimed) = (self.submitted + all as u64, self.untimed - 1);
+        match polled {
+            Some(n) => self.settle(n).map(|_| whole as u32 + 1),
+            None => Ok(whole as u32),
+        }
     }
 
     /// Whether an operation is one descriptor that is always the same but for its addresses.
@@ -387,67 +428,61 @@ impl Worker {
     }
 
     /// Makes `count` operations and rings the doorbell for them. `due` is when the first was due, 0 for now.
-    #[inline]
-    fn submit(&mut self, count: usize, simple: bool, due: u64) -> Result<(), Trouble> {
-        let sampled = due != 0 || self.bells.is_multiple_of(self.extent.sample_every);
-        let stamp = match due {
-            0 if sampled => self.clock.now().max(1),
-            due => due,
-        };
-        if sampled {
-            self.sampling += count as u32;
+    fn submit(&mut self, count: u32, simple: bool, due: u64) -> Result<(), Trouble> {
+        let stamp = if due == 0 && self.untimed == 0 { self.clock.now().max(1) } else { due };
+        self.untimed = self.untimed.checked_sub(1).unwrap_or(self.extent.sample_every.saturating_sub(1));
+        if stamp != 0 {
+            self.sampling += count;
         }
-        self.bells += 1;
-        self.submitted += count as u64;
-        let mask = self.free.len() - 1;
-        let turning = self.layout.turns();
+        self.submitted += u64::from(count);
         if !simple {
             return self.submit_listed(count, stamp, due);
         }
-        if turning || sampled {
-            for turn in 0..count {
-                let number = self.free[(self.head + turn) & mask] as usize;
-                let place = &mut self.places[number];
-                if turning {
-                    place.advance(&self.memory, &self.layout, self.cell.depth as usize);
-                    self.ready[number] = Descriptor::copy(number as u64, place.src, place.dst);
-                }
-                if sampled {
-                    place.stamp = stamp;
-                }
-            }
+        let Some(row) = self.free.take_row(count) else { return self.submit_scattered(count, stamp) };
+        // The usual case: places in a row, whose descriptors are ready.
+        let row = row.start as usize..row.end as usize;
+        if self.layout.turns() {
+            self.turn(row.clone());
         }
-        let at = self.head & mask;
-        let first = self.free[at];
-        let next = match self.free.get(at..at + count) {
-            // All are looked at, which takes a few instructions for many.
-            Some(row) => row.iter().zip(first..).fold(0, |other, (a, b)| other | (a ^ b)) == 0,
-            None => (1..count).all(|turn| self.free[(self.head + turn) & mask] == first + turn as u32),
-        };
-        let from = first as usize;
-        if next && let (Some(batch), Some(queue)) = (self.ready.get(from..from + count), &mut self.queue) {
-            // The usual case: places in a row, whose descriptors are ready.
-            self.head += count;
-            // SAFETY: as in `submit_pending`.
-            let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
-            queue.flush();
+        if stamp != 0 {
+            self.stamps[row.clone()].fill(stamp);
+        }
+        let Some(queue) = &mut self.queue else { return Err(closed()) };
+        let batch = &self.ready[row];
+        // SAFETY: as in `submit_pending`.
+        let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
+        queue.flush();
+        if taken < batch.len() {
             self.pending.extend_from_slice(&batch[taken..]);
-            return Ok(());
         }
-        for turn in 0..count {
-            let number = self.free[(self.head + turn) & mask];
-            self.pending.push(self.ready[number as usize]);
+        Ok(())
+    }
+
+    /// As [`submit`](Self::submit), for free places that are not in a row: their descriptors are gathered.
+    fn submit_scattered(&mut self, count: u32, stamp: u64) -> Result<(), Trouble> {
+        for _ in 0..count {
+            let Some(number) = self.free.take() else { break };
+            let at = number as usize;
+            if self.layout.turns() {
+                self.turn(at..at + 1);
+            }
+            self.stamps[at] = stamp;
+            self.pending.push(self.ready[at]);
         }
-        self.head += count;
         self.submit_pending()
     }
 
+    /// Goes on to the next buffers of places.
+    fn turn(&mut self, row: Range<usize>) {
+        for (place, descriptor) in self.places[row.clone()].iter_mut().zip(&mut self.ready[row]) {
+            place.advance(&self.memory, &self.layout, self.cell.depth as usize);
+            *descriptor = Descriptor::copy(descriptor.token(), place.src, place.dst);
+        }
+    }
+
     /// Hands over what is pending, as far as the queue has room.
-    #[inline]
     fn submit_pending(&mut self) -> Result<(), Trouble> {
-        let Some(queue) = &mut self.queue else {
-            return Err(Trouble::Failed("the queue is closed".to_owned()));
-        };
+        let Some(queue) = &mut self.queue else { return Err(closed()) };
         // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is leaked if a descriptor never
         // comes back; lengths keep to the limits that the engine states; each place in flight has a source and a destination of
         // its own, in different regions, that nobody else uses until it has ended.
@@ -462,14 +497,14 @@ impl Worker {
     }
 
     /// As [`submit`](Self::submit), for what is more than one segment to one segment, and for what is compared on completion.
-    fn submit_listed(&mut self, count: usize, stamp: u64, due: u64) -> Result<(), Trouble> {
-        let mask = self.free.len() - 1;
-        let stamp = self.ready_places(count, stamp, due)?;
-        for _ in 0..count {
-            let number = self.free[self.head & mask];
-            self.head += 1;
+    fn submit_listed(&mut self, count: u32, stamp: u64, due: u64) -> Result<(), Trouble> {
+        self.making.clear();
+        self.making.extend((0..count).map_while(|_| self.free.take()));
+        let stamp = self.ready_places(stamp, due)?;
+        for at in 0..self.making.len() {
+            let number = self.making[at];
             let place = &mut self.places[number as usize];
-            place.stamp = stamp;
+            self.stamps[number as usize] = stamp;
             place.left = self.pieces as u32;
             let token = u64::from(number);
             if self.cell.op == Op::Copy {
@@ -508,54 +543,50 @@ impl Worker {
         Ok(())
     }
 
-    /// Sets the next `count` places to the buffers that are their turn, and spoils these if they are to be compared; the stamp for them,
-    /// taken afterwards, since to spoil is no part of an operation.
-    fn ready_places(&mut self, count: usize, stamp: u64, due: u64) -> Result<u64, Trouble> {
-        let mask = self.free.len() - 1;
-        for turn in 0..count {
-            let number = self.free[(self.head + turn) & mask] as usize;
+    /// Sets the places whose turn it is to their next buffers, and spoils these if they are to be compared; the stamp for them, taken afterwards,
+    /// since to spoil is no part of an operation.
+    fn ready_places(&mut self, stamp: u64, due: u64) -> Result<u64, Trouble> {
+        for at in 0..self.making.len() {
+            let place = &mut self.places[self.making[at] as usize];
             if self.layout.turns() {
-                self.places[number].advance(&self.memory, &self.layout, self.cell.depth as usize);
+                place.advance(&self.memory, &self.layout, self.cell.depth as usize);
             }
             if self.checking {
-                self.spoil(self.places[number].index)?;
+                let index = place.index;
+                self.spoil(index)?;
             }
         }
         Ok(if self.checking && stamp != 0 && due == 0 { self.clock.now().max(1) } else { stamp })
     }
 
     /// Takes what has completed; whether that was all.
-    #[inline]
     fn poll(&mut self) -> Result<bool, Trouble> {
-        let mut completions = std::mem::take(&mut self.completions);
-        let over = self.poll_into(&mut completions);
-        self.completions = completions;
-        over
+        let Some(queue) = &mut self.queue else { return Err(closed()) };
+        let n = queue.poll(&mut self.completions);
+        self.settle(n)
     }
 
-    #[inline]
-    fn poll_into(&mut self, completions: &mut [Completion]) -> Result<bool, Trouble> {
-        let Some(queue) = &mut self.queue else {
-            return Err(Trouble::Failed("the queue is closed".to_owned()));
-        };
-        let n = queue.poll(completions);
+    /// Takes the first `n` of the completions; whether that was all.
+    fn settle(&mut self, n: usize) -> Result<bool, Trouble> {
         self.polls += 1;
         if n == 0 {
             return self.nothing();
         }
         (self.idle, self.refusals) = (0, 0);
-        let mask = self.free.len() - 1;
-        if self.sampling == 0 && self.pieces == 1 && !self.checking {
-            for completion in &completions[..n] {
-                if completion.outcome != Outcome::Done {
-                    return Err(self.failure(completion));
-                }
-                self.free[self.tail & mask] = completion.token as u32;
-                self.tail += 1;
+        match row(&self.completions[..n], self.cell.depth) {
+            Some(row) if self.pieces == 1 && !self.checking && self.timed_together(&row) => {
+                self.free.put(row);
+                self.completed += n as u64;
             }
-            self.completed += n as u64;
-        } else {
-            self.ended(&completions[..n])?;
+            _ => {
+                let completions = std::mem::take(&mut self.completions);
+                let ended = self.ended(&completions[..n]);
+                self.completions = completions;
+                ended?;
+            }
+        }
+        if self.completed > self.submitted {
+            return Err(Trouble::Failed("more completions than operations".to_owned()));
         }
         if self.from.is_none() && self.completed >= self.extent.warm {
             self.from = Some((self.clock.now(), self.completed));
@@ -563,15 +594,38 @@ impl Worker {
         Ok(self.completed >= self.extent.warm + self.extent.ops)
     }
 
-    /// Completions that are timed, or are one piece of several, or are to be verified.
+    /// Records the latency of operations that ended together, if they are timed and were submitted together too; whether these were all that are
+    /// timed among them.
+    fn timed_together(&mut self, row: &Range<u32>) -> bool {
+        if self.sampling == 0 {
+            return true;
+        }
+        let stamps = &mut self.stamps[row.start as usize..row.end as usize];
+        let stamp = stamps[0];
+        if self.completed < self.extent.warm || stamps.iter().any(|&other| other != stamp) {
+            return false;
+        }
+        if stamp != 0 {
+            stamps.fill(0);
+            self.sampling -= row.end - row.start;
+            record(
+                &mut self.histogram,
+                self.clock.now().saturating_sub(stamp),
+                u64::from(row.end - row.start),
+            );
+        }
+        true
+    }
+
+    /// Completions in any order, that may be timed, may be one piece of several, and may have to be verified.
     fn ended(&mut self, completions: &[Completion]) -> Result<(), Trouble> {
         let now = if self.sampling > 0 { self.clock.now() } else { 0 };
-        let mask = self.free.len() - 1;
         for completion in completions {
             if completion.outcome != Outcome::Done {
                 return Err(self.failure(completion));
             }
-            let Some(place) = self.places.get_mut(completion.token as usize) else {
+            let at = completion.token as usize;
+            let Some(place) = self.places.get_mut(at) else {
                 return Err(Trouble::Failed(format!(
                     "a completion with the unknown token {}",
                     completion.token
@@ -583,20 +637,19 @@ impl Worker {
                     continue;
                 }
             }
-            if place.stamp != 0 {
-                if self.completed >= self.extent.warm {
-                    // Without bounds, every value fits.
-                    let _ = self.histogram.record(now.saturating_sub(place.stamp).max(1));
-                }
-                place.stamp = 0;
+            let stamp = std::mem::take(&mut self.stamps[at]);
+            if stamp != 0 {
                 self.sampling -= 1;
+                if self.completed >= self.extent.warm {
+                    record(&mut self.histogram, now.saturating_sub(stamp), 1);
+                }
             }
             if self.checking {
                 let index = place.index;
                 self.compare(index)?;
             }
-            self.free[self.tail & mask] = completion.token as u32;
-            self.tail += 1;
+            let number = completion.token as u32;
+            self.free.put(number..number + 1);
             self.completed += 1;
         }
         Ok(())
@@ -714,7 +767,7 @@ impl Worker {
         let due = |number: u64| started + (number as f64 * gap) as u64;
         let mut over = pace.each.min(self.extent.ops);
         for turn in 1_u64.. {
-            let more = self.submitted < self.extent.ops && self.pending.is_empty() && self.tail > self.head;
+            let more = self.submitted < self.extent.ops && self.pending.is_empty() && self.free.len() > 0;
             if more && self.clock.now() >= due(self.submitted) {
                 self.submit(1, simple, due(self.submitted).max(1))?;
             }
@@ -771,34 +824,15 @@ impl Worker {
     }
 }
 
-impl Place {
-    fn new(memory: &Memory, layout: &Layout, cell: &Cell, index: usize) -> Self {
-        let at = layout.offset(index);
-        let lists = if cell.segments > 1 {
-            let list = |side: fn(&Memory, usize, usize) -> Segment| {
-                layout.parts(index).map(|(at, len)| side(memory, at, len)).collect()
-            };
-            (list(Memory::src), list(Memory::dst))
-        } else {
-            (Vec::new(), Vec::new())
-        };
-        let len = if cell.segments > 1 { 1 } else { layout.size() };
-        Self { src: memory.src(at, len), dst: memory.dst(at, len), index, left: 0, stamp: 0, lists }
-    }
+#[cold]
+fn closed() -> Trouble {
+    Trouble::Failed("the queue is closed".to_owned())
+}
 
-    /// Goes on to the place's next buffer.
-    #[inline]
-    fn advance(&mut self, memory: &Memory, layout: &Layout, depth: usize) {
-        self.index = layout.next(self.index, depth);
-        let at = layout.offset(self.index);
-        if self.lists.0.is_empty() {
-            (self.src, self.dst) = (memory.src(at, self.src.len), memory.dst(at, self.dst.len));
-        } else {
-            for (i, (at, len)) in layout.parts(self.index).enumerate() {
-                (self.lists.0[i], self.lists.1[i]) = (memory.src(at, len), memory.dst(at, len));
-            }
-        }
-    }
+/// Records `count` latencies of `time` nanoseconds.
+fn record(histogram: &mut Histogram<u64>, time: u64, count: u64) {
+    // Without bounds, every value fits.
+    let _ = histogram.record_n(time.max(1), count);
 }
 
 /// How many descriptors an engine has taken. One that refuses and says that it may be tried again has taken none, as long as it does not

@@ -1,0 +1,270 @@
+//! The measuring loop against queues that do as they like within the contract, and against some that break it.
+
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use dma::{EngineId, NativeError, RawStats, Work};
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::{Direction, Footprint};
+
+type Odd = (u64, fn(Completion) -> Completion);
+
+/// What was seen of a loop.
+#[derive(Debug, Default)]
+struct Seen {
+    submitted: u64,
+    in_flight: Vec<u64>,
+    most: usize,
+    twice: bool,
+    /// Where something was written.
+    written: HashSet<usize>,
+}
+
+/// A CPU queue that takes some descriptors now and others later, and reports what has ended when and in which order it likes.
+#[derive(Debug)]
+struct Whim {
+    queue: Box<dyn RawQueue>,
+    held: VecDeque<Completion>,
+    /// Gone through over and over: how much is taken and reported, and in which order. Without any: all, at once, in order.
+    whims: Vec<(u8, u8, bool)>,
+    turn: usize,
+    /// At which completion, and what becomes of it.
+    odd: Option<Odd>,
+    reported: u64,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Whim {
+    fn next(&mut self) -> Option<(u8, u8, bool)> {
+        self.turn += 1;
+        self.whims.get(self.turn % self.whims.len().max(1)).copied()
+    }
+}
+
+// SAFETY: the inner queue keeps the promises; completions are reported late, or changed, which lets no memory go early: the worker keeps its
+// memory as long as it lives.
+unsafe impl RawQueue for Whim {
+    fn engine_id(&self) -> EngineId {
+        self.queue.engine_id()
+    }
+
+    fn depth(&self) -> usize {
+        self.queue.depth()
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> dma::Result<usize> {
+        let most = self.next().map_or(batch.len(), |(take, ..)| usize::from(take).min(batch.len()));
+        // SAFETY: the caller's promise.
+        let taken = unsafe { self.queue.submit(&batch[..most]) }?;
+        let mut seen = self.seen.lock().unwrap();
+        for descriptor in &batch[..taken] {
+            seen.twice |= seen.in_flight.contains(&descriptor.token());
+            seen.in_flight.push(descriptor.token());
+            if let Work::Copy { dst, .. } = descriptor.work() {
+                seen.written.insert(dst.addr.as_ptr().addr());
+            }
+        }
+        seen.submitted += taken as u64;
+        seen.most = seen.most.max(seen.in_flight.len());
+        Ok(taken)
+    }
+
+    fn flush(&mut self) {
+        self.queue.flush();
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let mut some = [Completion::done(0); 64];
+        loop {
+            let n = self.queue.poll(&mut some);
+            if n == 0 {
+                break;
+            }
+            self.held.extend(&some[..n]);
+        }
+        let whim = self.next();
+        let most = whim.map_or(self.held.len(), |(_, report, _)| usize::from(report));
+        let mut seen = self.seen.lock().unwrap();
+        let mut n = 0;
+        while n < most.min(completions.len()) {
+            let next =
+                if whim.is_some_and(|whim| whim.2) { self.held.pop_back() } else { self.held.pop_front() };
+            let Some(mut completion) = next else { break };
+            seen.in_flight.retain(|&token| token != completion.token);
+            self.reported += 1;
+            if let Some((at, change)) = self.odd
+                && self.reported == at
+            {
+                completion = change(completion);
+            }
+            completions[n] = completion;
+            n += 1;
+        }
+        n
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        self.queue.explain(native)
+    }
+
+    fn stop(&mut self) {
+        self.queue.stop();
+    }
+
+    fn stats(&self) -> RawStats {
+        self.queue.stats()
+    }
+
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn arm(&mut self) -> dma::Result<bool> {
+        self.queue.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.queue.disarm();
+    }
+}
+
+fn cell(op: Op, depth: u32, batch: u32, footprint: Footprint) -> Cell {
+    Cell {
+        engine: "cpu:threads=0".to_owned(),
+        op,
+        size: 64,
+        depth,
+        batch,
+        queues: 1,
+        segments: if op == Op::Sg { 3 } else { 1 },
+        footprint,
+        direction: Direction::Local,
+    }
+}
+
+/// A worker whose queue has whims, and what is seen of it.
+fn worker(
+    cell: &Cell,
+    verify: Verify,
+    whims: Vec<(u8, u8, bool)>,
+    odd: Option<Odd>,
+) -> (Worker, Arc<Mutex<Seen>>) {
+    let contender = Contender::open(&cell.engine).unwrap();
+    let bytes = Layout::bytes(cell, 16 << 10);
+    let memory = Memory::new(&contender.engine, None, bytes, Direction::Local).unwrap();
+    let layout = Layout::new(cell, 0, 16 << 10);
+    let mut worker = Worker::new(&contender, cell, memory, layout, verify, Duration::from_secs(1)).unwrap();
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let queue = worker.queue.take().unwrap();
+    let (held, seen_too) = (VecDeque::new(), Arc::clone(&seen));
+    worker.queue = Some(Box::new(Whim { queue, held, whims, turn: 0, odd, reported: 0, seen: seen_too }));
+    (worker, seen)
+}
+
+fn extent(warm: u64, ops: u64, sample_every: u64) -> Extent {
+    Extent { warm, ops, sample_every, compare: COMPARE_LITTLE, each: false }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever a queue takes and reports, and in which order: as many operations are done as were asked for, no place is used twice at once, all
+    /// that is timed is counted once, and bytes are right.
+    #[test]
+    fn the_loop_does_what_it_was_asked_for(
+        op in prop_oneof![4 => Just(Op::Copy), 1 => Just(Op::Fill), 1 => Just(Op::Sg)],
+        shape in prop_oneof![
+            Just((1, 1)), Just((32, 32)), Just((64, 64)), (1_u32..80).prop_map(|d| (d, d)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))
+        ],
+        footprint in prop_oneof![3 => Just(Footprint::Hot), 1 => Just(Footprint::Cold), 1 => Just(Footprint::Random)],
+        verify in prop_oneof![4 => Just(Verify::Sample), 1 => Just(Verify::All)],
+        whims in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 0_u8..70, any::<bool>()), 1..8)],
+        warm in prop_oneof![2 => Just(0_u64), 1 => 0_u64..100],
+        every in prop_oneof![Just(1_u64), Just(3), Just(u64::MAX)],
+        lengths in prop::collection::vec(1_u64..700, 1..4),
+    ) {
+        let never = !whims.is_empty() && whims.iter().all(|whim| whim.1 == 0);
+        prop_assume!(!never);
+        let plain = whims.is_empty();
+        let cell = cell(op, shape.0, shape.1, footprint);
+        let (mut worker, seen) = worker(&cell, verify, whims, None);
+        for ops in lengths {
+            worker.forget();
+            let before = seen.lock().unwrap().submitted;
+            let slice = worker.run(extent(warm, ops, every)).unwrap();
+            let seen = seen.lock().unwrap();
+            let all = warm + ops;
+            // As many as ended with the last poll, which may be more than was asked for only in so far as `from` was set late.
+            prop_assert_eq!(seen.submitted - before, all);
+            prop_assert_eq!(slice.all_ops, all);
+            prop_assert!(slice.ops <= ops && slice.ops + u64::from(POLL as u32) >= ops, "{} of {ops}", slice.ops);
+            prop_assert!(warm > 0 || slice.ops == ops);
+            prop_assert!(!seen.twice && seen.in_flight.is_empty());
+            prop_assert!(seen.most <= cell.depth as usize);
+            prop_assert!(slice.polls > 0 && slice.verified > 0);
+            let timed = worker.latency().len();
+            match every {
+                1 => prop_assert!(timed <= ops + u64::from(POLL as u32) && timed + u64::from(POLL as u32) >= ops, "{timed} of {ops}"),
+                3 => prop_assert!(timed <= ops),
+                _ => prop_assert!(timed <= u64::from(cell.batch)),
+            }
+            prop_assert!(warm > 0 || timed > 0);
+            if warm == 0 {
+                let batch = u64::from(cell.batch);
+                let doorbells = (0..ops.div_ceil(batch)).filter(|bell| bell % every == 0);
+                prop_assert_eq!(timed, doorbells.map(|bell| batch.min(ops - bell * batch)).sum::<u64>());
+            }
+            if plain && op == Op::Copy {
+                let buffers = worker.layout.slots().min(usize::try_from(seen.submitted).unwrap());
+                prop_assert_eq!(seen.written.len(), buffers, "all buffers are gone through");
+            }
+            prop_assert_eq!(worker.free.len(), cell.depth);
+            prop_assert!(worker.stamps.iter().all(|&stamp| stamp == 0) && worker.sampling == 0);
+        }
+    }
+
+}
+
+proptest! {
+    // What is lost is waited for, each time.
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// A queue that breaks the contract is found out, wherever it does: with an error, not a panic, and within the time that was given.
+    #[test]
+    fn what_a_broken_queue_reports_is_an_error(
+        shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
+        whims in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 1_u8..70, any::<bool>()), 1..8)],
+        at in 1_u64..1000,
+        which in 0_usize..3,
+    ) {
+        let odd: [fn(Completion) -> Completion; 3] = [
+            |c| Completion { outcome: Outcome::Failed(ErrorKind::DeviceLost), ..c },
+            |c| Completion { outcome: Outcome::Aborted, ..c },
+            |c| Completion { token: u64::MAX - c.token, ..c },
+        ];
+        let cell = cell(Op::Copy, shape.0, shape.1, Footprint::Hot);
+        let (mut worker, _) = worker(&cell, Verify::Sample, whims, Some((at, odd[which])));
+        let error = worker.run(extent(0, 1000, 7)).unwrap_err().to_string();
+        let expected = ["an operation failed", "an operation failed", "unknown token"][which];
+        prop_assert!(error.contains(expected), "{error}");
+        prop_assert!(worker.completed < at && worker.completed + POLL as u64 >= at, "{} before {at}", worker.completed);
+    }
+}
+
+/// The bytes of the first operations are compared, even if nothing unusual happens.
+#[test]
+fn a_copy_that_does_not_arrive_is_found() {
+    for (depth, batch) in [(1, 1), (32, 32), (32, 4)] {
+        let cell = cell(Op::Copy, depth, batch, Footprint::Hot);
+        let (mut worker, _) = worker(&cell, Verify::Sample, Vec::new(), None);
+        let place = &worker.places[0];
+        let late =
+            |s: Segment, by: usize| Segment { addr: s.addr.map_addr(|a| a.saturating_add(by)), len: 56, ..s };
+        worker.ready[0] = Descriptor::copy(0, late(place.src, 8), late(place.dst, 0));
+        let trouble = worker.run(extent(0, 320, 5));
+        assert!(matches!(trouble, Err(Trouble::Verification { .. })), "{depth} {batch}: {trouble:?}");
+    }
+}
