@@ -186,7 +186,8 @@ Examples:
 
 Every figure is the median over the repetitions; beside it are the least and the greatest. memcpy is
 the C library's, on one core; each repetition of an engine lies between two of memcpy, and the ratio is
-to these. Repetitions in which threads waited for a CPU are measured again, as long as time allows.
+to these. Repetitions in which threads waited for a CPU, or somebody else used the core's other hardware
+thread, are made up for, as long as time allows.
 Figures of models are a simulation's, in tables of their own.";
 
 /// What `run` takes.

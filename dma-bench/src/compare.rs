@@ -212,7 +212,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     if before.interrupted || after.interrupted {
         notes.push("one of them was interrupted".to_owned());
     }
-    let busy = |results: &Results| results.busy().is_some();
+    let busy = |results: &Results| !results.busy().is_empty();
     if rows.iter().any(|r| !r.model) && (busy(before) || busy(after)) {
         notes.push("the machine was busy meanwhile: what differs may be due to that".to_owned());
     }
@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn what_else_differs_is_said() {
         type Change = fn(&mut Results);
-        let changes: [(Change, &str); 26] = [
+        let changes: [(Change, &str); 27] = [
             (|r| "another".clone_into(&mut r.machine.cpu), "differs: processor "),
             (|r| r.machine.cpus = 6400, "/ 6400"),
             (|r| r.machine.flags = vec!["mops".to_owned()], "/ mops"),
@@ -572,6 +572,7 @@ mod tests {
             (|r| r.campaign.rate = Some(1e3), "differs: rate none / 1.00 k/s"),
             (|r| r.interrupted = true, "was interrupted"),
             (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy meanwhile"),
+            (|r| r.cells.iter_mut().for_each(|m| m.shared = 0.5), "was busy meanwhile"),
         ];
         for (change, says) in changes {
             let notes = notes(change);

@@ -27,6 +27,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 mod runner;
+mod sibling;
 mod slices;
 pub mod stats;
 pub mod units;

@@ -138,7 +138,7 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     if results.campaign.rate.is_none() {
         text += &summary(results, style);
     }
-    for note in [missed(results), results.busy()].into_iter().flatten() {
+    for note in missed(results).into_iter().chain(results.busy()) {
         let _ = writeln!(text, "\n{note}");
     }
     text

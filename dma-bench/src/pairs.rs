@@ -9,6 +9,8 @@ pub struct Slot {
     pub cpu_ns: f64,
     /// The part of the time in which threads waited for a CPU.
     pub waited: f64,
+    /// The core's other hardware thread was busy before it or after it.
+    pub shared: bool,
 }
 
 /// A slice of an engine, and its ratio to the baseline around it.
@@ -18,18 +20,20 @@ pub struct Pair {
     pub slot: Slot,
     /// Operations a second over the baseline's.
     pub ratio: Option<f64>,
-    /// How much it was disturbed: the part of the time that was waited for a CPU, in the worst of the slices that count.
+    /// The part of the time that was waited for a CPU, in the worst of the slices that count.
     pub waited: f64,
+    /// The core's other hardware thread was busy around one of the slices that count.
+    pub shared: bool,
 }
 
 /// Up to here a slice counts as undisturbed: a wait this short moves no figure that is shown.
 const CLEAN: f64 = 0.01;
 
 impl Slot {
-    /// Whether it had its CPU nearly all the time.
+    /// Whether it had its CPU nearly all the time, and the core for itself.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.waited <= CLEAN
+        self.waited <= CLEAN && !self.shared
     }
 }
 
@@ -41,26 +45,36 @@ impl Pair {
         let clean: Vec<Slot> = both.clone().filter(Slot::is_clean).collect();
         let around = if clean.is_empty() { both.collect() } else { clean };
         let waited = around.iter().map(|b| b.waited).fold(slot.waited, f64::max);
+        let shared = around.iter().fold(slot.shared, |shared, b| shared | b.shared);
         // The geometric mean: a ratio and its inverse are treated alike.
         let mean = around.iter().map(|b| b.rate.ln()).sum::<f64>() / around.len() as f64;
         let ratio = (!around.is_empty()).then(|| slot.rate / mean.exp()).filter(|r| r.is_finite());
-        Self { slot, ratio, waited }
+        Self { slot, ratio, waited, shared }
     }
 
     /// Whether no slice of it was disturbed.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.waited <= CLEAN
+        self.waited <= CLEAN && !self.shared
+    }
+
+    /// How much it was disturbed: least by a shared core.
+    fn disturbed(&self) -> f64 {
+        if self.waited > CLEAN { 1.0 + self.waited } else { f64::from(u8::from(self.shared)) }
     }
 }
 
-/// Keeps `wanted` of the pairs, in their order: those that were disturbed least, and of the undisturbed the first. What they measured has no
-/// say in it.
+/// So many undisturbed pairs are enough, or a quarter of those that were asked for if these are more: others would only make them worse.
+const ENOUGH: usize = 12;
+
+/// Keeps up to `wanted` of the pairs, in their order: those that nothing disturbed, and of these the first. If they are too few, the least disturbed
+/// beside them. What they measured has no say in it.
 #[must_use]
-pub fn keep(pairs: Vec<Pair>, wanted: usize) -> Vec<Pair> {
-    let disturbed = |p: &Pair| if p.is_clean() { 0.0 } else { p.waited };
+pub fn keep(pairs: &[Pair], wanted: usize) -> Vec<Pair> {
+    let clean = pairs.iter().filter(|p| p.is_clean()).count();
+    let wanted = if clean >= ENOUGH.max(wanted / 4) { wanted.min(clean) } else { wanted };
     let mut order: Vec<usize> = (0..pairs.len()).collect();
-    order.sort_by(|a, b| disturbed(&pairs[*a]).total_cmp(&disturbed(&pairs[*b])));
+    order.sort_by(|a, b| pairs[*a].disturbed().total_cmp(&pairs[*b].disturbed()));
     order.truncate(wanted);
     order.sort_unstable();
     order.into_iter().map(|at| pairs[at]).collect()
@@ -71,7 +85,7 @@ mod tests {
     use super::*;
 
     fn slot(rate: f64, waited: f64) -> Slot {
-        Slot { rate, cpu_ns: 1.0, waited }
+        Slot { rate, cpu_ns: 1.0, waited, shared: false }
     }
 
     #[test]
@@ -92,15 +106,40 @@ mod tests {
         assert!(!Pair::new(disturbed, slot(200.0, 0.0), disturbed).is_clean());
         assert!(!Pair::new(clean, slot(200.0, 0.5), clean).is_clean());
         assert_eq!(Pair::new(None, slot(200.0, 0.0), None).ratio, None);
+        // On a core that others use too, as if it had waited.
+        let shared = Some(Slot { shared: true, ..slot(10.0, 0.0) });
+        let pair = Pair::new(shared, slot(200.0, 0.0), clean);
+        assert!((pair.ratio.unwrap() - 2.0).abs() < 1e-12 && pair.is_clean(), "{pair:?}");
+        let pair = Pair::new(shared, slot(200.0, 0.0), shared);
+        assert!(pair.shared && !pair.is_clean() && (pair.ratio.unwrap() - 20.0).abs() < 1e-9, "{pair:?}");
+        assert!(!Pair::new(clean, Slot { shared: true, ..slot(200.0, 0.0) }, clean).is_clean());
     }
 
     #[test]
     fn the_least_disturbed_are_kept_whatever_they_measured() {
-        let pair = |rate: f64, waited: f64| Pair { slot: slot(rate, waited), ratio: Some(rate), waited };
+        let pair = |rate: f64, waited: f64| Pair {
+            slot: slot(rate, waited),
+            ratio: Some(rate),
+            waited,
+            shared: false,
+        };
         let pairs = vec![pair(1.0, 0.5), pair(2.0, 0.0), pair(9.0, 0.2), pair(3.0, 0.009), pair(4.0, 0.0)];
-        let kept = |wanted| keep(pairs.clone(), wanted).iter().map(|p| p.slot.rate).collect::<Vec<_>>();
+        let rates =
+            |pairs: &[Pair], wanted| keep(pairs, wanted).iter().map(|p| p.slot.rate).collect::<Vec<_>>();
+        let kept = |wanted| rates(&pairs, wanted);
         assert_eq!(kept(2), [2.0, 3.0], "of the undisturbed the first");
         assert_eq!(kept(4), [2.0, 9.0, 3.0, 4.0], "in their order");
         assert_eq!(kept(9).len(), 5);
+        // A shared core disturbs less than waiting does.
+        let shared = Pair { shared: true, ..pair(5.0, 0.0) };
+        assert_eq!(rates(&[pair(1.0, 0.5), shared, pair(2.0, 0.0)], 2), [5.0, 2.0]);
+        // Of many, the undisturbed alone are kept if they are a quarter of what was asked for, and twelve.
+        let of = |clean: usize, wanted| {
+            let mut all = vec![shared; 100];
+            (0..clean).for_each(|at| all[at * 3] = pair(1.0, 0.0));
+            keep(&all, wanted).len()
+        };
+        assert_eq!([of(11, 48), of(12, 48), of(30, 48), of(33, 30)], [48, 12, 30, 30]);
+        assert_eq!([of(11, 12), of(12, 12), of(11, 20), of(12, 51), of(12, 52)], [12, 12, 20, 12, 52]);
     }
 }

@@ -48,7 +48,9 @@ impl Preset {
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
                     repetitions: 48,
+                    passes: 48,
                     seconds: SLICE,
+                    warm_up: 0.2,
                     sweeps: vec![
                         Sweep {
                             sizes: sizes.clone(),

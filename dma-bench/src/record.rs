@@ -23,11 +23,10 @@ pub(crate) struct Record {
     /// How many repetitions there are to be.
     pub(crate) wanted: u32,
     pub(crate) trouble: Option<Trouble>,
-    /// What was kept of the visits before.
-    kept: Vec<Pair>,
-    /// Of this visit, all.
-    visit: Vec<Pair>,
-    left_out: u64,
+    /// All repetitions so far,
+    pairs: Vec<Pair>,
+    /// of which so many were of visits before.
+    before: usize,
     pub(crate) latency: Histogram<u64>,
     ops: u64,
     polls: u64,
@@ -51,9 +50,8 @@ impl Record {
             extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0, each: false },
             wanted: 0,
             trouble: None,
-            kept: Vec::new(),
-            visit: Vec::new(),
-            left_out: 0,
+            pairs: Vec::new(),
+            before: 0,
             latency: histogram(),
             ops: 0,
             polls: 0,
@@ -83,27 +81,32 @@ impl Record {
 
     /// Adds a repetition of this visit.
     pub(crate) fn add(&mut self, pair: Pair) {
-        self.visit.push(pair);
+        self.pairs.push(pair);
     }
 
-    /// Repetitions of this visit: all, and those that nothing disturbed.
-    pub(crate) fn tried(&self) -> (usize, usize) {
-        (self.visit.len(), self.visit.iter().filter(|p| p.is_clean()).count())
+    /// Repetitions of this visit.
+    pub(crate) fn visited(&self) -> usize {
+        self.pairs.len() - self.before
+    }
+
+    /// Repetitions so far that nothing disturbed.
+    pub(crate) fn clean(&self) -> usize {
+        self.pairs.iter().filter(|p| p.is_clean()).count()
+    }
+
+    /// Whether nothing disturbed the last repetition.
+    pub(crate) fn last_is_clean(&self) -> bool {
+        self.pairs.last().is_none_or(Pair::is_clean)
     }
 
     /// The last slice of a simulated device after the first few: it does the same again.
     pub(crate) fn again(&self) -> Option<Slot> {
-        let mut pairs = self.kept.iter().chain(&self.visit).filter(|_| self.virtual_clock);
-        pairs.nth(MODEL_SLICES - 1).map(|p| p.slot)
+        self.pairs.get(MODEL_SLICES - 1).filter(|_| self.virtual_clock).map(|p| p.slot)
     }
 
-    /// Ends a visit: keeps `share` repetitions of it, those that were disturbed least. The baseline keeps all that were not.
-    pub(crate) fn end_visit(&mut self, share: usize) {
-        let (all, clean) = self.tried();
-        let share = if self.cell.is_baseline() { share.max(clean) } else { share };
-        let kept = keep(std::mem::take(&mut self.visit), share);
-        self.left_out += (all - kept.len()) as u64;
-        self.kept.extend(kept);
+    /// Ends a visit.
+    pub(crate) fn end_visit(&mut self) {
+        self.before = self.pairs.len();
         for worker in self.workers.drain(..) {
             // Without bounds, it fits.
             let _ = self.latency.add(worker.latency());
@@ -114,8 +117,8 @@ impl Record {
     pub(crate) fn is_complete(&self) -> bool {
         // The baseline is measured as often as there are engines to compare it with, which may fail.
         let all =
-            self.kept.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
-        !self.kept.is_empty() && all && !self.cut
+            self.pairs.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
+        !self.pairs.is_empty() && all && !self.cut
     }
 
     /// What it comes to.
@@ -133,8 +136,11 @@ impl Record {
             None if !self.is_complete() => (Status::Interrupted, None),
             None => (Status::Ok, None),
         };
+        // The baseline keeps all that were not disturbed.
+        let most = if self.cell.is_baseline() { self.clean() } else { 0 };
+        let kept = keep(&self.pairs, most.max(self.wanted as usize));
         // Figures of copies that went wrong are not worth having.
-        let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &self.kept };
+        let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };
         // What stands for the slices that a simulated device would do again is no sample.
         let run = if self.virtual_clock { MODEL_SLICES } else { usize::MAX };
         let ops = Figures::of(pairs.iter().take(run).map(|p| p.slot.rate).collect());
@@ -162,8 +168,9 @@ impl Record {
             cpu_ns_per_op: cpu,
             doorbells_per_op: per_op(self.doorbells),
             polls_per_op: per_op(self.polls),
-            left_out: self.left_out,
+            left_out: (self.pairs.len() - kept.len()) as u64,
             waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
+            shared: pairs.iter().filter(|p| p.shared).count() as f64 / pairs.len().max(1) as f64,
             ops: self.ops,
             verified: self.verified,
             ops_per_second: ops,

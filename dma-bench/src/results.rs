@@ -16,6 +16,8 @@ use crate::stats::Figures;
 pub const SCHEMA: &str = "dma-bench/results";
 /// From which part of the time on waiting for a CPU is worth a word.
 const BUSY: f64 = 0.05;
+/// From which part of the repetitions on a shared core is worth a word.
+const SHARED: f64 = 0.25;
 /// Fields whose text stands in tables.
 const IN_TABLES: [&str; 8] =
     ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
@@ -121,12 +123,16 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Repetitions that were measured again, because threads waited for a CPU meanwhile. Their latencies count, their throughput does not.
+    /// Repetitions that were disturbed and are not among the figures: threads waited for a CPU, or the core's other hardware thread was busy. Their
+    /// latencies count.
     #[serde(default)]
     pub left_out: u64,
     /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
     #[serde(default)]
     pub waited: f64,
+    /// The part of the repetitions that were kept in which the core's other hardware thread was busy.
+    #[serde(default)]
+    pub shared: f64,
     /// Operations done, all in all.
     pub ops: u64,
     /// Operations whose bytes were compared.
@@ -354,21 +360,29 @@ impl Results {
     }
 
     /// What to say if the machine was busy with something else: in how many cells threads waited for a CPU, and for which part of the time at
-    /// most.
+    /// most; and in how many others used the core's other hardware thread, and in which part of the repetitions at most.
     #[must_use]
-    pub fn busy(&self) -> Option<String> {
-        let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some());
-        let busy: Vec<f64> = measured.map(|m| m.waited).filter(|waited| *waited > BUSY).collect();
-        let most = busy.iter().copied().fold(0.0, f64::max);
-        (!busy.is_empty()).then(|| {
+    pub fn busy(&self) -> Vec<String> {
+        let beyond = |part: fn(&Measured) -> f64, limit: f64| {
+            let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some());
+            let beyond: Vec<f64> = measured.map(part).filter(|part| *part > limit).collect();
+            let most = beyond.iter().copied().fold(0.0, f64::max);
+            (!beyond.is_empty())
+                .then(|| (format!("in {} of {} cells", beyond.len(), self.cells.len()), most * 100.0))
+        };
+        let waited = beyond(|m| m.waited, BUSY).map(|(cells, most)| {
             format!(
-                "The machine was busy: in {} of {} cells threads waited for a CPU, for up to {:.0} % of the time. Those figures are less sure, and those of engines \
-                 with several threads too low; a quieter machine or --realtime mends that.",
-                busy.len(),
-                self.cells.len(),
-                most * 100.0
+                "The machine was busy: {cells} threads waited for a CPU, for up to {most:.0} % of the time. Those figures are less sure, and those of engines \
+                 with several threads too low; a quieter machine or --realtime mends that."
             )
-        })
+        });
+        let shared = beyond(|m| m.shared, SHARED).map(|(cells, most)| {
+            format!(
+                "The core was shared: {cells} its other hardware thread was busy with something else, in up to {most:.0} % of the repetitions. Copies in \
+                 the cache are slower then, and memcpy loses more than others do; a quieter machine mends that."
+            )
+        });
+        waited.into_iter().chain(shared).collect()
     }
 
     /// Cells with figures, measured ones first if `models` are asked for too.
@@ -430,6 +444,7 @@ pub(crate) mod tests {
                     polls_per_op: Some(1.5),
                     left_out: 0,
                     waited: 0.0,
+                    shared: 0.0,
                     ops: 10_000,
                     verified: 16,
                     ops_per_second: ops,

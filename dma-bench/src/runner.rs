@@ -16,6 +16,7 @@ use crate::plan::{Campaign, Cell, Direction, Footprint, Group, SLICE, Verify};
 use crate::record::Record;
 use crate::results::{Measured, Status};
 use crate::run::Observer;
+use crate::sibling::Sibling;
 use crate::slices::{self, Sliced};
 use crate::{interrupt, waits};
 
@@ -33,10 +34,13 @@ pub(crate) struct Runner<'a> {
     groups: Vec<Group>,
     footprint: usize,
     clock_ns: f64,
+    sibling: Sibling,
 }
 
 /// So much memory is left over, for hot buffers to lie elsewhere in each pass.
 const ROOM: usize = 16 << 20;
+/// In one of so many passes, much is compared of the first repetition of each visit: it is not what the time is for.
+const COMPARE_EVERY: u32 = 4;
 /// How much cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 /// The part of the time that may go into reading the clock.
@@ -47,14 +51,16 @@ const WARM_SHARE: f64 = 0.2;
 const WARM_LONGEST: f64 = 0.01;
 /// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
 const WARM_BYTES: u64 = 4 << 20;
-/// A slice that was disturbed is done again, until so many times the repetitions were tried,
-const TRIES: usize = 4;
-/// or the cell has taken so many times as long as it would have taken undisturbed.
-const PATIENCE: f64 = 3.0;
+/// What was disturbed is made up for, as long as nothing disturbs: a visit has at most so many times its share of repetitions,
+const TRIES: usize = 6;
+/// and takes at most so many times as long as it would have taken undisturbed.
+const PATIENCE: f64 = 6.0;
 /// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to warm up in it.
 const LOOK: f64 = 0.000_5;
 /// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read once more slowly than what is read again.
 const ROUNDS: u64 = 3;
+/// More bytes than this are in no cache after one round either.
+const ROUNDS_BYTES: u64 = 32 << 20;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
 /// So many slices of the baseline go before a run at a rate, and so many after it.
@@ -80,6 +86,7 @@ impl<'a> Runner<'a> {
             groups,
             footprint,
             clock_ns: clock_cost(),
+            sibling: Sibling::default(),
         }
     }
 
@@ -184,10 +191,10 @@ impl<'a> Runner<'a> {
             base.trouble = Some(trouble);
         }
         let pass = self.pass;
-        // How many repetitions of so many belong to this pass.
+        // How many repetitions of so many there should be after this pass, and how many of these belong to it.
         let share = |wanted: u32| {
-            let upto = |n: u32| u64::from(wanted) * u64::from(n) / u64::from(passes);
-            (upto(pass + 1) - upto(pass)) as usize
+            let upto = |n: u32| (u64::from(wanted) * u64::from(n) / u64::from(passes)) as usize;
+            (upto(pass + 1), upto(pass + 1) - upto(pass))
         };
         for mut together in apart(records) {
             let mut lost: Vec<String> = Vec::new();
@@ -205,7 +212,7 @@ impl<'a> Runner<'a> {
             }
             for record in together {
                 base.wanted = base.wanted.max(record.wanted);
-                record.end_visit(share(record.wanted));
+                record.end_visit();
                 if record.trouble.is_some() && !record.given_up {
                     record.given_up = true;
                     let all = if record.wanted == 0 { self.campaign.repetitions } else { record.wanted };
@@ -217,27 +224,29 @@ impl<'a> Runner<'a> {
             }
             lost.iter().for_each(|name| self.reopen(name));
         }
-        base.end_visit(share(base.wanted.max(1)));
+        base.end_visit();
     }
 
-    /// Measures cells of different engines, and the baseline between them, until each has its share of repetitions.
+    /// Measures cells of different engines, and the baseline between them, until each has its share of repetitions. What was disturbed is made up
+    /// for whenever nothing disturbs: others come and go within parts of a second, so that it helps little to try again at once.
     fn turns(
         &mut self,
         base: &mut Record,
         layout: &Layout,
         records: &mut [&mut Record],
-        share: &impl Fn(u32) -> usize,
+        share: &impl Fn(u32) -> (usize, usize),
         observer: &mut dyn Observer,
     ) {
         let begun = Instant::now();
-        let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted) as u32).sum();
-        let mut before = self.baseline_slot(base, layout, COMPARE_MUCH);
+        let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted).1 as u32).sum();
+        let mut busy = self.sibling.is_busy();
+        let mut before = self.baseline_slot(base, layout, self.compare(), &mut busy);
         for turn in 0.. {
             let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
             let goes_on = |r: &Record| {
-                let ((all, clean), share) = (r.tried(), share(r.wanted));
-                let again = !r.virtual_clock && patient && all < TRIES * share;
-                r.trouble.is_none() && (all < share || (clean < share && again))
+                let (visited, (due, share)) = (r.visited(), share(r.wanted));
+                let again = !r.virtual_clock && patient && r.last_is_clean() && visited < TRIES * share;
+                r.trouble.is_none() && (visited < share || (again && r.clean() < due))
             };
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
                 .filter(|who| goes_on(&*records[*who]))
@@ -256,15 +265,15 @@ impl<'a> Runner<'a> {
                 let modelled = if gap == 0 { modelled.as_slice() } else { &[] };
                 let who = modelled.iter().copied().chain(who);
                 let slots: Vec<(usize, Slot)> =
-                    who.filter_map(|who| Some((who, self.slot(records[who])?))).collect();
+                    who.filter_map(|who| Some((who, self.slot(records[who], &mut busy)?))).collect();
                 // The end of the run is not to be waited for by way of memcpy.
                 let after = (!interrupt::stopped())
-                    .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE))
+                    .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE, &mut busy))
                     .flatten();
                 for (who, slot) in slots {
                     let record = &mut *records[who];
                     record.add(Pair::new(before, slot, after));
-                    if record.tried().0 <= share(record.wanted) {
+                    if record.visited() <= share(record.wanted).1 {
                         record.shown += 1;
                         observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
                     }
@@ -307,9 +316,14 @@ impl<'a> Runner<'a> {
             if interrupt::stopped() {
                 break;
             }
-            last = self.baseline_slot(base, layout, compare).or(last);
+            last = self.baseline_slot(base, layout, compare, &mut false).or(last);
         }
         last
+    }
+
+    /// What is compared of the first repetition of a visit, beside the operations before it that are not timed.
+    fn compare(&self) -> usize {
+        if self.pass.is_multiple_of(COMPARE_EVERY) { COMPARE_MUCH } else { COMPARE_LITTLE }
     }
 
     /// How long a repetition takes if nothing disturbs it, the baseline beside it included.
@@ -337,6 +351,9 @@ impl<'a> Runner<'a> {
     }
 
     fn try_open(&mut self, record: &mut Record) -> Result<(), Trouble> {
+        if record.again().is_some() {
+            return Ok(());
+        }
         let cell = record.cell.clone();
         let contender =
             self.contender(&cell).cloned().ok_or_else(|| Trouble::Failed("no such engine".to_owned()))?;
@@ -377,7 +394,7 @@ impl<'a> Runner<'a> {
     /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices there are to be.
     fn warm_up(&self, record: &mut Record) -> Result<(), Trouble> {
         let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
-        let compare = COMPARE_MUCH;
+        let compare = self.compare();
         let fresh = record.wanted == 0;
         if fresh {
             record.wanted = self.campaign.repetitions;
@@ -458,8 +475,8 @@ impl<'a> Runner<'a> {
         ((2.0 * self.clock_ns / (CLOCK_SHARE * ns.max(1.0))).ceil() as u64).max(1)
     }
 
-    /// One slice of an engine.
-    fn slot(&self, record: &mut Record) -> Option<Slot> {
+    /// One slice of an engine. `busy` is whether the core's other hardware thread was so before it, and becomes whether it is now.
+    fn slot(&mut self, record: &mut Record, busy: &mut bool) -> Option<Slot> {
         if record.trouble.is_some() {
             return None;
         }
@@ -483,11 +500,13 @@ impl<'a> Runner<'a> {
         if sliced.cut() && (ops == 0 || ns == 0) {
             return None;
         }
-        Some(Slot {
-            rate: ops as f64 / (ns.max(1) as f64 / 1e9),
-            cpu_ns: sliced.cpu_ns / sliced.all_ops().max(1) as f64,
-            waited: if record.virtual_clock { 0.0 } else { sliced.waited },
-        })
+        let (rate, cpu_ns) =
+            (ops as f64 / (ns.max(1) as f64 / 1e9), sliced.cpu_ns / sliced.all_ops().max(1) as f64);
+        if record.virtual_clock {
+            return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false });
+        }
+        let before = std::mem::replace(busy, self.sibling.is_busy());
+        Some(Slot { rate, cpu_ns, waited: sliced.waited, shared: before || *busy })
     }
 
     /// Warms the baseline up in the first pass, and finds out how many operations a slice takes.
@@ -499,7 +518,9 @@ impl<'a> Runner<'a> {
         let least = if self.pass == 0 { warm_up } else { warm_up.min(LOOK) };
         let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
         // Hot buffers are gone through some times: they lie elsewhere in each pass, and are in no cache yet.
-        let mut cold = if base.cell.footprint == Footprint::Hot { ROUNDS * layout.slots() as u64 } else { 0 };
+        let slots = layout.slots() as u64;
+        let rounds = if slots * base.cell.size <= ROUNDS_BYTES { ROUNDS } else { 1 };
+        let mut cold = if base.cell.footprint == Footprint::Hot { rounds * slots } else { 0 };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
         while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
             let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
@@ -508,7 +529,8 @@ impl<'a> Runner<'a> {
             spent += slice.seconds();
             per_op = per_op.min(slice.seconds() / ops as f64);
             cold = cold.saturating_sub(ops);
-            ops *= 2;
+            // No more than what is left to go through, once that is what it goes on for.
+            ops = if spent < least { ops * 2 } else { (ops * 2).min(cold).max(1) };
         }
         // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps slices of its own.
         let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
@@ -520,8 +542,14 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// One slice of the baseline.
-    fn baseline_slot(&mut self, base: &mut Record, layout: &Layout, compare: usize) -> Option<Slot> {
+    /// One slice of the baseline. `busy` is whether the core's other hardware thread was so before it, and becomes whether it is now.
+    fn baseline_slot(
+        &mut self,
+        base: &mut Record,
+        layout: &Layout,
+        compare: usize,
+        busy: &mut bool,
+    ) -> Option<Slot> {
         let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
         // Whoever waits for this CPU goes first.
         std::thread::yield_now();
@@ -535,9 +563,10 @@ impl<'a> Runner<'a> {
             Ok((slice, cpu)) => {
                 let waited = slices::part(before, waits::of_thread(), begun);
                 let rate = slice.ops as f64 / slice.seconds();
-                let slot = Slot { rate, cpu_ns: cpu / slice.ops as f64, waited };
+                let before = std::mem::replace(busy, self.sibling.is_busy());
+                let slot = Slot { rate, cpu_ns: cpu / slice.ops as f64, waited, shared: before || *busy };
                 base.count(std::slice::from_ref(&slice));
-                base.add(Pair { slot, ratio: Some(1.0), waited });
+                base.add(Pair { slot, ratio: Some(1.0), waited, shared: slot.shared });
                 Some(slot)
             }
             Err(trouble) => {
@@ -595,6 +624,7 @@ fn slots(sliced: &Sliced) -> Vec<Slot> {
         rate: ops as f64 / (ns.max(1) as f64 / 1e9),
         cpu_ns: cpu_ns / ops.max(1) as f64,
         waited: sliced.waited,
+        shared: false,
     };
     let (ops, ns) = sliced.ops_and_ns();
     if sliced.parts.is_empty() && ops > 0 && ns > 0 {
@@ -665,7 +695,10 @@ mod tests {
             assert!(passes == expected.0 && (all - expected.1).abs() < 1e-9, "{passes} {all} {expected:?}");
         }
         let quick = crate::presets::Preset::Quick.campaign();
-        assert!((warm_up_of_pass(&quick) - 0.010).abs() < 1e-9, "half a minute in all");
+        assert!(
+            (warm_up_of_pass(&quick) * f64::from(passes(&quick)) - 0.2).abs() < 1e-9,
+            "a quarter of the time"
+        );
     }
 
     #[test]

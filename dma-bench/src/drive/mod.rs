@@ -140,7 +140,7 @@ pub struct Mark {
 }
 
 /// What is compared now and then.
-pub const COMPARE_MUCH: usize = 4 << 20;
+pub const COMPARE_MUCH: usize = 1 << 20;
 /// What is compared in between, so that the time goes into measuring.
 pub const COMPARE_LITTLE: usize = 16 << 10;
 
