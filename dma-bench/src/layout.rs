@@ -9,6 +9,8 @@ pub struct Layout {
     stride: usize,
     /// How many there are; a multiple of the depth.
     slots: usize,
+    /// Which of them is the first.
+    first: usize,
     size: usize,
     segments: usize,
     /// In random order.
@@ -37,6 +39,7 @@ impl Layout {
             base: queue * Self::bytes(cell, footprint),
             stride,
             slots,
+            first: 0,
             size: cell.size as usize,
             segments: cell.segments as usize,
             order,
@@ -47,15 +50,18 @@ impl Layout {
     /// The same elsewhere: hot buffers lie in another place in each pass, as far as `free` bytes behind them allow. Which pages they have, and so
     /// whether these get into each other's way in a cache, differs from one place to the next and from one run to the next: a run that goes
     /// through many places is more like others than one that has got a single good or bad one.
+    ///
+    /// Cold ones begin elsewhere in each visit, whatever cell it is of: a visit is so short that it goes through a part of them, and if it was always
+    /// the same part, the last level cache would have it.
     #[must_use]
-    pub fn in_pass(self, cell: &Cell, pass: u32, free: usize) -> Self {
-        if cell.footprint != Footprint::Hot {
-            return self;
-        }
+    pub fn in_pass(self, cell: &Cell, pass: u32, visit: u32, free: usize) -> Self {
         // The golden ratio's multiples are spread evenly, however many there are.
-        let part = (f64::from(pass) * 0.618_033_988_749_895).fract();
-        let pages = (part * (free / PAGE + 1) as f64) as usize;
-        Self { base: self.base + pages * PAGE, ..self }
+        let part =
+            |turn: u32, of: usize| ((f64::from(turn) * 0.618_033_988_749_895).fract() * of as f64) as usize;
+        match cell.footprint {
+            Footprint::Hot => Self { base: self.base + part(pass, free / PAGE + 1) * PAGE, ..self },
+            Footprint::Cold | Footprint::Random => Self { first: part(visit, self.slots), ..self },
+        }
     }
 
     /// How much memory each queue of a cell needs.
@@ -104,6 +110,8 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn offset(&self, index: usize) -> usize {
+        let index = index + self.first;
+        let index = if index < self.slots { index } else { index - self.slots };
         let slot = match &self.order {
             None => index,
             Some(order) => order[index] as usize,
@@ -140,7 +148,7 @@ mod tests {
     use crate::plan::{Direction, Op};
 
     #[test]
-    fn hot_buffers_lie_elsewhere_in_each_pass_and_never_outside() {
+    fn buffers_lie_elsewhere_in_each_pass_or_visit_and_never_outside() {
         let mut cell = Cell {
             engine: "cpu".to_owned(),
             op: Op::Copy,
@@ -154,7 +162,7 @@ mod tests {
         };
         let bytes = Layout::bytes(&cell, 0);
         for free in [0, 4095, 4096, 1 << 20] {
-            let place = |pass| Layout::new(&cell, 0, 0).in_pass(&cell, pass, free).offset(0);
+            let place = |pass| Layout::new(&cell, 0, 0).in_pass(&cell, pass, 3, free).offset(0);
             let mut places: Vec<usize> = (0..24).map(place).collect();
             assert!(
                 places.iter().all(|at| at % PAGE == 0 && at + bytes <= bytes + free),
@@ -164,8 +172,25 @@ mod tests {
             places.dedup();
             assert_eq!(places.len(), 24.min(free / PAGE + 1), "{free}: {places:?}");
         }
-        cell.footprint = Footprint::Cold;
-        assert_eq!(Layout::new(&cell, 0, 1 << 20).in_pass(&cell, 7, 1 << 20).offset(0), 0);
+        for footprint in [Footprint::Cold, Footprint::Random] {
+            cell.footprint = footprint;
+            let bytes = Layout::bytes(&cell, 1 << 20);
+            let layout = |visit| Layout::new(&cell, 0, 1 << 20).in_pass(&cell, 7, visit, 1 << 20);
+            let mut begins: Vec<usize> = (0..100).map(|visit| layout(visit).offset(0)).collect();
+            begins.sort_unstable();
+            begins.dedup();
+            assert_eq!(begins.len(), 100, "{footprint}");
+            assert!(begins.iter().all(|at| at + 5000 <= bytes));
+            // No visit begins within what one of the five before it has gone through, if that was a tenth.
+            let part = |visit: u32| {
+                let Layout { first, slots, .. } = layout(visit);
+                first as f64 / slots as f64
+            };
+            for (visit, before) in (5..100).flat_map(|visit| (1..=5).map(move |by| (visit, visit - by))) {
+                let apart = (part(visit) - part(before)).rem_euclid(1.0);
+                assert!(apart > 0.085 && apart < 0.915, "{visit} {before}: {apart}");
+            }
+        }
     }
 
     #[test]
@@ -187,7 +212,7 @@ mod tests {
                 };
                 let (bytes, mut used) = (Layout::bytes(&cell, 300_000), Vec::new());
                 for queue in 0..2 {
-                    let layout = Layout::new(&cell, queue, 300_000);
+                    let layout = Layout::new(&cell, queue, 300_000).in_pass(&cell, 0, 5, 0);
                     for place in 0..depth as usize {
                         let mut index = place;
                         loop {

@@ -170,7 +170,7 @@ impl Record {
             polls_per_op: per_op(self.polls),
             left_out: (self.pairs.len() - kept.len()) as u64,
             waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
-            shared: pairs.iter().filter(|p| p.shared).count() as f64 / pairs.len().max(1) as f64,
+            shared: self.pairs.iter().filter(|p| p.shared).count() as f64 / self.pairs.len().max(1) as f64,
             ops: self.ops,
             verified: self.verified,
             ops_per_second: ops,

@@ -130,7 +130,7 @@ pub struct Measured {
     /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
     #[serde(default)]
     pub waited: f64,
-    /// The part of the repetitions that were kept in which the core's other hardware thread was busy.
+    /// The part of the repetitions, kept or not, in which the core's other hardware thread was busy.
     #[serde(default)]
     pub shared: f64,
     /// Operations done, all in all.
@@ -378,8 +378,8 @@ impl Results {
         });
         let shared = beyond(|m| m.shared, SHARED).map(|(cells, most)| {
             format!(
-                "The core was shared: {cells} its other hardware thread was busy with something else, in up to {most:.0} % of the repetitions. Copies in \
-                 the cache are slower then, and memcpy loses more than others do; a quieter machine mends that."
+                "The core was shared: {cells} its other hardware thread was busy with something else, in up to {most:.0} % of the repetitions. These \
+                 are left out where there are others, but who is so busy also uses the memory, where memcpy loses more than others do; a quieter machine mends that."
             )
         });
         waited.into_iter().chain(shared).collect()

@@ -29,8 +29,10 @@ pub(crate) struct Runner<'a> {
     memcpy: Option<Memcpy>,
     /// Where the baseline has got to in its memory.
     at: usize,
-    /// The number of the pass.
+    /// The number of the pass,
     pass: u32,
+    /// and of the visit, over all passes.
+    visit: u32,
     groups: Vec<Group>,
     footprint: usize,
     clock_ns: f64,
@@ -83,6 +85,7 @@ impl<'a> Runner<'a> {
             memcpy: None,
             at: 0,
             pass: 0,
+            visit: 0,
             groups,
             footprint,
             clock_ns: clock_cost(),
@@ -183,8 +186,10 @@ impl<'a> Runner<'a> {
     fn visit(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
         self.at = 0;
+        self.visit = self.visit.wrapping_add(1);
         let free = self.baseline_needs() - Layout::bytes(&base.cell, self.footprint);
-        let layout = Layout::new(&base.cell, 0, self.footprint).in_pass(&base.cell, self.pass, free);
+        let layout =
+            Layout::new(&base.cell, 0, self.footprint).in_pass(&base.cell, self.pass, self.visit, free);
         if base.trouble.is_none()
             && let Err(trouble) = self.baseline_extent(base, &layout)
         {
@@ -378,7 +383,7 @@ impl<'a> Runner<'a> {
             self.needs(&contender, cell.direction) - Layout::bytes(&cell, footprint) * cell.queues as usize;
         let stall = Duration::from_secs_f64(self.campaign.stall);
         for queue in 0..cell.queues as usize {
-            let layout = Layout::new(&cell, queue, footprint).in_pass(&cell, self.pass, free);
+            let layout = Layout::new(&cell, queue, footprint).in_pass(&cell, self.pass, self.visit, free);
             record.workers.push(Worker::new(
                 &contender,
                 &cell,
