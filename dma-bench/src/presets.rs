@@ -47,8 +47,8 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 48,
-                    passes: 48,
+                    repetitions: 40,
+                    passes: 40,
                     seconds: SLICE,
                     warm_up: 0.2,
                     sweeps: vec![

@@ -16,7 +16,7 @@ pub(crate) struct Sibling {
 
 /// So many of the smallest widths are remembered; the greatest of them is what a core of one's own has. The others may be chance.
 const LEAST: usize = 8;
-/// A core that is shared needs so many times as long for what keeps all its units busy. On a Xeon of the fourth generation it is 1.2 to 1.6
+/// A core that is shared needs so many times as long for what keeps all its units busy. On a Xeon of the fourth generation it is 1.4 to 1.7
 /// times, and on a core of one's own 1.00 to 1.03.
 const SHARED: f64 = 1.1;
 /// Each look takes the best of so many: an interrupt makes one longer.
@@ -46,16 +46,21 @@ fn width() -> f64 {
     let (mut wide, mut narrow) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        let mut four = black_box([1_u64, 2, 3, 4]);
-        for step in 0..STEPS {
-            for (lane, shift) in four.iter_mut().zip([3, 5, 7, 9]) {
-                *lane = lane.wrapping_add(step) ^ (*lane >> shift);
-            }
+        // More chains side by side than the core has units, and no two alike: else the compiler makes one of vectors out of them.
+        let (mut a, mut b, mut c) = (black_box(1_u64), black_box(2_u64), black_box(3_u64));
+        let (mut d, mut e, mut f) = (black_box(4_u64), black_box(5_u64), black_box(6_u64));
+        for step in 0..black_box(STEPS) {
+            a = a.wrapping_add(step) ^ (a >> 3);
+            b = b.wrapping_sub(step) ^ b.rotate_left(5);
+            c = (c ^ step).wrapping_add(c << 1);
+            d = (d | step).wrapping_sub(d >> 9);
+            e = (e & !step) ^ e.rotate_right(11);
+            f = (f ^ (step << 2)).wrapping_add(f >> 7);
         }
-        black_box(four);
+        black_box((a, b, c, d, e, f));
         let between = Instant::now();
         let mut one = black_box(1_u64);
-        for step in 0..STEPS {
+        for step in 0..black_box(STEPS) {
             one = (one ^ step).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
         black_box(one);
