@@ -107,9 +107,7 @@ fn table(contender: &Contender, rounds: usize, batches: usize) {
         v.sort_by(f64::total_cmp);
         v[v.len() / 2]
     };
-    let mut ratios: Vec<f64> = times[1].iter().zip(&times[0]).map(|(a, b)| a / b).collect();
-    ratios.sort_by(f64::total_cmp);
-    let ratio = median(ratios);
+    let ratio = median(times[1].iter().zip(&times[0]).map(|(a, b)| a / b).collect());
     let [bare, worker] = times.map(median);
     println!(
         "\n{LEN} B copies, hot, {BATCH} for each doorbell, {}; median of {rounds} rounds in turns",

@@ -64,15 +64,15 @@ impl Pair {
     }
 }
 
-/// So many undisturbed pairs are enough, or a quarter of those that were asked for if these are more: others would only make them worse.
-const ENOUGH: usize = 12;
+/// So many undisturbed pairs are enough: others would only make them worse.
+pub(crate) const ENOUGH: usize = 8;
 
 /// Keeps up to `wanted` of the pairs, in their order: those that nothing disturbed, and of these the first. If they are too few, the least disturbed
 /// beside them. What they measured has no say in it.
 #[must_use]
 pub fn keep(pairs: &[Pair], wanted: usize) -> Vec<Pair> {
     let clean = pairs.iter().filter(|p| p.is_clean()).count();
-    let wanted = if clean >= ENOUGH.max(wanted / 4) { wanted.min(clean) } else { wanted };
+    let wanted = if clean >= ENOUGH { wanted.min(clean) } else { wanted };
     let mut order: Vec<usize> = (0..pairs.len()).collect();
     order.sort_by(|a, b| pairs[*a].disturbed().total_cmp(&pairs[*b].disturbed()));
     order.truncate(wanted);
@@ -133,13 +133,13 @@ mod tests {
         // A shared core disturbs less than waiting does.
         let shared = Pair { shared: true, ..pair(5.0, 0.0) };
         assert_eq!(rates(&[pair(1.0, 0.5), shared, pair(2.0, 0.0)], 2), [5.0, 2.0]);
-        // Of many, the undisturbed alone are kept if they are a quarter of what was asked for, and twelve.
+        // Of many, the undisturbed alone are kept if they are eight.
         let of = |clean: usize, wanted| {
             let mut all = vec![shared; 100];
             (0..clean).for_each(|at| all[at * 3] = pair(1.0, 0.0));
             keep(&all, wanted).len()
         };
-        assert_eq!([of(11, 48), of(12, 48), of(30, 48), of(33, 30)], [48, 12, 30, 30]);
-        assert_eq!([of(11, 12), of(12, 12), of(11, 20), of(12, 51), of(12, 52)], [12, 12, 20, 12, 52]);
+        assert_eq!([of(7, 48), of(8, 48), of(30, 48), of(33, 30)], [48, 8, 30, 30]);
+        assert_eq!([of(7, 8), of(8, 8), of(9, 5), of(7, 90), of(8, 90)], [8, 8, 5, 90, 8]);
     }
 }

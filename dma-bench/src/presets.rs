@@ -47,10 +47,12 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 40,
-                    passes: 40,
+                    repetitions: 160,
+                    passes: 80,
+                    precision: 0.025,
+                    limit: Some(26.0),
                     seconds: SLICE,
-                    warm_up: 0.2,
+                    warm_up: 0.16,
                     sweeps: vec![
                         Sweep {
                             sizes: sizes.clone(),

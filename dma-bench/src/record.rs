@@ -1,13 +1,15 @@
 //! [`Record`]: what has been measured of one cell so far.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 
 use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
 use crate::interrupt;
-use crate::pairs::{Pair, Slot, keep};
+use crate::pairs::{ENOUGH, Pair, Slot, keep};
 use crate::plan::Cell;
 use crate::results::{Latency, Measured, Status};
-use crate::stats::{Figures, median};
+use crate::stats::{Figures, median, precision};
 
 /// A model hardly differs from one slice to the next.
 const MODEL_SLICES: usize = 3;
@@ -20,8 +22,12 @@ pub(crate) struct Record {
     pub(crate) virtual_clock: bool,
     pub(crate) workers: Vec<Worker>,
     pub(crate) extent: Extent,
+    /// How long a slice of it takes.
+    pub(crate) slice: Duration,
     /// How many repetitions there are to be.
     pub(crate) wanted: u32,
+    /// How many of these it was let off, since it is known well enough.
+    let_off: usize,
     pub(crate) trouble: Option<Trouble>,
     /// All repetitions so far,
     pairs: Vec<Pair>,
@@ -48,7 +54,9 @@ impl Record {
             virtual_clock: false,
             workers: Vec::new(),
             extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0, each: false },
+            slice: Duration::ZERO,
             wanted: 0,
+            let_off: 0,
             trouble: None,
             pairs: Vec::new(),
             before: 0,
@@ -89,14 +97,32 @@ impl Record {
         self.pairs.len() - self.before
     }
 
+    /// Lets it off so many repetitions.
+    pub(crate) fn let_off(&mut self, repetitions: usize) {
+        self.let_off += repetitions;
+    }
+
+    /// Of so many repetitions, those that it was not let off.
+    pub(crate) fn due(&self, repetitions: usize) -> usize {
+        repetitions.saturating_sub(self.let_off)
+    }
+
+    /// Those repetitions that count.
+    fn kept(&self) -> Vec<Pair> {
+        // The baseline keeps all that were not disturbed.
+        let most = if self.cell.is_baseline() { self.clean() } else { 0 };
+        keep(&self.pairs, most.max(self.due(self.wanted as usize)))
+    }
+
+    /// Whether the ratio to memcpy is known to within this part of it, from enough repetitions.
+    pub(crate) fn is_known(&self, within: f64) -> bool {
+        let ratios: Vec<f64> = self.kept().iter().filter_map(|p| p.ratio).collect();
+        ratios.len() >= ENOUGH && precision(&ratios) <= within
+    }
+
     /// Repetitions so far that nothing disturbed.
     pub(crate) fn clean(&self) -> usize {
         self.pairs.iter().filter(|p| p.is_clean()).count()
-    }
-
-    /// Whether nothing disturbed the last repetition.
-    pub(crate) fn last_is_clean(&self) -> bool {
-        self.pairs.last().is_none_or(Pair::is_clean)
     }
 
     /// The last slice of a simulated device after the first few: it does the same again.
@@ -116,8 +142,8 @@ impl Record {
     /// Whether all repetitions are there.
     pub(crate) fn is_complete(&self) -> bool {
         // The baseline is measured as often as there are engines to compare it with, which may fail.
-        let all =
-            self.pairs.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
+        let all = self.pairs.len() >= self.due(self.wanted as usize)
+            || (self.cell.is_baseline() && !interrupt::stopped());
         !self.pairs.is_empty() && all && !self.cut
     }
 
@@ -136,9 +162,7 @@ impl Record {
             None if !self.is_complete() => (Status::Interrupted, None),
             None => (Status::Ok, None),
         };
-        // The baseline keeps all that were not disturbed.
-        let most = if self.cell.is_baseline() { self.clean() } else { 0 };
-        let kept = keep(&self.pairs, most.max(self.wanted as usize));
+        let kept = self.kept();
         // Figures of copies that went wrong are not worth having.
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };
         // What stands for the slices that a simulated device would do again is no sample.

@@ -37,6 +37,9 @@ pub(crate) struct Runner<'a> {
     footprint: usize,
     clock_ns: f64,
     sibling: Sibling,
+    begun: Instant,
+    /// How long it has waited for the core to be its own.
+    waited: Duration,
 }
 
 /// So much memory is left over, for hot buffers to lie elsewhere in each pass.
@@ -53,10 +56,17 @@ const WARM_SHARE: f64 = 0.2;
 const WARM_LONGEST: f64 = 0.01;
 /// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
 const WARM_BYTES: u64 = 4 << 20;
-/// What was disturbed is made up for, as long as nothing disturbs: a visit has at most so many times its share of repetitions,
+/// A cell that is known well enough takes part in one pass of so many.
+const REST: u32 = 3;
+/// Half of what was asked for is to be undisturbed. Until it is, repetitions are added while nothing disturbs: a visit has at most so many times
+/// its share of them,
 const TRIES: usize = 6;
 /// and takes at most so many times as long as it would have taken undisturbed.
-const PATIENCE: f64 = 6.0;
+const PATIENCE: f64 = 3.0;
+/// A visit waits so long at most for the core to be its own,
+const QUIET: Duration = Duration::from_millis(10);
+/// and all visits together for this part of the time.
+const QUIET_SHARE: f64 = 0.125;
 /// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to warm up in it.
 const LOOK: f64 = 0.000_5;
 /// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read once more slowly than what is read again.
@@ -90,6 +100,8 @@ impl<'a> Runner<'a> {
             footprint,
             clock_ns: clock_cost(),
             sibling: Sibling::default(),
+            begun: Instant::now(),
+            waited: Duration::ZERO,
         }
     }
 
@@ -155,6 +167,17 @@ impl<'a> Runner<'a> {
             .collect();
         let passes = passes(self.campaign);
         for pass in 0..passes {
+            let over = |most: f64| self.begun.elapsed().as_secs_f64() >= most;
+            if pass > 0 && self.campaign.limit.is_some_and(over) {
+                for records in &mut all {
+                    for record in records.iter_mut().skip(1) {
+                        let fewer = upto(record.wanted, passes, passes) - upto(record.wanted, pass, passes);
+                        let_off(record, fewer, observer);
+                    }
+                    tell(records, observer);
+                }
+                break;
+            }
             self.pass = pass;
             for records in &mut all {
                 if interrupt::stopped() {
@@ -185,6 +208,20 @@ impl<'a> Runner<'a> {
     /// One pass over cells that share a baseline, which is the first.
     fn visit(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
+        let pass = self.pass;
+        // How many repetitions of so many there should be after this pass, and how many of these belong to it.
+        let share = |wanted: u32| {
+            let due = upto(wanted, pass + 1, passes);
+            (due, due - upto(wanted, pass, passes))
+        };
+        let (rest, records): (Vec<_>, Vec<_>) = records.iter_mut().partition(|r| self.rests(r));
+        for record in rest {
+            let fewer = share(record.wanted).1;
+            let_off(record, fewer, observer);
+        }
+        if records.is_empty() {
+            return;
+        }
         self.at = 0;
         self.visit = self.visit.wrapping_add(1);
         let free = self.baseline_needs() - Layout::bytes(&base.cell, self.footprint);
@@ -195,12 +232,6 @@ impl<'a> Runner<'a> {
         {
             base.trouble = Some(trouble);
         }
-        let pass = self.pass;
-        // How many repetitions of so many there should be after this pass, and how many of these belong to it.
-        let share = |wanted: u32| {
-            let upto = |n: u32| (u64::from(wanted) * u64::from(n) / u64::from(passes)) as usize;
-            (upto(pass + 1), upto(pass + 1) - upto(pass))
-        };
         for mut together in apart(records) {
             let mut lost: Vec<String> = Vec::new();
             for record in &mut together {
@@ -233,7 +264,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Measures cells of different engines, and the baseline between them, until each has its share of repetitions. What was disturbed is made up
-    /// for whenever nothing disturbs: others come and go within parts of a second, so that it helps little to try again at once.
+    /// for while nothing disturbs.
     fn turns(
         &mut self,
         base: &mut Record,
@@ -244,14 +275,17 @@ impl<'a> Runner<'a> {
     ) {
         let begun = Instant::now();
         let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted).1 as u32).sum();
-        let mut busy = self.sibling.is_busy();
-        let mut before = self.baseline_slot(base, layout, self.compare(), &mut busy);
+        let mut busy = !planned.is_zero();
+        let (mut before, mut compare) = (None, self.compare());
         for turn in 0.. {
-            let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
+            if busy {
+                (busy, before) = (self.quiet(), None);
+            }
+            let patient = !busy && begun.elapsed() < planned.mul_f64(PATIENCE);
             let goes_on = |r: &Record| {
                 let (visited, (due, share)) = (r.visited(), share(r.wanted));
-                let again = !r.virtual_clock && patient && r.last_is_clean() && visited < TRIES * share;
-                r.trouble.is_none() && (visited < share || (again && r.clean() < due))
+                let again = !r.virtual_clock && patient && visited < TRIES * share;
+                r.trouble.is_none() && (visited < share || (again && r.clean() < r.due(due) / 2))
             };
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
                 .filter(|who| goes_on(&*records[*who]))
@@ -262,6 +296,10 @@ impl<'a> Runner<'a> {
             // One slice of the baseline, one of an engine, one of the baseline. A modelled device takes no time of this machine: it is set
             // against the baseline whenever that is measured. Who begins changes.
             let gaps = real.len().max(1);
+            if before.is_none() {
+                before = self.baseline_slot(base, layout, compare, &mut busy);
+                compare = COMPARE_LITTLE;
+            }
             for gap in 0..gaps {
                 if interrupt::stopped() {
                     return;
@@ -333,7 +371,28 @@ impl<'a> Runner<'a> {
 
     /// How long a repetition takes if nothing disturbs it, the baseline beside it included.
     fn plan(&self, record: &Record) -> Duration {
-        if record.virtual_clock { Duration::ZERO } else { self.campaign.slice() * 2 }
+        let slice = self.campaign.slice();
+        if record.virtual_clock { Duration::ZERO } else { slice + record.slice.max(slice) }
+    }
+
+    /// Waits until the core's other hardware thread is not busy, while there is time for it; whether it is busy.
+    fn quiet(&mut self) -> bool {
+        let begun = Instant::now();
+        let most = self.begun.elapsed().mul_f64(QUIET_SHARE).saturating_sub(self.waited).min(QUIET);
+        loop {
+            let busy = self.sibling.is_busy();
+            if !busy || begun.elapsed() >= most || interrupt::stopped() {
+                self.waited += begun.elapsed();
+                return busy;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether a cell is left out of this pass, since it is known well enough.
+    fn rests(&self, record: &Record) -> bool {
+        let within = self.campaign.precision;
+        within > 0.0 && !self.pass.is_multiple_of(REST) && record.trouble.is_none() && record.is_known(within)
     }
 
     /// An engine that failed is opened anew, so that one bad cell does not cost the others.
@@ -405,7 +464,8 @@ impl<'a> Runner<'a> {
             record.wanted = self.campaign.repetitions;
         }
         // A simulated device that will not be run again needs no look either.
-        if self.campaign.verify == Verify::Sample && record.again().is_none() {
+        let much = compare == COMPARE_MUCH;
+        if much && self.campaign.verify == Verify::Sample && record.again().is_none() {
             check_some(record)?;
         }
         if record.virtual_clock {
@@ -433,6 +493,7 @@ impl<'a> Runner<'a> {
         };
         record.extent = Extent { warm, ops, sample_every, compare, each: false };
         let slice = record.extent.ops as f64 * per_op;
+        record.slice = Duration::try_from_secs_f64(slice).unwrap_or(Duration::ZERO);
         if fresh && self.campaign.count.is_none() && self.campaign.rate.is_none() && slice > 2.0 * seconds {
             let fewer = (f64::from(record.wanted) * seconds / slice) as u32;
             record.wanted = fewer.max(passes(self.campaign));
@@ -587,6 +648,19 @@ pub(crate) fn passes(campaign: &Campaign) -> u32 {
     if campaign.rate.is_some() { 1 } else { campaign.passes.min(campaign.repetitions) }
 }
 
+/// How many repetitions of so many there are to be after so many passes of all.
+fn upto(repetitions: u32, passes: u32, of: u32) -> usize {
+    (u64::from(repetitions) * u64::from(passes) / u64::from(of)) as usize
+}
+
+/// Lets a cell off so many repetitions that are announced.
+fn let_off(record: &mut Record, repetitions: usize, observer: &mut dyn Observer) {
+    if record.trouble.is_none() {
+        record.let_off(repetitions);
+        observer.fewer(repetitions as u64);
+    }
+}
+
 /// How many seconds each pass warms a cell up.
 fn warm_up_of_pass(campaign: &Campaign) -> f64 {
     let all = campaign.warm_up;
@@ -645,7 +719,7 @@ fn tell(records: &[Record], observer: &mut dyn Observer) {
 }
 
 /// Cells by turns of which no two are of one engine: a device may have no more than one queue.
-fn apart(records: &mut [Record]) -> Vec<Vec<&mut Record>> {
+fn apart(records: Vec<&mut Record>) -> Vec<Vec<&mut Record>> {
     let mut turns: Vec<Vec<&mut Record>> = Vec::new();
     for record in records {
         let free = |turn: &Vec<&mut Record>| turn.iter().all(|r| r.cell.engine != record.cell.engine);
@@ -701,9 +775,25 @@ mod tests {
         }
         let quick = crate::presets::Preset::Quick.campaign();
         assert!(
-            (warm_up_of_pass(&quick) * f64::from(passes(&quick)) - 0.2).abs() < 1e-9,
-            "a quarter of the time"
+            (warm_up_of_pass(&quick) - 0.002).abs() < 1e-9,
+            "more than two slices, and less than the rest of a visit"
         );
+    }
+
+    #[test]
+    fn a_core_that_is_shared_is_waited_for_within_bounds() {
+        let campaign = Campaign::default();
+        let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
+        let mut runner = Runner::new(&campaign, Vec::new(), engine, Vec::new(), 1 << 20);
+        assert!(!runner.quiet(), "the first look has nothing to compare with");
+        runner.sibling = Sibling::always_busy();
+        runner.waited = Duration::from_secs(3600);
+        assert!(runner.quiet(), "no time is left for it");
+        assert!(runner.waited < Duration::from_secs(3600) + QUIET);
+        let Some(before) = Instant::now().checked_sub(Duration::from_secs(1)) else { return };
+        (runner.begun, runner.waited) = (before, Duration::ZERO);
+        assert!(runner.quiet());
+        assert!(runner.waited >= QUIET);
     }
 
     #[test]
@@ -713,7 +803,7 @@ mod tests {
         let campaign = Campaign { sweeps: vec![sweep], ..Campaign::default() };
         let groups = campaign.groups(&names);
         let mut records: Vec<Record> = groups[0].cells.iter().cloned().map(Record::new).collect();
-        let turns = apart(&mut records);
+        let turns = apart(records.iter_mut().collect());
         assert_eq!(turns.len(), 7);
         assert!(turns.iter().all(|t| t.len() == 3
             && t[0].cell.engine != t[1].cell.engine

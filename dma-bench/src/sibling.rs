@@ -30,6 +30,12 @@ impl Sibling {
         self.judge(width())
     }
 
+    /// To which every core is shared.
+    #[cfg(test)]
+    pub(crate) fn always_busy() -> Self {
+        Self { least: vec![0.0; LEAST] }
+    }
+
     fn judge(&mut self, width: f64) -> bool {
         let at = self.least.partition_point(|w| *w < width);
         if at < LEAST {

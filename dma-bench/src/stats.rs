@@ -60,6 +60,23 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
+/// Within how much of the median, as a part of it, the median of many more samples would be, with a chance of 95 %: half the interval
+/// between the two samples that a binomial distribution puts around the middle. Infinite of fewer than six, which say that of no interval.
+#[must_use]
+pub fn precision(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let low = n as f64 / 2.0 - 0.98 * (n as f64).sqrt() - 0.5;
+    match median(&sorted) {
+        Some(median) if n >= 6 && median > 0.0 => {
+            let low = low.max(0.0) as usize;
+            (sorted[n - 1 - low] - sorted[low]) / 2.0 / median
+        }
+        _ => f64::INFINITY,
+    }
+}
+
 /// The medians of the parts of a run: samples come pass by pass over all cells, as evenly spread as they go. What is measured in one pass lies
 /// close together in time, so that it is no more than one independent sample of what drifts.
 #[must_use]
@@ -120,6 +137,26 @@ pub fn attainable(n: usize, m: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_precision_is_half_of_an_interval_that_holds_the_median_in_95_of_100() {
+        for n in 6..200_usize {
+            // Of so many whole numbers the interval is as wide as the ranks of its ends differ.
+            let samples: Vec<f64> = (0..n).rev().map(|v| v as f64).collect();
+            let width = precision(&samples) * 2.0 * median(&samples).unwrap();
+            let low = (n - 1 - width.round() as usize) / 2;
+            // The chance that no more than so many of all samples lie below the true median: each does as a coin falls.
+            let chance = |upto: usize| {
+                let ways = |k: usize| (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum::<f64>();
+                (0..=upto).map(|k| (ways(k) - n as f64 * 2.0_f64.ln()).exp()).sum::<f64>()
+            };
+            assert!(2.0 * chance(low) <= 0.05 + 1e-9, "{n}: {low} has {}", 2.0 * chance(low));
+            assert!(2.0 * chance(low + 2) > 0.05, "{n}: {low} is too careful");
+        }
+        assert_eq!(precision(&[1.0; 40]), 0.0);
+        assert_eq!(precision(&[1.0; 5]), f64::INFINITY);
+        assert_eq!(precision(&[]), f64::INFINITY);
+    }
 
     #[test]
     fn medians() {

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dma_bench::plan::{Campaign, Cell, Sweep, Values};
-use dma_bench::results::Measured;
+use dma_bench::results::{Measured, Status};
 use dma_bench::run::{self, Observer};
 use process::has_used;
 use serde_json::Value;
@@ -110,7 +110,8 @@ fn a_number_of_operations_is_kept_to_and_samples_were_run() {
     let (all, _) = cells("-e sim:profile=dsa -o 64K -q 32 -n 100 -r 10 --warm-up 0.001");
     let cell = engine(&all);
     assert_eq!(samples(cell).len(), 3, "it is run three times: {cell}");
-    assert_eq!(cell["ratio"]["samples"].as_array().unwrap().len(), 10, "{cell}");
+    let ratios = cell["ratio"]["samples"].as_array().unwrap().len() as u64;
+    assert_eq!(ratios + cell["left_out"].as_u64().unwrap(), 10, "beside memcpy, ten times: {cell}");
     assert_eq!(cell["latency"]["samples"], 300, "{cell}");
 }
 
@@ -242,4 +243,56 @@ fn whoever_watches_sees_as_many_repetitions_as_were_announced() {
     run::run(&campaign, Vec::new(), &mut counts).unwrap();
     assert!(counts.fewer > 0 && counts.announced == counts.shown + counts.fewer, "{counts:?}");
     assert_eq!(counts.passes, (1..=6).map(|done| (done, 6)).collect::<Vec<_>>());
+}
+
+/// A campaign of small copies of one engine, and of a model.
+fn small(repetitions: u32, passes: u32) -> Campaign {
+    let sweep = Sweep { depths: Values(vec![4]), ..Sweep::default() };
+    Campaign {
+        engines: ["cpu:threads=0", "sim:profile=dsa"].map(str::to_owned).to_vec(),
+        repetitions,
+        passes,
+        warm_up: 0.005,
+        footprint: Some(1 << 20),
+        sweeps: vec![sweep],
+        ..Campaign::default()
+    }
+}
+
+#[test]
+fn cells_that_are_known_are_left_out_of_two_passes_in_three() {
+    let shown = |precision: f64| {
+        let mut counts = Counts::default();
+        let results = run::run(&Campaign { precision, ..small(60, 60) }, Vec::new(), &mut counts).unwrap();
+        assert_eq!(counts.announced, counts.shown + counts.fewer, "{counts:?}");
+        assert_eq!(counts.passes.len(), 60);
+        for m in results.cells.iter().filter(|m| !m.cell.is_baseline()) {
+            assert_eq!(m.status, Status::Ok, "{m:?}");
+            let repetitions = m.ratio.as_ref().unwrap().samples.len() as u64 + m.left_out;
+            assert!(repetitions >= 25, "eight, and every third of the rest: {repetitions}");
+        }
+        counts.shown
+    };
+    // To within 100 % both are known after eight repetitions, or some more on a machine that is busy.
+    let known = shown(1.0);
+    assert!((50..75).contains(&known), "{known}");
+    assert_eq!(shown(0.0), 120);
+    assert_eq!(shown(1e-9), 120, "that well nothing is known");
+}
+
+#[test]
+fn no_pass_begins_after_the_limit() {
+    let mut counts = Counts::default();
+    let campaign = Campaign { limit: Some(0.0), ..small(20, 10) };
+    let results = run::run(&campaign, Vec::new(), &mut counts).unwrap();
+    assert_eq!((counts.announced, counts.shown, counts.fewer), (40, 4, 36));
+    assert_eq!(counts.passes, [(1, 10)]);
+    assert!(!results.interrupted);
+    for m in &results.cells {
+        assert_eq!((m.status, m.message.as_deref()), (Status::Ok, None), "{m:?}");
+    }
+    // Time that does not run out changes nothing.
+    let mut counts = Counts::default();
+    run::run(&Campaign { limit: Some(1000.0), ..small(20, 10) }, Vec::new(), &mut counts).unwrap();
+    assert_eq!((counts.announced, counts.shown, counts.fewer, counts.passes.len()), (40, 40, 0, 10));
 }

@@ -334,10 +334,19 @@ fn details(body: &mut String, results: &Results) {
     let c = &results.campaign;
     let left_out: u64 = results.cells.iter().filter(|m| !m.cell.is_baseline()).map(|m| m.left_out).sum();
     let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
+    let mut fewer =
+        c.limit.map_or(String::new(), |most| format!(", of which none began after {} s", digits(most)));
+    if c.precision > 0.0 {
+        let known = digits(c.precision * 100.0);
+        let _ = write!(
+            fewer,
+            ", and cells whose ratio is known to within {known} % were in a third of what was left"
+        );
+    }
     let _ = write!(
         body,
         "<h2 id=\"how\">How it was measured</h2>\n<p>Each repetition of an engine lies between two of memcpy (the C library's, on one core), and its ratio is to these, so that what the machine did else hits both. \
-         Up to {} repetitions of about {} each, in {} passes over all cells; {left_out} are left out because they were disturbed: threads waited for a CPU, or the core's other hardware thread was busy. The bytes of {verified} operations \
+         Up to {} repetitions of about {} each, in up to {} passes over all cells{fewer}; {left_out} are left out because they were disturbed: threads waited for a CPU, or the core's other hardware thread was busy. The bytes of {verified} operations \
          were compared with what they should be. dma-bench {}, {} s in all.</p>\n",
         c.repetitions,
         nanos(c.seconds * 1e9),
