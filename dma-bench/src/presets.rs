@@ -47,12 +47,12 @@ impl Preset {
                 let depths = values("1,32");
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 160,
+                    repetitions: 240,
                     passes: 80,
                     precision: 0.025,
                     limit: Some(26.0),
                     seconds: SLICE,
-                    warm_up: 0.16,
+                    warm_up: 0.48,
                     sweeps: vec![
                         Sweep {
                             sizes: sizes.clone(),

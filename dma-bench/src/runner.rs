@@ -775,8 +775,8 @@ mod tests {
         }
         let quick = crate::presets::Preset::Quick.campaign();
         assert!(
-            (warm_up_of_pass(&quick) - 0.002).abs() < 1e-9,
-            "more than two slices, and less than the rest of a visit"
+            (warm_up_of_pass(&quick) - 0.006).abs() < 1e-9,
+            "as long as the CPU engine takes to choose a kernel, with some to spare"
         );
     }
 
