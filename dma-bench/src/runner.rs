@@ -171,7 +171,7 @@ impl<'a> Runner<'a> {
             if pass > 0 && self.campaign.limit.is_some_and(over) {
                 for records in &mut all {
                     for record in records.iter_mut().skip(1) {
-                        let fewer = upto(record.wanted, passes, passes) - upto(record.wanted, pass, passes);
+                        let fewer = record.wanted as usize - upto(record.wanted, pass, passes);
                         let_off(record, fewer, observer);
                     }
                     tell(records, observer);
@@ -375,10 +375,15 @@ impl<'a> Runner<'a> {
         if record.virtual_clock { Duration::ZERO } else { slice + record.slice.max(slice) }
     }
 
+    /// How long a visit may wait for the core to be its own.
+    fn patience(&self) -> Duration {
+        self.begun.elapsed().mul_f64(QUIET_SHARE).saturating_sub(self.waited).min(QUIET)
+    }
+
     /// Waits until the core's other hardware thread is not busy, while there is time for it; whether it is busy.
     fn quiet(&mut self) -> bool {
         let begun = Instant::now();
-        let most = self.begun.elapsed().mul_f64(QUIET_SHARE).saturating_sub(self.waited).min(QUIET);
+        let most = self.patience();
         loop {
             let busy = self.sibling.is_busy();
             if !busy || begun.elapsed() >= most || interrupt::stopped() {
@@ -788,10 +793,11 @@ mod tests {
         assert!(!runner.quiet(), "the first look has nothing to compare with");
         runner.sibling = Sibling::always_busy();
         runner.waited = Duration::from_secs(3600);
-        assert!(runner.quiet(), "no time is left for it");
-        assert!(runner.waited < Duration::from_secs(3600) + QUIET);
+        assert_eq!(runner.patience(), Duration::ZERO, "no time is left for it");
+        assert!(runner.quiet());
         let Some(before) = Instant::now().checked_sub(Duration::from_secs(1)) else { return };
         (runner.begun, runner.waited) = (before, Duration::ZERO);
+        assert_eq!(runner.patience(), QUIET);
         assert!(runner.quiet());
         assert!(runner.waited >= QUIET);
     }
