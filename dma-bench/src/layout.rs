@@ -5,7 +5,7 @@ use crate::plan::{Cell, Footprint};
 /// Where the buffers of one queue lie, and in which order they are gone through.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    base: usize,
+    base: Offsets,
     stride: usize,
     /// How many there are; a multiple of the depth.
     slots: usize,
@@ -18,8 +18,31 @@ pub struct Layout {
     depth: usize,
 }
 
+/// Where bytes are in the source's memory, and where they belong in the destination's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    /// Bytes from the start of the source's memory.
+    pub src: usize,
+    /// Bytes from the start of the destination's memory.
+    pub dst: usize,
+}
+
+impl Offsets {
+    /// So many bytes further on both sides.
+    #[inline]
+    #[must_use]
+    pub fn after(self, bytes: usize) -> Self {
+        Self { src: self.src + bytes, dst: self.dst + bytes }
+    }
+}
+
 /// Places of hot buffers lie so far apart, or a multiple of it.
 const PAGE: usize = 4096;
+
+/// The fraction of the golden ratio,
+const GOLDEN: f64 = 0.618_033_988_749_895;
+/// and that of the silver ratio.
+const SILVER: f64 = std::f64::consts::SQRT_2 - 1.0;
 
 /// Between the segments of a buffer.
 const GAP: usize = 64;
@@ -36,7 +59,7 @@ impl Layout {
         let slots = rounds * depth;
         let order = (cell.footprint == Footprint::Random && rounds > 1).then(|| shuffled(slots));
         Self {
-            base: queue * Self::bytes(cell, footprint),
+            base: Offsets { src: 0, dst: 0 }.after(queue * Self::bytes(cell, footprint)),
             stride,
             slots,
             first: 0,
@@ -53,14 +76,26 @@ impl Layout {
     ///
     /// Cold ones begin elsewhere in each visit, whatever cell it is of: a visit is so short that it goes through a part of them, and if it was always
     /// the same part, the last level cache would have it.
+    ///
+    /// Destinations take other places than sources. How far one is from the other decides whether they are in each other's way: AMD's first level
+    /// cache tells lines apart by a hash of eight bits of the virtual address first (Lipp et al., "Take A Way", 2020), and where the two have the same,
+    /// `memcpy` of hot 4 KiB takes two to three times as long. If all places had the distance that the memory happens to have, one run in some
+    /// dozens would measure that.
     #[must_use]
     pub fn in_pass(self, cell: &Cell, pass: u32, visit: u32, free: usize) -> Self {
-        // The golden ratio's multiples are spread evenly, however many there are.
-        let part =
-            |turn: u32, of: usize| ((f64::from(turn) * 0.618_033_988_749_895).fract() * of as f64) as usize;
+        // The multiples of both are spread evenly, however many there are, and so are their differences.
+        let part = |turn: u32, step: f64, of: usize| ((f64::from(turn) * step).fract() * of as f64) as usize;
+        let shift = |turn, step| part(turn, step, free / PAGE + 1) * PAGE;
+        let Offsets { src, dst } = self.base;
         match cell.footprint {
-            Footprint::Hot => Self { base: self.base + part(pass, free / PAGE + 1) * PAGE, ..self },
-            Footprint::Cold | Footprint::Random => Self { first: part(visit, self.slots), ..self },
+            Footprint::Hot => {
+                let base = Offsets { src: src + shift(pass, GOLDEN), dst: dst + shift(pass, SILVER) };
+                Self { base, ..self }
+            }
+            Footprint::Cold | Footprint::Random => {
+                let base = Offsets { src, dst: dst + shift(visit, SILVER) };
+                Self { base, first: part(visit, GOLDEN, self.slots), ..self }
+            }
         }
     }
 
@@ -106,24 +141,24 @@ impl Layout {
         if next < self.slots { next } else { next - self.slots }
     }
 
-    /// Where buffer `index` begins.
+    /// Where the source and the destination of operation `index` begin.
     #[inline]
     #[must_use]
-    pub fn offset(&self, index: usize) -> usize {
+    pub fn at(&self, index: usize) -> Offsets {
         let index = index + self.first;
         let index = if index < self.slots { index } else { index - self.slots };
         let slot = match &self.order {
             None => index,
             Some(order) => order[index] as usize,
         };
-        self.base + slot * self.stride
+        self.base.after(slot * self.stride)
     }
 
-    /// Where the segments of buffer `index` begin and how long they are.
-    pub fn parts(&self, index: usize) -> impl Iterator<Item = (usize, usize)> {
-        let (at, each, n) = (self.offset(index), self.size / self.segments, self.segments);
+    /// Where the segments of operation `index` begin and how long they are.
+    pub fn parts(&self, index: usize) -> impl Iterator<Item = (Offsets, usize)> {
+        let (at, each, n) = (self.at(index), self.size / self.segments, self.segments);
         let last = self.size - each * (n - 1);
-        (0..n).map(move |i| (at + i * (each + GAP), if i + 1 == n { last } else { each }))
+        (0..n).map(move |i| (at.after(i * (each + GAP)), if i + 1 == n { last } else { each }))
     }
 }
 
@@ -147,6 +182,11 @@ mod tests {
     use super::*;
     use crate::plan::{Direction, Op};
 
+    /// How many different numbers there are.
+    fn different(all: impl Iterator<Item = usize>) -> usize {
+        all.collect::<std::collections::HashSet<_>>().len()
+    }
+
     #[test]
     fn buffers_lie_elsewhere_in_each_pass_or_visit_and_never_outside() {
         let mut cell = Cell {
@@ -162,25 +202,33 @@ mod tests {
         };
         let bytes = Layout::bytes(&cell, 0);
         for free in [0, 4095, 4096, 1 << 20] {
-            let place = |pass| Layout::new(&cell, 0, 0).in_pass(&cell, pass, 3, free).offset(0);
-            let mut places: Vec<usize> = (0..24).map(place).collect();
-            assert!(
-                places.iter().all(|at| at % PAGE == 0 && at + bytes <= bytes + free),
-                "{free}: {places:?}"
-            );
-            places.sort_unstable();
-            places.dedup();
-            assert_eq!(places.len(), 24.min(free / PAGE + 1), "{free}: {places:?}");
+            let place = |pass| Layout::new(&cell, 0, 0).in_pass(&cell, pass, 3, free).at(0);
+            let places: Vec<Offsets> = (0..24).map(place).collect();
+            let within = |at: usize| at.is_multiple_of(PAGE) && at + bytes <= bytes + free;
+            assert!(places.iter().all(|at| within(at.src) && within(at.dst)), "{free}: {places:?}");
+            let all = 24.min(free / PAGE + 1);
+            for of in
+                [|at: &Offsets| at.src, |at: &Offsets| at.dst, |at: &Offsets| at.dst.wrapping_sub(at.src)]
+            {
+                // Between two neighbours there may be a few distances more than there are places.
+                let some = different(places.iter().map(of));
+                assert!(some == all || (free == 4096 && some <= 3), "{free}: {places:?}");
+            }
         }
         for footprint in [Footprint::Cold, Footprint::Random] {
             cell.footprint = footprint;
             let bytes = Layout::bytes(&cell, 1 << 20);
             let layout = |visit| Layout::new(&cell, 0, 1 << 20).in_pass(&cell, 7, visit, 1 << 20);
-            let mut begins: Vec<usize> = (0..100).map(|visit| layout(visit).offset(0)).collect();
-            begins.sort_unstable();
-            begins.dedup();
-            assert_eq!(begins.len(), 100, "{footprint}");
-            assert!(begins.iter().all(|at| at + 5000 <= bytes));
+            let begins: Vec<Offsets> = (0..100).map(|visit| layout(visit).at(0)).collect();
+            assert_eq!(different(begins.iter().map(|at| at.src)), 100, "{footprint}");
+            let apart = different(begins.iter().map(|at| at.dst.wrapping_sub(at.src)));
+            assert!(apart > 80, "{footprint}: {apart} distances");
+            for visit in 0..100 {
+                let layout = layout(visit);
+                let ends = |at: Offsets| (at.src + 5000, at.dst + 5000);
+                let last = (0..layout.slots()).map(|index| ends(layout.at(index)));
+                assert!(last.into_iter().all(|(src, dst)| src <= bytes && dst <= bytes + (1 << 20)));
+            }
             // No visit begins within what one of the five before it has gone through, if that was a tenth.
             let part = |visit: u32| {
                 let Layout { first, slots, .. } = layout(visit);
@@ -210,20 +258,23 @@ mod tests {
                     footprint,
                     direction: Direction::Local,
                 };
-                let (bytes, mut used) = (Layout::bytes(&cell, 300_000), Vec::new());
+                let (bytes, free) = (Layout::bytes(&cell, 300_000), 1 << 20);
+                let (mut used, mut written) = (Vec::new(), Vec::new());
                 for queue in 0..2 {
-                    let layout = Layout::new(&cell, queue, 300_000).in_pass(&cell, 0, 5, 0);
+                    let layout = Layout::new(&cell, queue, 300_000).in_pass(&cell, 3, 5, free);
                     for place in 0..depth as usize {
                         let mut index = place;
                         loop {
                             assert_eq!(index % depth as usize, place, "no place takes another's buffer");
                             let parts: Vec<_> = layout.parts(index).collect();
                             assert_eq!(parts.iter().map(|p| p.1).sum::<usize>(), size as usize);
+                            let most = bytes * (queue + 1) + free;
                             assert!(
-                                parts.iter().all(|p| p.0 + p.1 <= bytes * (queue + 1)),
+                                parts.iter().all(|p| p.0.src.max(p.0.dst) + p.1 <= most),
                                 "within its queue's part"
                             );
-                            used.extend(parts);
+                            used.extend(parts.iter().map(|p| (p.0.src, p.1)));
+                            written.extend(parts.iter().map(|p| (p.0.dst, p.1)));
                             index = layout.next(index, depth as usize);
                             if index == place {
                                 break;
@@ -232,8 +283,10 @@ mod tests {
                     }
                     assert_eq!(layout.turns(), used.len() > (queue + 1) * (depth * segments) as usize);
                 }
-                used.sort_unstable();
-                assert!(used.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{footprint} {size} {depth}");
+                for used in [&mut used, &mut written] {
+                    used.sort_unstable();
+                    assert!(used.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{footprint} {size} {depth}");
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use crate::drive::{AT_ONCE, COMPARE_MUCH, Extent, Slice, Trouble, cpu_time};
 use crate::interrupt;
-use crate::layout::Layout;
+use crate::layout::{Layout, Offsets};
 use crate::memory::{Difference, PATTERN};
 use crate::plan::{Cell, Op};
 
@@ -58,7 +58,8 @@ impl Memcpy {
         let compared = size <= extent.compare || extent.compare >= COMPARE_MUCH;
         if compared {
             for (at, len) in layout.parts(first) {
-                for (to, from) in self.dst[at..at + len].iter_mut().zip(&self.src[at..at + len]) {
+                let (to, from) = (at.dst..at.dst + len, at.src..at.src + len);
+                for (to, from) in self.dst[to].iter_mut().zip(&self.src[from]) {
                     *to = !from;
                 }
             }
@@ -107,16 +108,17 @@ impl Memcpy {
     #[inline]
     fn once(&mut self, cell: &Cell, layout: &Layout, index: usize, size: usize) {
         if cell.op == Op::Copy {
-            let at = layout.offset(index);
-            black_box(&mut self.dst[at..at + size]).copy_from_slice(black_box(&self.src[at..at + size]));
+            let Offsets { src, dst } = layout.at(index);
+            let from = black_box(&self.src[src..src + size]);
+            black_box(&mut self.dst[dst..dst + size]).copy_from_slice(from);
             return;
         }
         for (at, len) in layout.parts(index) {
-            let dst = black_box(&mut self.dst[at..at + len]);
+            let dst = black_box(&mut self.dst[at.dst..at.dst + len]);
             if cell.op == Op::Fill {
                 dst.fill(PATTERN[0]);
             } else {
-                dst.copy_from_slice(black_box(&self.src[at..at + len]));
+                dst.copy_from_slice(black_box(&self.src[at.src..at.src + len]));
             }
         }
     }
@@ -124,18 +126,66 @@ impl Memcpy {
     fn check(&self, cell: &Cell, layout: &Layout, index: usize) -> Result<(), Trouble> {
         let mut before = 0;
         for (at, len) in layout.parts(index) {
-            let right = |i: usize| if cell.op == Op::Fill { PATTERN[0] } else { self.src[at + i] };
-            if cell.op != Op::Fill && self.dst[at..at + len] == self.src[at..at + len] {
+            let (found, copied) = (&self.dst[at.dst..at.dst + len], &self.src[at.src..at.src + len]);
+            let right = |i: usize| if cell.op == Op::Fill { PATTERN[0] } else { copied[i] };
+            if cell.op != Op::Fill && found == copied {
                 before += len;
                 continue;
             }
-            if let Some(i) = (0..len).find(|&i| self.dst[at + i] != right(i)) {
-                let difference =
-                    Difference { offset: before + i, expected: right(i), found: self.dst[at + i] };
+            if let Some(i) = (0..len).find(|&i| found[i] != right(i)) {
+                let difference = Difference { offset: before + i, expected: right(i), found: found[i] };
+                let at = layout.at(index).dst;
                 return Err(Trouble::Verification { at, size: layout.size(), difference });
             }
             before += len;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::histogram;
+    use crate::plan::{Direction, Footprint};
+
+    #[test]
+    fn bytes_arrive_where_they_belong() {
+        let engine = dma::open("cpu:threads=0").unwrap();
+        for (op, segments) in [(Op::Copy, 1), (Op::Sg, 3), (Op::Fill, 1)] {
+            for footprint in [Footprint::Hot, Footprint::Cold] {
+                let cell = Cell {
+                    engine: "memcpy".to_owned(),
+                    op,
+                    size: 5000,
+                    depth: 4,
+                    batch: 1,
+                    queues: 1,
+                    segments,
+                    footprint,
+                    direction: Direction::Local,
+                };
+                let (footprint, free) = (100_000, 1 << 20);
+                let mut memcpy = Memcpy::new(&engine, Layout::bytes(&cell, footprint) + free).unwrap();
+                let layout = Layout::new(&cell, 0, footprint).in_pass(&cell, 2, 3, free);
+                let (slots, mut at) = (layout.slots(), 0);
+                let ops = slots as u64;
+                let extent = Extent { warm: 0, ops, sample_every: 2, compare: COMPARE_MUCH, each: false };
+                let (slice, _) = memcpy.run(&cell, &layout, extent, &mut at, &mut histogram()).unwrap();
+                assert_eq!((slice.ops, slice.verified, at), (ops, 1, 0));
+                let mut right = vec![0xFF; memcpy.dst.len()];
+                for (Offsets { src, dst }, len) in (0..slots).flat_map(|index| layout.parts(index)) {
+                    assert_ne!(src, dst);
+                    match op {
+                        Op::Fill => right[dst..dst + len].fill(PATTERN[0]),
+                        _ => right[dst..dst + len].copy_from_slice(&memcpy.src[src..src + len]),
+                    }
+                }
+                assert!(
+                    memcpy.dst[..] == right[..],
+                    "{op:?} {footprint}: other bytes than those that were to be"
+                );
+            }
+        }
     }
 }

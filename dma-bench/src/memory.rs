@@ -7,6 +7,7 @@ use dma::{
 };
 
 use crate::interrupt;
+use crate::layout::Offsets;
 use crate::plan::Direction;
 
 /// A source and a destination of one engine, reached by the CPU only by copy: a device may be at them at any time.
@@ -111,12 +112,12 @@ impl Memory {
         self.dst.segment(at, len)
     }
 
-    /// Makes every one of `len` bytes of the destination from `at` on wrong.
+    /// Makes every one of `len` bytes of the destination from `at` on wrong, for a copy of the source there or for a fill.
     ///
     /// # Errors
     ///
     /// The memory is not there any more.
-    pub fn spoil(&self, at: usize, len: usize, fill: bool) -> Result<()> {
+    pub fn spoil(&self, at: Offsets, len: usize, fill: bool) -> Result<()> {
         self.each_chunk(at, len, fill, |offset, right| {
             right.iter_mut().for_each(|b| *b = !*b);
             self.dst.cpu.write_at(offset, right)?;
@@ -125,12 +126,12 @@ impl Memory {
         .map(|_: Option<Difference>| ())
     }
 
-    /// Compares `len` bytes of the destination from `at` on with what belongs there.
+    /// Compares `len` bytes of the destination from `at` on with what belongs there after a copy of the source there, or after a fill.
     ///
     /// # Errors
     ///
     /// The memory is not there any more.
-    pub fn verify(&self, at: usize, len: usize, fill: bool) -> Result<Option<Difference>> {
+    pub fn verify(&self, at: Offsets, len: usize, fill: bool) -> Result<Option<Difference>> {
         let mut found = vec![0; CHUNK.min(len)];
         self.each_chunk(at, len, fill, |offset, right| {
             let found = &mut found[..right.len()];
@@ -140,7 +141,7 @@ impl Memory {
             }
             let first = found.iter().zip(right.iter()).position(|(a, b)| a != b);
             Ok(first.map(|first| Difference {
-                offset: offset - at + first,
+                offset: offset - at.dst + first,
                 expected: right[first],
                 found: found[first],
             }))
@@ -149,7 +150,7 @@ impl Memory {
 
     fn each_chunk(
         &self,
-        at: usize,
+        at: Offsets,
         len: usize,
         fill: bool,
         mut f: impl FnMut(usize, &mut [u8]) -> Result<Option<Difference>>,
@@ -160,9 +161,9 @@ impl Memory {
             if fill {
                 right.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&PATTERN[..chunk.len()]));
             } else {
-                expected(at + from, right);
+                expected(at.src + from, right);
             }
-            if let Some(difference) = f(at + from, right)? {
+            if let Some(difference) = f(at.dst + from, right)? {
                 return Ok(Some(difference));
             }
         }
@@ -205,6 +206,10 @@ impl Side {
 mod tests {
     use super::*;
 
+    fn same(at: usize) -> Offsets {
+        Offsets { src: at, dst: at }
+    }
+
     fn memory(len: usize) -> Memory {
         Memory::new(&dma::open("cpu").unwrap(), None, len, Direction::Local).unwrap()
     }
@@ -231,13 +236,17 @@ mod tests {
     #[test]
     fn a_single_wrong_byte_is_found_and_named() {
         let memory = memory(200_000);
-        assert_eq!(memory.verify(3, 1, false).unwrap().map(|d| d.offset), Some(0), "it starts out wrong");
+        assert_eq!(
+            memory.verify(same(3), 1, false).unwrap().map(|d| d.offset),
+            Some(0),
+            "it starts out wrong"
+        );
         make_right(&memory);
-        assert_eq!(memory.verify(3, 150_000, false).unwrap(), None);
+        assert_eq!(memory.verify(same(3), 150_000, false).unwrap(), None);
         let mut byte = [0];
         memory.dst.cpu.read_at(100_003, &mut byte).unwrap();
         memory.dst.cpu.write_at(100_003, &[byte[0] ^ 4]).unwrap();
-        let difference = memory.verify(3, 150_000, false).unwrap().unwrap();
+        let difference = memory.verify(same(3), 150_000, false).unwrap().unwrap();
         assert_eq!(difference, Difference { offset: 100_000, expected: byte[0], found: byte[0] ^ 4 });
     }
 
@@ -245,13 +254,33 @@ mod tests {
     fn what_is_spoilt_is_wrong_in_every_byte() {
         let memory = memory(1000);
         make_right(&memory);
-        memory.spoil(10, 900, false).unwrap();
+        memory.spoil(same(10), 900, false).unwrap();
         for at in 10..910 {
-            assert_eq!(memory.verify(at, 1, false).unwrap().map(|d| d.offset), Some(0));
+            assert_eq!(memory.verify(same(at), 1, false).unwrap().map(|d| d.offset), Some(0));
         }
-        assert_eq!(memory.verify(0, 10, false).unwrap(), None);
-        memory.spoil(0, 100, true).unwrap();
-        assert!(memory.verify(0, 100, true).unwrap().is_some());
+        assert_eq!(memory.verify(same(0), 10, false).unwrap(), None);
+        memory.spoil(same(0), 100, true).unwrap();
+        assert!(memory.verify(same(0), 100, true).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_belongs_in_a_destination_is_what_its_source_has() {
+        let memory = memory(1000);
+        let mut bytes = vec![0; 300];
+        memory.src.cpu.read_at(100, &mut bytes).unwrap();
+        memory.dst.cpu.write_at(513, &bytes).unwrap();
+        let at = Offsets { src: 100, dst: 513 };
+        assert_eq!(memory.verify(at, 300, false).unwrap(), None);
+        assert!(memory.verify(same(100), 300, false).unwrap().is_some());
+        assert!(memory.verify(same(513), 300, false).unwrap().is_some());
+        memory.dst.cpu.write_at(600, &[!bytes[87]]).unwrap();
+        let difference = Difference { offset: 87, expected: bytes[87], found: !bytes[87] };
+        assert_eq!(memory.verify(at, 300, false).unwrap(), Some(difference));
+        memory.spoil(at, 300, false).unwrap();
+        for i in 0..300 {
+            let at = at.after(i);
+            assert_eq!(memory.verify(at, 1, false).unwrap().map(|d| d.offset), Some(0), "{i}");
+        }
     }
 
     #[test]
@@ -260,7 +289,7 @@ mod tests {
         for direction in [Direction::Push, Direction::Pull] {
             let memory = Memory::new(&engine, Some(&peer), 4096, direction).unwrap();
             make_right(&memory);
-            assert_eq!(memory.verify(0, 4096, false).unwrap(), None);
+            assert_eq!(memory.verify(same(0), 4096, false).unwrap(), None);
         }
         assert!(Memory::new(&engine, None, 64, Direction::Push).is_err());
     }

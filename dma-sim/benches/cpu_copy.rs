@@ -65,6 +65,7 @@ fn main() {
     }
     cold_table(src, dst);
     hot_table(src, dst);
+    behind_table(src, dst);
 }
 
 /// # Safety
@@ -214,6 +215,40 @@ fn hot_table(src: Memory, dst: Memory) {
             let pairs = if slots == 1 { String::new() } else { format!(" x{slots}") };
             row(&format!("{}{pairs}", size_name(len)), &results);
         }
+    }
+}
+
+/// As allocations one behind the other are: the C library puts 16 bytes of its own between them.
+fn behind_table(src: Memory, dst: Memory) {
+    const SIZES: [usize; 9] =
+        [1 << 10, 2 << 10, 2200, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+    header(
+        "hot, one core, destination 16 B further on in its page than the source: GB/s, and times memcpy",
+        &["memcpy", "kernel memcpy", "chooser"],
+    );
+    for len in SIZES {
+        let mut pairs = Pairs::new(src, dst, len, 1);
+        pairs.shift = 16;
+        let mut chooser = Chooser::new();
+        let count = ((16 << 20) / len).clamp(4, 1 << 12);
+        let results = compare(ROUNDS, 3, count * len, |contender| {
+            let mut run = |count| match contender {
+                // SAFETY: two ranges of `len` bytes in two mappings that are longer than both.
+                0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
+                1 => {
+                    let kernel = Kernel::memcpy();
+                    // SAFETY: as above.
+                    time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
+                }
+                _ => time(&mut pairs, count, |dst, src, len| {
+                    // SAFETY: as above.
+                    unsafe { chooser.copy(dst, src, len, CacheHint::Auto) }
+                }),
+            };
+            run(count.div_ceil(4));
+            run(count)
+        });
+        row(size_name(len).as_ref(), &results);
     }
 }
 

@@ -26,7 +26,7 @@ use self::free::FreePlaces;
 use self::place::Place;
 use crate::contender::{Clock, Contender};
 use crate::interrupt;
-use crate::layout::Layout;
+use crate::layout::{Layout, Offsets};
 use crate::memory::{Difference, Memory, PATTERN};
 use crate::plan::{Cell, Op, Verify};
 
@@ -799,7 +799,7 @@ impl Worker {
 
     fn compare(&mut self, index: usize) -> Result<(), Trouble> {
         self.checked += 1;
-        let (at, size) = (self.layout.offset(index), self.layout.size());
+        let (at, size) = (self.layout.at(index).dst, self.layout.size());
         let found = self.each_piece(index, |memory, at, len, fill| memory.verify(at, len, fill))?;
         match found {
             None => Ok(()),
@@ -811,7 +811,7 @@ impl Worker {
     fn each_piece(
         &self,
         index: usize,
-        mut f: impl FnMut(&Memory, usize, usize, bool) -> dma::Result<Option<Difference>>,
+        mut f: impl FnMut(&Memory, Offsets, usize, bool) -> dma::Result<Option<Difference>>,
     ) -> Result<Option<Difference>, Trouble> {
         let mut before = 0;
         for (at, len) in self.layout.parts(index) {

@@ -19,29 +19,26 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(memory: &Memory, layout: &Layout, cell: &Cell, index: usize) -> Self {
-        let at = layout.offset(index);
+        let at = layout.at(index);
         let lists = if cell.segments > 1 {
-            let list = |side: fn(&Memory, usize, usize) -> Segment| {
-                layout.parts(index).map(|(at, len)| side(memory, at, len)).collect()
-            };
-            (list(Memory::src), list(Memory::dst))
+            layout.parts(index).map(|(at, len)| (memory.src(at.src, len), memory.dst(at.dst, len))).unzip()
         } else {
             (Vec::new(), Vec::new())
         };
         let len = if cell.segments > 1 { 1 } else { layout.size() };
-        Self { src: memory.src(at, len), dst: memory.dst(at, len), index, left: 0, lists }
+        Self { src: memory.src(at.src, len), dst: memory.dst(at.dst, len), index, left: 0, lists }
     }
 
     /// Goes on to the place's next buffer.
     #[inline]
     pub(super) fn advance(&mut self, memory: &Memory, layout: &Layout, depth: usize) {
         self.index = layout.next(self.index, depth);
-        let at = layout.offset(self.index);
+        let at = layout.at(self.index);
         if self.lists.0.is_empty() {
-            (self.src, self.dst) = (memory.src(at, self.src.len), memory.dst(at, self.dst.len));
+            (self.src, self.dst) = (memory.src(at.src, self.src.len), memory.dst(at.dst, self.dst.len));
         } else {
             for (i, (at, len)) in layout.parts(self.index).enumerate() {
-                (self.lists.0[i], self.lists.1[i]) = (memory.src(at, len), memory.dst(at, len));
+                (self.lists.0[i], self.lists.1[i]) = (memory.src(at.src, len), memory.dst(at.dst, len));
             }
         }
     }

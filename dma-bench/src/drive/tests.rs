@@ -154,8 +154,11 @@ fn worker(
 ) -> (Worker, Arc<Mutex<Seen>>) {
     let contender = Contender::open(&cell.engine).unwrap();
     let bytes = Layout::bytes(cell, 16 << 10);
-    let memory = Memory::new(&contender.engine, None, bytes, Direction::Local).unwrap();
-    let layout = Layout::new(cell, 0, 16 << 10);
+    let free = 64 << 10;
+    let memory = Memory::new(&contender.engine, None, bytes + free, Direction::Local).unwrap();
+    // Sources and destinations do not lie at the same place of their memories.
+    let layout = Layout::new(cell, 0, 16 << 10).in_pass(cell, 1, 1, free);
+    assert_ne!(layout.at(0).src, layout.at(0).dst);
     let mut worker = Worker::new(&contender, cell, memory, layout, verify, Duration::from_secs(1)).unwrap();
     let seen = Arc::new(Mutex::new(Seen::default()));
     let queue = worker.queue.take().unwrap();

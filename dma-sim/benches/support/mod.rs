@@ -32,6 +32,8 @@ pub(crate) struct Pairs {
     src: Memory,
     dst: Memory,
     pub(crate) len: usize,
+    /// How much further on in its memory a destination is than its source is in its own; there is room for it.
+    pub(crate) shift: usize,
     stride: usize,
     slots: usize,
     next: usize,
@@ -44,7 +46,7 @@ impl Pairs {
     pub(crate) fn new(src: Memory, dst: Memory, len: usize, slots: usize) -> Self {
         let stride = len.next_multiple_of(64);
         let slots = slots.min(src.len / stride).max(1);
-        Self { src, dst, len, stride, slots, next: 0, step: 1 }
+        Self { src, dst, len, shift: 0, stride, slots, next: 0, step: 1 }
     }
 
     pub(crate) fn slots(&self) -> usize {
@@ -58,7 +60,7 @@ impl Pairs {
         if self.next >= self.slots {
             self.next -= self.slots;
         }
-        (self.dst.base.wrapping_add(offset), self.src.base.wrapping_add(offset))
+        (self.dst.base.wrapping_add(offset + self.shift), self.src.base.wrapping_add(offset))
     }
 
     /// Nanoseconds of this thread's CPU time that `work` takes, so that another process on the same core does not count.

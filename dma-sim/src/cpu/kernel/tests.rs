@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use super::Kernel;
+use super::{Kernel, memory};
 
 const PAGE: usize = 4096;
 const SIZE: usize = 40 * PAGE;
@@ -83,6 +83,12 @@ fn range() -> impl Strategy<Value = Range<usize>> {
     })
 }
 
+/// All kernels of this CPU, and what `memcpy` is on others.
+fn all() -> impl Iterator<Item = Kernel> {
+    let pieces = Kernel { name: "memcpy in pieces", copy: memory::copy_in_pieces, ..Kernel::memcpy() };
+    Kernel::all().iter().copied().chain([pieces])
+}
+
 #[test]
 fn copy_matches_the_oracle() {
     let (src, dst) = (Fenced::new(), Fenced::new());
@@ -92,7 +98,7 @@ fn copy_matches_the_oracle() {
         let from = if aligned { from & !63 } else { from };
         let input = noise(seed);
         src.store(&input);
-        for kernel in Kernel::all() {
+        for kernel in all() {
             dst.store(&[CANARY; SIZE]);
             // SAFETY: `len` bytes from there on lie within each mapping; two mappings do not overlap.
             unsafe { kernel.copy(dst.at(to.start), src.at(from), len) };
@@ -128,7 +134,7 @@ fn copy_at_every_alignment() {
     let (src, dst) = (Fenced::new(), Fenced::new());
     let input = noise(7);
     src.store(&input);
-    for kernel in Kernel::all() {
+    for kernel in all() {
         for (to, from) in (0..64).flat_map(|to| (0..64).map(move |from| (to, from))) {
             for len in [0, 1, 63, 64, 65, 127, 128, 191] {
                 let window = 2 * PAGE - 8..2 * PAGE + 8 + 64 + 191;

@@ -10,6 +10,7 @@ use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_stream_si128,
     _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512, _mm512_stream_si512,
 };
+use std::sync::OnceLock;
 
 use super::Kernel;
 use super::memory::{self, LINE, pattern_line};
@@ -36,26 +37,45 @@ pub(super) fn available() -> impl Iterator<Item = Kernel> {
 
 /// CPUID leaf 7, subleaf 0, ECX bit 28 (Intel SDM, volume 2, "CPUID"). std has no name for it.
 fn has_movdir64b() -> bool {
-    cpuid(0).0 >= 7 && cpuid(7).1 >> 28 & 1 == 1
+    let [last, ..] = cpuid(0);
+    let [_, _, ecx, _] = cpuid(7);
+    last >= 7 && ecx >> 28 & 1 == 1
 }
 
-/// EAX and ECX of subleaf 0 of `leaf`. Not std's `__cpuid_count`, which is unsafe or safe depending on its version.
-fn cpuid(leaf: u32) -> (u32, u32) {
-    let (mut eax, mut ecx) = (leaf, 0);
+/// Whether this CPU says that it has fast short `rep movsb`, which glibc 2.36 takes to mean that everything above 2 KiB is best copied with it, and is AMD's,
+/// where that does not hold for all distances between source and destination. On a Zen 3 with that glibc it copies 16 KiB in the cache at 92 GB/s, but at 3
+/// where the destination is 1 to 31 bytes further on in its page than the source is in its own, and at 65 with 33 to 63; 2 KiB at a time, which go by vectors,
+/// come to 65 and 88 there (glibc bug 30994; `cargo bench -p dma-sim --bench cpu_copy -- --table` has a table of it).
+pub(super) fn has_slow_rep_movsb() -> bool {
+    static SLOW: OnceLock<bool> = OnceLock::new();
+    *SLOW.get_or_init(|| {
+        let [last, ebx, ecx, edx] = cpuid(0);
+        let vendor = [ebx, edx, ecx].map(u32::to_le_bytes).concat();
+        let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor == **amd);
+        // AMD64 Architecture Programmer's Manual, volume 3, CPUID leaf 7, subleaf 0, EDX bit 4: fast short REP MOVSB.
+        let [.., features] = cpuid(7);
+        by_amd && last >= 7 && features >> 4 & 1 == 1
+    })
+}
+
+/// EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. Not std's `__cpuid_count`, which is unsafe or safe depending on its version.
+fn cpuid(leaf: u32) -> [u32; 4] {
+    let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
+    (eax, ecx) = (leaf, 0);
     // SAFETY: every x86-64 CPU has CPUID; RBX, which the compiler keeps to itself, is put back.
     unsafe {
         asm!(
             "mov {rbx:r}, rbx",
             "cpuid",
-            "mov rbx, {rbx:r}",
-            rbx = out(reg) _,
+            "xchg rbx, {rbx:r}",
+            rbx = out(reg) rbx,
             inout("eax") eax,
             inout("ecx") ecx,
-            out("edx") _,
+            out("edx") edx,
             options(nostack, nomem, preserves_flags),
         );
     }
-    (eax, ecx)
+    [eax, rbx as u32, ecx, edx]
 }
 
 const AVX512: Kernel = Kernel { name: "avx512", streaming: true, copy: copy_avx512, fill: fill_avx512 };
