@@ -478,7 +478,7 @@ fn class_of(len: usize) -> usize {
     (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(CLASSES - 1)
 }
 
-/// What `memcpy` takes within a core's second level cache, in ticks per byte: measured once, which takes some 20 us.
+/// What `memcpy` takes within a core's second level cache, in ticks per byte: measured once, which takes some 50 us.
 fn hot_cost() -> f32 {
     static COST: OnceLock<f32> = OnceLock::new();
     *COST.get_or_init(|| cache_cost(&GAPS))
