@@ -90,7 +90,8 @@ impl Model {
 
 fn chooser() -> Chooser {
     // Any kernel does: the model decides what it costs.
-    Chooser { hot_cost: 0.05, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
+    let classes = std::array::from_fn(|index| Class::new(index, ALONE_MAX));
+    Chooser { hot_cost: 0.05, classes, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
 }
 
 const LENGTHS: [usize; 6] = [16 << 10, 64 << 10, 100_000, 256 << 10, 1 << 20, 64 << 20];
@@ -299,6 +300,32 @@ fn what_a_dear_probe_costs_is_paid_back_before_the_next() {
             let most = 1.0 / 32.0 + 2.0 * dear as f64 / f64::from(copies);
 
             assert!(more > 0.0 && more <= most, "{len}, {dear} times: {more:.3} more, at most {most:.3}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_a_cores_own_cache_is_not_left_to_it() {
+    for (cache, longest) in [
+        (None, ALONE_MAX),
+        (Some(512 << 10), 256 << 10),
+        (Some(2 << 20), 1 << 20),
+        (Some(64 << 20), ALONE_MAX),
+        (Some(0), 0),
+    ] {
+        assert_eq!(alone_max(cache), longest, "{cache:?}");
+        let classes = std::array::from_fn(|index| Class::new(index, longest));
+        for len in [64 << 10, 256 << 10, 512 << 10, 1 << 20] {
+            let mut chooser = Chooser { classes, ..chooser() };
+            let mut alone = 0;
+            for _ in 0..2000 {
+                let pick = chooser.pick(len, CacheHint::Auto);
+                alone += u32::from(pick.alone);
+                // As fast as the cache, all the time.
+                let per_byte = if pick.streaming { 0.3 } else { 0.05 };
+                chooser.record(pick, (per_byte * len as f64) as u64, len);
+            }
+            assert_eq!(alone > 1000, len <= longest, "{len} in {cache:?}: {alone} of 2000");
         }
     }
 }

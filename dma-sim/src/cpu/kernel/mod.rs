@@ -19,6 +19,15 @@ use std::sync::OnceLock;
 type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
+/// The size of a core's second level cache in bytes, if this CPU says it.
+pub(super) fn second_level_cache() -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    let bytes = x86_64::second_level_cache();
+    #[cfg(not(target_arch = "x86_64"))]
+    let bytes = None;
+    bytes
+}
+
 /// One way to move bytes with the CPU's own instructions.
 ///
 /// A value of this type can run on this CPU: those that need instructions it lacks are never handed out.

@@ -58,6 +58,15 @@ pub(super) fn has_slow_rep_movsb() -> bool {
     })
 }
 
+/// CPUID leaf 8000_0006h, ECX bits 31 to 16: KiB of second level cache (AMD64 Architecture Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
+pub(super) fn second_level_cache() -> Option<usize> {
+    const LEAF: u32 = 0x8000_0006;
+    let [last, ..] = cpuid(0x8000_0000);
+    let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
+    // A hypervisor may hide it.
+    (kib > 0).then_some(kib as usize * 1024)
+}
+
 /// EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. Not std's `__cpuid_count`, which is unsafe or safe depending on its version.
 fn cpuid(leaf: u32) -> [u32; 4] {
     let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
