@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 /// Nothing ever takes this long on the virtual clock: only what never ends does.
 const SHORT: Duration = Duration::from_millis(2);
+/// Longer than any machine takes for a script.
 const LONG: Duration = Duration::from_secs(60);
 const CANARY: u8 = 0xee;
 

@@ -298,7 +298,6 @@ fn what_a_dear_probe_costs_is_paid_back_before_the_next() {
             let more = spent as f64 / f64::from(copies) - 1.0;
             // The last one may have just been made.
             let most = 1.0 / 32.0 + 2.0 * dear as f64 / f64::from(copies);
-
             assert!(more > 0.0 && more <= most, "{len}, {dear} times: {more:.3} more, at most {most:.3}");
         }
     }

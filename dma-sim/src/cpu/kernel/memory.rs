@@ -8,7 +8,8 @@ pub(super) const LINE: usize = 64;
 /// Up to this length, glibc copies by vectors on a CPU with fast short `rep movsb`: its `rep_movsb_threshold` is 2112 there
 /// (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).
 pub(in crate::cpu) const SHORT: usize = 2 << 10;
-/// Beyond this length it does so again: on AMD's CPUs its `rep_movsb_stop_threshold` is the size of the second level cache.
+/// Beyond this length it does so again: on AMD's CPUs its `rep_movsb_stop_threshold` is the size of the second level cache,
+/// 512 KiB or 1 MiB.
 const LONG: usize = 1 << 20;
 /// The distance that counts is that within pages.
 const PAGE: usize = 4096;
@@ -24,25 +25,14 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         return unsafe { copy_behind(dst, src, len) };
     }
-    // SAFETY: as above.
-    unsafe { copy_short(dst, src, len) }
+    // SAFETY: the caller promises both ranges, and that they do not overlap.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }
 
 /// Whether `dst` is less than a line further on in its page than `src` is in its own.
 #[inline]
 fn is_behind(dst: usize, src: usize) -> bool {
     (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
-}
-
-/// The C library's `memcpy` and nothing else: as good as anything up to [`SHORT`].
-///
-/// # Safety
-///
-/// As for [`super::Kernel::copy`].
-#[inline]
-pub(in crate::cpu) unsafe fn copy_short(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller promises both ranges, and that they do not overlap.
-    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }
 
 /// Copies to less than a line further on in the page.
@@ -61,7 +51,7 @@ unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
         unsafe { copy_in_pieces(dst, src, len) };
     } else {
         // SAFETY: as above.
-        unsafe { copy_short(dst, src, len) };
+        unsafe { ptr::copy_nonoverlapping(src, dst, len) };
     }
 }
 
@@ -77,7 +67,7 @@ pub(super) unsafe fn copy_in_pieces(dst: *mut u8, src: *const u8, len: usize) {
     while at < len {
         let n = piece.min(len - at);
         // SAFETY: `at + n <= len`, and the caller promises `len` bytes of both ranges.
-        unsafe { copy_short(dst.wrapping_add(at), src.wrapping_add(at), n) };
+        unsafe { ptr::copy_nonoverlapping(src.wrapping_add(at), dst.wrapping_add(at), n) };
         at += n;
     }
 }

@@ -7,7 +7,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-pub(super) mod memory;
+mod memory;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -18,6 +18,8 @@ use std::sync::OnceLock;
 
 type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
+
+pub(super) use memory::SHORT;
 
 /// The size of a core's second level cache in bytes, if this CPU says it.
 pub(super) fn second_level_cache() -> Option<usize> {
@@ -48,8 +50,8 @@ impl Kernel {
     /// The C library's `memcpy` and `memset`, and a plain loop for fill patterns of more than one byte value.
     ///
     /// On AMD CPUs with fast short `rep movsb`, lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a time if the destination is up to 63 bytes further
-    /// on in its page than the source is in its own, as allocations one behind the other are: for longer ones glibc may use that instruction, which takes
-    /// twenty times as long as vectors do there (glibc bug 30994).
+    /// on in its page than the source is in its own, as allocations one behind the other are: for longer ones glibc may use that instruction, which can take
+    /// twenty times as long as vectors there (glibc bug 30994).
     #[must_use]
     pub const fn memcpy() -> Self {
         Self { name: "memcpy", streaming: false, copy: memory::copy, fill: memory::fill }

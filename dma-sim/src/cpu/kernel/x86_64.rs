@@ -43,9 +43,8 @@ fn has_movdir64b() -> bool {
 }
 
 /// Whether this CPU says that it has fast short `rep movsb`, which glibc 2.36 takes to mean that everything above 2 KiB is best copied with it, and is AMD's,
-/// where that does not hold for all distances between source and destination. On a Zen 3 with that glibc it copies 16 KiB in the cache at 92 GB/s, but at 3
-/// where the destination is 1 to 31 bytes further on in its page than the source is in its own, and at 65 with 33 to 63; 2 KiB at a time, which go by vectors,
-/// come to 65 and 88 there (glibc bug 30994; `cargo bench -p dma-sim --bench cpu_copy -- --table` has a table of it).
+/// where that does not hold if the destination is less than a line further on in its page than the source is in its own (glibc bug 30994). What it costs on such
+/// a CPU is the last table of `cargo bench -p dma-sim --bench cpu_copy -- --table`.
 pub(super) fn has_slow_rep_movsb() -> bool {
     static SLOW: OnceLock<bool> = OnceLock::new();
     *SLOW.get_or_init(|| {
@@ -61,10 +60,14 @@ pub(super) fn has_slow_rep_movsb() -> bool {
 /// CPUID leaf 8000_0006h, ECX bits 31 to 16: KiB of second level cache (AMD64 Architecture Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
 pub(super) fn second_level_cache() -> Option<usize> {
     const LEAF: u32 = 0x8000_0006;
-    let [last, ..] = cpuid(0x8000_0000);
-    let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
-    // A hypervisor may hide it.
-    (kib > 0).then_some(kib as usize * 1024)
+    // Asked once: under a hypervisor each CPUID is a way out of the virtual machine and back, and every queue wants to know.
+    static BYTES: OnceLock<Option<usize>> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let [last, ..] = cpuid(0x8000_0000);
+        let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
+        // A hypervisor may hide it.
+        (kib > 0).then_some(kib as usize * 1024)
+    })
 }
 
 /// EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. Not std's `__cpuid_count`, which is unsafe or safe depending on its version.
