@@ -242,7 +242,7 @@ pub struct RunArguments {
     /// How often it is gone through all cells, each time for a share of the repetitions: 24 times unless given, and at most as often as these.
     #[arg(long, value_name = "COUNT", conflicts_with = "rate")]
     pub passes: Option<u32>,
-    /// A cell whose ratio to memcpy is known this well, such as 2%, is left out of two passes in three from then on; 0 for none.
+    /// A cell whose ratio to memcpy is known this well, such as 2%, is left out of five passes in six from then on; 0 for none.
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     pub precision: Option<f64>,
     /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no longer.

@@ -15,6 +15,7 @@ pub mod list;
 pub mod machine;
 pub mod memcpy;
 pub mod memory;
+mod nearness;
 pub mod output;
 pub mod pairs;
 pub mod plan;

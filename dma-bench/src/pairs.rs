@@ -1,5 +1,15 @@
 //! [`Pair`]: a slice of an engine between two slices of the baseline, so that what drifts cancels out; and which pairs are kept.
 
+/// What was seen of the core of another thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// Nanoseconds that a cache line takes there and back.
+    pub trip: f64,
+    /// It seemed to be the other hardware thread of this core: while one kept all units busy, the other had fewer of them. That may have been
+    /// somebody else.
+    pub same_core: bool,
+}
+
 /// A slice of time in which one cell was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
@@ -11,6 +21,8 @@ pub struct Slot {
     pub waited: f64,
     /// The core's other hardware thread was busy before it or after it.
     pub shared: bool,
+    /// Where the core was on which another thread took part.
+    pub beside: Option<Seen>,
 }
 
 /// A slice of an engine, and its ratio to the baseline around it.
@@ -24,6 +36,8 @@ pub struct Pair {
     pub waited: f64,
     /// The core's other hardware thread was busy around one of the slices that count.
     pub shared: bool,
+    /// The other core that took part was nearer than usual, or farther.
+    pub moved: bool,
 }
 
 /// Up to here a slice counts as undisturbed: a wait this short moves no figure that is shown.
@@ -49,18 +63,19 @@ impl Pair {
         // The geometric mean: a ratio and its inverse are treated alike.
         let mean = around.iter().map(|b| b.rate.ln()).sum::<f64>() / around.len() as f64;
         let ratio = (!around.is_empty()).then(|| slot.rate / mean.exp()).filter(|r| r.is_finite());
-        Self { slot, ratio, waited, shared }
+        Self { slot, ratio, waited, shared, moved: false }
     }
 
     /// Whether no slice of it was disturbed.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.waited <= CLEAN && !self.shared
+        self.waited <= CLEAN && !self.shared && !self.moved
     }
 
     /// How much it was disturbed: least by a shared core.
     fn disturbed(&self) -> f64 {
-        if self.waited > CLEAN { 1.0 + self.waited } else { f64::from(u8::from(self.shared)) }
+        let (shared, moved) = (f64::from(u8::from(self.shared)), f64::from(u8::from(self.moved)));
+        if self.waited > CLEAN { 4.0 + self.waited } else { shared + 2.0 * moved }
     }
 }
 
@@ -85,7 +100,7 @@ mod tests {
     use super::*;
 
     fn slot(rate: f64, waited: f64) -> Slot {
-        Slot { rate, cpu_ns: 1.0, waited, shared: false }
+        Slot { rate, cpu_ns: 1.0, waited, shared: false, beside: None }
     }
 
     #[test]
@@ -122,6 +137,7 @@ mod tests {
             ratio: Some(rate),
             waited,
             shared: false,
+            moved: false,
         };
         let pairs = vec![pair(1.0, 0.5), pair(2.0, 0.0), pair(9.0, 0.2), pair(3.0, 0.009), pair(4.0, 0.0)];
         let rates =
@@ -133,6 +149,13 @@ mod tests {
         // A shared core disturbs less than waiting does.
         let shared = Pair { shared: true, ..pair(5.0, 0.0) };
         assert_eq!(rates(&[pair(1.0, 0.5), shared, pair(2.0, 0.0)], 2), [5.0, 2.0]);
+        // A core that is elsewhere than usual is in between.
+        let moved = Pair { moved: true, ..pair(6.0, 0.0) };
+        assert!(!moved.is_clean());
+        let both = Pair { shared: true, ..moved };
+        assert_eq!(rates(&[pair(1.0, 0.5), both, moved, shared], 1), [5.0]);
+        assert_eq!(rates(&[pair(1.0, 0.5), both, moved, shared], 2), [6.0, 5.0]);
+        assert_eq!(rates(&[pair(1.0, 0.5), both, moved, shared], 3), [6.0, 6.0, 5.0]);
         // Of many, the undisturbed alone are kept if they are eight.
         let of = |clean: usize, wanted| {
             let mut all = vec![shared; 100];

@@ -239,14 +239,16 @@ pub struct Campaign {
     /// How often it is gone through all cells, each time for a share of the repetitions: what the machine does meanwhile hits all cells, not
     /// a few, and each of them at so many times that lie apart. No more than the repetitions; once at a rate.
     pub passes: u32,
-    /// How well the ratio to memcpy is to be known, as a part of it: a cell whose median is known that well, with a chance of 95 %, is left out of
-    /// two passes in three from then on, and its time is the others'. 0 for all repetitions in every case.
+    /// How well the ratio to memcpy is to be known, as a part of it: a cell whose median is known that well (half as well below 4 KiB), with a chance of
+    /// 95 %, is left out of five passes in six from then on, and its time is the others'; and cells in which another core takes part are left out of passes in
+    /// which that is never where it usually is. 0 for all repetitions in every case.
     pub precision: f64,
     /// After so many seconds no pass begins, however many there were to be: the repetitions are fewer then. At least one is made.
     pub limit: Option<f64>,
     /// How long each repetition is, in seconds.
     pub seconds: f64,
-    /// How long each cell warms up, in seconds: a part of it before each visit.
+    /// How long each cell warms up, in seconds: a part of it before each visit, or fewer where 4096 operations take less. The first visit has its whole
+    /// part.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,

@@ -50,7 +50,7 @@ impl Preset {
                     repetitions: 240,
                     passes: 80,
                     precision: 0.025,
-                    limit: Some(26.0),
+                    limit: Some(28.0),
                     seconds: SLICE,
                     warm_up: 0.48,
                     sweeps: vec![

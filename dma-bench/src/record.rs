@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
 use crate::interrupt;
+use crate::nearness::Nearness;
 use crate::pairs::{ENOUGH, Pair, Slot, keep};
 use crate::plan::Cell;
 use crate::results::{Latency, Measured, Status};
@@ -88,13 +89,31 @@ impl Record {
     }
 
     /// Adds a repetition of this visit.
-    pub(crate) fn add(&mut self, pair: Pair) {
+    pub(crate) fn add(&mut self, pair: Pair, nearness: &Nearness) {
         self.pairs.push(pair);
+        self.judge(self.pairs.len() - 1, nearness);
+    }
+
+    /// Judges the repetitions from this one on by what is known of the cores by now.
+    pub(crate) fn judge(&mut self, from: usize, nearness: &Nearness) {
+        for pair in &mut self.pairs[from..] {
+            pair.moved = pair.slot.beside.is_some_and(|seen| nearness.is_unusual(seen));
+        }
     }
 
     /// Repetitions of this visit.
     pub(crate) fn visited(&self) -> usize {
         self.pairs.len() - self.before
+    }
+
+    /// Whether another core has mostly taken part in it.
+    pub(crate) fn in_company(&self) -> bool {
+        2 * self.pairs.iter().filter(|p| p.slot.beside.is_some()).count() > self.pairs.len()
+    }
+
+    /// Whether that was elsewhere than usual the last time.
+    pub(crate) fn moved(&self) -> bool {
+        self.pairs.last().is_some_and(|p| p.moved)
     }
 
     /// Lets it off so many repetitions.
@@ -195,6 +214,7 @@ impl Record {
             left_out: (self.pairs.len() - kept.len()) as u64,
             waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
             shared: self.pairs.iter().filter(|p| p.shared).count() as f64 / self.pairs.len().max(1) as f64,
+            moved: self.pairs.iter().filter(|p| p.moved).count() as f64 / self.pairs.len().max(1) as f64,
             ops: self.ops,
             verified: self.verified,
             ops_per_second: ops,

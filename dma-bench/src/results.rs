@@ -18,6 +18,8 @@ pub const SCHEMA: &str = "dma-bench/results";
 const BUSY: f64 = 0.05;
 /// From which part of the repetitions on a shared core is worth a word.
 const SHARED: f64 = 0.25;
+/// The same of cores that moved.
+const MOVED: f64 = 0.25;
 /// Fields whose text stands in tables.
 const IN_TABLES: [&str; 8] =
     ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
@@ -123,8 +125,8 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Repetitions that were disturbed and are not among the figures: threads waited for a CPU, or the core's other hardware thread was busy. Their
-    /// latencies count.
+    /// Repetitions that were disturbed and are not among the figures: threads waited for a CPU, the core's other hardware thread was busy, or the
+    /// other core that took part was elsewhere than usual. Their latencies count.
     #[serde(default)]
     pub left_out: u64,
     /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
@@ -133,6 +135,9 @@ pub struct Measured {
     /// The part of the repetitions, kept or not, in which the core's other hardware thread was busy.
     #[serde(default)]
     pub shared: f64,
+    /// The part of the repetitions, kept or not, in which the other core that took part was nearer than usual, or farther.
+    #[serde(default)]
+    pub moved: f64,
     /// Operations done, all in all.
     pub ops: u64,
     /// Operations whose bytes were compared.
@@ -360,7 +365,7 @@ impl Results {
     }
 
     /// What to say if the machine was busy with something else: in how many cells threads waited for a CPU, and for which part of the time at
-    /// most; and in how many others used the core's other hardware thread, and in which part of the repetitions at most.
+    /// most; in how many others used the core's other hardware thread, and in which part of the repetitions at most; and the same of cores that moved.
     #[must_use]
     pub fn busy(&self) -> Vec<String> {
         let beyond = |part: fn(&Measured) -> f64, limit: f64| {
@@ -382,7 +387,13 @@ impl Results {
                  are left out where there are enough others; but whoever is that busy uses the memory too, and memcpy loses more by that than other ways to copy. A quieter machine mends it."
             )
         });
-        waited.into_iter().chain(shared).collect()
+        let moved = beyond(|m| m.moved, MOVED).map(|(cells, most)| {
+            format!(
+                "The cores moved, as virtual CPUs do: {cells} the second one was elsewhere than usual in up to {most:.0} % of the repetitions, on the same core or not \
+                 behind the same cache. These are left out where there are enough others."
+            )
+        });
+        waited.into_iter().chain(shared).chain(moved).collect()
     }
 
     /// Cells with figures, measured ones first if `models` are asked for too.
@@ -445,6 +456,7 @@ pub(crate) mod tests {
                     left_out: 0,
                     waited: 0.0,
                     shared: 0.0,
+                    moved: 0.0,
                     ops: 10_000,
                     verified: 16,
                     ops_per_second: ops,

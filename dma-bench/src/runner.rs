@@ -1,6 +1,6 @@
 //! [`Runner`]: goes through all cells several times, and measures each slice of an engine between two of the baseline.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, COMPARE_OPS, Extent, Pace, Trou
 use crate::layout::Layout;
 use crate::memcpy::Memcpy;
 use crate::memory::Memory;
+use crate::nearness::Nearness;
 use crate::pairs::{Pair, Slot};
 use crate::plan::{Campaign, Cell, Direction, Footprint, Group, SLICE, Verify};
 use crate::record::Record;
@@ -37,6 +38,7 @@ pub(crate) struct Runner<'a> {
     footprint: usize,
     clock_ns: f64,
     sibling: Sibling,
+    nearness: Nearness,
     begun: Instant,
     /// How long it has waited for the core to be its own.
     waited: Duration,
@@ -57,7 +59,9 @@ const WARM_LONGEST: f64 = 0.01;
 /// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
 const WARM_BYTES: u64 = 4 << 20;
 /// A cell that is known well enough takes part in one pass of so many.
-const REST: u32 = 3;
+const REST: u32 = 6;
+/// For copies of fewer bytes, half as well is well enough: what they take differs more from one visit to the next, and decides less.
+const SHORT: u64 = 4096;
 /// Half of what was asked for is to be undisturbed. Until it is, repetitions are added while nothing disturbs: a visit has at most so many times
 /// its share of them,
 const TRIES: usize = 6;
@@ -75,6 +79,8 @@ const ROUNDS: u64 = 3;
 const ROUNDS_BYTES: u64 = 32 << 20;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
+/// After the first pass, so many operations are enough: what an engine learns, it learns from these.
+const WARM_OPS: u64 = 4096;
 /// So many slices of the baseline go before a run at a rate, and so many after it.
 const BESIDE_RATE: u32 = 5;
 
@@ -100,6 +106,7 @@ impl<'a> Runner<'a> {
             footprint,
             clock_ns: clock_cost(),
             sibling: Sibling::default(),
+            nearness: Nearness::default(),
             begun: Instant::now(),
             waited: Duration::ZERO,
         }
@@ -166,6 +173,7 @@ impl<'a> Runner<'a> {
             .map(|g| std::iter::once(&g.baseline).chain(&g.cells).map(|c| Record::new(c.clone())).collect())
             .collect();
         let passes = passes(self.campaign);
+        let mut order: VecDeque<usize> = (0..all.len()).collect();
         for pass in 0..passes {
             let over = |most: f64| self.begun.elapsed().as_secs_f64() >= most;
             if pass > 0 && self.campaign.limit.is_some_and(over) {
@@ -179,21 +187,13 @@ impl<'a> Runner<'a> {
                 break;
             }
             self.pass = pass;
-            for records in &mut all {
-                if interrupt::stopped() {
-                    tell(records, observer);
-                    continue;
-                }
-                self.visit(records, passes, observer);
-                if pass + 1 == passes || interrupt::stopped() {
-                    tell(records, observer);
-                }
-            }
+            self.one_pass(&mut all, &mut order, passes, observer);
             if interrupt::stopped() {
                 break;
             }
             observer.pass(pass + 1, passes);
         }
+        all.iter_mut().flatten().for_each(|record| record.judge(0, &self.nearness));
         let mut cells: Vec<Measured> = Vec::new();
         for record in all.iter().flatten() {
             let measured = record.measured();
@@ -205,8 +205,71 @@ impl<'a> Runner<'a> {
         (cells, interrupt::stopped())
     }
 
-    /// One pass over cells that share a baseline, which is the first.
+    /// One pass over all groups, in this order. Those that another core takes part in wait while that is elsewhere than usual, and are left out if it still
+    /// is in the end: they are the first of the next pass then.
+    fn one_pass(
+        &mut self,
+        all: &mut [Vec<Record>],
+        order: &mut VecDeque<usize>,
+        passes: u32,
+        observer: &mut dyn Observer,
+    ) {
+        let mut waiting = VecDeque::new();
+        for at in order.clone() {
+            if self.waits(&all[at]) {
+                waiting.push_back(at);
+                continue;
+            }
+            self.visit(&mut all[at], passes, observer);
+            while let Some(at) = waiting.pop_front() {
+                if self.waits(&all[at]) {
+                    waiting.push_front(at);
+                    break;
+                }
+                self.visit(&mut all[at], passes, observer);
+            }
+        }
+        for at in waiting.into_iter().rev() {
+            self.leave_out(&mut all[at], passes, observer);
+            order.retain(|other| *other != at);
+            order.push_front(at);
+        }
+    }
+
+    /// Whether cells that share a baseline are not to be measured now.
+    fn waits(&mut self, records: &[Record]) -> bool {
+        // Where so many repetitions are asked for, and not as many as it takes, there are so many.
+        let any = self.campaign.precision > 0.0 && records.iter().any(|r| r.in_company() && !self.rests(r));
+        any && !interrupt::stopped() && self.elsewhere()
+    }
+
+    /// Lets cells off this pass.
+    fn leave_out(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
+        for record in records.iter_mut().skip(1) {
+            let fewer = upto(record.wanted, self.pass + 1, passes) - upto(record.wanted, self.pass, passes);
+            let_off(record, fewer, observer);
+        }
+        self.tell_last(records, passes, observer);
+    }
+
+    /// Tells whoever watches what cells came to, if this was their last pass.
+    fn tell_last(&self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
+        records.iter_mut().for_each(|record| record.judge(0, &self.nearness));
+        if self.pass + 1 == passes || interrupt::stopped() {
+            tell(records, observer);
+        }
+    }
+
+    /// Measures cells that share a baseline, unless the user stopped it.
     fn visit(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
+        if !interrupt::stopped() {
+            self.turn_to(records, passes, observer);
+        }
+        self.tell_last(records, passes, observer);
+    }
+
+    /// One pass over cells that share a baseline, which is the first.
+    fn turn_to(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
         let pass = self.pass;
         // How many repetitions of so many there should be after this pass, and how many of these belong to it.
@@ -284,7 +347,7 @@ impl<'a> Runner<'a> {
             let patient = !busy && begun.elapsed() < planned.mul_f64(PATIENCE);
             let goes_on = |r: &Record| {
                 let (visited, (due, share)) = (r.visited(), share(r.wanted));
-                let again = !r.virtual_clock && patient && visited < TRIES * share;
+                let again = !r.virtual_clock && patient && !r.moved() && visited < TRIES * share;
                 r.trouble.is_none() && (visited < share || (again && r.clean() < r.due(due) / 2))
             };
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
@@ -315,7 +378,7 @@ impl<'a> Runner<'a> {
                     .flatten();
                 for (who, slot) in slots {
                     let record = &mut *records[who];
-                    record.add(Pair::new(before, slot, after));
+                    record.add(Pair::new(before, slot, after), &self.nearness);
                     if record.visited() <= share(record.wanted).1 {
                         record.shown += 1;
                         observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
@@ -345,7 +408,7 @@ impl<'a> Runner<'a> {
             let after = self.beside(base, layout, COMPARE_LITTLE);
             for slot in slots {
                 // An engine is not as fast as it can be: that has no ratio to memcpy.
-                record.add(Pair { ratio: None, ..Pair::new(before, slot, after) });
+                record.add(Pair { ratio: None, ..Pair::new(before, slot, after) }, &self.nearness);
                 record.shown += 1;
                 observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
             }
@@ -394,9 +457,15 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Whether the core that took part last is elsewhere than usual now.
+    fn elsewhere(&mut self) -> bool {
+        let seen = self.nearness.look_again(&mut self.sibling);
+        seen.is_some_and(|seen| self.nearness.is_unusual(seen))
+    }
+
     /// Whether a cell is left out of this pass, since it is known well enough.
     fn rests(&self, record: &Record) -> bool {
-        let within = self.campaign.precision;
+        let within = self.campaign.precision * if record.cell.size < SHORT { 2.0 } else { 1.0 };
         within > 0.0 && !self.pass.is_multiple_of(REST) && record.trouble.is_none() && record.is_known(within)
     }
 
@@ -510,13 +579,16 @@ impl<'a> Runner<'a> {
     fn warm_at_will(&self, record: &mut Record) -> Result<f64, Trouble> {
         let (least, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
-        while spent < least.max(1e-9) && !interrupt::stopped() {
+        let (mut done, enough) = (0, if self.pass == 0 { u64::MAX } else { WARM_OPS });
+        let least_of_all = WARM_LEAST.min(least);
+        while (spent < least.max(1e-9) && (done < enough || spent < least_of_all)) && !interrupt::stopped() {
             let begun = Instant::now();
             let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false };
             let sliced = slices::run(&mut record.workers, extent, None)?;
             spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
             // The fastest: a busy machine makes some slower, and none faster.
             per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
+            done += ops;
             let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
             ops = (ops * 2).min(left.max(depth));
         }
@@ -574,10 +646,11 @@ impl<'a> Runner<'a> {
         let (rate, cpu_ns) =
             (ops as f64 / (ns.max(1) as f64 / 1e9), sliced.cpu_ns / sliced.all_ops().max(1) as f64);
         if record.virtual_clock {
-            return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false });
+            return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false, beside: None });
         }
         let before = std::mem::replace(busy, self.sibling.is_busy());
-        Some(Slot { rate, cpu_ns, waited: sliced.waited, shared: before || *busy })
+        let beside = sliced.beside.and_then(|cpu| self.nearness.look(cpu, &mut self.sibling));
+        Some(Slot { rate, cpu_ns, waited: sliced.waited, shared: before || *busy, beside })
     }
 
     /// Warms the baseline up in the first pass, and finds out how many operations a slice takes.
@@ -635,9 +708,13 @@ impl<'a> Runner<'a> {
                 let waited = slices::part(before, waits::of_thread(), begun);
                 let rate = slice.ops as f64 / slice.seconds();
                 let before = std::mem::replace(busy, self.sibling.is_busy());
-                let slot = Slot { rate, cpu_ns: cpu / slice.ops as f64, waited, shared: before || *busy };
+                let cpu_ns = cpu / slice.ops as f64;
+                let slot = Slot { rate, cpu_ns, waited, shared: before || *busy, beside: None };
                 base.count(std::slice::from_ref(&slice));
-                base.add(Pair { slot, ratio: Some(1.0), waited, shared: slot.shared });
+                base.add(
+                    Pair { slot, ratio: Some(1.0), waited, shared: slot.shared, moved: false },
+                    &self.nearness,
+                );
                 Some(slot)
             }
             Err(trouble) => {
@@ -709,6 +786,7 @@ fn slots(sliced: &Sliced) -> Vec<Slot> {
         cpu_ns: cpu_ns / ops.max(1) as f64,
         waited: sliced.waited,
         shared: false,
+        beside: None,
     };
     let (ops, ns) = sliced.ops_and_ns();
     if sliced.parts.is_empty() && ops > 0 && ns > 0 {
@@ -759,6 +837,7 @@ fn clock_cost() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pairs::Seen;
     use crate::plan::Sweep;
 
     #[test]
@@ -800,6 +879,87 @@ mod tests {
         assert_eq!(runner.patience(), QUIET);
         assert!(runner.quiet());
         assert!(runner.waited >= QUIET);
+    }
+
+    #[test]
+    fn what_takes_another_core_waits_for_it_to_be_where_it_usually_is() {
+        struct Fewer(u64);
+        impl Observer for Fewer {
+            fn begin(&mut self, _: u64) {}
+            fn fewer(&mut self, repetitions: u64) {
+                self.0 += repetitions;
+            }
+            fn repetition(&mut self, _: &Cell, _: bool, _: f64) {}
+            fn cell(&mut self, _: &Measured) {}
+            fn end(&mut self) {}
+        }
+        let slot = |beside| Slot { rate: 1.0, cpu_ns: 1.0, waited: 0.0, shared: false, beside };
+        let far = Seen { trip: 430.0, same_core: false };
+        for (precision, elsewhere) in [(0.02, true), (0.02, false), (0.0, true)] {
+            let sweep = Sweep { sizes: "64,1K,4K".parse().expect("sizes"), ..Sweep::default() };
+            let campaign = Campaign { sweeps: vec![sweep], precision, ..Campaign::default() };
+            let groups = campaign.groups(&["cpu".to_owned()]);
+            let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
+            let mut runner = Runner::new(&campaign, Vec::new(), engine, groups.clone(), 1 << 20);
+            runner.pass = 1;
+            if elsewhere {
+                runner.nearness = Nearness::always_elsewhere();
+            }
+            let mut all: Vec<Vec<Record>> = groups
+                .iter()
+                .map(|g| {
+                    std::iter::once(&g.baseline).chain(&g.cells).map(|c| Record::new(c.clone())).collect()
+                })
+                .collect();
+            for records in &mut all {
+                let company = records[0].cell.size >= 1024;
+                let record = &mut records[1];
+                record.wanted = 48;
+                record.add(Pair::new(None, slot(company.then_some(far)), None), &runner.nearness);
+                assert_eq!((record.in_company(), record.moved()), (company, company && elsewhere));
+            }
+            let (mut order, mut fewer) = ((0..3).collect(), Fewer(0));
+            runner.one_pass(&mut all, &mut order, 24, &mut fewer);
+            // A visit finds that there is no such engine here.
+            let visited: Vec<bool> = all.iter().map(|records| records[1].trouble.is_some()).collect();
+            if elsewhere && precision > 0.0 {
+                assert_eq!(visited, [true, false, false]);
+                assert_eq!(all.iter().map(|records| records[1].due(48)).collect::<Vec<_>>(), [48, 46, 46]);
+                assert_eq!(order, [1, 2, 0], "first the next time");
+                assert_eq!(fewer.0, 48 + 2 + 2, "whoever watches knows; the first failed");
+            } else {
+                assert_eq!((visited, order), (vec![true; 3], (0..3).collect()));
+            }
+        }
+    }
+
+    #[test]
+    fn short_copies_are_known_well_enough_at_half_the_precision() {
+        let sweep = Sweep { sizes: "2K,4K".parse().expect("sizes"), ..Sweep::default() };
+        // The median of these is 1, and known to within 0.06.
+        let ratios = (0..300_u32).map(|at| 0.5 + f64::from(at % 100) / 100.0);
+        for (precision, pass, expected) in [
+            (0.08, 1, [true, true]),
+            (0.04, 1, [true, false]),
+            (0.02, 1, [false, false]),
+            (0.0, 1, [false, false]),
+            (0.08, 6, [false, false]),
+        ] {
+            let campaign = Campaign { sweeps: vec![sweep.clone()], precision, ..Campaign::default() };
+            let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
+            let mut runner = Runner::new(&campaign, Vec::new(), engine, Vec::new(), 1 << 20);
+            runner.pass = pass;
+            let rests = campaign.groups(&["cpu".to_owned()]).into_iter().map(|group| {
+                let mut record = Record::new(group.cells[0].clone());
+                record.wanted = 300;
+                for ratio in ratios.clone() {
+                    let slot = |rate| Slot { rate, cpu_ns: 1.0, waited: 0.0, shared: false, beside: None };
+                    record.add(Pair::new(Some(slot(1.0)), slot(ratio), None), &runner.nearness);
+                }
+                runner.rests(&record)
+            });
+            assert_eq!(rests.collect::<Vec<_>>(), expected, "{precision} in pass {pass}");
+        }
     }
 
     #[test]

@@ -52,18 +52,7 @@ fn width() -> f64 {
     let (mut wide, mut narrow) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        // More chains side by side than the core has units, and no two alike: else the compiler makes one of vectors out of them.
-        let (mut a, mut b, mut c) = (black_box(1_u64), black_box(2_u64), black_box(3_u64));
-        let (mut d, mut e, mut f) = (black_box(4_u64), black_box(5_u64), black_box(6_u64));
-        for step in 0..black_box(STEPS) {
-            a = a.wrapping_add(step) ^ (a >> 3);
-            b = b.wrapping_sub(step) ^ b.rotate_left(5);
-            c = (c ^ step).wrapping_add(c << 1);
-            d = (d | step).wrapping_sub(d >> 9);
-            e = (e & !step) ^ e.rotate_right(11);
-            f = (f ^ (step << 2)).wrapping_add(f >> 7);
-        }
-        black_box((a, b, c, d, e, f));
+        work();
         let between = Instant::now();
         let mut one = black_box(1_u64);
         for step in 0..black_box(STEPS) {
@@ -74,6 +63,22 @@ fn width() -> f64 {
         narrow = narrow.min(between.elapsed().as_secs_f64());
     }
     wide / narrow.max(f64::MIN_POSITIVE)
+}
+
+/// Keeps all units of this core busy, for some microseconds.
+pub(crate) fn work() {
+    // More chains side by side than the core has units, and no two alike: else the compiler makes one of vectors out of them.
+    let (mut a, mut b, mut c) = (black_box(1_u64), black_box(2_u64), black_box(3_u64));
+    let (mut d, mut e, mut f) = (black_box(4_u64), black_box(5_u64), black_box(6_u64));
+    for step in 0..black_box(STEPS) {
+        a = a.wrapping_add(step) ^ (a >> 3);
+        b = b.wrapping_sub(step) ^ b.rotate_left(5);
+        c = (c ^ step).wrapping_add(c << 1);
+        d = (d | step).wrapping_sub(d >> 9);
+        e = (e & !step) ^ e.rotate_right(11);
+        f = (f ^ (step << 2)).wrapping_add(f >> 7);
+    }
+    black_box((a, b, c, d, e, f));
 }
 
 #[cfg(test)]

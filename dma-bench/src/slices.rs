@@ -16,7 +16,12 @@ pub(crate) struct Sliced {
     pub(crate) parts: Vec<Part>,
     /// The part of the time in which threads waited for a CPU.
     pub(crate) waited: f64,
+    /// The CPU on which another thread took part, if one did that was there before.
+    pub(crate) beside: Option<usize>,
 }
+
+/// Who runs for this part of the time takes part.
+const TAKES_PART: f64 = 0.1;
 
 impl Sliced {
     /// Operations that were timed, and the nanoseconds that they took.
@@ -108,10 +113,16 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
         threads = in_threads(workers, pace)?;
     }
     let cpu_ns = cpu_time() - cpu;
-    let waited = part(before, waits::of_process() + threads, begun);
+    let now = waits::of_process();
+    let sum = |threads: &[waits::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
+    let waited = part(sum(&before), sum(&now) + threads, begun);
+    // Where each queue has a thread of its own, this one only waits for them.
+    let other = waits::busiest(&before, &now)
+        .filter(|(_, ran)| workers.len() == 1 && part(0, *ran, begun) > TAKES_PART);
+    let beside = other.and_then(|(thread, _)| waits::cpu_of(thread));
     let slices: Result<Vec<Slice>, Trouble> = workers.iter_mut().map(Worker::finish).collect();
     let parts = pace.map_or_else(Vec::new, |pace| parts(workers, pace.each, cpu));
-    Ok(Sliced { slices: slices?, parts, cpu_ns, waited })
+    Ok(Sliced { slices: slices?, parts, cpu_ns, waited, beside })
 }
 
 /// Each queue on a thread of its own, all at once; how long these waited for a CPU once they had begun, in nanoseconds.

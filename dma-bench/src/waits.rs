@@ -1,25 +1,60 @@
-//! How long threads have waited for a CPU: what a busy machine takes away from a measurement.
+//! How long threads have run and waited for a CPU: what a busy machine takes away from a measurement, and who took part in it.
 
 use std::fs;
 use std::path::Path;
 
-/// Nanoseconds that this process's threads have waited for a CPU so far, all together; 0 where the kernel does not count them.
-#[must_use]
-pub fn of_process() -> u64 {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    threads.map(|thread| of(&thread.path().join("schedstat"))).sum()
+/// A thread of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its number.
+    pub id: u32,
+    /// Nanoseconds that it has run so far; 0 where the kernel does not count them.
+    pub ran: u64,
+    /// Nanoseconds that it has waited for a CPU; 0 likewise.
+    pub waited: u64,
 }
 
-/// The same of the calling thread alone.
+/// The threads of this process.
+#[must_use]
+pub fn of_process() -> Vec<Thread> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |id: u32, path: &Path| {
+        let (ran, waited) = of(path);
+        Thread { id, ran, waited }
+    };
+    threads
+        .filter_map(|t| Some(of(t.file_name().to_str()?.parse().ok()?, &t.path().join("schedstat"))))
+        .collect()
+}
+
+/// How long the calling thread has waited.
 #[must_use]
 pub fn of_thread() -> u64 {
-    of(Path::new("/proc/thread-self/schedstat"))
+    of(Path::new("/proc/thread-self/schedstat")).1
+}
+
+/// The thread other than the calling one that ran most between two looks, if any ran, and for how many nanoseconds.
+#[must_use]
+pub fn busiest(before: &[Thread], now: &[Thread]) -> Option<(u32, u64)> {
+    let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let since = |t: &Thread| before.iter().find(|b| b.id == t.id).map_or(0, |b| b.ran);
+    let others = now.iter().filter(|t| t.id != own).map(|t| (t.id, t.ran.saturating_sub(since(t))));
+    others.filter(|(_, ran)| *ran > 0).max_by_key(|(_, ran)| *ran)
+}
+
+/// The CPU that a thread of this process runs on, or last ran on.
+#[must_use]
+pub fn cpu_of(thread: u32) -> Option<usize> {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    // proc_pid_stat(5): the name is in brackets and may have any in it; the CPU is field 39, and the one behind the name is field 3.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?.parse().ok()
 }
 
 /// Linux, Documentation/scheduler/sched-stats.rst: time on the CPU, time waiting to run, time slices.
-fn of(path: &Path) -> u64 {
-    let waited = |text: String| text.split_ascii_whitespace().nth(1)?.parse().ok();
-    fs::read_to_string(path).ok().and_then(waited).unwrap_or(0)
+fn of(path: &Path) -> (u64, u64) {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut fields = text.split_ascii_whitespace().map(|n| n.parse().unwrap_or(0));
+    (fields.next().unwrap_or(0), fields.next().unwrap_or(0))
 }
 
 #[cfg(test)]
