@@ -19,6 +19,10 @@ pub(crate) struct Nearness {
     seen: Vec<Seen>,
     /// So many of these are on the same core, going by what was seen of all: the nearest.
     same_core: usize,
+    /// How often every other one was forgotten,
+    halved: u32,
+    /// and how many there were.
+    looks: u64,
     last: Option<(usize, Instant, Seen)>,
 }
 
@@ -29,6 +33,13 @@ const ROUNDS: u32 = 3;
 /// A core is where it usually is if a line takes up to so many times as long as to the nearest ones. On a Zen 3, it takes 60 to 70 ns to the same
 /// core, 75 to 130 to one behind the same cache, and 400 to 470 to one behind another.
 const FARTHER: f64 = 1.6;
+/// So much that was seen is remembered at most.
+const MOST: usize = 4096;
+/// A line to the same core takes less than this part of what it takes to most others.
+const NEARER: f64 = 0.9;
+/// A host may look for work for a virtual CPU that has none for so long, which keeps the core busy: for 0.2 ms at most (Linux,
+/// Documentation/virt/kvm/halt-polling.rst, and KVM_HALT_POLL_NS_DEFAULT of x86).
+const IDLE: Duration = Duration::from_micros(300);
 /// What is nearer than this part of all that was seen may be chance.
 const LEAST: f64 = 0.1;
 /// What was seen is true for so long.
@@ -37,7 +48,7 @@ const FRESH: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_millis(1);
 
 impl Nearness {
-    /// Looks how near `cpu` is, which takes about a tenth of a millisecond; none if that cannot be seen: this thread is on it itself, may not use it, or it is
+    /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same core; none if that cannot be seen: this thread is on it itself, may not use it, or it is
     /// busy.
     pub(crate) fn look(&mut self, cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
         if let Some((_, _, seen)) = self.last.filter(|(at, when, _)| *at == cpu && when.elapsed() < FRESH) {
@@ -46,7 +57,16 @@ impl Nearness {
         if sched_getcpu() == cpu {
             return None;
         }
-        let seen = look(cpu, sibling)?;
+        let (trip, busy) = look(cpu, sibling)?;
+        // If so, is it still the case once that core has nothing to do?
+        let same_core = busy && self.is_near(trip) && {
+            let since = Instant::now();
+            while since.elapsed() < IDLE {
+                std::hint::spin_loop();
+            }
+            !sibling.is_busy()
+        };
+        let seen = Seen { trip, same_core };
         self.learn(seen);
         self.last = Some((cpu, Instant::now(), seen));
         Some(seen)
@@ -67,7 +87,26 @@ impl Nearness {
         nearness
     }
 
+    /// Whether it is nearer than most, so that it may be the same core.
+    fn is_near(&self, trip: f64) -> bool {
+        let most = self.seen.get(self.seen.len() * 3 / 4);
+        most.is_none_or(|most| trip < most.trip * NEARER)
+    }
+
     fn learn(&mut self, seen: Seen) {
+        self.looks += 1;
+        if !self.looks.is_multiple_of(1 << self.halved) {
+            return;
+        }
+        if self.seen.len() == MOST {
+            // Every other one goes, and of those to come as well: all the time counts alike.
+            self.halved += 1;
+            let mut keep = false;
+            self.seen.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
         let at = self.seen.partition_point(|s| s.trip < seen.trip);
         self.seen.insert(at, seen);
         // Nothing is nearer than the same core: the trips that are shorter than some length, which agrees best with what each seemed to be.
@@ -98,17 +137,16 @@ impl Nearness {
 const READY: u32 = 1;
 const END: u32 = u32::MAX;
 
-fn look(cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
-    // To be seen beside what follows.
-    let busy = sibling.is_busy();
+/// How long a line takes there and back, and whether this core has fewer units for it while all of that one are kept busy.
+fn look(cpu: usize, sibling: &mut Sibling) -> Option<(f64, bool)> {
     let ball = Ball(AtomicU32::new(0));
     std::thread::scope(|scope| {
         let other = std::thread::Builder::new().name("dma-bench-near".to_owned());
         other.spawn_scoped(scope, || ball.answer(cpu)).ok()?;
         let trip = ball.trips();
-        let same_core = trip.is_some() && !busy && sibling.is_busy();
+        let busy = trip.is_some() && sibling.is_busy();
         ball.0.store(END, Ordering::Release);
-        Some(Seen { trip: trip?, same_core })
+        Some((trip?, busy))
     })
 }
 
@@ -227,6 +265,18 @@ mod tests {
             unusual(&[(3, same(110.0)), (20, near(90.0)), (20, near(112.0))]),
             [false, false, false, true]
         );
+    }
+
+    #[test]
+    fn what_is_remembered_has_bounds() {
+        let many = 10 * MOST;
+        assert_eq!(
+            unusual(&[(many, near(90.0)), (many / 4, SAME_CORE), (many, near(430.0))]),
+            [true, false, false, true]
+        );
+        let mut nearness = Nearness::default();
+        (0..many).for_each(|_| nearness.learn(SAME_CORE));
+        assert!((MOST / 2..=MOST).contains(&nearness.seen.len()));
     }
 
     #[test]

@@ -198,6 +198,9 @@ impl Record {
             p999: histogram.value_at_quantile(0.999),
             max: histogram.max(),
         });
+        let part = |of: fn(&Pair) -> bool| {
+            self.pairs.iter().filter(|p| of(p)).count() as f64 / self.pairs.len().max(1) as f64
+        };
         let per_op = |n: u64| (self.ops > 0 && !self.cell.is_baseline()).then(|| n as f64 / self.ops as f64);
         Measured {
             cell: self.cell.clone(),
@@ -213,8 +216,8 @@ impl Record {
             polls_per_op: per_op(self.polls),
             left_out: (self.pairs.len() - kept.len()) as u64,
             waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
-            shared: self.pairs.iter().filter(|p| p.shared).count() as f64 / self.pairs.len().max(1) as f64,
-            moved: self.pairs.iter().filter(|p| p.moved).count() as f64 / self.pairs.len().max(1) as f64,
+            shared: part(|p| p.shared && !p.moved),
+            moved: part(|p| p.moved),
             ops: self.ops,
             verified: self.verified,
             ops_per_second: ops,

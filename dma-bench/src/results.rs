@@ -384,7 +384,7 @@ impl Results {
         let shared = beyond(|m| m.shared, SHARED).map(|(cells, most)| {
             format!(
                 "The core was shared: {cells} its other hardware thread was busy with something else, in up to {most:.0} % of the repetitions. These \
-                 are left out where there are enough others; but whoever is that busy uses the memory too, and memcpy loses more by that than other ways to copy. A quieter machine mends it."
+                 are left out where they are not too many; but whoever is that busy uses the memory too, and memcpy loses more by that than other ways to copy. A quieter machine mends it."
             )
         });
         let moved = beyond(|m| m.moved, MOVED).map(|(cells, most)| {

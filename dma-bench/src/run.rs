@@ -82,7 +82,8 @@ pub fn run(
     let measured = |name: &String| groups.iter().any(|g| g.cells.iter().any(|c| c.engine == *name));
     let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
     let baseline = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
-    let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize);
+    let last_cache = machine.last_cache();
+    let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize, last_cache);
     runner.check_memory(machine.memory)?;
     campaign.notes().iter().for_each(|note| observer.note(note));
     for name in unmeasured {

@@ -36,6 +36,8 @@ pub(crate) struct Runner<'a> {
     visit: u32,
     groups: Vec<Group>,
     footprint: usize,
+    /// What the last cache holds, in bytes.
+    last_cache: u64,
     clock_ns: f64,
     sibling: Sibling,
     nearness: Nearness,
@@ -75,8 +77,10 @@ const QUIET_SHARE: f64 = 0.125;
 const LOOK: f64 = 0.000_5;
 /// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read once more slowly than what is read again.
 const ROUNDS: u64 = 3;
-/// More bytes than this are in no cache after one round either.
+/// Through more bytes than this it goes once.
 const ROUNDS_BYTES: u64 = 32 << 20;
+/// So many times what the last cache holds leaves nothing in it for the next round: no round at all.
+const TOO_MUCH: u64 = 4;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
 /// After the first pass, so many operations are enough: what an engine learns, it learns from these.
@@ -92,6 +96,7 @@ impl<'a> Runner<'a> {
         baseline: Arc<dyn DmaEngine>,
         groups: Vec<Group>,
         footprint: usize,
+        last_cache: u64,
     ) -> Self {
         Self {
             campaign,
@@ -104,6 +109,7 @@ impl<'a> Runner<'a> {
             visit: 0,
             groups,
             footprint,
+            last_cache,
             clock_ns: clock_cost(),
             sibling: Sibling::default(),
             nearness: Nearness::default(),
@@ -438,8 +444,11 @@ impl<'a> Runner<'a> {
         if record.virtual_clock { Duration::ZERO } else { slice + record.slice.max(slice) }
     }
 
-    /// How long a visit may wait for the core to be its own.
+    /// How long a visit may wait for the core to be its own: not at all where that hardly ever helps.
     fn patience(&self) -> Duration {
+        if self.sibling.is_mostly_busy() {
+            return Duration::ZERO;
+        }
         self.begun.elapsed().mul_f64(QUIET_SHARE).saturating_sub(self.waited).min(QUIET)
     }
 
@@ -543,7 +552,7 @@ impl<'a> Runner<'a> {
             check_some(record)?;
         }
         if record.virtual_clock {
-            let few = (2 * depth).max(128).next_multiple_of(batch);
+            let few = (2 * depth).max(few(record.cell.size)).next_multiple_of(batch);
             let ops = self.campaign.count.unwrap_or(few);
             record.extent = Extent { warm: 2 * depth, ops, sample_every: 1, compare, each: false };
             record.workers.iter_mut().for_each(Worker::forget);
@@ -648,7 +657,7 @@ impl<'a> Runner<'a> {
         if record.virtual_clock {
             return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false, beside: None });
         }
-        let before = std::mem::replace(busy, self.sibling.is_busy());
+        let before = std::mem::replace(busy, self.sibling.is_busy_after());
         let beside = sliced.beside.and_then(|cpu| self.nearness.look(cpu, &mut self.sibling));
         Some(Slot { rate, cpu_ns, waited: sliced.waited, shared: before || *busy, beside })
     }
@@ -663,8 +672,11 @@ impl<'a> Runner<'a> {
         let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
         // Hot buffers are gone through some times: they lie elsewhere in each pass, and are in no cache yet.
         let slots = layout.slots() as u64;
-        let rounds = if slots * base.cell.size <= ROUNDS_BYTES { ROUNDS } else { 1 };
-        let mut cold = if base.cell.footprint == Footprint::Hot { rounds * slots } else { 0 };
+        let mut cold = if base.cell.footprint == Footprint::Hot {
+            slots * rounds(slots * base.cell.size, self.last_cache)
+        } else {
+            0
+        };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
         while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
             let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
@@ -707,7 +719,7 @@ impl<'a> Runner<'a> {
             Ok((slice, cpu)) => {
                 let waited = slices::part(before, waits::of_thread(), begun);
                 let rate = slice.ops as f64 / slice.seconds();
-                let before = std::mem::replace(busy, self.sibling.is_busy());
+                let before = std::mem::replace(busy, self.sibling.is_busy_after());
                 let cpu_ns = cpu / slice.ops as f64;
                 let slot = Slot { rate, cpu_ns, waited, shared: before || *busy, beside: None };
                 base.count(std::slice::from_ref(&slice));
@@ -814,6 +826,22 @@ fn apart(records: Vec<&mut Record>) -> Vec<Vec<&mut Record>> {
     turns
 }
 
+/// How many operations a simulated device does in a slice, at least: fewer of those that take this machine long.
+fn few(size: u64) -> u64 {
+    const OPS: u64 = 128;
+    const BYTES: u64 = 64 << 20;
+    (BYTES / size.max(1)).clamp(OPS / 4, OPS)
+}
+
+/// How often the baseline goes through hot buffers of so many bytes on each side.
+fn rounds(bytes: u64, last_cache: u64) -> u64 {
+    match bytes {
+        _ if 2 * bytes >= TOO_MUCH * last_cache => 0,
+        _ if bytes > ROUNDS_BYTES => 1,
+        _ => ROUNDS,
+    }
+}
+
 /// How many operations of so many seconds go before the clock starts.
 fn warm(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
     let part = (ops as f64 * WARM_SHARE).min(WARM_LONGEST / per_op.max(1e-9)) as u64;
@@ -865,10 +893,18 @@ mod tests {
     }
 
     #[test]
+    fn buffers_are_gone_through_as_often_as_it_may_help() {
+        const MIB: u64 = 1 << 20;
+        let times = [(MIB, 32 * MIB), (32 * MIB, 100 * MIB), (33 * MIB, 100 * MIB), (64 * MIB, 32 * MIB)];
+        assert_eq!(times.map(|(bytes, cache)| rounds(bytes, cache)), [3, 3, 1, 0]);
+        assert_eq!([64, MIB / 2, MIB, 4 * MIB, 1 << 40].map(few), [128, 128, 64, 32, 32]);
+    }
+
+    #[test]
     fn a_core_that_is_shared_is_waited_for_within_bounds() {
         let campaign = Campaign::default();
         let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
-        let mut runner = Runner::new(&campaign, Vec::new(), engine, Vec::new(), 1 << 20);
+        let mut runner = Runner::new(&campaign, Vec::new(), engine, Vec::new(), 1 << 20, 1 << 20);
         assert!(!runner.quiet(), "the first look has nothing to compare with");
         runner.sibling = Sibling::always_busy();
         runner.waited = Duration::from_secs(3600);
@@ -900,7 +936,7 @@ mod tests {
             let campaign = Campaign { sweeps: vec![sweep], precision, ..Campaign::default() };
             let groups = campaign.groups(&["cpu".to_owned()]);
             let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
-            let mut runner = Runner::new(&campaign, Vec::new(), engine, groups.clone(), 1 << 20);
+            let mut runner = Runner::new(&campaign, Vec::new(), engine, groups.clone(), 1 << 20, 1 << 20);
             runner.pass = 1;
             if elsewhere {
                 runner.nearness = Nearness::always_elsewhere();
@@ -947,7 +983,7 @@ mod tests {
         ] {
             let campaign = Campaign { sweeps: vec![sweep.clone()], precision, ..Campaign::default() };
             let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
-            let mut runner = Runner::new(&campaign, Vec::new(), engine, Vec::new(), 1 << 20);
+            let mut runner = Runner::new(&campaign, Vec::new(), engine, Vec::new(), 1 << 20, 1 << 20);
             runner.pass = pass;
             let rests = campaign.groups(&["cpu".to_owned()]).into_iter().map(|group| {
                 let mut record = Record::new(group.cells[0].clone());

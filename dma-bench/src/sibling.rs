@@ -12,6 +12,10 @@ use std::time::Instant;
 pub(crate) struct Sibling {
     /// The smallest widths that were seen, sorted.
     least: Vec<f64>,
+    /// How many slices there were,
+    slices: u32,
+    /// and after how many of them it was busy.
+    busy: u32,
 }
 
 /// So many of the smallest widths are remembered; the greatest of them is what a core of one's own has. The others may be chance.
@@ -19,6 +23,8 @@ const LEAST: usize = 8;
 /// A core that is shared needs so many times as long for what keeps all its units busy. On a Xeon of the fourth generation it is 1.4 to 1.7
 /// times, and on a core of one's own 1.00 to 1.03.
 const SHARED: f64 = 1.1;
+/// From so many slices on, it is known whether others use the core most of the time.
+const KNOWN: u32 = 100;
 /// Each look takes the best of so many: an interrupt makes one longer.
 const ROUNDS: usize = 3;
 /// Steps of each.
@@ -30,10 +36,27 @@ impl Sibling {
         self.judge(width())
     }
 
+    /// The same after a slice: that counts for what is usual.
+    pub(crate) fn is_busy_after(&mut self) -> bool {
+        let busy = self.is_busy();
+        self.count(busy);
+        busy
+    }
+
+    /// Whether it is busy after most slices: that it ends is not worth waiting for.
+    pub(crate) fn is_mostly_busy(&self) -> bool {
+        self.slices >= KNOWN && 2 * self.busy > self.slices
+    }
+
+    fn count(&mut self, busy: bool) {
+        self.slices += 1;
+        self.busy += u32::from(busy);
+    }
+
     /// To which every core is shared.
     #[cfg(test)]
     pub(crate) fn always_busy() -> Self {
-        Self { least: vec![0.0; LEAST] }
+        Self { least: vec![0.0; LEAST], ..Self::default() }
     }
 
     fn judge(&mut self, width: f64) -> bool {
@@ -100,6 +123,19 @@ mod tests {
         assert!([1.3; 20].iter().all(|width| !late.judge(*width)));
         own.iter().for_each(|width| assert!(!late.judge(*width)));
         assert!(late.judge(1.3));
+    }
+
+    #[test]
+    fn what_is_mostly_busy_is_known_after_some_slices() {
+        let mut sibling = Sibling::default();
+        (0..99).for_each(|_| sibling.count(true));
+        assert!(!sibling.is_mostly_busy());
+        sibling.count(true);
+        assert!(sibling.is_mostly_busy());
+        (0..99).for_each(|_| sibling.count(false));
+        assert!(sibling.is_mostly_busy());
+        sibling.count(false);
+        assert!(!sibling.is_mostly_busy());
     }
 
     #[test]

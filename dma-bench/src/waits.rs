@@ -82,4 +82,35 @@ mod tests {
         // That of the process does go down: other tests run in it, and a thread that ends takes its share along.
         assert!(of_thread() >= thread, "it never goes down");
     }
+
+    #[test]
+    fn the_thread_that_ran_most_beside_this_one_is_found() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let threads = |ran: [(u32, u64); 3]| ran.map(|(id, ran)| Thread { id, ran, waited: 7 });
+        let before = threads([(own, 10), (own + 1, 50), (own + 2, 900)]);
+        let now = |a, b, c| threads([(own, a), (own + 1, b), (own + 2, c)]);
+        assert_eq!(busiest(&before, &now(1000, 90, 920)), Some((own + 1, 40)));
+        assert_eq!(busiest(&before, &now(1000, 60, 920)), Some((own + 2, 20)));
+        assert_eq!(busiest(&before, &now(1000, 50, 900)), None);
+        // One that has come since ran all its time since.
+        assert_eq!(busiest(&before[..1], &now(1000, 60, 61)), Some((own + 2, 61)));
+        assert_eq!(busiest(&before, &before[..1]), None);
+    }
+
+    #[test]
+    fn the_cpu_of_a_thread_is_the_one_it_runs_on() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let Ok(allowed) = sched_getaffinity(None) else { return };
+        for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(4) {
+            let found = std::thread::Builder::new().name("a) 7 (b".to_owned()).spawn(move || {
+                let mut only = CpuSet::new();
+                only.set(cpu);
+                sched_setaffinity(None, &only).unwrap();
+                cpu_of(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs())
+            });
+            assert_eq!(found.unwrap().join().unwrap(), Some(cpu));
+        }
+        assert_eq!(cpu_of(u32::MAX), None);
+        assert!(of_process().iter().any(|t| cpu_of(t.id).is_some()));
+    }
 }

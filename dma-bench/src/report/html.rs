@@ -346,7 +346,7 @@ fn details(body: &mut String, results: &Results) {
     let _ = write!(
         body,
         "<h2 id=\"how\">How it was measured</h2>\n<p>Each repetition of an engine lies between two of memcpy (the C library's, on one core), and its ratio is to these, so that what the machine did else hits both. \
-         Up to {} repetitions of about {} each, in up to {} passes over all cells{fewer}; {left_out} are left out because they were disturbed: threads waited for a CPU, or the core's other hardware thread was busy. The bytes of {verified} operations \
+         Up to {} repetitions of about {} each, in up to {} passes over all cells{fewer}; {left_out} are left out because they were disturbed: threads waited for a CPU, the core's other hardware thread was busy, or the second core was elsewhere than usual. The bytes of {verified} operations \
          were compared with what they should be. dma-bench {}, {} s in all.</p>\n",
         c.repetitions,
         nanos(c.seconds * 1e9),
