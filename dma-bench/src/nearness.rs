@@ -4,7 +4,9 @@
 //! other what is in it; cores behind different ones fetch it from each other, which takes four times as long. In a virtual machine that changes
 //! while it runs, some times a second: the host moves the virtual CPUs, and nothing in the machine shows it but the time that it takes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
@@ -24,6 +26,8 @@ pub(crate) struct Nearness {
     /// and how many there were.
     looks: u64,
     last: Option<(usize, Instant, Seen)>,
+    /// The other side of the last look.
+    other: Option<JoinHandle<()>>,
 }
 
 /// So often a line goes there and back; the best of
@@ -44,32 +48,41 @@ const IDLE: Duration = Duration::from_micros(300);
 const LEAST: f64 = 0.1;
 /// What was seen is true for so long.
 const FRESH: Duration = Duration::from_millis(2);
-/// Longer than this is not waited for a thread to begin, or for its answer.
+/// Longer than this is not waited for the other side: to begin and answer, or to end.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 impl Nearness {
-    /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same core; none if that cannot be seen: this thread is on it itself, may not use it, or it is
-    /// busy.
+    /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same core; none if that cannot be seen: this
+    /// thread is on it itself, may not use it, or it is busy.
     pub(crate) fn look(&mut self, cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
         if let Some((_, _, seen)) = self.last.filter(|(at, when, _)| *at == cpu && when.elapsed() < FRESH) {
             return Some(seen);
         }
-        if sched_getcpu() == cpu {
+        if sched_getcpu() == cpu || !self.is_over() {
             return None;
         }
-        let (trip, busy) = look(cpu, sibling)?;
+        let ball = Arc::new(Ball(AtomicU32::new(0)));
+        let other = Arc::clone(&ball);
+        let name = "dma-bench-near".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(move || other.answer_on(cpu));
+        self.other = Some(thread.ok()?);
+        let trip = ball.trips();
+        let busy = trip.is_some_and(|trip| self.is_near(trip)) && sibling.is_busy();
+        ball.0.store(END, Ordering::Release);
+        self.is_over();
         // If so, is it still the case once that core has nothing to do?
-        let same_core = busy && self.is_near(trip) && {
-            let since = Instant::now();
-            while since.elapsed() < IDLE {
-                std::hint::spin_loop();
-            }
+        let same_core = busy && {
+            spin(IDLE, || false);
             !sibling.is_busy()
         };
-        let seen = Seen { trip, same_core };
-        self.learn(seen);
+        let seen = Seen { trip: trip?, same_core };
         self.last = Some((cpu, Instant::now(), seen));
         Some(seen)
+    }
+
+    /// Waits a little for the other side to end.
+    fn is_over(&self) -> bool {
+        self.other.as_ref().is_none_or(|other| spin(PATIENCE, || other.is_finished()))
     }
 
     /// Looks at the same core as the last time.
@@ -87,13 +100,15 @@ impl Nearness {
         nearness
     }
 
-    /// Whether it is nearer than most, so that it may be the same core.
+    /// Whether it is nearer than others, so that it may be the same core.
     fn is_near(&self, trip: f64) -> bool {
-        let most = self.seen.get(self.seen.len() * 3 / 4);
-        most.is_none_or(|most| trip < most.trip * NEARER)
+        let (first, most) =
+            (self.seen.first(), self.seen.get(((1.0 - LEAST) * self.seen.len() as f64) as usize));
+        first.zip(most).is_none_or(|(first, most)| trip < most.trip.min(first.trip * FARTHER) * NEARER)
     }
 
-    fn learn(&mut self, seen: Seen) {
+    /// Adds what was seen after a slice: that counts for what is usual.
+    pub(crate) fn learn(&mut self, seen: Seen) {
         self.looks += 1;
         if !self.looks.is_multiple_of(1 << self.halved) {
             return;
@@ -137,17 +152,18 @@ impl Nearness {
 const READY: u32 = 1;
 const END: u32 = u32::MAX;
 
-/// How long a line takes there and back, and whether this core has fewer units for it while all of that one are kept busy.
-fn look(cpu: usize, sibling: &mut Sibling) -> Option<(f64, bool)> {
-    let ball = Ball(AtomicU32::new(0));
-    std::thread::scope(|scope| {
-        let other = std::thread::Builder::new().name("dma-bench-near".to_owned());
-        other.spawn_scoped(scope, || ball.answer(cpu)).ok()?;
-        let trip = ball.trips();
-        let busy = trip.is_some() && sibling.is_busy();
-        ball.0.store(END, Ordering::Release);
-        Some((trip?, busy))
-    })
+/// Spins until something is the case, but no longer than this; whether it is.
+fn spin(most: Duration, mut is: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        if is() {
+            return true;
+        }
+        if begun.elapsed() >= most {
+            return false;
+        }
+        std::hint::spin_loop();
+    }
 }
 
 /// A cache line of its own that two cores take from each other.
@@ -157,14 +173,15 @@ struct Ball(AtomicU32);
 impl Ball {
     /// Nanoseconds there and back.
     fn trips(&self) -> Option<f64> {
-        self.wait(READY)?;
+        let until = Instant::now() + PATIENCE;
+        self.wait(READY, until)?;
         let mut best = Duration::MAX;
         for round in 0..ROUNDS {
             let begun = Instant::now();
             for trip in 1..=TRIPS {
                 let ball = 2 * (round * TRIPS + trip);
                 self.0.store(ball, Ordering::Release);
-                self.wait(ball + 1)?;
+                self.wait(ball + 1, until)?;
             }
             best = best.min(begun.elapsed());
         }
@@ -172,38 +189,42 @@ impl Ball {
     }
 
     /// Waits for the other side.
-    fn wait(&self, ball: u32) -> Option<()> {
-        let mut begun = None;
-        let mut spins = 0_u32;
-        loop {
+    fn wait(&self, ball: u32, until: Instant) -> Option<()> {
+        for spins in 1_u32.. {
             match self.0.load(Ordering::Acquire) {
                 now if now == ball => return Some(()),
                 END => return None,
-                _ => spins += 1,
-            }
-            if spins.is_multiple_of(1024) && begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                return None;
+                _ if spins.is_multiple_of(1024) && Instant::now() > until => return None,
+                _ => {}
             }
         }
+        None
     }
 
-    /// The other side: answers on `cpu`, and then keeps that busy until the end.
-    fn answer(&self, cpu: usize) {
+    /// The other side, on `cpu`.
+    fn answer_on(&self, cpu: usize) {
         let mut only = CpuSet::new();
         let moved = cpu < CpuSet::MAX_CPU && {
             only.set(cpu);
             sched_setaffinity(None, &only).is_ok()
         };
-        if !moved {
-            return self.0.store(END, Ordering::Release);
+        if moved {
+            self.answer();
+        } else {
+            self.0.store(END, Ordering::Release);
         }
+    }
+
+    /// Answers, and then keeps its core busy until the end.
+    fn answer(&self) {
+        let until = Instant::now() + PATIENCE;
         // Who asks may have ended it by now.
         let answer = |to| self.0.compare_exchange(to, to + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !answer(READY - 1) {
             return;
         }
         for trip in 1..=ROUNDS * TRIPS {
-            if self.wait(2 * trip).is_none() || !answer(2 * trip) {
+            if self.wait(2 * trip, until).is_none() || !answer(2 * trip) {
                 return;
             }
         }
@@ -280,15 +301,52 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_the_same_core_is_looked_at_more_closely() {
+        let near = |seen: &[(usize, f64)]| {
+            let mut nearness = Nearness::default();
+            seen.iter().for_each(|(times, trip)| (0..*times).for_each(|_| nearness.learn(near(*trip))));
+            [60.0, 70.0, 90.0, 110.0].map(|trip| nearness.is_near(trip))
+        };
+        assert_eq!(near(&[]), [true; 4]);
+        // Seldom, mostly, beside others that are far.
+        assert_eq!(near(&[(1, 60.0), (9, 90.0)]), [true, true, false, false]);
+        assert_eq!(near(&[(8, 60.0), (2, 90.0)]), [true, true, false, false]);
+        assert_eq!(near(&[(2, 60.0), (2, 90.0), (6, 430.0)]), [true, true, false, false]);
+    }
+
+    #[test]
+    fn two_threads_play_ball() {
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+        // One after the other on one CPU, a trip takes longer than is waited.
+        let trips = (0..if allowed > 1 { 200 } else { 0 }).map(|_| {
+            let ball = Ball(AtomicU32::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| ball.answer());
+                let trip = ball.trips();
+                ball.0.store(END, Ordering::Release);
+                trip
+            })
+        });
+        let seen = trips.flatten().next();
+        assert!(seen.is_none_or(|trip| trip.is_finite() && trip > 0.0), "{seen:?}");
+        assert_eq!(seen.is_some(), allowed > 1);
+        // Who is told to end ends.
+        let ball = Ball(AtomicU32::new(END));
+        ball.answer();
+        assert_eq!(ball.trips(), None);
+    }
+
+    #[test]
     fn a_core_is_looked_at() {
         let (mut nearness, mut sibling) = (Nearness::default(), Sibling::default());
         let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return };
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
         assert_eq!(nearness.look(CpuSet::MAX_CPU, &mut sibling), None, "no such CPU");
-        assert!(nearness.seen.is_empty());
+        assert!(nearness.last.is_none() && spin(Duration::from_secs(60), || nearness.is_over()));
         let looks = cpus.iter().take(2).cycle().take(200);
         let seen: Vec<Seen> = looks.filter_map(|cpu| nearness.look(*cpu, &mut sibling)).collect();
         assert!(seen.iter().all(|s| s.trip.is_finite() && s.trip > 0.0), "{seen:?}");
         assert!(cpus.len() > 1 || seen.is_empty(), "there is no other core: {seen:?}");
+        assert!(nearness.seen.is_empty(), "only what was seen after slices counts");
     }
 }

@@ -241,14 +241,14 @@ pub struct Campaign {
     pub passes: u32,
     /// How well the ratio to memcpy is to be known, as a part of it: a cell whose median is known that well (half as well below 4 KiB), with a chance of
     /// 95 %, is left out of five passes in six from then on, and its time is the others'; and cells in which another core takes part are left out of passes in
-    /// which that is never where it usually is. 0 for all repetitions in every case.
+    /// which that is never where it usually is, though never of two running. 0 for all repetitions in every case.
     pub precision: f64,
     /// After so many seconds no pass begins, however many there were to be: the repetitions are fewer then. At least one is made.
     pub limit: Option<f64>,
     /// How long each repetition is, in seconds.
     pub seconds: f64,
-    /// How long each cell warms up, in seconds: a part of it before each visit, or fewer where 4096 operations take less. The first visit has its whole
-    /// part.
+    /// How long each cell warms up, in seconds: a part of it before each visit, or less, but half a millisecond, where 4096 operations take less. The first
+    /// visit has its whole part.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,

@@ -132,7 +132,7 @@ pub struct Measured {
     /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
     #[serde(default)]
     pub waited: f64,
-    /// The part of the repetitions, kept or not, in which the core's other hardware thread was busy.
+    /// The part of the repetitions, kept or not, in which the core's other hardware thread was busy, and which are not among `moved`.
     #[serde(default)]
     pub shared: f64,
     /// The part of the repetitions, kept or not, in which the other core that took part was nearer than usual, or farther.

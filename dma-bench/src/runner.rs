@@ -79,7 +79,7 @@ const LOOK: f64 = 0.000_5;
 const ROUNDS: u64 = 3;
 /// Through more bytes than this it goes once.
 const ROUNDS_BYTES: u64 = 32 << 20;
-/// So many times what the last cache holds leaves nothing in it for the next round: no round at all.
+/// So many times what the last cache holds leaves nothing in it for what comes then: no round at all.
 const TOO_MUCH: u64 = 4;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
@@ -184,6 +184,7 @@ impl<'a> Runner<'a> {
             let over = |most: f64| self.begun.elapsed().as_secs_f64() >= most;
             if pass > 0 && self.campaign.limit.is_some_and(over) {
                 for records in &mut all {
+                    records.iter_mut().for_each(|record| record.judge(0, &self.nearness));
                     for record in records.iter_mut().skip(1) {
                         let fewer = record.wanted as usize - upto(record.wanted, pass, passes);
                         let_off(record, fewer, observer);
@@ -211,8 +212,8 @@ impl<'a> Runner<'a> {
         (cells, interrupt::stopped())
     }
 
-    /// One pass over all groups, in this order. Those that another core takes part in wait while that is elsewhere than usual, and are left out if it still
-    /// is in the end: they are the first of the next pass then.
+    /// One pass over all groups, in this order. Those that another core takes part in wait while that is elsewhere than usual; if it still is in the end, what
+    /// it takes part in is left out, but not in two passes running, and is the first of the next pass.
     fn one_pass(
         &mut self,
         all: &mut [Vec<Record>],
@@ -236,7 +237,10 @@ impl<'a> Runner<'a> {
             }
         }
         for at in waiting.into_iter().rev() {
-            self.leave_out(&mut all[at], passes, observer);
+            for record in all[at].iter_mut().filter(|record| self.to_wait(record)) {
+                record.left_out = Some(self.pass);
+            }
+            self.visit(&mut all[at], passes, observer);
             order.retain(|other| *other != at);
             order.push_front(at);
         }
@@ -244,18 +248,14 @@ impl<'a> Runner<'a> {
 
     /// Whether cells that share a baseline are not to be measured now.
     fn waits(&mut self, records: &[Record]) -> bool {
-        // Where so many repetitions are asked for, and not as many as it takes, there are so many.
-        let any = self.campaign.precision > 0.0 && records.iter().any(|r| r.in_company() && !self.rests(r));
-        any && !interrupt::stopped() && self.elsewhere()
+        records.iter().any(|record| self.to_wait(record)) && !interrupt::stopped() && self.elsewhere()
     }
 
-    /// Lets cells off this pass.
-    fn leave_out(&mut self, records: &mut [Record], passes: u32, observer: &mut dyn Observer) {
-        for record in records.iter_mut().skip(1) {
-            let fewer = upto(record.wanted, self.pass + 1, passes) - upto(record.wanted, self.pass, passes);
-            let_off(record, fewer, observer);
-        }
-        self.tell_last(records, passes, observer);
+    /// Whether a cell is to wait for another core to be where it usually is.
+    fn to_wait(&self, record: &Record) -> bool {
+        // Where so many repetitions are asked for, and not as many as it takes, there are so many.
+        let may = self.campaign.precision > 0.0 && record.left_out.is_none_or(|pass| pass + 1 < self.pass);
+        may && record.trouble.is_none() && record.in_company() && !self.rests(record)
     }
 
     /// Tells whoever watches what cells came to, if this was their last pass.
@@ -283,7 +283,8 @@ impl<'a> Runner<'a> {
             let due = upto(wanted, pass + 1, passes);
             (due, due - upto(wanted, pass, passes))
         };
-        let (rest, records): (Vec<_>, Vec<_>) = records.iter_mut().partition(|r| self.rests(r));
+        let (rest, records): (Vec<_>, Vec<_>) =
+            records.iter_mut().partition(|r| self.rests(r) || r.left_out == Some(pass));
         for record in rest {
             let fewer = share(record.wanted).1;
             let_off(record, fewer, observer);
@@ -321,7 +322,8 @@ impl<'a> Runner<'a> {
                 if record.trouble.is_some() && !record.given_up {
                     record.given_up = true;
                     let all = if record.wanted == 0 { self.campaign.repetitions } else { record.wanted };
-                    observer.fewer(u64::from(all).saturating_sub(record.shown));
+                    // What it was let off was told.
+                    observer.fewer((record.due(all as usize) as u64).saturating_sub(record.shown));
                 }
                 if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
                     lost.push(record.cell.engine.clone());
@@ -659,6 +661,7 @@ impl<'a> Runner<'a> {
         }
         let before = std::mem::replace(busy, self.sibling.is_busy_after());
         let beside = sliced.beside.and_then(|cpu| self.nearness.look(cpu, &mut self.sibling));
+        beside.into_iter().for_each(|seen| self.nearness.learn(seen));
         Some(Slot { rate, cpu_ns, waited: sliced.waited, shared: before || *busy, beside })
     }
 
@@ -836,7 +839,7 @@ fn few(size: u64) -> u64 {
 /// How often the baseline goes through hot buffers of so many bytes on each side.
 fn rounds(bytes: u64, last_cache: u64) -> u64 {
     match bytes {
-        _ if 2 * bytes >= TOO_MUCH * last_cache => 0,
+        _ if bytes > ROUNDS_BYTES && 2 * bytes >= TOO_MUCH * last_cache => 0,
         _ if bytes > ROUNDS_BYTES => 1,
         _ => ROUNDS,
     }
@@ -957,15 +960,34 @@ mod tests {
             let (mut order, mut fewer) = ((0..3).collect(), Fewer(0));
             runner.one_pass(&mut all, &mut order, 24, &mut fewer);
             // A visit finds that there is no such engine here.
-            let visited: Vec<bool> = all.iter().map(|records| records[1].trouble.is_some()).collect();
-            if elsewhere && precision > 0.0 {
-                assert_eq!(visited, [true, false, false]);
-                assert_eq!(all.iter().map(|records| records[1].due(48)).collect::<Vec<_>>(), [48, 46, 46]);
-                assert_eq!(order, [1, 2, 0], "first the next time");
-                assert_eq!(fewer.0, 48 + 2 + 2, "whoever watches knows; the first failed");
-            } else {
-                assert_eq!((visited, order), (vec![true; 3], (0..3).collect()));
+            let visited = |all: &mut [Vec<Record>]| -> Vec<bool> {
+                all.iter_mut().map(|records| records[1].trouble.take().is_some()).collect()
+            };
+            let due = |all: &[Vec<Record>]| -> Vec<usize> {
+                all.iter().map(|records| records[1].due(48)).collect()
+            };
+            if !elsewhere || precision == 0.0 {
+                assert_eq!((visited(&mut all), order), (vec![true; 3], (0..3).collect()));
+                continue;
             }
+            assert_eq!(visited(&mut all), [true, false, false]);
+            assert_eq!(due(&all), [48, 46, 46]);
+            assert_eq!(order, [1, 2, 0], "first the next time");
+            assert_eq!(fewer.0, 48 + 2 + 2, "whoever watches knows; the first failed");
+            // Not in two passes running: what is usual may have changed, and where the other core is.
+            let mut visits = [0; 3];
+            for pass in 2..10 {
+                runner.pass = pass;
+                runner.one_pass(&mut all, &mut order, 24, &mut fewer);
+                if pass == 2 {
+                    assert_eq!(fewer.0, 3 * 48, "all have failed by now, and none is counted twice");
+                }
+                for (was, visits) in visited(&mut all).into_iter().zip(&mut visits) {
+                    *visits += u32::from(was);
+                }
+            }
+            assert_eq!(visits, [8, 4, 4]);
+            assert_eq!(due(&all), [48, 38, 38]);
         }
     }
 

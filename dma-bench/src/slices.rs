@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use crate::drive::{Extent, Pace, Slice, Trouble, Worker, cpu_time};
+use crate::drive::{Extent, Pace, Slice, Trouble, Worker, cpu_time, thread_time};
 use crate::{interrupt, waits};
 
 /// What a slice came to.
@@ -87,7 +87,7 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     }
     // Whoever waits for this CPU goes first: what follows is then less likely to be cut in two.
     std::thread::yield_now();
-    let (before, cpu, begun) = (waits::of_process(), cpu_time(), Instant::now());
+    let (before, own, cpu, begun) = (waits::of_process(), thread_time(), cpu_time(), Instant::now());
     let mut threads = 0;
     if let [worker] = &mut *workers {
         worker.start();
@@ -112,14 +112,14 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     } else {
         threads = in_threads(workers, pace)?;
     }
-    let cpu_ns = cpu_time() - cpu;
+    let (cpu_ns, own_ns) = (cpu_time() - cpu, thread_time() - own);
     let now = waits::of_process();
     let sum = |threads: &[waits::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
     let waited = part(sum(&before), sum(&now) + threads, begun);
     // Where each queue has a thread of its own, this one only waits for them.
-    let other = waits::busiest(&before, &now)
-        .filter(|(_, ran)| workers.len() == 1 && part(0, *ran, begun) > TAKES_PART);
-    let beside = other.and_then(|(thread, _)| waits::cpu_of(thread));
+    let took_part = workers.len() == 1 && cpu_ns - own_ns > TAKES_PART * begun.elapsed().as_nanos() as f64;
+    let other = took_part.then(|| waits::busiest(&before, &now)).flatten();
+    let beside = other.and_then(waits::cpu_of);
     let slices: Result<Vec<Slice>, Trouble> = workers.iter_mut().map(Worker::finish).collect();
     let parts = pace.map_or_else(Vec::new, |pace| parts(workers, pace.each, cpu));
     Ok(Sliced { slices: slices?, parts, cpu_ns, waited, beside })

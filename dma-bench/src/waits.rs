@@ -33,21 +33,28 @@ pub fn of_thread() -> u64 {
     of(Path::new("/proc/thread-self/schedstat")).1
 }
 
-/// The thread other than the calling one that ran most between two looks, if any ran, and for how many nanoseconds.
+/// The thread other than the calling one that ran most between two looks; if none is known to have run, one that runs now: the kernel counts
+/// what a thread runs when it stops, or at a tick.
 #[must_use]
-pub fn busiest(before: &[Thread], now: &[Thread]) -> Option<(u32, u64)> {
+pub fn busiest(before: &[Thread], now: &[Thread]) -> Option<u32> {
     let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let since = |t: &Thread| before.iter().find(|b| b.id == t.id).map_or(0, |b| b.ran);
-    let others = now.iter().filter(|t| t.id != own).map(|t| (t.id, t.ran.saturating_sub(since(t))));
-    others.filter(|(_, ran)| *ran > 0).max_by_key(|(_, ran)| *ran)
+    let others = || now.iter().filter(|t| t.id != own).map(|t| (t.id, t.ran.saturating_sub(since(t))));
+    let most = others().filter(|(_, ran)| *ran > 0).max_by_key(|(_, ran)| *ran);
+    most.or_else(|| others().find(|(id, _)| field(*id, 3).as_deref() == Some("R"))).map(|(id, _)| id)
 }
 
 /// The CPU that a thread of this process runs on, or last ran on.
 #[must_use]
 pub fn cpu_of(thread: u32) -> Option<usize> {
+    field(thread, 39)?.parse().ok()
+}
+
+/// A field from the third on of what proc_pid_stat(5) says of a thread of this process.
+fn field(thread: u32, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // proc_pid_stat(5): the name is in brackets and may have any in it; the CPU is field 39, and the one behind the name is field 3.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?.parse().ok()
+    // The second is a name in brackets, which may have any in it.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(number - 3).map(str::to_owned)
 }
 
 /// Linux, Documentation/scheduler/sched-stats.rst: time on the CPU, time waiting to run, time slices.
@@ -89,18 +96,21 @@ mod tests {
         let threads = |ran: [(u32, u64); 3]| ran.map(|(id, ran)| Thread { id, ran, waited: 7 });
         let before = threads([(own, 10), (own + 1, 50), (own + 2, 900)]);
         let now = |a, b, c| threads([(own, a), (own + 1, b), (own + 2, c)]);
-        assert_eq!(busiest(&before, &now(1000, 90, 920)), Some((own + 1, 40)));
-        assert_eq!(busiest(&before, &now(1000, 60, 920)), Some((own + 2, 20)));
+        assert_eq!(busiest(&before, &now(1000, 90, 920)), Some(own + 1));
+        assert_eq!(busiest(&before, &now(1000, 60, 920)), Some(own + 2));
         assert_eq!(busiest(&before, &now(1000, 50, 900)), None);
         // One that has come since ran all its time since.
-        assert_eq!(busiest(&before[..1], &now(1000, 60, 61)), Some((own + 2, 61)));
+        assert_eq!(busiest(&before[..1], &now(1000, 60, 61)), Some(own + 2));
         assert_eq!(busiest(&before, &before[..1]), None);
     }
 
     #[test]
     fn the_cpu_of_a_thread_is_the_one_it_runs_on() {
         use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        let Ok(allowed) = sched_getaffinity(None) else { return };
+        let Some(allowed) = sched_getaffinity(None).ok().filter(|_| Path::new("/proc/self/stat").exists())
+        else {
+            return;
+        };
         for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(4) {
             let found = std::thread::Builder::new().name("a) 7 (b".to_owned()).spawn(move || {
                 let mut only = CpuSet::new();
@@ -111,6 +121,8 @@ mod tests {
             assert_eq!(found.unwrap().join().unwrap(), Some(cpu));
         }
         assert_eq!(cpu_of(u32::MAX), None);
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        assert_eq!(field(own, 3).as_deref(), Some("R"));
         assert!(of_process().iter().any(|t| cpu_of(t.id).is_some()));
     }
 }

@@ -102,7 +102,17 @@ pub fn histogram() -> Histogram<u64> {
 /// CPU time of this process, in nanoseconds.
 #[must_use]
 pub fn cpu_time() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of the calling thread, in nanoseconds.
+#[must_use]
+pub fn thread_time() -> f64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
+fn nanoseconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 

@@ -340,7 +340,7 @@ fn details(body: &mut String, results: &Results) {
         let known = digits(c.precision * 100.0);
         let _ = write!(
             fewer,
-            ", and cells whose ratio is known to within {known} % were in a third of what was left"
+            ", and cells whose ratio is known to within {known} % (twice that below 4 KiB) were in a sixth of what was left"
         );
     }
     let _ = write!(
