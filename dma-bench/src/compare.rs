@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn what_else_differs_is_said() {
         type Change = fn(&mut Results);
-        let changes: [(Change, &str); 27] = [
+        let changes: [(Change, &str); 28] = [
             (|r| "another".clone_into(&mut r.machine.cpu), "differs: processor "),
             (|r| r.machine.cpus = 6400, "/ 6400"),
             (|r| r.machine.flags = vec!["mops".to_owned()], "/ mops"),
@@ -573,6 +573,7 @@ mod tests {
             (|r| r.interrupted = true, "was interrupted"),
             (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy meanwhile"),
             (|r| r.cells.iter_mut().for_each(|m| m.shared = 0.5), "was busy meanwhile"),
+            (|r| r.cells.iter_mut().for_each(|m| m.moved = 0.5), "was busy meanwhile"),
         ];
         for (change, says) in changes {
             let notes = notes(change);

@@ -389,7 +389,7 @@ impl Results {
         });
         let moved = beyond(|m| m.moved, MOVED).map(|(cells, most)| {
             format!(
-                "The cores moved, as virtual CPUs do: {cells} the second one was elsewhere than usual in up to {most:.0} % of the repetitions, on the same core or not \
+                "The second core moved, as virtual CPUs do: {cells} it was elsewhere than usual in up to {most:.0} % of the repetitions, on the core of the first or not \
                  behind the same cache. These are left out where there are enough others."
             )
         });
