@@ -30,7 +30,7 @@ pub(crate) struct Record {
     /// How many of these it was let off, since it is known well enough, or was left out of a pass.
     let_off: usize,
     /// The last pass that it was left out of, since another core that takes part in it was elsewhere than usual.
-    pub(crate) left_out: Option<u32>,
+    pub(crate) skipped: Option<u32>,
     pub(crate) trouble: Option<Trouble>,
     /// All repetitions so far,
     pairs: Vec<Pair>,
@@ -60,7 +60,7 @@ impl Record {
             slice: Duration::ZERO,
             wanted: 0,
             let_off: 0,
-            left_out: None,
+            skipped: None,
             trouble: None,
             pairs: Vec::new(),
             before: 0,

@@ -16,10 +16,8 @@ use crate::stats::Figures;
 pub const SCHEMA: &str = "dma-bench/results";
 /// From which part of the time on waiting for a CPU is worth a word.
 const BUSY: f64 = 0.05;
-/// From which part of the repetitions on a shared core is worth a word.
-const SHARED: f64 = 0.25;
-/// The same of cores that moved.
-const MOVED: f64 = 0.25;
+/// From which part of the repetitions on a shared core, or with a core that moved, is worth a word.
+const OFTEN: f64 = 0.25;
 /// Fields whose text stands in tables.
 const IN_TABLES: [&str; 8] =
     ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
@@ -381,13 +379,13 @@ impl Results {
                  with several threads too low; a quieter machine or --realtime mends that."
             )
         });
-        let shared = beyond(|m| m.shared, SHARED).map(|(cells, most)| {
+        let shared = beyond(|m| m.shared, OFTEN).map(|(cells, most)| {
             format!(
                 "The core was shared: {cells} its other hardware thread was busy with something else, in up to {most:.0} % of the repetitions. These \
                  are left out where they are not too many; but whoever is that busy uses the memory too, and memcpy loses more by that than other ways to copy. A quieter machine mends it."
             )
         });
-        let moved = beyond(|m| m.moved, MOVED).map(|(cells, most)| {
+        let moved = beyond(|m| m.moved, OFTEN).map(|(cells, most)| {
             format!(
                 "The second core moved, as virtual CPUs do: {cells} it was elsewhere than usual in up to {most:.0} % of the repetitions, on the core of the first or not \
                  behind the same cache. These are left out where there are enough others."

@@ -238,7 +238,7 @@ impl<'a> Runner<'a> {
         }
         for at in waiting.into_iter().rev() {
             for record in all[at].iter_mut().filter(|record| self.to_wait(record)) {
-                record.left_out = Some(self.pass);
+                record.skipped = Some(self.pass);
             }
             self.visit(&mut all[at], passes, observer);
             order.retain(|other| *other != at);
@@ -254,7 +254,7 @@ impl<'a> Runner<'a> {
     /// Whether a cell is to wait for another core to be where it usually is.
     fn to_wait(&self, record: &Record) -> bool {
         // Where so many repetitions are asked for, and not as many as it takes, there are so many.
-        let may = self.campaign.precision > 0.0 && record.left_out.is_none_or(|pass| pass + 1 < self.pass);
+        let may = self.campaign.precision > 0.0 && record.skipped.is_none_or(|pass| pass + 1 < self.pass);
         may && record.trouble.is_none() && record.in_company() && !self.rests(record)
     }
 
@@ -284,7 +284,7 @@ impl<'a> Runner<'a> {
             (due, due - upto(wanted, pass, passes))
         };
         let (rest, records): (Vec<_>, Vec<_>) =
-            records.iter_mut().partition(|r| self.rests(r) || r.left_out == Some(pass));
+            records.iter_mut().partition(|r| self.rests(r) || r.skipped == Some(pass));
         for record in rest {
             let fewer = share(record.wanted).1;
             let_off(record, fewer, observer);
@@ -554,8 +554,8 @@ impl<'a> Runner<'a> {
             check_some(record)?;
         }
         if record.virtual_clock {
-            let few = (2 * depth).max(few(record.cell.size)).next_multiple_of(batch);
-            let ops = self.campaign.count.unwrap_or(few);
+            let least = (2 * depth).max(few(record.cell.size)).next_multiple_of(batch);
+            let ops = self.campaign.count.unwrap_or(least);
             record.extent = Extent { warm: 2 * depth, ops, sample_every: 1, compare, each: false };
             record.workers.iter_mut().for_each(Worker::forget);
             return Ok(());

@@ -16,7 +16,7 @@ pub(crate) struct Sliced {
     pub(crate) parts: Vec<Part>,
     /// The part of the time in which threads waited for a CPU.
     pub(crate) waited: f64,
-    /// The CPU on which another thread took part, if one did that was there before.
+    /// The CPU on which another thread took part, if one did.
     pub(crate) beside: Option<usize>,
 }
 
@@ -145,4 +145,56 @@ fn in_threads(workers: &mut [Worker], pace: Option<Pace>) -> Result<u64, Trouble
         let outcomes: Vec<_> = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect();
         outcomes.into_iter().sum()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::contender::Contender;
+    use crate::drive::COMPARE_LITTLE;
+    use crate::layout::Layout;
+    use crate::memory::Memory;
+    use crate::plan::{Cell, Direction, Footprint, Op, Verify};
+
+    const SIZE: usize = 1 << 20;
+
+    /// Where another thread took part in a slice of a few large copies.
+    fn beside(engine: &str) -> Option<usize> {
+        let cell = Cell {
+            engine: engine.to_owned(),
+            op: Op::Copy,
+            size: SIZE as u64,
+            depth: 4,
+            batch: 4,
+            queues: 1,
+            segments: 1,
+            footprint: Footprint::Hot,
+            direction: Direction::Local,
+        };
+        let contender = Contender::open(engine).unwrap();
+        let bytes = Layout::bytes(&cell, SIZE);
+        let memory = Memory::new(&contender.engine, None, bytes, Direction::Local).unwrap();
+        let layout = Layout::new(&cell, 0, SIZE);
+        let timeout = Duration::from_secs(60);
+        let worker = Worker::new(&contender, &cell, memory, layout, Verify::Sample, timeout).unwrap();
+        let extent = Extent { warm: 4, ops: 64, sample_every: 1, compare: COMPARE_LITTLE, each: false };
+        run(&mut [worker], extent, None).unwrap().beside
+    }
+
+    #[test]
+    fn who_takes_part_is_found_on_another_cpu() {
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        // Where somebody else keeps the other core busy, the helper may be late; and other tests may run in this process.
+        let seldom = |engine: &str, is: fn(&Option<usize>) -> bool| {
+            let until = Instant::now() + Duration::from_secs(60);
+            std::iter::from_fn(|| (Instant::now() < until).then(|| beside(engine))).find(is)
+        };
+        assert_eq!(seldom("cpu:threads=0", Option::is_none), Some(None), "nobody else copies");
+        if allowed.count() > 1 {
+            let cpu = seldom("cpu:threads=1", Option::is_some).flatten();
+            assert!(cpu.is_some_and(|cpu| allowed.is_set(cpu)), "{cpu:?}");
+        }
+    }
 }
