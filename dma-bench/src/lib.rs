@@ -5,6 +5,7 @@ pub mod app;
 pub mod cli;
 pub mod compare;
 pub mod contender;
+pub mod cpu_clock;
 pub mod derive;
 pub mod doctor;
 pub mod drive;

@@ -7,11 +7,11 @@ use std::time::Instant;
 use dma::{BufferMut, DmaEngine, DmaEngineExt, MemoryRequest};
 use hdrhistogram::Histogram;
 
-use crate::drive::{AT_ONCE, COMPARE_MUCH, Extent, Slice, Trouble, cpu_time};
-use crate::interrupt;
+use crate::drive::{AT_ONCE, COMPARE_MUCH, Extent, Slice, Trouble};
 use crate::layout::{Layout, Offsets};
 use crate::memory::{Difference, PATTERN};
 use crate::plan::{Cell, Op};
+use crate::{cpu_clock, interrupt};
 
 /// The memory that the baseline copies from and to: of the same kind as the CPU engine's.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Memcpy {
             self.several(run, cell, layout, index);
             warm += run;
         }
-        let cpu = cpu_time();
+        let cpu = cpu_clock::of_thread();
         let from = now(&self.epoch);
         // In runs between those that are timed by themselves. The first is always made: something is there to be compared.
         while ops < extent.ops {
@@ -88,7 +88,7 @@ impl Memcpy {
             }
         }
         let to = now(&self.epoch);
-        let cpu = cpu_time() - cpu;
+        let cpu = cpu_clock::of_thread() - cpu;
         if compared {
             self.check(cell, layout, first)?;
         }

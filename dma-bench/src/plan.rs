@@ -247,8 +247,8 @@ pub struct Campaign {
     pub limit: Option<f64>,
     /// How long each repetition is, in seconds.
     pub seconds: f64,
-    /// How long each cell warms up, in seconds: a part of it before each visit, or less, but half a millisecond, where 4096 operations take less. The first
-    /// visit has its whole part.
+    /// How long each cell warms up, in seconds: a part of it before each visit, or less, but half a millisecond, where 4096 operations take less,
+    /// and a millisecond where queues stayed open since the visit before. The first visit has its whole part.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,

@@ -43,24 +43,27 @@ impl Preset {
         let hot_and_cold = vec![Footprint::Cold, Footprint::Hot];
         match self {
             Self::Quick => {
-                let sizes = values("64..4M*4");
-                let depths = values("1,32");
+                let alone = Sweep { sizes: values("64..4M*4"), depths: values("1"), ..sweep.clone() };
+                // More of them in flight is no news: 32 of 256 KiB are more than most caches hold, and as fast as larger ones.
+                let deep = Sweep { sizes: values("64..256K*4"), depths: values("32"), ..sweep.clone() };
+                let of = |sweep: &Sweep, engines: &[&str], footprints: &[Footprint]| Sweep {
+                    engines: names(engines),
+                    footprints: footprints.to_vec(),
+                    ..sweep.clone()
+                };
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
-                    repetitions: 240,
-                    passes: 80,
+                    repetitions: 480,
+                    passes: 160,
                     precision: 0.025,
                     limit: Some(28.0),
                     seconds: SLICE,
-                    warm_up: 0.48,
+                    warm_up: 0.96,
                     sweeps: vec![
-                        Sweep {
-                            sizes: sizes.clone(),
-                            depths: depths.clone(),
-                            footprints: hot_and_cold,
-                            ..real
-                        },
-                        Sweep { sizes, depths, ..models(&[BLUEFIELD3, DSA]) },
+                        of(&alone, &["real"], &hot_and_cold),
+                        of(&deep, &["real"], &hot_and_cold),
+                        of(&alone, &[BLUEFIELD3, DSA], &[Footprint::Cold]),
+                        of(&deep, &[BLUEFIELD3, DSA], &[Footprint::Cold]),
                     ],
                     ..base
                 }

@@ -21,7 +21,10 @@ pub(crate) struct Record {
     pub(crate) model: bool,
     /// Its time is a simulated device's own.
     pub(crate) virtual_clock: bool,
+    /// Its queues, in a visit; between visits too where an engine may have as many as there is memory for.
     pub(crate) workers: Vec<Worker>,
+    /// They are of the engine that was opened anew so many times.
+    pub(crate) reopened: u32,
     pub(crate) extent: Extent,
     /// How long a slice of it takes.
     pub(crate) slice: Duration,
@@ -56,6 +59,7 @@ impl Record {
             model: false,
             virtual_clock: false,
             workers: Vec::new(),
+            reopened: 0,
             extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0, each: false },
             slice: Duration::ZERO,
             wanted: 0,
@@ -152,12 +156,16 @@ impl Record {
         self.pairs.get(MODEL_SLICES - 1).filter(|_| self.virtual_clock).map(|p| p.slot)
     }
 
-    /// Ends a visit.
-    pub(crate) fn end_visit(&mut self) {
+    /// Ends a visit. Its queues stay open for the next one if that is allowed and none failed.
+    pub(crate) fn end_visit(&mut self, stay: bool) {
         self.before = self.pairs.len();
-        for worker in self.workers.drain(..) {
+        for worker in &mut self.workers {
             // Without bounds, it fits.
             let _ = self.latency.add(worker.latency());
+            worker.forget();
+        }
+        if !stay || self.trouble.is_some() {
+            self.workers.clear();
         }
     }
 

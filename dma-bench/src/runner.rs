@@ -41,6 +41,8 @@ pub(crate) struct Runner<'a> {
     clock_ns: f64,
     sibling: Sibling,
     nearness: Nearness,
+    /// How often an engine was opened anew.
+    reopened: u32,
     begun: Instant,
     /// How long it has waited for the core to be its own.
     waited: Duration,
@@ -83,6 +85,10 @@ const ROUNDS_BYTES: u64 = 32 << 20;
 const TOO_MUCH: u64 = 4;
 /// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
+/// So many seconds if its queues stayed open.
+const WARM_AGAIN: f64 = 0.001;
+/// Queues of an engine stay open if a campaign has no more.
+const STAY: u64 = 64;
 /// After the first pass, so many operations are enough: what an engine learns, it learns from these.
 const WARM_OPS: u64 = 4096;
 /// So many slices of the baseline go before a run at a rate, and so many after it.
@@ -113,6 +119,7 @@ impl<'a> Runner<'a> {
             clock_ns: clock_cost(),
             sibling: Sibling::default(),
             nearness: Nearness::default(),
+            reopened: 0,
             begun: Instant::now(),
             waited: Duration::ZERO,
         }
@@ -318,7 +325,7 @@ impl<'a> Runner<'a> {
             }
             for record in together {
                 base.wanted = base.wanted.max(record.wanted);
-                record.end_visit();
+                record.end_visit(self.stays(record));
                 if record.trouble.is_some() && !record.given_up {
                     record.given_up = true;
                     let all = if record.wanted == 0 { self.campaign.repetitions } else { record.wanted };
@@ -331,7 +338,7 @@ impl<'a> Runner<'a> {
             }
             lost.iter().for_each(|name| self.reopen(name));
         }
-        base.end_visit();
+        base.end_visit(false);
     }
 
     /// Measures cells of different engines, and the baseline between them, until each has its share of repetitions. What was disturbed is made up
@@ -483,10 +490,22 @@ impl<'a> Runner<'a> {
     /// An engine that failed is opened anew, so that one bad cell does not cost the others.
     fn reopen(&mut self, name: &str) {
         self.memories.retain(|(engine, _), _| engine != name);
+        // Queues that are still open are of the one before.
+        self.reopened += 1;
         let Some(contender) = self.contenders.iter_mut().find(|c| c.name == name) else { return };
         if let Ok(fresh) = Contender::open(name) {
             *contender = fresh;
         }
+    }
+
+    /// Whether the queues of a cell stay open from one visit to the next: what an engine learns, it learns once, as where it is used. Where it may have so
+    /// many only, or there would be very many, they make room for the others.
+    fn stays(&self, record: &Record) -> bool {
+        let cells = self.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == record.cell.engine);
+        let bounded = |c: &Contender| c.engine.info().limits.max_queues.is_some();
+        !record.virtual_clock
+            && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= STAY
+            && !self.contender(&record.cell).is_none_or(bounded)
     }
 
     /// Opens what a cell needs, and warms it up, unless it has failed before.
@@ -526,22 +545,25 @@ impl<'a> Runner<'a> {
         let free =
             self.needs(&contender, cell.direction) - Layout::bytes(&cell, footprint) * cell.queues as usize;
         let stall = Duration::from_secs_f64(self.campaign.stall);
-        for queue in 0..cell.queues as usize {
-            let layout = Layout::new(&cell, queue, footprint).in_pass(&cell, self.pass, self.visit, free);
-            record.workers.push(Worker::new(
-                &contender,
-                &cell,
-                memory.clone(),
-                layout,
-                self.campaign.verify,
-                stall,
-            )?);
+        let layouts = (0..cell.queues as usize)
+            .map(|queue| Layout::new(&cell, queue, footprint).in_pass(&cell, self.pass, self.visit, free));
+        if std::mem::replace(&mut record.reopened, self.reopened) != self.reopened {
+            record.workers.clear();
         }
-        self.warm_up(record)
+        let stayed = !record.workers.is_empty();
+        if stayed {
+            record.workers.iter_mut().zip(layouts).for_each(|(worker, layout)| worker.move_to(layout));
+        } else {
+            for layout in layouts {
+                let (memory, verify) = (memory.clone(), self.campaign.verify);
+                record.workers.push(Worker::new(&contender, &cell, memory, layout, verify, stall)?);
+            }
+        }
+        self.warm_up(record, stayed)
     }
 
     /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices there are to be.
-    fn warm_up(&self, record: &mut Record) -> Result<(), Trouble> {
+    fn warm_up(&self, record: &mut Record, stayed: bool) -> Result<(), Trouble> {
         let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
         let compare = self.compare();
         let fresh = record.wanted == 0;
@@ -562,7 +584,7 @@ impl<'a> Runner<'a> {
         }
         let per_op = match self.campaign.rate {
             Some(rate) => self.warm_at_rate(record, rate)?,
-            None => self.warm_at_will(record)?,
+            None => self.warm_at_will(record, stayed)?,
         };
         // What the warm-up took is not the cell's.
         record.workers.iter_mut().for_each(Worker::forget);
@@ -586,13 +608,27 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    /// How many operations it takes until hot buffers are in the caches, as far as they fit: they lie elsewhere in each pass.
+    fn cold(&self, cell: &Cell) -> u64 {
+        let buffers = u64::from(cell.depth) * u64::from(cell.queues);
+        match cell.footprint {
+            Footprint::Hot => buffers * rounds(buffers * cell.size, self.last_cache),
+            _ => 0,
+        }
+    }
+
     /// Runs a cell as fast as it goes until it is warm; the seconds that an operation takes.
-    fn warm_at_will(&self, record: &mut Record) -> Result<f64, Trouble> {
-        let (least, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
+    fn warm_at_will(&self, record: &mut Record, stayed: bool) -> Result<f64, Trouble> {
+        let (whole, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
+        // A queue that was used before has learned what it can.
+        let least = if stayed { whole.min(WARM_AGAIN) } else { whole };
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
         let (mut done, enough) = (0, if self.pass == 0 { u64::MAX } else { WARM_OPS });
         let least_of_all = WARM_LEAST.min(least);
-        while (spent < least.max(1e-9) && (done < enough || spent < least_of_all)) && !interrupt::stopped() {
+        let cold = if stayed { self.cold(&record.cell) / u64::from(record.cell.queues) } else { 0 };
+        while (done < cold || spent < least.max(1e-9) && (done < enough || spent < least_of_all))
+            && !interrupt::stopped()
+        {
             let begun = Instant::now();
             let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false };
             let sliced = slices::run(&mut record.workers, extent, None)?;
@@ -601,7 +637,7 @@ impl<'a> Runner<'a> {
             per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
             done += ops;
             let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
-            ops = (ops * 2).min(left.max(depth));
+            ops = (ops * 2).min(left.max(depth).max(cold.saturating_sub(done)));
         }
         Ok(per_op)
     }
@@ -672,14 +708,8 @@ impl<'a> Runner<'a> {
         }
         let warm_up = warm_up_of_pass(self.campaign);
         let least = if self.pass == 0 { warm_up } else { warm_up.min(LOOK) };
+        let mut cold = self.cold(&base.cell);
         let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
-        // Hot buffers are gone through some times: they lie elsewhere in each pass, and are in no cache yet.
-        let slots = layout.slots() as u64;
-        let mut cold = if base.cell.footprint == Footprint::Hot {
-            slots * rounds(slots * base.cell.size, self.last_cache)
-        } else {
-            0
-        };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
         while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
             let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
@@ -871,6 +901,19 @@ mod tests {
     use crate::pairs::Seen;
     use crate::plan::Sweep;
 
+    /// Counts repetitions that will not come.
+    struct Fewer(u64);
+
+    impl Observer for Fewer {
+        fn begin(&mut self, _: u64) {}
+        fn fewer(&mut self, repetitions: u64) {
+            self.0 += repetitions;
+        }
+        fn repetition(&mut self, _: &Cell, _: bool, _: f64) {}
+        fn cell(&mut self, _: &Measured) {}
+        fn end(&mut self) {}
+    }
+
     #[test]
     fn the_warm_up_is_shared_out_among_the_passes() {
         let seconds = |change: &dyn Fn(&mut Campaign)| {
@@ -921,17 +964,46 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_another_core_waits_for_it_to_be_where_it_usually_is() {
-        struct Fewer(u64);
-        impl Observer for Fewer {
-            fn begin(&mut self, _: u64) {}
-            fn fewer(&mut self, repetitions: u64) {
-                self.0 += repetitions;
+    fn queues_stay_open_where_there_may_be_many() {
+        let sweep = Sweep { depths: "1,4".parse().expect("depths"), ..Sweep::default() };
+        let few = Campaign { sweeps: vec![sweep], repetitions: 8, passes: 4, ..Campaign::default() };
+        let mut many = few.clone();
+        many.sweeps[0].queues = "33".parse().expect("queues");
+        let (cpu, bounded) = ("cpu:threads=0", "sim:profile=ioat,clock=real,queues=1");
+        for (campaign, name, stay) in [(&few, cpu, true), (&many, cpu, false), (&few, bounded, false)] {
+            let groups = campaign.groups(&[name.to_owned()]);
+            let (contender, baseline) = (Contender::open(name).unwrap(), dma::open(cpu).unwrap());
+            let mut runner =
+                Runner::new(campaign, vec![contender], baseline, groups.clone(), 1 << 20, 1 << 20);
+            for group in groups {
+                let cells = std::iter::once(group.baseline).chain(group.cells);
+                let mut records: Vec<Record> = cells.map(Record::new).collect();
+                let mut before = vec![0; records.len()];
+                for (pass, fails) in [(0, false), (1, false), (2, true), (3, false)] {
+                    if fails {
+                        runner.reopen(name);
+                        // So that it shows.
+                        before.fill(u64::MAX);
+                    }
+                    runner.pass = pass;
+                    runner.turn_to(&mut records, 4, &mut Fewer(0));
+                    for (record, before) in records.iter().zip(&mut before).skip(1) {
+                        assert!(record.trouble.is_none(), "{}: {:?}", record.cell, record.trouble);
+                        let queues = if stay { record.cell.queues as usize } else { 0 };
+                        assert_eq!(record.workers.len(), queues, "{}", record.cell);
+                        for worker in &record.workers {
+                            let done = worker.done();
+                            assert_eq!(done > *before, !fails, "{} in pass {pass}", record.cell);
+                            *before = done;
+                        }
+                    }
+                }
             }
-            fn repetition(&mut self, _: &Cell, _: bool, _: f64) {}
-            fn cell(&mut self, _: &Measured) {}
-            fn end(&mut self) {}
         }
+    }
+
+    #[test]
+    fn what_takes_another_core_waits_for_it_to_be_where_it_usually_is() {
         let slot = |beside| Slot { rate: 1.0, cpu_ns: 1.0, waited: 0.0, shared: false, beside };
         let far = Seen { trip: 430.0, same_core: false };
         for (precision, elsewhere) in [(0.02, true), (0.02, false), (0.0, true)] {

@@ -3,8 +3,8 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use crate::drive::{Extent, Pace, Slice, Trouble, Worker, cpu_time, thread_time};
-use crate::{interrupt, waits};
+use crate::drive::{Extent, Pace, Slice, Trouble, Worker};
+use crate::{cpu_clock, interrupt, waits};
 
 /// What a slice came to.
 pub(crate) struct Sliced {
@@ -87,7 +87,9 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     }
     // Whoever waits for this CPU goes first: what follows is then less likely to be cut in two.
     std::thread::yield_now();
-    let (before, own, cpu, begun) = (waits::of_process(), thread_time(), cpu_time(), Instant::now());
+    let before = waits::of_process();
+    let cpu_now = || cpu_clock::of_process(before.iter().map(|t| t.id));
+    let (own, cpu, begun) = (cpu_clock::of_thread(), cpu_now(), Instant::now());
     let mut threads = 0;
     if let [worker] = &mut *workers {
         worker.start();
@@ -112,7 +114,7 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     } else {
         threads = in_threads(workers, pace)?;
     }
-    let (cpu_ns, own_ns) = (cpu_time() - cpu, thread_time() - own);
+    let (cpu_ns, own_ns) = (cpu_now() - cpu, cpu_clock::of_thread() - own);
     let now = waits::of_process();
     let sum = |threads: &[waits::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
     let waited = part(sum(&before), sum(&now) + threads, begun);

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::cpu_clock;
+
 /// A thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
@@ -19,6 +21,7 @@ pub struct Thread {
 pub fn of_process() -> Vec<Thread> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |id: u32, path: &Path| {
+        cpu_clock::bring_up_to_date(id);
         let (ran, waited) = of(path);
         Thread { id, ran, waited }
     };
@@ -33,15 +36,13 @@ pub fn of_thread() -> u64 {
     of(Path::new("/proc/thread-self/schedstat")).1
 }
 
-/// The thread other than the calling one that ran most between two looks; if none is known to have run, one that runs now: the kernel counts
-/// what a thread runs when it stops, or at a tick.
+/// The thread other than the calling one that ran most between two looks.
 #[must_use]
 pub fn busiest(before: &[Thread], now: &[Thread]) -> Option<u32> {
     let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let since = |t: &Thread| before.iter().find(|b| b.id == t.id).map_or(0, |b| b.ran);
-    let others = || now.iter().filter(|t| t.id != own).map(|t| (t.id, t.ran.saturating_sub(since(t))));
-    let most = others().filter(|(_, ran)| *ran > 0).max_by_key(|(_, ran)| *ran);
-    most.or_else(|| others().find(|(id, _)| field(*id, 3).as_deref() == Some("R"))).map(|(id, _)| id)
+    let others = now.iter().filter(|t| t.id != own).map(|t| (t.id, t.ran.saturating_sub(since(t))));
+    others.filter(|(_, ran)| *ran > 0).max_by_key(|(_, ran)| *ran).map(|(id, _)| id)
 }
 
 /// The CPU that a thread of this process runs on, or last ran on.

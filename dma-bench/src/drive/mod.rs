@@ -19,16 +19,15 @@ use dma::{
     QueueOptions, RawQueue, Retry, Segment,
 };
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
 use self::completions::{all_ended, row};
 use self::free::FreePlaces;
 use self::place::Place;
 use crate::contender::{Clock, Contender};
-use crate::interrupt;
 use crate::layout::{Layout, Offsets};
 use crate::memory::{Difference, Memory, PATTERN};
 use crate::plan::{Cell, Op, Verify};
+use crate::{cpu_clock, interrupt};
 
 /// Why a cell has no figures, or not all.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -97,23 +96,6 @@ impl Slice {
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
-}
-
-/// CPU time of this process, in nanoseconds.
-#[must_use]
-pub fn cpu_time() -> f64 {
-    nanoseconds(ClockId::ProcessCPUTime)
-}
-
-/// CPU time of the calling thread, in nanoseconds.
-#[must_use]
-pub fn thread_time() -> f64 {
-    nanoseconds(ClockId::ThreadCPUTime)
-}
-
-fn nanoseconds(clock: ClockId) -> f64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 /// How long one repetition is to go on.
@@ -292,6 +274,16 @@ impl Worker {
             idle: 0,
             progress: Instant::now(),
         })
+    }
+
+    /// Goes on with buffers elsewhere in its memory. Nothing is in flight.
+    pub fn move_to(&mut self, layout: Layout) {
+        self.layout = layout;
+        self.free = FreePlaces::new(self.cell.depth);
+        for (index, (place, ready)) in self.places.iter_mut().zip(&mut self.ready).enumerate() {
+            *place = Place::new(&self.memory, &self.layout, &self.cell, index);
+            *ready = Descriptor::copy(ready.token(), place.src, place.dst);
+        }
     }
 
     /// Gets ready for a repetition: spoils what will be compared.
@@ -693,8 +685,12 @@ impl Worker {
             Outcome::Failed(kind) => kind.as_str(),
             _ => ErrorKind::Aborted.as_str(),
         };
-        let done = self.done_before + self.completed;
-        Trouble::Failed(format!("an operation failed: {what}{native}, after {done} on this queue"))
+        Trouble::Failed(format!("an operation failed: {what}{native}, after {} on this queue", self.done()))
+    }
+
+    /// Operations that completed on this queue so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.done_before + self.completed
     }
 
     /// Goes on to the end of a repetition that was started, or until the user asks to stop.
@@ -788,7 +784,7 @@ impl Worker {
                 self.poll()?;
             }
             while self.completed >= over && self.clock.now() >= due(over) {
-                self.marks.push(Mark { time: self.clock.now(), cpu: cpu_time() });
+                self.marks.push(Mark { time: self.clock.now(), cpu: cpu_clock::of_process([]) });
                 if over == self.extent.ops {
                     self.end();
                     return Ok(());

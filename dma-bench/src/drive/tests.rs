@@ -145,6 +145,9 @@ fn cell(op: Op, depth: u32, batch: u32, footprint: Footprint) -> Cell {
     }
 }
 
+/// Bytes that its buffers leave free of its memory.
+const FREE: usize = 64 << 10;
+
 /// A worker whose queue has whims, and what is seen of it.
 fn worker(
     cell: &Cell,
@@ -154,10 +157,9 @@ fn worker(
 ) -> (Worker, Arc<Mutex<Seen>>) {
     let contender = Contender::open(&cell.engine).unwrap();
     let bytes = Layout::bytes(cell, 16 << 10);
-    let free = 64 << 10;
-    let memory = Memory::new(&contender.engine, None, bytes + free, Direction::Local).unwrap();
+    let memory = Memory::new(&contender.engine, None, bytes + FREE, Direction::Local).unwrap();
     // Sources and destinations do not lie at the same place of their memories.
-    let layout = Layout::new(cell, 0, 16 << 10).in_pass(cell, 1, 1, free);
+    let layout = Layout::new(cell, 0, 16 << 10).in_pass(cell, 1, 1, FREE);
     assert_ne!(layout.at(0).src, layout.at(0).dst);
     let mut worker = Worker::new(&contender, cell, memory, layout, verify, Duration::from_secs(1)).unwrap();
     let seen = Arc::new(Mutex::new(Seen::default()));
@@ -188,14 +190,21 @@ proptest! {
         warm in prop_oneof![2 => Just(0_u64), 1 => 0_u64..100],
         every in prop_oneof![Just(1_u64), Just(3), Just(u64::MAX)],
         lengths in prop::collection::vec(1_u64..700, 1..4),
+        moves in any::<bool>(),
     ) {
         let never = !whims.is_empty() && whims.iter().all(|whim| whim.1 == 0);
         prop_assume!(!never);
         let plain = whims.is_empty();
         let cell = cell(op, shape.0, shape.1, footprint);
         let (mut worker, seen) = worker(&cell, verify, whims, None);
-        for ops in lengths {
+        for (turn, ops) in (1..).zip(lengths) {
             worker.forget();
+            if moves {
+                worker.move_to(Layout::new(&cell, 0, 16 << 10).in_pass(&cell, turn, turn, FREE));
+                let mut seen = seen.lock().unwrap();
+                seen.written.clear();
+                seen.submitted = 0;
+            }
             let before = seen.lock().unwrap().submitted;
             let slice = worker.run(extent(warm, ops, every)).unwrap();
             let seen = seen.lock().unwrap();
@@ -223,6 +232,9 @@ proptest! {
             if plain && op == Op::Copy {
                 let buffers = worker.layout.slots().min(usize::try_from(seen.submitted).unwrap());
                 prop_assert_eq!(seen.written.len(), buffers, "all buffers are gone through");
+                let at = |index| worker.memory.dst(worker.layout.at(index).dst, 1).addr.as_ptr().addr();
+                let all: HashSet<usize> = (0..worker.layout.slots()).map(at).collect();
+                prop_assert!(seen.written.is_subset(&all), "and nothing else");
             }
             prop_assert_eq!(worker.free.len(), cell.depth);
             prop_assert!(worker.stamps.iter().all(|&stamp| stamp == 0) && worker.sampling == 0);
