@@ -52,15 +52,21 @@ const FRESH: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_millis(1);
 
 impl Nearness {
-    /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same core; none if that cannot be seen: this
-    /// thread is on it itself, may not use it, or it is busy.
+    /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same core, or [`PATIENCE`] where nobody answers: the
+    /// host has taken it away, or something else keeps it busy. None if that cannot be seen: this thread is on it itself, or may not use it.
     pub(crate) fn look(&mut self, cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
         if let Some((_, _, seen)) = self.last.filter(|(at, when, _)| *at == cpu && when.elapsed() < FRESH) {
             return Some(seen);
         }
-        if sched_getcpu() == cpu || !self.is_over() {
+        if sched_getcpu() == cpu {
             return None;
         }
+        let seen = if self.is_over() { self.look_now(cpu, sibling)? } else { Seen::AWAY };
+        self.last = Some((cpu, Instant::now(), seen));
+        Some(seen)
+    }
+
+    fn look_now(&mut self, cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
         let ball = Arc::new(Ball(AtomicU32::new(0)));
         let other = Arc::clone(&ball);
         let name = "dma-bench-near".to_owned();
@@ -68,16 +74,14 @@ impl Nearness {
         self.other = Some(thread.ok()?);
         let trip = ball.trips();
         let busy = trip.is_some_and(|trip| self.is_near(trip)) && sibling.is_busy();
-        ball.0.store(END, Ordering::Release);
+        let refused = ball.0.swap(END, Ordering::AcqRel) == REFUSED;
         self.is_over();
         // If so, is it still the case once that core has nothing to do?
         let same_core = busy && {
             spin(IDLE, || false);
             !sibling.is_busy()
         };
-        let seen = Seen { trip: trip?, same_core };
-        self.last = Some((cpu, Instant::now(), seen));
-        Some(seen)
+        (!refused).then_some(trip.map_or(Seen::AWAY, |trip| Seen { trip, same_core }))
     }
 
     /// Waits a little for the other side to end.
@@ -88,6 +92,11 @@ impl Nearness {
     /// Looks at the same core as the last time.
     pub(crate) fn look_again(&mut self, sibling: &mut Sibling) -> Option<Seen> {
         self.last.and_then(|(cpu, _, _)| self.look(cpu, sibling))
+    }
+
+    /// What to say of a slice in which no other thread took part, of a cell in which one mostly does: that its core was away, if it still is.
+    pub(crate) fn missed(&mut self, sibling: &mut Sibling) -> Option<Seen> {
+        self.look_again(sibling).filter(|seen| *seen == Seen::AWAY)
     }
 
     /// Where the other core is always elsewhere than usual, though it was seen there seldom.
@@ -109,6 +118,9 @@ impl Nearness {
 
     /// Adds what was seen after a slice: that counts for what is usual.
     pub(crate) fn learn(&mut self, seen: Seen) {
+        if seen == Seen::AWAY {
+            return;
+        }
         self.looks += 1;
         if !self.looks.is_multiple_of(1 << self.halved) {
             return;
@@ -138,6 +150,10 @@ impl Nearness {
     /// Whether a core was elsewhere than usual. The nearest that is a core of its own is usual, however seldom others are seen; only where there hardly is
     /// one, the other hardware thread of the same core.
     pub(crate) fn is_unusual(&self, seen: Seen) -> bool {
+        if seen == Seen::AWAY {
+            // Unless nobody ever answers here.
+            return !self.seen.is_empty();
+        }
         let (same, others) = self.seen.split_at(self.same_core);
         let same_core = same.last().is_some_and(|s| seen.trip <= s.trip);
         let least = LEAST * self.seen.len() as f64;
@@ -151,6 +167,8 @@ impl Nearness {
 /// The answer to a trip is one more.
 const READY: u32 = 1;
 const END: u32 = u32::MAX;
+/// The other side may not use that CPU.
+const REFUSED: u32 = END - 1;
 
 /// Spins until something is the case, but no longer than this; whether it is.
 fn spin(most: Duration, mut is: impl FnMut() -> bool) -> bool {
@@ -193,7 +211,7 @@ impl Ball {
         for spins in 1_u32.. {
             match self.0.load(Ordering::Acquire) {
                 now if now == ball => return Some(()),
-                END => return None,
+                END | REFUSED => return None,
                 _ if spins.is_multiple_of(1024) && Instant::now() > until => return None,
                 _ => {}
             }
@@ -211,7 +229,7 @@ impl Ball {
         if moved {
             self.answer();
         } else {
-            self.0.store(END, Ordering::Release);
+            self.0.store(REFUSED, Ordering::Release);
         }
     }
 
@@ -291,6 +309,28 @@ mod tests {
     }
 
     #[test]
+    fn a_core_that_was_away_is_not_where_it_usually_is() {
+        assert!(!Nearness::default().is_unusual(Seen::AWAY), "nobody ever answered");
+        for usual in [near(90.0), near(430.0), SAME_CORE] {
+            assert_eq!(
+                unusual(&[(3, usual), (90, Seen::AWAY)]),
+                unusual(&[(3, usual)]),
+                "it says nothing of others"
+            );
+            let mut nearness = Nearness::default();
+            nearness.learn(usual);
+            assert!(nearness.is_unusual(Seen::AWAY) && !nearness.is_unusual(usual));
+        }
+        // One that was not missed is of no interest.
+        let (mut nearness, mut sibling) = (Nearness::default(), Sibling::default());
+        assert_eq!(nearness.missed(&mut sibling), None);
+        nearness.last = Some((0, Instant::now() + Duration::from_secs(3600), near(90.0)));
+        assert_eq!(nearness.missed(&mut sibling), None);
+        nearness.last = Some((0, Instant::now() + Duration::from_secs(3600), Seen::AWAY));
+        assert_eq!(nearness.missed(&mut sibling), Some(Seen::AWAY));
+    }
+
+    #[test]
     fn what_is_remembered_has_bounds() {
         let many = 10 * MOST;
         assert_eq!(
@@ -334,10 +374,11 @@ mod tests {
             });
         assert_eq!(plays, allowed > 1);
         assert!(seen.is_none_or(|trip| trip.is_finite() && trip > 0.0), "{seen:?}");
-        // Who is told to end ends.
-        let ball = Ball(AtomicU32::new(END));
-        ball.answer();
-        assert_eq!(ball.trips(), None);
+        // Who is told to end ends, and nobody waits for who does not come.
+        for ball in [END, REFUSED, 0, READY] {
+            assert_eq!(Ball(AtomicU32::new(ball)).trips(), None);
+        }
+        Ball(AtomicU32::new(END)).answer();
     }
 
     #[test]
@@ -345,8 +386,12 @@ mod tests {
         let (mut nearness, mut sibling) = (Nearness::default(), Sibling::default());
         let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return };
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
-        assert_eq!(nearness.look(CpuSet::MAX_CPU, &mut sibling), None, "no such CPU");
-        assert!(nearness.last.is_none() && spin(LONG, || nearness.is_over()));
+        // Who would say so may come too late.
+        assert!(
+            spin(LONG, || nearness.look(CpuSet::MAX_CPU, &mut sibling).is_none()),
+            "there is no such CPU"
+        );
+        assert!(spin(LONG, || nearness.is_over()));
         if let [only] = cpus[..] {
             assert_eq!(nearness.look(only, &mut sibling), None, "there is no other core");
         }
@@ -356,7 +401,7 @@ mod tests {
         let sees = cpus.len() > 1
             && spin(LONG, || {
                 seen = looks.next().and_then(|cpu| nearness.look(*cpu, &mut sibling));
-                seen.is_some()
+                seen.is_some_and(|s| s != Seen::AWAY)
             });
         assert_eq!(sees, cpus.len() > 1, "one of two CPUs is not this one");
         assert!(seen.is_none_or(|s| s.trip.is_finite() && s.trip > 0.0), "{seen:?}");

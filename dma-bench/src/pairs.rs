@@ -3,11 +3,16 @@
 /// What was seen of the core of another thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Nanoseconds that a cache line takes there and back.
+    /// Nanoseconds that a cache line takes there and back; infinite if nobody answers.
     pub trip: f64,
     /// It seemed to be the other hardware thread of this core: while one kept all units busy, the other had fewer of them. That may have been
     /// somebody else.
     pub same_core: bool,
+}
+
+impl Seen {
+    /// Nobody answers there.
+    pub const AWAY: Self = Self { trip: f64::INFINITY, same_core: false };
 }
 
 /// A slice of time in which one cell was measured.
@@ -21,7 +26,7 @@ pub struct Slot {
     pub waited: f64,
     /// The core's other hardware thread was busy before it or after it.
     pub shared: bool,
-    /// Where the core was on which another thread took part.
+    /// Where the core was on which another thread took part, or was to.
     pub beside: Option<Seen>,
 }
 
@@ -36,7 +41,7 @@ pub struct Pair {
     pub waited: f64,
     /// The core's other hardware thread was busy around one of the slices that count.
     pub shared: bool,
-    /// The other core that took part was nearer than usual, or farther.
+    /// The other core that took part was nearer than usual, or farther, or away.
     pub moved: bool,
 }
 

@@ -44,8 +44,8 @@ impl Preset {
         match self {
             Self::Quick => {
                 let alone = Sweep { sizes: values("64..4M*4"), depths: values("1"), ..sweep.clone() };
-                // More of them in flight is no news: 32 of 256 KiB are more than most caches hold, and as fast as larger ones.
-                let deep = Sweep { sizes: values("64..256K*4"), depths: values("32"), ..sweep.clone() };
+                // 32 of longer ones are as fast as one at a time if they are in no cache, and memcpy's and an engine's are too many to be in one both.
+                let deep = Sweep { sizes: values("64..64K*4"), depths: values("32"), ..sweep.clone() };
                 let of = |sweep: &Sweep, engines: &[&str], footprints: &[Footprint]| Sweep {
                     engines: names(engines),
                     footprints: footprints.to_vec(),

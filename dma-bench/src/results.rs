@@ -388,7 +388,7 @@ impl Results {
         let moved = beyond(|m| m.moved, OFTEN).map(|(cells, most)| {
             format!(
                 "The second core moved, as virtual CPUs do: {cells} it was elsewhere than usual in up to {most:.0} % of the repetitions, on the core of the first or not \
-                 behind the same cache. These are left out where there are enough others."
+                 behind the same cache, or busy with something else. These are left out where there are enough others."
             )
         });
         waited.into_iter().chain(shared).chain(moved).collect()

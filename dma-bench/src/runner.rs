@@ -696,8 +696,15 @@ impl<'a> Runner<'a> {
             return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false, beside: None });
         }
         let before = std::mem::replace(busy, self.sibling.is_busy_after());
-        let beside = sliced.beside.and_then(|cpu| self.nearness.look(cpu, &mut self.sibling));
-        beside.into_iter().for_each(|seen| self.nearness.learn(seen));
+        let beside = if let Some(cpu) = sliced.beside {
+            let seen = self.nearness.look(cpu, &mut self.sibling);
+            seen.into_iter().for_each(|seen| self.nearness.learn(seen));
+            seen
+        } else if record.in_company() {
+            self.nearness.missed(&mut self.sibling)
+        } else {
+            None
+        };
         Some(Slot { rate, cpu_ns, waited: sliced.waited, shared: before || *busy, beside })
     }
 
