@@ -248,7 +248,7 @@ pub struct Campaign {
     /// How long each repetition is, in seconds.
     pub seconds: f64,
     /// How long each cell warms up, in seconds: a part of it before each visit, or less, but half a millisecond, where 4096 operations take less,
-    /// and a millisecond where queues stayed open since the visit before. The first visit has its whole part.
+    /// and a millisecond, or four with hot buffers of more than 1 MiB, where queues stayed open since the visit before. The first visit has its whole part.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,
