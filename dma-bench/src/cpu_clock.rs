@@ -37,33 +37,45 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::waits;
+    use crate::{sibling, waits};
+
+    /// So many steps take
+    const STEPS: u32 = 40;
+    /// so many nanoseconds at least.
+    const LEAST: f64 = 10e3;
 
     #[test]
     fn what_another_thread_runs_counts_before_it_stops() {
-        let (id, end) = (AtomicU32::new(0), AtomicBool::new(false));
+        let (id, steps, end) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 id.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Release);
                 while !end.load(Ordering::Acquire) {
-                    std::hint::spin_loop();
+                    sibling::work();
+                    steps.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            let ran = |id| waits::of_process().into_iter().find(|t| t.id == id).map(|t| t.ran);
-            let (mut others, mut looks) = (0, 0);
+            let (mut counted, mut ran) = (0, 0);
             let until = Instant::now() + Duration::from_secs(60);
-            // Less than a tick each. Where both share one CPU it stops all the time, and is counted then.
-            while looks < 50 && Instant::now() < until {
+            // Less than a tick each; those in which it ran.
+            while ran < 50 && Instant::now() < until {
                 let id = id.load(Ordering::Acquire);
-                let Some(before) = ran(id) else { continue };
-                let (all, own) = (of_process([id]), of_thread());
+                let of_it =
+                    |threads: Vec<waits::Thread>| threads.into_iter().find(|t| t.id == id).map(|t| t.ran);
+                let (before, all, own) = (of_it(waits::of_process()), of_process([id]), of_thread());
+                let stepped = steps.load(Ordering::Relaxed);
                 std::thread::sleep(Duration::from_micros(300));
+                let stepped = steps.load(Ordering::Relaxed) - stepped;
                 let (spent, own) = (of_process([id]) - all, of_thread() - own);
-                looks += 1;
-                others += u32::from(spent - own > 100e3 && ran(id).is_some_and(|now| now > before + 100_000));
+                let now = of_it(waits::of_process());
+                let both = before.zip(now).is_some_and(|(before, now)| now >= before + LEAST as u64);
+                if stepped >= STEPS {
+                    ran += 1;
+                    counted += u32::from(both && spent - own >= LEAST);
+                }
             }
             end.store(true, Ordering::Release);
-            assert!(looks > 0 && others > looks / 2, "{others} of {looks}");
+            assert!(ran > 0 && counted > ran / 2, "{counted} of {ran}");
         });
     }
 

@@ -26,8 +26,8 @@ pub(crate) struct Nearness {
     /// and how many there were.
     looks: u64,
     last: Option<(usize, Instant, Seen)>,
-    /// The other side of the last look.
-    other: Option<JoinHandle<()>>,
+    /// The other side of the last look, and the CPU that it is to be on.
+    other: Option<(usize, JoinHandle<()>)>,
 }
 
 /// So often a line goes there and back; the best of
@@ -53,7 +53,8 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 impl Nearness {
     /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same core, or [`PATIENCE`] where nobody answers: the
-    /// host has taken it away, or something else keeps it busy. None if that cannot be seen: this thread is on it itself, or may not use it.
+    /// host has taken it away, or something else keeps it busy. None if that cannot be seen: this thread is on it itself, or may not use it, or the look before this one
+    /// still waits for another CPU.
     pub(crate) fn look(&mut self, cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
         if let Some((_, _, seen)) = self.last.filter(|(at, when, _)| *at == cpu && when.elapsed() < FRESH) {
             return Some(seen);
@@ -61,7 +62,10 @@ impl Nearness {
         if sched_getcpu() == cpu {
             return None;
         }
-        let seen = if self.is_over() { self.look_now(cpu, sibling)? } else { Seen::AWAY };
+        let seen = match &self.other {
+            Some((still, _)) if !self.is_over() => (*still == cpu).then_some(Seen::AWAY)?,
+            _ => self.look_now(cpu, sibling)?,
+        };
         self.last = Some((cpu, Instant::now(), seen));
         Some(seen)
     }
@@ -71,11 +75,13 @@ impl Nearness {
         let other = Arc::clone(&ball);
         let name = "dma-bench-near".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || other.answer_on(cpu));
-        self.other = Some(thread.ok()?);
+        self.other = Some((cpu, thread.ok()?));
         let trip = ball.trips();
         let busy = trip.is_some_and(|trip| self.is_near(trip)) && sibling.is_busy();
         let refused = ball.0.swap(END, Ordering::AcqRel) == REFUSED;
-        self.is_over();
+        if trip.is_some() {
+            self.is_over();
+        }
         // If so, is it still the case once that core has nothing to do?
         let same_core = busy && {
             spin(IDLE, || false);
@@ -86,7 +92,7 @@ impl Nearness {
 
     /// Waits a little for the other side to end.
     fn is_over(&self) -> bool {
-        self.other.as_ref().is_none_or(|other| spin(PATIENCE, || other.is_finished()))
+        self.other.as_ref().is_none_or(|(_, other)| spin(PATIENCE, || other.is_finished()))
     }
 
     /// Looks at the same core as the last time.

@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) model: bool,
     /// Its time is a simulated device's own.
     pub(crate) virtual_clock: bool,
-    /// Its queues, in a visit; between visits too where an engine may have as many as there is memory for.
+    /// Its queues: in a visit, or from the first one on.
     pub(crate) workers: Vec<Worker>,
     /// They are of the engine that was opened anew so many times.
     pub(crate) reopened: u32,

@@ -92,7 +92,7 @@ const TOO_MUCH: u64 = 4;
 const WARM_LEAST: f64 = 0.000_5;
 /// So many seconds if its queues stayed open, unless its buffers are to be in a shared cache.
 const WARM_AGAIN: f64 = 0.001;
-/// Queues of an engine stay open if a campaign has no more.
+/// Queues of the CPU engine stay open if a campaign has no more.
 const STAY: u64 = 64;
 /// After the first pass, so many operations are enough: what an engine learns, it learns from these.
 const WARM_OPS: u64 = 4096;
@@ -503,14 +503,16 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Whether the queues of a cell stay open from one visit to the next: what an engine learns, it learns once, as where it is used. Where it may have so
-    /// many only, or there would be very many, they make room for the others.
+    /// Whether the queues of a cell stay open until the next visit: what the CPU engine learns, it learns once, as where it is used. A device may not have
+    /// so many, and learns nothing.
     fn stays(&self, record: &Record) -> bool {
+        let learns = |contender: &Contender| contender.engine.info().backend == "cpu";
         let cells = self.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == record.cell.engine);
-        let bounded = |c: &Contender| c.engine.info().limits.max_queues.is_some();
-        !record.virtual_clock
+        self.contender(&record.cell).is_some_and(learns)
             && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= STAY
-            && !self.contender(&record.cell).is_none_or(bounded)
+            // The order in which it goes through them would stay too.
+            && record.cell.footprint != Footprint::Random
+            && self.pass + 1 < passes(self.campaign)
     }
 
     /// Opens what a cell needs, and warms it up, unless it has failed before.
@@ -629,7 +631,8 @@ impl<'a> Runner<'a> {
         let again = if is_shared(&record.cell) { WARM_SHARED } else { WARM_AGAIN };
         let least = if stayed { whole.min(again) } else { whole };
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
-        let (mut done, enough) = (0, if self.pass == 0 { u64::MAX } else { WARM_OPS });
+        let all = self.pass == 0 || is_shared(&record.cell);
+        let (mut done, enough) = (0, if all { u64::MAX } else { WARM_OPS });
         let least_of_all = WARM_LEAST.min(least);
         let cold = if stayed { self.cold(&record.cell) / u64::from(record.cell.queues) } else { 0 };
         while (done < cold || spent < least.max(1e-9) && (done < enough || spent < least_of_all))
@@ -998,9 +1001,9 @@ mod tests {
     }
 
     #[test]
-    fn queues_stay_open_where_there_may_be_many() {
+    fn queues_of_what_learns_stay_open() {
         let sweep = Sweep { depths: "1,4".parse().expect("depths"), ..Sweep::default() };
-        let few = Campaign { sweeps: vec![sweep], repetitions: 8, passes: 4, ..Campaign::default() };
+        let few = Campaign { sweeps: vec![sweep], repetitions: 10, passes: 5, ..Campaign::default() };
         let mut many = few.clone();
         many.sweeps[0].queues = "33".parse().expect("queues");
         let (cpu, bounded) = ("cpu:threads=0", "sim:profile=ioat,clock=real,queues=1");
@@ -1012,26 +1015,38 @@ mod tests {
             for group in groups {
                 let cells = std::iter::once(group.baseline).chain(group.cells);
                 let mut records: Vec<Record> = cells.map(Record::new).collect();
-                let mut before = vec![0; records.len()];
+                let mut before = vec![(0, None); records.len()];
                 for (pass, fails) in [(0, false), (1, false), (2, true), (3, false)] {
                     if fails {
                         runner.reopen(name);
-                        // So that it shows.
-                        before.fill(u64::MAX);
                     }
                     runner.pass = pass;
-                    runner.turn_to(&mut records, 4, &mut Fewer(0));
+                    runner.turn_to(&mut records, 5, &mut Fewer(0));
                     for (record, before) in records.iter().zip(&mut before).skip(1) {
                         assert!(record.trouble.is_none(), "{}: {:?}", record.cell, record.trouble);
                         let queues = if stay { record.cell.queues as usize } else { 0 };
                         assert_eq!(record.workers.len(), queues, "{}", record.cell);
                         for worker in &record.workers {
-                            let done = worker.done();
-                            assert_eq!(done > *before, !fails, "{} in pass {pass}", record.cell);
-                            *before = done;
+                            let (done, engine) = (worker.done(), worker.engine_id());
+                            assert!(engine.is_some());
+                            assert_eq!(
+                                engine == before.1,
+                                pass > 0 && !fails,
+                                "{} in pass {pass}",
+                                record.cell
+                            );
+                            assert!(
+                                fails || done > before.0,
+                                "{} in pass {pass}: the same queue",
+                                record.cell
+                            );
+                            *before = (done, engine);
                         }
                     }
                 }
+                runner.pass = 4;
+                runner.turn_to(&mut records, 5, &mut Fewer(0));
+                assert!(records.iter().all(|r| r.workers.is_empty()), "there is no next visit");
             }
         }
     }

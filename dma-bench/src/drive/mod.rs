@@ -688,6 +688,12 @@ impl Worker {
         Trouble::Failed(format!("an operation failed: {what}{native}, after {} on this queue", self.done()))
     }
 
+    /// Whose queue it is.
+    #[cfg(test)]
+    pub(crate) fn engine_id(&self) -> Option<dma::EngineId> {
+        self.queue.as_ref().map(|queue| queue.engine_id())
+    }
+
     /// Operations that completed on this queue so far.
     pub(crate) fn done(&self) -> u64 {
         self.done_before + self.completed
