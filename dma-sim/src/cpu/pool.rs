@@ -5,13 +5,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use dma_core::{Error, Result};
 
 use super::lane::Lane;
 
-/// Looks in vain before a thread goes to sleep: some 20 us.
-const SPINS: u32 = 500;
+/// How long a thread looks in vain before it goes to sleep, however many queues there are.
+const SPIN: Duration = Duration::from_micros(20);
 
 /// The threads, and the right to end them: they go with it.
 pub(super) struct Pool {
@@ -157,7 +158,7 @@ impl Helpers {
     fn serve(&self, first: usize) {
         let mut lanes = Vec::new();
         let mut changes = 0;
-        let mut idle = 0;
+        let mut idle = None;
         let mut turn = first;
         while !self.quit.load(Ordering::Relaxed) {
             let now = self.changes.load(Ordering::Acquire);
@@ -166,10 +167,9 @@ impl Helpers {
                 lanes.clone_from(&lock(&self.lanes));
             }
             if self.round(&lanes, turn) {
-                idle = 0;
+                idle = None;
                 turn = turn.wrapping_add(1);
-            } else if idle < SPINS {
-                idle += 1;
+            } else if idle.get_or_insert_with(Instant::now).elapsed() < SPIN {
                 std::hint::spin_loop();
             } else {
                 self.sleep(|| {
@@ -177,7 +177,7 @@ impl Helpers {
                         || self.changes.load(Ordering::Acquire) != changes
                         || lanes.iter().any(|lane| lane.ring.has_work())
                 });
-                idle = 0;
+                idle = None;
             }
         }
     }
