@@ -41,16 +41,16 @@ impl Preset {
         let models = |list: &[&str]| Sweep { engines: names(list), ..sweep.clone() };
         let real = Sweep { engines: names(&["real"]), ..sweep.clone() };
         let hot_and_cold = vec![Footprint::Cold, Footprint::Hot];
+        let of = |sweep: &Sweep, engines: &[&str], footprints: &[Footprint]| Sweep {
+            engines: names(engines),
+            footprints: footprints.to_vec(),
+            ..sweep.clone()
+        };
         match self {
             Self::Quick => {
                 let alone = Sweep { sizes: values("64..4M*4"), depths: values("1"), ..sweep.clone() };
-                // 32 of longer ones are as fast as one at a time if they are in no cache, and memcpy's and an engine's are too many to be in one both.
+                // 32 of longer ones are hardly faster than of 64 KiB if they are in no cache; and memcpy's and an engine's are too many to be in one both.
                 let deep = Sweep { sizes: values("64..64K*4"), depths: values("32"), ..sweep.clone() };
-                let of = |sweep: &Sweep, engines: &[&str], footprints: &[Footprint]| Sweep {
-                    engines: names(engines),
-                    footprints: footprints.to_vec(),
-                    ..sweep.clone()
-                };
                 Campaign {
                     engines: names(&["real", BLUEFIELD3, DSA]),
                     repetitions: 480,
@@ -149,20 +149,15 @@ impl Preset {
                 let one = Sweep { depths: values("1"), sizes: sizes.clone(), ..sweep.clone() };
                 let batched =
                     Sweep { depths: values("128"), batches: Some(values("32")), sizes, ..sweep.clone() };
-                let of = |sweep: &Sweep, engine: &str, footprints: &[Footprint]| Sweep {
-                    engines: names(&[engine]),
-                    footprints: footprints.to_vec(),
-                    ..sweep.clone()
-                };
                 Campaign {
                     engines: names(&["real", DSA]),
                     repetitions: 60,
                     seconds: SLICE,
                     sweeps: vec![
-                        of(&one, "real", &hot_and_cold),
-                        of(&batched, "real", &hot_and_cold),
-                        of(&one, DSA, &[Footprint::Cold]),
-                        of(&batched, DSA, &[Footprint::Cold]),
+                        of(&one, &["real"], &hot_and_cold),
+                        of(&batched, &["real"], &hot_and_cold),
+                        of(&one, &[DSA], &[Footprint::Cold]),
+                        of(&batched, &[DSA], &[Footprint::Cold]),
                     ],
                     ..base
                 }
