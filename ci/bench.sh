@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bench() {
-    cargo run --quiet --locked -p dma-bench -- "$@" </dev/null
+    cargo run --quiet --locked --profile test -p dma-bench -- "$@" </dev/null
 }
 
 now=$folder/now.json

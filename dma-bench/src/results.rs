@@ -391,7 +391,12 @@ impl Results {
                  behind the same cache, or busy with something else. These are left out where there are enough others."
             )
         });
-        waited.into_iter().chain(shared).chain(moved).collect()
+        let left_out = shared.is_some() || moved.is_some();
+        let mut notes: Vec<String> = waited.into_iter().chain(shared).chain(moved).collect();
+        if let Some(last) = notes.last_mut().filter(|_| left_out) {
+            last.push_str(" What is left out counts for latencies all the same: these are of all repetitions.");
+        }
+        notes
     }
 
     /// Cells with figures, measured ones first if `models` are asked for too.

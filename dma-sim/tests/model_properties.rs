@@ -291,11 +291,11 @@ impl Model {
     /// What must hold at any time.
     fn check_memory(&self, corrupted: &BTreeSet<u64>) {
         let bytes = self.memory();
-        let mut free = vec![true; ARENA as usize];
+        let mut free = bytes.clone();
         for (token, task) in self.tasks.iter().enumerate() {
             let Some(wanted) = &task.bytes else { continue };
             let range = task.at as usize..task.at as usize + wanted.len();
-            free[range.clone()].fill(false);
+            free[range.clone()].fill(CANARY);
             if !task.rung {
                 assert!(bytes[range].iter().all(|b| *b == CANARY), "moved before the doorbell: {task:?}");
                 continue;
@@ -305,15 +305,17 @@ impl Model {
             }
             if !task.chained {
                 // Half done, perhaps, but never anything else.
-                let odd = bytes[range.clone()].iter().zip(wanted).find(|(b, w)| b != w && **b != CANARY);
-                assert_eq!(odd, None, "stray bytes: task {token}");
+                let moved = &bytes[range.clone()];
+                let odd = || moved.iter().zip(wanted).find(|(b, w)| b != w && **b != CANARY);
+                assert!(moved == wanted || odd().is_none(), "stray bytes: task {token}: {:?}", odd());
             }
             if task.ended == Some(Status::Done) && self.sources_are_good(token, corrupted) {
                 assert_eq!(&bytes[range], wanted, "wrong bytes: task {token}");
             }
         }
-        for (i, byte) in bytes.iter().enumerate().filter(|(i, _)| free[*i]) {
-            assert_eq!(*byte, CANARY, "byte {i} belongs to no task");
+        if free != [CANARY; ARENA as usize] {
+            let odd = free.iter().enumerate().find(|(_, byte)| **byte != CANARY);
+            panic!("a byte was written that belongs to no task: {odd:?}");
         }
         let mut source = vec![0; SOURCE as usize];
         self.device.read(self.src, self.base.0, &mut source).unwrap();

@@ -1,7 +1,7 @@
 //! Writes the declarations of the vendors' C calls: `bindings.rs`, as bindgen makes it of the headers, and
 //! `table.rs`, one struct of function pointers for each library, to be filled at run time.
 //!
-//! `cargo run -p bindings` writes them; `cargo run -p bindings -- --check` compares, and fails where what is
+//! `cargo run -p bindings --features generate` writes them; with `-- --check` behind it, it compares, and fails where what is
 //! committed is not what comes out. Needs libclang (`LIBCLANG_PATH` says where, if it is not found).
 
 mod sdk;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
     if stale > 0 {
         eprintln!(
-            "{stale} files differ from what the headers give; run `cargo run -p bindings` and commit them"
+            "{stale} files differ from what the headers give; run `cargo run -p bindings --features generate` and commit them"
         );
         return ExitCode::FAILURE;
     }

@@ -230,7 +230,7 @@ const SPDK: Sdk = Sdk {
 
 const HEAD: &str = r#"//! The declarations of the headers in `include/`, by the names that they have there.
 //!
-//! Written by `cargo run -p bindings`: change the headers, not this.
+//! Written by the program in ci/bindings: change the headers, not this.
 #![allow(
     missing_docs,
     missing_debug_implementations,

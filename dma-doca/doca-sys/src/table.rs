@@ -1,6 +1,6 @@
 //! The calls of each library, as function pointers.
 //!
-//! Written by `cargo run -p bindings`: change that, not this.
+//! Written by the program in ci/bindings: change that, not this.
 #![expect(unsafe_code, reason = "addresses found by name are taken for functions")]
 #![allow(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block, reason = "written by a program")]
 
