@@ -32,6 +32,9 @@ pub(super) struct Job {
     failure: AtomicU8,
     /// What all chunks took, for the chooser.
     ticks: AtomicU64,
+    /// When it was published, and when its last chunk was over, if the chooser wants to know.
+    pub(super) published: u64,
+    ended: AtomicU64,
 }
 
 impl Default for Job {
@@ -47,6 +50,8 @@ impl Default for Job {
             chunk: 0,
             failure: AtomicU8::new(0),
             ticks: AtomicU64::new(0),
+            published: 0,
+            ended: AtomicU64::new(0),
         }
     }
 }
@@ -56,6 +61,8 @@ impl Job {
     pub(super) fn reset(&mut self) {
         *self.failure.get_mut() = 0;
         *self.ticks.get_mut() = 0;
+        *self.ended.get_mut() = 0;
+        self.published = if self.pick.is_shared_trial() { ticks() } else { 0 };
     }
 
     pub(super) fn failure(&mut self) -> Option<Failure> {
@@ -64,6 +71,12 @@ impl Job {
 
     pub(super) fn ticks(&mut self) -> u64 {
         *self.ticks.get_mut()
+    }
+
+    /// How long it kept its queue busy, `before` being when that was last so because of another one; and when its last chunk was over.
+    pub(super) fn busy(&mut self, before: u64) -> (u64, u64) {
+        let ended = *self.ended.get_mut();
+        (ended.saturating_sub(before.max(self.published)), ended.max(before))
     }
 
     fn fail(&self, failure: Failure) {
@@ -89,6 +102,9 @@ impl Job {
         let result = unsafe { moves.run(skip, len, self.kernel) };
         if let Some(start) = start {
             self.ticks.fetch_add(ticks().wrapping_sub(start), Ordering::Relaxed);
+        }
+        if self.pick.is_shared_trial() {
+            self.ended.fetch_max(ticks(), Ordering::Relaxed);
         }
         if let Err(failure) = result {
             self.fail(failure);
@@ -142,5 +158,34 @@ impl Lane {
             // A fence may have opened while everybody was asleep.
             helpers.wake_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However jobs overlap, and in whatever order they end, what is counted is the time in which there was any.
+    #[test]
+    fn a_queue_is_busy_once_at_a_time() {
+        let mut until = 0;
+        let mut total = 0;
+        for (published, ended, busy) in [
+            (100, 110, 10),
+            (105, 130, 20), // behind the first
+            (106, 120, 0),  // over before the one before it
+            (107, 131, 1),
+            (200, 205, 5), // after a pause, which does not count
+            (300, 0, 0),   // stopped before it was begun
+            (300, 299, 0), // by a clock that is behind
+            (301, 311, 10),
+        ] {
+            let mut job = Job { published, ended: AtomicU64::new(ended), ..Job::default() };
+            let took;
+            (took, until) = job.busy(until);
+            assert_eq!(took, busy, "{published} to {ended}");
+            total += took;
+        }
+        assert_eq!((total, until), (46, 311));
     }
 }

@@ -13,7 +13,7 @@ pub struct CpuOptions {
     /// Operations of up to this many bytes are done at once, by whoever submits them; longer ones are cut into chunks for the
     /// threads and the poller. Default 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that submitting stays short. 0: everything
     /// goes the long way. Otherwise copies of up to 1 MiB that prove to be within the submitter's own cache are done at once too, whatever
-    /// this says: sharing these makes none of them faster. So are, now and then, those that are to show whether they are.
+    /// this says, unless it proves to be faster to share them. So are, now and then, those that are to show whether they are.
     pub inline_limit: usize,
     /// What queues assume that are opened with [`CacheHint::Auto`]. Default [`CacheHint::Auto`]: learn from timings.
     pub hint: CacheHint,

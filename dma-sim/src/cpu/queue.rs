@@ -42,6 +42,8 @@ pub(super) struct CpuQueue {
     hint: CacheHint,
     copies: Chooser,
     fills: Chooser,
+    /// Until when jobs whose time is taken have kept the queue busy, as [`Job::busy`] tells.
+    busy_until: u64,
     /// Descriptors that were done and are not reported.
     done: Tokens,
     /// Descriptors that ended otherwise, when they were submitted.
@@ -74,13 +76,17 @@ impl CpuQueue {
         let jobs = Owner::new(options.depth);
         let lane = Arc::new(Lane::new(Arc::clone(jobs.ring()), Event::new()?));
         pool.add(&lane)?;
+        // Where nothing may be done at once, it does not matter what had better be.
+        let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
+        let chooser = || Chooser::new().for_depth(options.depth).for_cores(cores);
         Ok(Self {
             engine,
             depth: options.depth,
             inline_limit,
             hint,
-            copies: Chooser::new().for_depth(options.depth),
-            fills: Chooser::new().for_depth(options.depth),
+            copies: chooser(),
+            fills: chooser(),
+            busy_until: 0,
             done: Tokens::new(options.depth),
             failed: VecDeque::new(),
             jobs,
@@ -138,7 +144,7 @@ impl CpuQueue {
         };
         let pick = chooser.pick(len, self.hint);
         if !at_once || (len > self.inline_limit && !pick.alone) {
-            return self.publish(descriptor, moves, pick);
+            return self.publish(descriptor, moves, pick.shared());
         }
         // SAFETY: the caller's promise.
         match chooser.run(pick, len, |kernel| unsafe { moves.run(0, len, kernel) }) {
@@ -206,11 +212,18 @@ impl CpuQueue {
     fn retire(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         let (copies, fills, spares) = (&mut self.copies, &mut self.fills, &mut self.spares);
+        let busy_until = &mut self.busy_until;
         while let Some(report) = completions.get_mut(n)
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
-                if failure.is_none() {
-                    let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
+                let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
+                if job.pick.is_shared_trial() {
+                    let busy;
+                    (busy, *busy_until) = job.busy(*busy_until);
+                    if failure.is_none() {
+                        chooser.record_shared(job.pick, busy, job.ticks(), job.len);
+                    }
+                } else if failure.is_none() {
                     chooser.record(job.pick, job.ticks(), job.len);
                 }
                 spares.give(std::mem::take(&mut job.segments));

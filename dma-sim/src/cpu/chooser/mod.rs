@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::sync::OnceLock;
 
@@ -11,6 +12,7 @@ use dma_core::CacheHint;
 
 use super::Kernel;
 use super::kernel::{SHORT, second_level_cache};
+use trial::Trial;
 
 /// From this length on, a caller that says [`CacheHint::Cold`] gets the streaming kernel: below it, `memcpy` is as fast
 /// whatever the caller knows.
@@ -65,6 +67,12 @@ impl Chooser {
         Self { in_flight: u32::try_from(depth).unwrap_or(u32::MAX / 2), ..self }
     }
 
+    /// The same where so many cores, the caller's among them, share what is not done alone.
+    pub(super) fn for_cores(self, cores: usize) -> Self {
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+        Self { classes: self.classes.map(|class| Class { cores, ..class }), ..self }
+    }
+
     /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or experience suggests.
     ///
     /// Like [`Kernel::copy`] in everything else.
@@ -117,7 +125,7 @@ impl Chooser {
     /// What to use for a copy of `len` bytes. Where [`Pick::is_timed`], tell [`Self::record`] how long it took.
     #[inline]
     pub(crate) fn pick(&mut self, len: usize, hint: CacheHint) -> Pick {
-        let untimed = |streaming, alone| Pick { streaming, alone, role: Role::Untimed, class: 0 };
+        let untimed = |streaming, alone| Pick { streaming, alone, ..Pick::default() };
         match hint {
             CacheHint::Hot => untimed(false, len <= MAYBE_ALONE_MAX),
             _ if self.streaming.is_none() || len < STREAM_MIN => untimed(false, false),
@@ -139,7 +147,7 @@ impl Chooser {
         }
     }
 
-    /// Learns from a timed pick: `len` bytes took `ticks`, of whatever clock, always the same.
+    /// Learns from a timed pick: `len` bytes took `ticks`, of whatever clock, always the same, of all cores together.
     ///
     /// Picks may be recorded late and in any order, as when other threads do the work, and some never at all.
     #[inline]
@@ -147,6 +155,15 @@ impl Chooser {
         if pick.is_timed() && len > 0 {
             let index = usize::from(pick.class);
             self.classes[index].record(pick, ticks as f32 / len as f32, index, self.hot_cost);
+        }
+    }
+
+    /// Learns from a pick that [`Pick::is_shared_trial`]: for its `len` bytes all cores together took `ticks`, and the queue was busy for
+    /// `busy` of them, which belong to no other copy.
+    pub(crate) fn record_shared(&mut self, pick: Pick, busy: u64, ticks: u64, len: usize) {
+        if pick.is_timed() && len > 0 {
+            let (index, len) = (usize::from(pick.class), len as f32);
+            self.classes[index].record_shared(busy as f32 / len, ticks as f32 / len, index, self.hot_cost);
         }
     }
 }
@@ -157,6 +174,8 @@ pub(crate) struct Pick {
     pub(crate) streaming: bool,
     /// Best done by the core that asks, at once: the data is in its own cache, or is to be found out to be.
     pub(crate) alone: bool,
+    /// Part of a [`Trial`].
+    trial: bool,
     role: Role,
     class: u8,
 }
@@ -166,6 +185,18 @@ impl Pick {
     #[inline]
     pub(crate) fn is_timed(self) -> bool {
         self.role != Role::Untimed
+    }
+
+    /// Whether it is to show how fast cores are that share it, or to go before those that are.
+    #[inline]
+    pub(crate) fn is_shared_trial(self) -> bool {
+        self.trial && !self.alone
+    }
+
+    /// The same pick where it cannot be done at once, but is to be shared whatever it says.
+    pub(crate) fn shared(self) -> Self {
+        // It shows nothing of being alone.
+        if self.trial && self.alone { Self { trial: false, role: Role::Untimed, ..self } } else { self }
     }
 }
 
@@ -194,10 +225,14 @@ enum Phase {
 struct Class {
     /// Up to this length, copies within a core's own cache are left to it.
     alone_max: usize,
+    /// How many cores share what is not done alone.
+    cores: u32,
     phase: Phase,
     streaming: bool,
-    /// Using `memcpy`, at the speed of a core's own cache.
+    /// Using `memcpy`, at about the speed of a core's own cache.
     hot: bool,
+    /// A trial has shown that cores which share are faster than one alone, at about the speed of its own cache.
+    together: bool,
     left: u32,
     /// Smoothed cost of the kernel in use.
     cost: f32,
@@ -210,13 +245,14 @@ struct Class {
     drift: i8,
     /// Probes in a row that changed nothing, up to a limit.
     backoff: u8,
-    /// Where in the order of probes the next one is, up to `ALONE_TURN`.
+    /// Where in the order of probes the next one is, up to `ODD_TURN`.
     turn: u8,
     /// Which kernel is being tried. The same as the one in use: whether one core alone is faster with it.
     probe_streaming: bool,
     probe_sum: f32,
     probe_min: f32,
     probe_seen: u32,
+    trial: Trial,
 }
 
 /// Classes from 4 MiB on start with the streaming kernel: what does not fit a second level cache gains little from it.
@@ -247,20 +283,25 @@ const STREAMING_COPIES: u32 = 3;
 /// only after it has been through the working set once. This covers a second level cache; grows with `backoff`
 /// to cover a third.
 const MEMCPY_BURST: usize = 2 << 20;
-/// Up to this length at most, copies that are found to be within a core's own cache are left to that core: another one would have to
-/// fetch the data from it first. See [`alone_max`].
+/// Up to this length at most, copies that are found to be within a core's own cache are left to that core, if trials do not show that it is
+/// faster to share them: another one would have to fetch the data from it first. See [`alone_max`].
 const ALONE_MAX: usize = 1 << 20;
 /// Up to this length, copies that may be are as well: from memory, they do not keep the core for long either.
 const MAYBE_ALONE_MAX: usize = 256 << 10;
-/// Classes below that of 64 KiB are done alone anyway, mostly: no probes for that.
+/// Classes below that of 64 KiB are done alone anyway, mostly: no trials for that.
 const ALONE_FIRST: usize = 2;
-/// Where they are worth it, so many probes of the streaming kernel, which are short, come before one of that, which is not.
-const ALONE_TURN: u8 = 4;
+/// Where both are worth it, so many probes of the streaming kernel, which are short, come before a trial, which is not; at the speed of a cache, where
+/// streaming hardly ever is, so many trials before a probe.
+const ODD_TURN: u8 = 4;
+/// A trial is a burst of copies done alone, and then so many bursts that are shared: other cores have to wake up first.
+const TRIAL_SHARED: u32 = 3;
+/// Once copies within a cache are faster or slower than they were, the next trial is this rare at most.
+const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
 /// How much slower than the core's own cache at its best still counts as that.
 const HOT: f32 = 1.5;
 /// A probe that is this many times slower than the kernel in use ends at once.
 const HOPELESS: f32 = 1.5;
-/// What a probe of the streaming kernel takes longer than the copies would have taken comes to one part in so many of what lies between it and the next
+/// What a probe of the streaming kernel, or a trial, takes longer than the copies would have taken comes to one part in so many of what lies between it and the next
 /// one: of data in the cache, streaming takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3, `cargo bench -p dma-sim --bench cpu_copy`).
 const PAID_BACK: f32 = 32.0;
 /// But no more than so many times as long is believed: it may have been an interrupt.
@@ -274,9 +315,11 @@ impl Class {
     fn new(index: usize, alone_max: usize) -> Self {
         Self {
             alone_max,
+            cores: 1,
             phase: Phase::Settled,
             streaming: index >= STREAM_FIRST,
             hot: false,
+            together: false,
             left: FIRST_PROBE_AFTER,
             cost: 0.0,
             reference: 0.0,
@@ -288,6 +331,7 @@ impl Class {
             probe_sum: 0.0,
             probe_min: f32::INFINITY,
             probe_seen: 0,
+            trial: Trial::default(),
         }
     }
 
@@ -298,19 +342,35 @@ impl Class {
         }
         self.left -= 1;
         let probing = self.phase == Phase::Probing;
+        let trial = self.is_trial();
+        let shared = if trial { TRIAL_SHARED * self.memcpy_burst(index) } else { 0 };
         let role = if probing {
-            // The first ones warm the cache.
-            if self.left < self.judged(index) { Role::Probe } else { Role::Untimed }
+            // The first ones of each kind warm the cache.
+            let left = if trial && self.left >= shared { self.left - shared } else { self.left };
+            if left < self.judged(index) { Role::Probe } else { Role::Untimed }
+        } else if trial {
+            Role::Untimed
         } else if self.left & self.skip(index) == 0 && !self.is_new() {
             Role::Sample
         } else {
             Role::Untimed
         };
         let streaming = if probing { self.probe_streaming } else { self.streaming };
-        let unknown = !self.streaming && self.age < SETTLE;
-        let (sure, maybe) = (self.hot || (probing && !streaming), probing || unknown);
+        let unknown = !self.streaming && !self.together && self.age < SETTLE;
+        let (sure, maybe) = if trial {
+            // What is awaited is to have all cores.
+            (probing && self.left >= shared, false)
+        } else {
+            ((self.hot && !self.together) || (probing && !streaming), probing || unknown)
+        };
         let alone = (sure && len <= self.alone_max) || (maybe && len <= MAYBE_ALONE_MAX);
-        Pick { streaming, alone, role, class: index as u8 }
+        Pick { streaming, alone, trial, role, class: index as u8 }
+    }
+
+    /// Whether a trial is under way.
+    #[inline]
+    fn is_trial(&self) -> bool {
+        self.phase != Phase::Settled && !self.streaming && !self.probe_streaming
     }
 
     /// Whether this is the very first pick, which may fault pages in.
@@ -324,31 +384,55 @@ impl Class {
         match self.phase {
             Phase::Settled => {
                 self.phase = Phase::Probing;
-                self.probe_streaming = !self.streaming && !self.tries_alone(index);
+                self.probe_streaming = !self.streaming && !self.turn_of_trial(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
+                self.trial = Trial::default();
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
                 // The last probe is behind all that was submitted before it.
                 self.left = (REST * self.burst(index)).saturating_add(in_flight);
             }
+            Phase::Awaiting if self.is_trial() => self.settle(index),
             Phase::Awaiting => self.decide(index, 0.0),
         }
     }
 
-    /// Whether the next probe is of `memcpy` by one core alone. Where `memcpy` is in use, but not at its best, that may be
-    /// because cores share the work: each fifth probe tells.
-    fn tries_alone(&self, index: usize) -> bool {
-        let may_be_hot =
-            !self.streaming && !self.hot && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index);
-        may_be_hot && self.turn == ALONE_TURN
+    /// Whether it depends on what is in which cache if a copy is to be shared.
+    fn may_be_alone(&self, index: usize) -> bool {
+        self.cores > 1 && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
+    }
+
+    /// Whether the next probe is a trial, where `memcpy` is in use: at the speed of a cache most are, otherwise few.
+    fn turn_of_trial(&self, index: usize) -> bool {
+        !self.streaming && (self.turn == ODD_TURN) != self.hot && self.may_be_alone(index)
+    }
+
+    /// After a probe that is over, the next one.
+    fn next_turn(&mut self) {
+        self.turn = if self.turn == ODD_TURN { 0 } else { self.turn + 1 };
+    }
+
+    /// Has the next probe be a trial, and soon.
+    fn hasten_trial(&mut self, index: usize) {
+        if !self.streaming && self.phase == Phase::Settled && self.may_be_alone(index) {
+            self.turn = if self.hot { 0 } else { ODD_TURN };
+            self.left = self.left.min(self.rest(index));
+        }
     }
 
     #[inline]
     fn record(&mut self, pick: Pick, cost: f32, index: usize, hot_cost: f32) {
         match pick.role {
             Role::Sample if pick.streaming == self.streaming => self.sample(cost, index, hot_cost),
+            Role::Probe if pick.trial => {
+                if pick.alone && self.is_trial() {
+                    self.trial.add_alone(cost);
+                    self.try_to_judge(index, hot_cost);
+                }
+            }
+            Role::Probe if self.is_trial() => {} // of another probe
             Role::Probe if pick.streaming == self.probe_streaming && self.phase != Phase::Settled => {
                 self.probe_sum += cost;
                 self.probe_min = self.probe_min.min(cost);
@@ -361,14 +445,57 @@ impl Class {
         }
     }
 
+    fn record_shared(&mut self, busy: f32, work: f32, index: usize, hot_cost: f32) {
+        if self.is_trial() {
+            self.trial.add_shared(busy, work, self.cores);
+            self.try_to_judge(index, hot_cost);
+        }
+    }
+
+    /// Ends a trial that has shown enough: whether copies are done alone from now on.
+    fn try_to_judge(&mut self, index: usize, hot_cost: f32) {
+        if !self.trial.is_complete(self.judged(index)) {
+            return;
+        }
+        let were_alone = self.hot && !self.together;
+        let mut owed = 0;
+        if let Some(verdict) = self.trial.verdict(!were_alone, self.cores) {
+            let within = verdict.alone < HOT * hot_cost;
+            self.together = within && verdict.share;
+            let alone = within && !verdict.share;
+            if alone != were_alone {
+                (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
+                // What has changed may change again.
+                self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+            }
+            self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
+            let bursts = if verdict.share { 1 } else { TRIAL_SHARED };
+            owed = paid_back(verdict.dearer, bursts * self.memcpy_burst(index));
+        }
+        self.settle(index);
+        self.left = self.left.max(owed);
+    }
+
+    /// The trial is over, whatever came of it.
+    fn settle(&mut self, index: usize) {
+        self.backoff = (self.backoff + 1).min(BACKOFF_MAX_MEMCPY);
+        (self.phase, self.drift) = (Phase::Settled, 0);
+        self.next_turn();
+        self.left = self.rest(index);
+    }
+
     fn sample(&mut self, cost: f32, index: usize, hot_cost: f32) {
         // The mean at first. One preempted copy must not outweigh the rest.
         let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
         self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
         let hot = !self.streaming && self.cost < HOT * hot_cost;
-        if std::mem::replace(&mut self.hot, hot) && !hot && self.phase == Phase::Settled {
-            // It was to be left in peace for long for being hot.
-            self.left = self.left.min(self.rest(index));
+        if std::mem::replace(&mut self.hot, hot) != hot && self.phase == Phase::Settled {
+            if hot && !self.together {
+                self.hasten_trial(index);
+            } else if !hot {
+                // It was to be left in peace for long for being hot.
+                self.left = self.left.min(self.rest(index));
+            }
         }
         if self.age < REFERENCE {
             self.age += 1;
@@ -390,7 +517,11 @@ impl Class {
         // `memcpy` that is faster than it was, or as fast as a core's own cache, gives no reason to try anything else.
         let content = !self.streaming && (self.drift > 0 || self.hot);
         (self.cost, self.age, self.drift) = (cost, 0, 0);
-        if !content {
+        if content {
+            // Of what is in a cache, it may have come to be in another one.
+            self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+            self.hasten_trial(index);
+        } else {
             let since_probe = self.rest(index).saturating_sub(self.left);
             // The other kernel is tried first.
             (self.backoff, self.turn) = (0, 0);
@@ -404,23 +535,18 @@ impl Class {
         let probe = (self.probe_sum / self.probe_seen as f32).min(2.0 * self.probe_min);
         let known = self.probe_seen > 0 && self.cost > 0.0;
         let better = known
-            && match (self.streaming, self.probe_streaming) {
-                (true, _) => probe < MEMCPY_WINS * self.cost,
-                (false, true) => probe < STREAMING_WINS * self.cost,
-                (false, false) => probe < HOT * hot_cost,
-            };
+            && probe < if self.streaming { MEMCPY_WINS } else { STREAMING_WINS } * self.cost;
         let mut owed = 0;
         if better {
             self.streaming = self.probe_streaming;
             self.hot = !self.streaming && probe < HOT * hot_cost;
-            (self.cost, self.age, self.backoff, self.turn) = (probe, 0, 0, 0);
+            (self.together, self.cost, self.age, self.backoff, self.turn) = (false, probe, 0, 0, 0);
         } else if known {
             let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
             self.backoff = (self.backoff + 1).min(max);
-            self.turn = if self.turn == ALONE_TURN { 0 } else { self.turn + 1 };
+            self.next_turn();
             if self.probe_streaming {
-                let longer = (probe / self.cost).min(BELIEVED) - 1.0;
-                owed = (longer * (self.probe_seen + 1) as f32 * PAID_BACK) as u32;
+                owed = paid_back(probe / self.cost, self.probe_seen + 1);
             }
         }
         self.phase = Phase::Settled;
@@ -435,7 +561,15 @@ impl Class {
 
     /// Copies in one probe.
     fn burst(&self, index: usize) -> u32 {
-        if self.probe_streaming { streaming_copies(index) + 1 } else { self.memcpy_burst(index) }
+        match (self.probe_streaming, self.streaming) {
+            (true, _) => streaming_copies(index) + 1,
+            (false, true) => self.memcpy_burst(index),
+            (false, false) => self.trial_burst(index),
+        }
+    }
+
+    fn trial_burst(&self, index: usize) -> u32 {
+        (1 + TRIAL_SHARED) * self.memcpy_burst(index)
     }
 
     fn memcpy_burst(&self, index: usize) -> u32 {
@@ -450,9 +584,9 @@ impl Class {
 
     /// Copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
-        let (burst, backoff) = if self.tries_alone(index) {
+        let (burst, backoff) = if self.turn_of_trial(index) {
             // What came before has delayed it enough.
-            (self.memcpy_burst(index), self.backoff.saturating_sub(ALONE_TURN))
+            (self.trial_burst(index), self.backoff.saturating_sub(ODD_TURN))
         } else if self.streaming {
             (self.memcpy_burst(index), self.backoff)
         } else {
@@ -472,6 +606,11 @@ impl Class {
             _ => 0,
         }
     }
+}
+
+/// How many copies pay back that so many took so many times as long.
+fn paid_back(dearer: f32, copies: u32) -> u32 {
+    ((dearer.min(BELIEVED) - 1.0) * copies as f32 * PAID_BACK) as u32
 }
 
 /// Copies of a probe of the streaming kernel that count.
