@@ -394,7 +394,9 @@ impl Results {
         let left_out = shared.is_some() || moved.is_some();
         let mut notes: Vec<String> = waited.into_iter().chain(shared).chain(moved).collect();
         if let Some(last) = notes.last_mut().filter(|_| left_out) {
-            last.push_str(" What is left out counts for latencies all the same: these are of all repetitions.");
+            last.push_str(
+                " What is left out counts for latencies all the same: these are of all repetitions.",
+            );
         }
         notes
     }

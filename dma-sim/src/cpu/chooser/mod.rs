@@ -27,7 +27,8 @@ const CLASSES: usize = 13;
 ///
 /// With no hint it learns: for each power of two of the length it keeps the smoothed cost per byte of the kernel in
 /// use, tries the other one now and then, ever more rarely while that changes nothing, and soon again once the
-/// speed of the kernel in use shifts, as it does when the working set moves into the cache or out of it.
+/// speed of the kernel in use shifts, as it does when the working set moves into the cache or out of it. In the same way
+/// an engine with threads finds out whether copies within a cache are faster if cores share them.
 /// Lengths below 16 KiB are never timed.
 ///
 /// One thread's: it allocates nothing and shares nothing. Copies and fills differ in cost, so give each its own.
@@ -245,6 +246,10 @@ struct Class {
     drift: i8,
     /// Probes in a row that changed nothing, up to a limit.
     backoff: u8,
+    /// The next probe is because of a shift.
+    alarm: bool,
+    /// Such probes in a row that changed nothing, up to `ALARMS_MAX`.
+    alarms: u8,
     /// Where in the order of probes the next one is, up to `ODD_TURN`.
     turn: u8,
     /// Which kernel is being tried. The same as the one in use: whether one core alone is faster with it.
@@ -265,6 +270,8 @@ const SETTLE: u8 = 8;
 const REFERENCE: u8 = 24;
 /// Samples in a row off the reference that make a shift.
 const SHIFT: i8 = 6;
+/// Where shifts have meant nothing so many times, as on a core that others use too, the probe for the next one is as rare as after so many probes without one.
+const ALARMS_MAX: u8 = 5;
 const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
 /// A probe is followed by at least this many times its length of ordinary copies; doubled with each step of `backoff`.
@@ -283,6 +290,8 @@ const STREAMING_COPIES: u32 = 3;
 /// only after it has been through the working set once. This covers a second level cache; grows with `backoff`
 /// to cover a third.
 const MEMCPY_BURST: usize = 2 << 20;
+/// How often it doubles at most, to 16 MiB.
+const BURST_GROWTH: u8 = 3;
 /// Up to this length at most, copies that are found to be within a core's own cache are left to that core, if trials do not show that it is
 /// faster to share them: another one would have to fetch the data from it first. See [`alone_max`].
 const ALONE_MAX: usize = 1 << 20;
@@ -326,6 +335,8 @@ impl Class {
             age: 0,
             drift: 0,
             backoff: 0,
+            alarm: false,
+            alarms: 0,
             turn: 0,
             probe_streaming: false,
             probe_sum: 0.0,
@@ -426,13 +437,11 @@ impl Class {
     fn record(&mut self, pick: Pick, cost: f32, index: usize, hot_cost: f32) {
         match pick.role {
             Role::Sample if pick.streaming == self.streaming => self.sample(cost, index, hot_cost),
-            Role::Probe if pick.trial => {
-                if pick.alone && self.is_trial() {
-                    self.trial.add_alone(cost);
-                    self.try_to_judge(index, hot_cost);
-                }
+            Role::Probe if pick.trial && pick.alone && self.is_trial() => {
+                self.trial.add_alone(cost);
+                self.try_to_judge(index, hot_cost);
             }
-            Role::Probe if self.is_trial() => {} // of another probe
+            Role::Probe if pick.trial || self.is_trial() => {} // of another probe
             Role::Probe if pick.streaming == self.probe_streaming && self.phase != Phase::Settled => {
                 self.probe_sum += cost;
                 self.probe_min = self.probe_min.min(cost);
@@ -523,8 +532,8 @@ impl Class {
             self.hasten_trial(index);
         } else {
             let since_probe = self.rest(index).saturating_sub(self.left);
-            // The other kernel is tried first.
-            (self.backoff, self.turn) = (0, 0);
+            // The other kernel is tried first, and at once if such a shift is not usual here.
+            (self.backoff, self.turn, self.alarm) = (self.backoff.min(self.alarms), 0, true);
             self.left = self.rest(index).saturating_sub(since_probe);
         }
     }
@@ -534,22 +543,23 @@ impl Class {
     fn decide(&mut self, index: usize, hot_cost: f32) {
         let probe = (self.probe_sum / self.probe_seen as f32).min(2.0 * self.probe_min);
         let known = self.probe_seen > 0 && self.cost > 0.0;
-        let better = known
-            && probe < if self.streaming { MEMCPY_WINS } else { STREAMING_WINS } * self.cost;
+        let better = known && probe < if self.streaming { MEMCPY_WINS } else { STREAMING_WINS } * self.cost;
         let mut owed = 0;
         if better {
             self.streaming = self.probe_streaming;
             self.hot = !self.streaming && probe < HOT * hot_cost;
             (self.together, self.cost, self.age, self.backoff, self.turn) = (false, probe, 0, 0, 0);
+            self.alarms = 0;
         } else if known {
             let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
             self.backoff = (self.backoff + 1).min(max);
+            self.alarms = (self.alarms + u8::from(self.alarm)).min(ALARMS_MAX);
             self.next_turn();
             if self.probe_streaming {
                 owed = paid_back(probe / self.cost, self.probe_seen + 1);
             }
         }
-        self.phase = Phase::Settled;
+        (self.phase, self.alarm) = (Phase::Settled, false);
         if known {
             self.left = self.rest(index).max(owed);
         } else {
@@ -573,7 +583,9 @@ impl Class {
     }
 
     fn memcpy_burst(&self, index: usize) -> u32 {
-        let bytes = MEMCPY_BURST << (self.backoff.min(BACKOFF_MAX_STREAMING) / 2);
+        // Away from streaming, a probe is to go through the third level of a cache soon; a trial is about the second.
+        let doublings = if self.streaming { self.backoff } else { self.backoff / 2 };
+        let bytes = MEMCPY_BURST << doublings.min(BURST_GROWTH);
         ((bytes >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(2)
     }
 

@@ -136,6 +136,17 @@ fn hot_settles_for_memcpy() {
     }
 }
 
+/// Long copies are streamed at first: that keeps the destination out of the cache, so that `memcpy` has to go through all of it before it is any faster.
+#[test]
+fn long_hot_copies_settle_for_memcpy_soon() {
+    for (len, pairs) in [(2 << 20, 4), (4 << 20, 1), (4 << 20, 2), (8 << 20, 1)] {
+        let (mut chooser, mut model) = (chooser(), Model::new(len, pairs, true));
+        model.run(&mut chooser, 400);
+        let cost = model.run(&mut chooser, 1_000) / model.best(1_000);
+        assert!(cost < 1.08, "{len} x {pairs}: {cost:.3} times the best");
+    }
+}
+
 /// A probe drives the data out of the first level cache, and copies are slower for a while after it: no reason for the next one.
 #[test]
 fn a_probe_does_not_call_for_another() {
@@ -181,8 +192,14 @@ fn what_is_in_a_shared_cache_is_shared() {
         for noisy in [false, true] {
             let new = Model { helped: true, far: true, noisy, ..Model::new(len, pairs, true) };
             let (mut chooser, mut model) = (chooser().for_cores(2), new);
-            model.run(&mut chooser, 3_000);
+            let found = (0..3_000).any(|_| {
+                model.run(&mut chooser, 1);
+                chooser.classes[class_of(len)].together
+            });
+            assert!(found, "{len} x {pairs}, noisy {noisy}: no trial has shown it");
             let before = model.alone;
+            model.run(&mut chooser, 20);
+            assert_eq!(model.alone, before, "found to be better shared, and left to one core");
             model.run(&mut chooser, 10_000);
             let alone = model.alone - before;
             assert!(alone < 500, "{len} x {pairs}, noisy {noisy}: {alone} of 10000 were left to one core");
@@ -351,6 +368,32 @@ fn what_a_dear_probe_costs_is_paid_back_before_the_next() {
     }
 }
 
+/// Others who use the core, or the cache, now and then make copies slower for a while: streaming, which is dear, is not tried each time. Once the
+/// working set does leave the cache, it is soon enough.
+#[test]
+fn shifts_that_mean_nothing_are_soon_ignored() {
+    for len in [64 << 10, 1 << 20, 4 << 20] {
+        let (mut chooser, mut spent, mut least) = (chooser(), 0.0, 0.0);
+        for at in 0..10_000 {
+            let pick = chooser.pick(len, CacheHint::Auto);
+            let memcpy = if at / 50 % 2 == 0 { 0.2 } else { 0.35 };
+            let per_byte = if pick.streaming { 2.0 } else { memcpy };
+            chooser.record(pick, (per_byte * len as f64) as u64, len);
+            (spent, least) = (spent + per_byte, least + memcpy);
+        }
+        assert!(spent < 1.05 * least, "{len}: {:.3} times the best", spent / least);
+        let slow = (0..5_000)
+            .filter(|_| {
+                let pick = chooser.pick(len, CacheHint::Auto);
+                let per_byte = if pick.streaming { 0.5 } else { 1.0 };
+                chooser.record(pick, (per_byte * len as f64) as u64, len);
+                !pick.streaming
+            })
+            .count();
+        assert!(slow < 2_000, "{len}: {slow} copies went by until the change was noticed");
+    }
+}
+
 #[test]
 fn what_does_not_fit_a_cores_own_cache_is_not_left_to_it() {
     for (cache, longest) in [
@@ -453,6 +496,7 @@ fn trials_that_come_to_nothing_stop_nothing() {
             };
             let ticks = (per_byte * len as f64) as u64;
             trials += usize::from(pick.is_shared_trial());
+            assert!(!(pick.trial && pick.alone), "it was not done alone");
             if !pick.is_shared_trial() {
                 chooser.record(pick, ticks, len);
             } else if !lost {
@@ -460,7 +504,10 @@ fn trials_that_come_to_nothing_stop_nothing() {
             }
         }
         assert!((1..40_000).contains(&trials), "{trials} copies in trials");
-        assert!(chooser.pick(len, CacheHint::Auto).streaming, "it left the cache, and nothing was found to be better");
+        assert!(
+            chooser.pick(len, CacheHint::Auto).streaming,
+            "it left the cache, and nothing was found to be better"
+        );
     }
 }
 
