@@ -351,6 +351,10 @@ impl Class {
         if self.left == 0 {
             self.advance(index, in_flight);
         }
+        if len > self.alone_max && self.is_trial() {
+            // Of its class, but never alone.
+            self.settle(index);
+        }
         self.left -= 1;
         let probing = self.phase == Phase::Probing;
         let trial = self.is_trial();

@@ -212,6 +212,23 @@ fn what_is_in_a_shared_cache_is_shared() {
     }
 }
 
+/// Though others of their class may be.
+#[test]
+fn what_is_too_long_to_be_left_alone_is_not_tried() {
+    let classes = std::array::from_fn(|index| Class::new(index, 256 << 10));
+    for (len, tried) in [(256 << 10, true), ((256 << 10) + 1, false), (500 << 10, false)] {
+        let new = Model { helped: true, far: true, ..Model::new(len, 5, true) };
+        let (mut chooser, mut model) = (Chooser { classes, ..chooser() }.for_cores(2), new);
+        let trials = (0..10_000).filter(|_| {
+            let pick = chooser.pick(len, CacheHint::Auto);
+            let ticks = model.copy(pick.streaming, pick.alone) as u64;
+            chooser.record(pick, ticks, len);
+            pick.trial
+        });
+        assert_eq!(trials.count() > 0, tried, "{len}");
+    }
+}
+
 /// What is cold goes to all cores: it is done alone only to learn.
 #[test]
 fn cold_is_rarely_left_alone() {
