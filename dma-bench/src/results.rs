@@ -615,6 +615,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_disturbed_is_said_and_what_it_means_for_latencies() {
+        let mut results = sample();
+        assert_eq!(results.busy(), [""; 0]);
+        let of_all = "latencies all the same: these are of all repetitions.";
+        results.cells[4].waited = 0.5;
+        let [waited] = &results.busy()[..] else { panic!("{:?}", results.busy()) };
+        assert!(waited.contains("in 1 of 16 cells") && waited.contains("50 %") && !waited.contains(of_all));
+        results.cells[5].moved = 0.3;
+        let [_, moved] = &results.busy()[..] else { panic!("{:?}", results.busy()) };
+        assert!(moved.contains("30 %") && moved.ends_with(of_all), "{moved}");
+        results.cells[5].shared = 0.4;
+        let [_, shared, moved] = &results.busy()[..] else { panic!("{:?}", results.busy()) };
+        assert!(shared.contains("40 %") && !shared.contains(of_all) && moved.ends_with(of_all));
+    }
+
+    #[test]
     fn a_file_that_cannot_be_written_leaves_nothing_behind() {
         let error = sample().save(Path::new("/nowhere/x.json")).unwrap_err().to_string();
         assert!(error.contains("/nowhere/x.json"), "{error}");

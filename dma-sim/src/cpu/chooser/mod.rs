@@ -252,7 +252,7 @@ struct Class {
     alarms: u8,
     /// Where in the order of probes the next one is, up to `ODD_TURN`.
     turn: u8,
-    /// Which kernel is being tried. The same as the one in use: whether one core alone is faster with it.
+    /// Which kernel is being tried. If that is `memcpy`, and in use: a trial.
     probe_streaming: bool,
     probe_sum: f32,
     probe_min: f32,
@@ -429,9 +429,9 @@ impl Class {
         self.turn = if self.turn == ODD_TURN { 0 } else { self.turn + 1 };
     }
 
-    /// Has the next probe be a trial, and soon.
+    /// `memcpy` is in use, and settled: has the next probe be a trial, if any can be, and soon.
     fn hasten_trial(&mut self, index: usize) {
-        if !self.streaming && self.phase == Phase::Settled && self.may_be_alone(index) {
+        if self.may_be_alone(index) {
             self.turn = if self.hot { 0 } else { ODD_TURN };
             self.left = self.left.min(self.rest(index));
         }
@@ -460,7 +460,7 @@ impl Class {
 
     fn record_shared(&mut self, busy: f32, work: f32, index: usize, hot_cost: f32) {
         if self.is_trial() {
-            self.trial.add_shared(busy, work, self.cores);
+            self.trial.add_shared(busy, work);
             self.try_to_judge(index, hot_cost);
         }
     }
@@ -471,19 +471,22 @@ impl Class {
             return;
         }
         let were_alone = self.hot && !self.together;
-        let mut owed = 0;
-        if let Some(verdict) = self.trial.verdict(!were_alone, self.cores) {
-            let within = verdict.alone < HOT * hot_cost;
-            self.together = within && verdict.share;
-            let alone = within && !verdict.share;
-            if alone != were_alone {
-                (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
-                // What has changed may change again.
-                self.backoff = self.backoff.min(BACKOFF_SHIFTED);
-            }
-            self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
-            let bursts = if verdict.share { 1 } else { TRIAL_SHARED };
-            owed = paid_back(verdict.dearer, bursts * self.memcpy_burst(index));
+        let verdict = self.trial.verdict(!were_alone, self.cores);
+        let within = verdict.alone < HOT * hot_cost;
+        self.together = within && verdict.share;
+        let alone = within && !verdict.share;
+        self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
+        // The way that is not taken from now on, and how many copies went it.
+        let (dearer, bursts) = if alone {
+            (verdict.shared / verdict.alone, TRIAL_SHARED)
+        } else {
+            (verdict.alone / verdict.shared, 1)
+        };
+        let owed = paid_back(dearer, bursts * self.memcpy_burst(index));
+        if alone != were_alone {
+            (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
+            // What has changed may change again.
+            self.backoff = self.backoff.min(BACKOFF_SHIFTED);
         }
         self.settle(index);
         self.left = self.left.max(owed);
@@ -531,8 +534,10 @@ impl Class {
         let content = !self.streaming && (self.drift > 0 || self.hot);
         (self.cost, self.age, self.drift) = (cost, 0, 0);
         if content {
-            // Of what is in a cache, it may have come to be in another one.
-            self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+            // What is in a cache may have come to be in another one.
+            if self.may_be_alone(index) {
+                self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+            }
             self.hasten_trial(index);
         } else {
             let since_probe = self.rest(index).saturating_sub(self.left);

@@ -212,6 +212,30 @@ fn what_is_in_a_shared_cache_is_shared() {
     }
 }
 
+/// Out of the caches cores share whatever a trial has shown: nothing is to be paid back for going on as before.
+#[test]
+fn what_goes_on_as_before_costs_nothing() {
+    let (len, mut chooser) = (64 << 10, chooser().for_cores(2));
+    let index = class_of(len);
+    let (mut ended, mut trial) = (0, false);
+    for _ in 0..200_000 {
+        let pick = chooser.pick(len, CacheHint::Auto);
+        let per_byte = if pick.streaming { 0.25 } else { 0.2 };
+        let ticks = (per_byte * len as f64) as u64;
+        if pick.is_shared_trial() {
+            chooser.record_shared(pick, 3 * ticks, 2 * ticks, len);
+        } else {
+            chooser.record(pick, ticks, len);
+        }
+        let class = &chooser.classes[index];
+        if std::mem::replace(&mut trial, class.is_trial()) && !trial {
+            ended += 1;
+            assert!(!class.hot && class.left <= class.rest(index), "{class:?}");
+        }
+    }
+    assert!(ended > 0);
+}
+
 /// Though others of their class may be.
 #[test]
 fn what_is_too_long_to_be_left_alone_is_not_tried() {

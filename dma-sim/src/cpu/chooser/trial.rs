@@ -10,8 +10,8 @@ const KEEPS: f32 = 1.1;
 pub(super) struct Trial {
     alone: Tally,
     shared: Tally,
-    /// The least that the shared ones can have taken: the work in them, by all cores at once.
-    least: f32,
+    /// What all cores together took for the shared ones.
+    work: f32,
 }
 
 /// Costs, in ticks per byte.
@@ -38,14 +38,14 @@ impl Tally {
 /// What a trial has shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// What one core takes alone, in ticks per byte.
+    /// How long it takes with one core alone, in ticks per byte,
     pub(super) alone: f32,
-    /// What all the cores that share it take together.
+    /// and if cores share it.
+    pub(super) shared: f32,
+    /// What all of them take together then.
     pub(super) work: f32,
     /// Whether it is worth it.
     pub(super) share: bool,
-    /// How many times as long copies took the way that is not kept: less than once if it is not worth its trouble.
-    pub(super) dearer: f32,
 }
 
 impl Trial {
@@ -54,10 +54,10 @@ impl Trial {
         self.alone.add(cost);
     }
 
-    /// A shared one that kept the queue busy for `busy`, while `cores` did `work` for it.
-    pub(super) fn add_shared(&mut self, busy: f32, work: f32, cores: u32) {
+    /// A shared one that kept the queue busy for `busy`, while all cores together did `work` for it.
+    pub(super) fn add_shared(&mut self, busy: f32, work: f32) {
         self.shared.add(busy);
-        self.least += work / cores as f32;
+        self.work += work;
     }
 
     /// Whether so many of both kinds were seen.
@@ -65,18 +65,13 @@ impl Trial {
         self.alone.seen >= each && self.shared.seen >= each
     }
 
-    /// What is better for copies that cores share now or do not, if both kinds were seen.
-    pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> Option<Verdict> {
-        if !self.is_complete(1) {
-            return None;
-        }
-        // Clocks of different cores that do not agree must not make it look faster than it can be.
-        let least = self.least / self.shared.seen as f32;
-        let (alone, shared) = (self.alone.mean(), self.shared.mean().max(0.9 * least));
+    /// What is better for copies that up to so many cores share now or do not, once both kinds were seen.
+    pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> Verdict {
+        let work = self.work / self.shared.seen as f32;
+        // Clocks of different cores that do not agree must not make it look faster than it can be: all of them at work all the time.
+        let (alone, shared) = (self.alone.mean(), self.shared.mean().max(0.9 * work / cores as f32));
         let wins = if shared_now { KEEPS } else { WINS };
-        let share = shared * wins < alone;
-        let dearer = if share { alone / shared } else { shared / alone };
-        Some(Verdict { alone, work: least * cores as f32, share, dearer })
+        Verdict { alone, shared, work, share: shared * wins < alone }
     }
 }
 
@@ -87,10 +82,10 @@ mod tests {
     fn share(alone: &[f32], shared: &[f32], work: f32, now: bool) -> bool {
         let mut trial = Trial::default();
         alone.iter().for_each(|cost| trial.add_alone(*cost));
-        assert_eq!(trial.verdict(now, 2), None);
-        shared.iter().for_each(|cost| trial.add_shared(*cost, work, 2));
+        assert!(!trial.is_complete(1));
+        shared.iter().for_each(|cost| trial.add_shared(*cost, work));
         assert!(trial.is_complete(alone.len().min(shared.len()) as u32));
-        let verdict = trial.verdict(now, 2).unwrap();
+        let verdict = trial.verdict(now, 2);
         assert!((verdict.work - work).abs() < 1e-6, "{verdict:?}");
         verdict.share
     }
@@ -103,19 +98,6 @@ mod tests {
             assert!(!share(&alone, &[0.95; 8], 1.3, now), "hardly faster");
             assert!(!share(&alone, &[1.5; 8], 2.8, now), "others have to fetch it");
             assert_eq!(share(&alone, &[0.85; 8], 1.5, now), now, "in between");
-        }
-    }
-
-    #[test]
-    fn the_other_way_is_dearer() {
-        for (shared, dearer) in [(0.5, 2.0), (2.5, 2.5), (0.9, 0.9)] {
-            let mut trial = Trial::default();
-            for _ in 0..4 {
-                trial.add_alone(1.0);
-                trial.add_shared(shared, shared, 2);
-            }
-            let verdict = trial.verdict(false, 2).unwrap();
-            assert!((verdict.dearer - dearer).abs() < 1e-6 && verdict.share == (shared < 0.8), "{verdict:?}");
         }
     }
 
