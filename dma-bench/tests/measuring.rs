@@ -273,9 +273,10 @@ fn cells_that_are_known_are_left_out_of_five_passes_in_six() {
         }
         counts.shown
     };
-    // To within 100 % both are known after eight repetitions, or some more on a machine that is busy.
+    // To within 100 % both are known after eight repetitions, or some more on a machine that is busy. The model has these eight, and every sixth
+    // of the rest. The other engine may have up to six in one pass, where they are disturbed, of which one is shown: two passes, and every sixth.
     let known = shown(1.0);
-    assert!((32..60).contains(&known), "{known}");
+    assert!((16 + 11..60).contains(&known), "{known}");
     assert_eq!(shown(0.0), 120);
     assert_eq!(shown(1e-9), 120, "that well nothing is known");
 }
