@@ -232,8 +232,10 @@ struct Class {
     streaming: bool,
     /// Using `memcpy`, at about the speed of a core's own cache.
     hot: bool,
-    /// A trial has shown that cores which share are faster than one alone, at about the speed of its own cache.
+    /// A trial has shown that cores which share are faster than one alone.
     together: bool,
+    /// The last trial was the first to show that the other way is better: the next one decides.
+    doubted: bool,
     left: u32,
     /// Smoothed cost of the kernel in use.
     cost: f32,
@@ -329,6 +331,7 @@ impl Class {
             streaming: index >= STREAM_FIRST,
             hot: false,
             together: false,
+            doubted: false,
             left: FIRST_PROBE_AFTER,
             cost: 0.0,
             reference: 0.0,
@@ -442,7 +445,7 @@ impl Class {
         match pick.role {
             Role::Sample if pick.streaming == self.streaming => self.sample(cost, index, hot_cost),
             Role::Probe if pick.trial && pick.alone && self.is_trial() => {
-                self.trial.add_alone(cost);
+                self.trial.add_alone(cost, self.judged(index));
                 self.try_to_judge(index, hot_cost);
             }
             Role::Probe if pick.trial || self.is_trial() => {} // of another probe
@@ -460,7 +463,7 @@ impl Class {
 
     fn record_shared(&mut self, busy: f32, work: f32, index: usize, hot_cost: f32) {
         if self.is_trial() {
-            self.trial.add_shared(busy, work);
+            self.trial.add_shared(busy, work, self.judged(index));
             self.try_to_judge(index, hot_cost);
         }
     }
@@ -472,9 +475,18 @@ impl Class {
         }
         let were_alone = self.hot && !self.together;
         let verdict = self.trial.verdict(!were_alone, self.cores);
-        let within = verdict.alone < HOT * hot_cost;
-        self.together = within && verdict.share;
-        let alone = within && !verdict.share;
+        let alone = verdict.alone < HOT * hot_cost && !verdict.share;
+        let changes = if were_alone { verdict.share } else { self.together && !verdict.share };
+        self.doubted = changes && !self.doubted;
+        if self.doubted {
+            // It may have been others, who use a core: they are gone after a while.
+            let rest = REST * self.trial_burst(index);
+            self.settle(index);
+            self.hasten_trial(index);
+            self.left = self.left.min(rest);
+            return;
+        }
+        self.together = verdict.share;
         self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
         // The way that is not taken from now on, and how many copies went it.
         let (dearer, bursts) = if alone {

@@ -192,7 +192,7 @@ fn what_is_in_a_shared_cache_is_shared() {
         for noisy in [false, true] {
             let new = Model { helped: true, far: true, noisy, ..Model::new(len, pairs, true) };
             let (mut chooser, mut model) = (chooser().for_cores(2), new);
-            let found = (0..3_000).any(|_| {
+            let found = (0..20_000).any(|_| {
                 model.run(&mut chooser, 1);
                 chooser.classes[class_of(len)].together
             });
@@ -209,6 +209,71 @@ fn what_is_in_a_shared_cache_is_shared() {
             let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
             assert!(cost < 1.08, "{len} x {pairs}, noisy {noisy}: {cost:.3} times the best");
         }
+    }
+}
+
+/// What became of copies outside of trials and of probes.
+#[derive(Default)]
+struct Outside {
+    /// Left to one core, though a trial had shown before that sharing is better.
+    alone: usize,
+    /// Shared, though a trial had come before.
+    shared: usize,
+    /// How many copies had gone when each trial was over.
+    over: Vec<usize>,
+}
+
+/// Copies of 64 KiB until twenty trials are over. While trial number `trial` is the next or under way, one core takes `slower(trial)` times as long as at the best
+/// of times, and two cores take `shared(trial)` times as long as one.
+fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outside {
+    const LEN: usize = 64 << 10;
+    let (mut chooser, mut trial, mut shown) = (chooser().for_cores(2), false, false);
+    let mut came = Outside::default();
+    for copies in 0_usize.. {
+        let now = came.over.len();
+        let ticks = |per_byte: f64| (per_byte * slower(now) * LEN as f64) as u64;
+        let pick = chooser.pick(LEN, CacheHint::Auto);
+        shown |= chooser.classes[class_of(LEN)].together;
+        if !pick.trial && !pick.streaming {
+            came.alone += usize::from(shown && pick.alone);
+            came.shared += usize::from(now > 0 && !pick.alone);
+        }
+        if pick.is_shared_trial() {
+            chooser.record_shared(pick, ticks(0.07 * shared(now)), ticks(0.07), LEN);
+        } else {
+            chooser.record(pick, ticks(if pick.streaming { 0.3 } else { 0.07 }), LEN);
+        }
+        let under_way = chooser.classes[class_of(LEN)].is_trial();
+        if std::mem::replace(&mut trial, under_way) && !under_way {
+            came.over.push(copies);
+        }
+        if came.over.len() == 20 {
+            break;
+        }
+    }
+    came
+}
+
+/// As when others use the cache for a while: to be slower than one's own cache is no reason to be left alone once it is over.
+#[test]
+fn what_is_shared_remains_so_when_it_was_slower_for_a_while() {
+    for slower in [1.2, 1.5, 1.9] {
+        let came = outside(|trial| if trial % 4 == 3 { slower } else { 1.0 }, |_| 0.65);
+        assert!(came.alone == 0 && came.shared > 1000, "{slower} times as long now and then: {}", came.alone);
+    }
+}
+
+/// As when others use a core for a while.
+#[test]
+fn one_trial_that_misleads_changes_nothing() {
+    for (right, wrong) in [(0.65, 1.0), (2.0, 0.6)] {
+        let changed = |came: &Outside| if right < 1.0 { came.alone } else { came.shared };
+        let came = outside(|_| 1.0, |trial| if trial % 3 == 2 { wrong } else { right });
+        assert_eq!(changed(&came), 0, "{right} times as long, now and then {wrong} times");
+        let came = outside(|_| 1.0, |trial| if trial < 10 { right } else { wrong });
+        assert!(changed(&came) > 1000, "but two in a row do");
+        let [.., before, first, second] = came.over[..12] else { unreachable!("there were 20") };
+        assert!(second - first < (first - before) / 4, "it is soon asked again: {:?}", came.over);
     }
 }
 

@@ -3,7 +3,7 @@
 /// Sharing has to win by this much, since it takes more of everybody's time and leaves part of the destination with other cores,
 const WINS: f32 = 1.25;
 /// and is kept while it wins by this much: what is in between stays as it is.
-const KEEPS: f32 = 1.1;
+const KEEPS: f32 = 1.15;
 
 /// Copies done by one core alone, then others shared among cores, and what they took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,27 +11,47 @@ pub(super) struct Trial {
     alone: Tally,
     shared: Tally,
     /// What all cores together took for the shared ones.
-    work: f32,
+    work: Tally,
 }
 
-/// Costs, in ticks per byte.
+/// Costs, in ticks per byte, by parts of a burst.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    sum: f32,
-    max: f32,
+    parts: [Part; PARTS],
     seen: u32,
 }
 
+/// Some copies in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    sum: f32,
+    seen: u32,
+}
+
+/// Into how many parts a burst is cut at most: interrupts, and others who use a core, spoil some.
+const PARTS: usize = 8;
+/// Copies of a part, at least: those that overlap share their time in some way or other, and only their sum says something.
+const PART: usize = 4;
+
 impl Tally {
-    fn add(&mut self, cost: f32) {
-        self.sum += cost;
-        self.max = self.max.max(cost);
+    /// One of `of` copies that are to be seen.
+    fn add(&mut self, cost: f32, of: u32) {
+        let len = (of as usize).div_ceil(PARTS).max(PART);
+        let part = &mut self.parts[(self.seen as usize / len).min(PARTS - 1)];
+        (part.sum, part.seen) = (part.sum + cost, part.seen + 1);
         self.seen += 1;
     }
 
-    /// The mean without the worst, which may have been an interrupt, or a core that was away.
-    fn mean(&self) -> f32 {
-        if self.seen > 1 { (self.sum - self.max) / (self.seen - 1) as f32 } else { self.sum }
+    /// The median of the parts' means.
+    fn typical(&self) -> f32 {
+        let mut means = [f32::INFINITY; PARTS];
+        let mut count = 0;
+        for part in self.parts.iter().filter(|part| part.seen > 0) {
+            means[count] = part.sum / part.seen as f32;
+            count += 1;
+        }
+        means.sort_unstable_by(f32::total_cmp);
+        if count == 0 { 0.0 } else { f32::midpoint(means[(count - 1) / 2], means[count / 2]) }
     }
 }
 
@@ -49,15 +69,15 @@ pub(super) struct Verdict {
 }
 
 impl Trial {
-    /// A copy done alone.
-    pub(super) fn add_alone(&mut self, cost: f32) {
-        self.alone.add(cost);
+    /// A copy done alone, one of `of`.
+    pub(super) fn add_alone(&mut self, cost: f32, of: u32) {
+        self.alone.add(cost, of);
     }
 
-    /// A shared one that kept the queue busy for `busy`, while all cores together did `work` for it.
-    pub(super) fn add_shared(&mut self, busy: f32, work: f32) {
-        self.shared.add(busy);
-        self.work += work;
+    /// A shared one, of as many, that kept the queue busy for `busy`, while all cores together did `work` for it.
+    pub(super) fn add_shared(&mut self, busy: f32, work: f32, of: u32) {
+        self.shared.add(busy, of);
+        self.work.add(work, of);
     }
 
     /// Whether so many of both kinds were seen.
@@ -67,9 +87,9 @@ impl Trial {
 
     /// What is better for copies that up to so many cores share now or do not, once both kinds were seen.
     pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> Verdict {
-        let work = self.work / self.shared.seen as f32;
+        let work = self.work.typical();
         // Clocks of different cores that do not agree must not make it look faster than it can be: all of them at work all the time.
-        let (alone, shared) = (self.alone.mean(), self.shared.mean().max(0.9 * work / cores as f32));
+        let (alone, shared) = (self.alone.typical(), self.shared.typical().max(0.9 * work / cores as f32));
         let wins = if shared_now { KEEPS } else { WINS };
         Verdict { alone, shared, work, share: shared * wins < alone }
     }
@@ -81,10 +101,11 @@ mod tests {
 
     fn share(alone: &[f32], shared: &[f32], work: f32, now: bool) -> bool {
         let mut trial = Trial::default();
-        alone.iter().for_each(|cost| trial.add_alone(*cost));
+        let of = alone.len().min(shared.len()) as u32;
+        alone.iter().for_each(|cost| trial.add_alone(*cost, of));
         assert!(!trial.is_complete(1));
-        shared.iter().for_each(|cost| trial.add_shared(*cost, work));
-        assert!(trial.is_complete(alone.len().min(shared.len()) as u32));
+        shared.iter().for_each(|cost| trial.add_shared(*cost, work, of));
+        assert!(trial.is_complete(of));
         let verdict = trial.verdict(now, 2);
         assert!((verdict.work - work).abs() < 1e-6, "{verdict:?}");
         verdict.share
@@ -106,6 +127,8 @@ mod tests {
     fn copies_that_overlap_are_taken_together() {
         let pairs = [0.0, 1.4, 0.0, 1.4, 0.0, 1.4, 0.0, 1.4];
         assert!(share(&[1.0; 8], &pairs, 1.4, false));
+        let fours = [0.0, 0.0, 0.0, 3.8].repeat(2);
+        assert!(!share(&[1.0; 8], &fours, 1.4, false));
     }
 
     #[test]
@@ -116,6 +139,17 @@ mod tests {
         let mut alone = [1.0; 16];
         alone[7] = 1000.0;
         assert!(!share(&alone, &[1.0; 16], 1.4, false));
+    }
+
+    /// As when others use a core for a while.
+    #[test]
+    fn what_is_slower_for_a_part_of_the_time_decides_nothing() {
+        let mut shared = [0.7; 64];
+        shared[5..21].fill(2.0);
+        assert!(share(&[1.0; 64], &shared, 1.4, false));
+        let mut alone = [1.0; 64];
+        alone[40..60].fill(3.0);
+        assert!(!share(&alone, &[1.0; 64], 1.4, false));
     }
 
     /// As if the other core's clock were behind.
