@@ -103,9 +103,7 @@ fn command(command: Command) -> Result<u8, Failure> {
         }
         Command::Man { output } => {
             if let Some(folder) = output {
-                std::fs::create_dir_all(&folder).map_err(|e| failed(format!("{}: {e}", folder.display())))?;
-                clap_mangen::generate_to(Arguments::command(), &folder)
-                    .map_err(|e| failed(format!("{}: {e}", folder.display())))?;
+                man_pages(&folder).map_err(failed)?;
             } else {
                 let mut page = Vec::new();
                 clap_mangen::Man::new(Arguments::command()).render(&mut page).map_err(failed)?;
@@ -114,6 +112,21 @@ fn command(command: Command) -> Result<u8, Failure> {
             Ok(0)
         }
     }
+}
+
+/// Writes a page for the program and for each subcommand into `folder`.
+fn man_pages(folder: &Path) -> Result<(), String> {
+    let fail = |path: &Path, e: std::io::Error| format!("{}: {e}{}", path.display(), remedy(&e));
+    // Rendered elsewhere first, so that each appears when it is complete.
+    let rendered = tempfile::tempdir().map_err(|e| fail(&std::env::temp_dir(), e))?;
+    clap_mangen::generate_to(Arguments::command(), rendered.path()).map_err(|e| fail(rendered.path(), e))?;
+    std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
+    for page in std::fs::read_dir(rendered.path()).map_err(|e| fail(rendered.path(), e))? {
+        let page = page.map_err(|e| fail(rendered.path(), e))?;
+        let bytes = std::fs::read(page.path()).map_err(|e| fail(&page.path(), e))?;
+        write_file(&folder.join(page.file_name()), &bytes).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 /// Writes to standard output; a reader that went away is no failure.
@@ -141,14 +154,16 @@ fn shown(results: &Results, format: Format, rank_models: bool) -> Result<String,
 }
 
 fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
-    const KNOWN: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
-    if let Some(unknown) = names.iter().find(|n| !KNOWN.contains(&n.as_str())) {
+    if let Some(unknown) = names.iter().find(|n| !published::PUBLISHED.contains(&n.as_str())) {
         return Err((
             USAGE,
-            format!("no figures were published for `{unknown}`; there are: {}", KNOWN.join(", ")),
+            format!(
+                "no figures were published for `{unknown}`; there are: {}",
+                published::PUBLISHED.join(", ")
+            ),
         ));
     }
-    let all = KNOWN.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
+    let all = published::PUBLISHED.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
     let rows: Vec<_> = all.flat_map(published::of).collect();
     print(&match format {
         Format::Json => serde_json::to_string_pretty(&rows).map_err(failed)? + "\n",
@@ -180,7 +195,13 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     let command = std::iter::once("dma-bench".to_owned())
         .chain(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
         .collect();
-    let results = run::run(&campaign, command, &mut progress).map_err(|e| (USAGE, e))?;
+    let results = run::run(&campaign, command, &mut progress)
+        .map_err(|e| (if matches!(e, run::Refused::NoEngine(_)) { FAILED } else { USAGE }, e.to_string()))?;
+    if results.interrupted && results.cells.iter().all(|m| m.ops_per_second.is_none()) {
+        // A file that is there has more in it.
+        say("dma-bench: interrupted before anything was measured; nothing was written");
+        return Ok(INTERRUPTED);
+    }
     // Each on its own: what cannot be written costs nothing else. Files come first, since whoever reads standard output may never read on.
     let mut failures = write_files(&results, arguments);
     let shown = shown(&results, arguments.format, arguments.rank_models).and_then(|text| print(&text));
@@ -260,15 +281,16 @@ fn verdict(results: &Results, written: bool) -> u8 {
         return INTERRUPTED;
     }
     let idle: Vec<_> = idle(results).collect();
+    for (engine, why) in results.engines.iter().filter_map(|e| Some((&e.name, e.error.as_ref()?))) {
+        say(format_args!("dma-bench: {engine}: {why}"));
+    }
     for (engine, why) in &idle {
         say(format_args!("dma-bench: {engine}: nothing of it was measured: {why}"));
     }
     let failed = of(Status::Failed).count();
     let missing = results.engines.iter().filter(|e| e.error.is_some()).count();
     if failed > 0 || missing > 0 {
-        say(format_args!(
-            "dma-bench: cells that failed: {failed}; engines that took no part: {missing}; see above"
-        ));
+        say(format_args!("dma-bench: cells that failed: {failed}; engines that took no part: {missing}"));
         return FAILED;
     }
     if written && idle.is_empty() { 0 } else { FAILED }

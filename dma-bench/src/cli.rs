@@ -154,7 +154,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     pub fail_if_slower: Option<f64>,
     /// What counts as noise: the chance, at most, that a difference as large comes from noise within the runs, all cells taken together.
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = units::percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = units::chance)]
     pub noise: f64,
     /// What is compared; of runs with a rate it is the latency, whatever is given here.
     #[arg(long, value_enum, default_value_t)]
@@ -204,10 +204,10 @@ pub struct RunArguments {
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engines: Vec<String>,
     /// Bytes of each operation: 4K, 64,4K, 64..2M, 64..2M*4.
-    #[arg(short = 'o', long = "size", value_name = "SIZES")]
+    #[arg(short = 'o', long = "size", value_name = "SIZES", allow_negative_numbers = true)]
     pub sizes: Option<Values>,
     /// Operations in flight on each queue: 1,32 or 1..256.
-    #[arg(short = 'q', long = "depth", value_name = "DEPTHS")]
+    #[arg(short = 'q', long = "depth", value_name = "DEPTHS", allow_negative_numbers = true)]
     pub depths: Option<Values>,
     /// Operations for each doorbell; half the depth unless given, at most the depth, and 1 with --rate.
     #[arg(short = 'b', long = "batch", value_name = "COUNTS")]
@@ -231,10 +231,10 @@ pub struct RunArguments {
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
     /// Seconds for each cell, over all repetitions.
-    #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count")]
+    #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", allow_negative_numbers = true, value_parser = units::seconds)]
     pub time: Option<f64>,
-    /// Operations of each repetition, instead of a time. memcpy beside them keeps its short slices.
-    #[arg(short = 'n', long = "count", value_name = "OPS")]
+    /// Operations of each repetition, instead of a time; some go before, as at a time. memcpy beside them keeps its short slices.
+    #[arg(short = 'n', long = "count", value_name = "OPS", allow_negative_numbers = true, value_parser = units::count)]
     pub count: Option<u64>,
     /// How often each cell is measured.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
@@ -246,10 +246,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     pub precision: Option<f64>,
     /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no longer.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "rate")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "rate", allow_negative_numbers = true, value_parser = units::seconds)]
     pub limit: Option<f64>,
     /// Seconds that each cell warms up, over all passes. It is in no figure.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = units::seconds)]
     pub warm_up: Option<f64>,
     /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts from when an operation was
     /// due, and all repetitions of a cell are one schedule, so that one that is late makes those behind it late, as it would for those
@@ -260,7 +260,7 @@ pub struct RunArguments {
     #[arg(short = 'y', long = "verify")]
     pub verify: bool,
     /// Seconds that an engine may complete nothing before its cell is given up.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = units::seconds)]
     pub stall: Option<f64>,
     /// Compare the profiles of simulated engines with their published figures.
     #[arg(long)]
@@ -340,8 +340,10 @@ impl RunArguments {
         campaign.limit = self.limit.or(campaign.limit);
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
+        // Said of the numbers themselves, before anything is said of what follows from them.
+        campaign.check_numbers()?;
         if let Some(time) = self.time {
-            if !time.is_finite() || time <= 0.0 {
+            if time <= 0.0 {
                 return Err(format!("--time {}: it takes seconds, more than 0", units::plain(time)));
             }
             // Unless told how often: as often as goes, since short slices between those of memcpy are surer than long ones.
@@ -350,7 +352,8 @@ impl RunArguments {
             }
             campaign.seconds = share(time, campaign.repetitions)?;
         }
-        campaign.count = self.count.or(campaign.count);
+        // On the command line the two exclude each other.
+        campaign.count = self.count.or(campaign.count.filter(|_| self.time.is_none()));
         campaign.rate = self.rate.or(campaign.rate);
         if campaign.rate.is_some() && self.time.is_none() && self.campaign.is_none() {
             campaign.seconds = campaign.seconds.max(RATE_SLICE);
@@ -439,9 +442,18 @@ mod tests {
         for (words, says) in [
             (&["-o", "4Q"][..], "4Q"),
             (&["-q", "0"], "contains 0"),
-            (&["-t", "-1"], "unexpected argument"),
+            (&["-t", "-1"], "--time -1: it takes seconds, more than 0"),
             (&["-t=-1"], "more than 0"),
-            (&["-t", "nan"], "more than 0"),
+            (&["-t", "nan"], "`nan` is no number of seconds"),
+            (&["-t", "5s"], "`5s` is no number of seconds; write 5, 0.5 or 1e-3"),
+            (&["--warm-up", "NaN"], "'--warm-up"),
+            (&["-n", "1e5"], "`1e5` is no count; write 1000, 100k or 2M"),
+            (&["-n", "1000000000000000"], "count is 1000000000000000; allowed are"),
+            (&["-o", "-1"], "'--size"),
+            (&["-o", "99999999999999999999"], "too great"),
+            (&["-q", ""], "nothing is given"),
+            (&["-r", "1000000000", "-t", "0.02"], "repetitions is 1000000000; allowed are 1 to 10000"),
+            (&["--precision", "200%"], "precision is 200 %; allowed are 0 to 100 %"),
             (&["-t", "1", "-n", "5"], "cannot be used with"),
             (&["-w", "move"], "move"),
             (&["--rate", "fast"], "fast"),
@@ -451,7 +463,7 @@ mod tests {
             (&["-t", "1e300"], "--time 1e300 is too long"),
             (&["-t", "1e300"], "give --time 43200000 or less"),
             (&["-t=-1e300"], "--time -1e300:"),
-            (&["--warm-up", "1e300"], "warm_up is 1e300;"),
+            (&["--warm-up", "1e300"], "warm-up is 1e300;"),
             (&["--rate", "0.001"], "rate is 0.001; allowed are 0.01 to"),
             (&["-r", "0"], "repetitions is 0"),
             (&["--campaign", "/nowhere.toml"], "/nowhere.toml"),

@@ -83,6 +83,8 @@ enum Test {
 pub struct Change {
     /// Which.
     pub cell: Cell,
+    /// Its figures are a model's.
+    pub model: bool,
     /// In words.
     pub text: String,
     /// It was better before.
@@ -98,6 +100,8 @@ pub struct Comparison {
     pub changes: Vec<Change>,
     /// What else is to be said.
     pub notes: Vec<String>,
+    /// What is a model, and of what.
+    pub models: Vec<String>,
     metric: Metric,
     noise: f64,
     /// They were measured at a given rate.
@@ -140,7 +144,7 @@ impl Row {
             Quantity::P99 => ", p99",
             _ => "",
         };
-        printable(&format!("{}{quantity}{}", self.cell, if self.model { " [model]" } else { "" }))
+        printable(&format!("{}{quantity}{}", self.cell, marked(self.model)))
     }
 
     fn figure(&self, value: f64, metric: Metric) -> String {
@@ -212,12 +216,17 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     if before.interrupted || after.interrupted {
         notes.push("one of them was interrupted".to_owned());
     }
+    let modelled =
+        |e: &&crate::results::Engine| before.cells.iter().any(|m| m.model && m.cell.engine == e.name);
+    let models = before.engines.iter().filter(modelled);
+    let models =
+        models.filter_map(|e| Some(format!("{} is a model: {}", e.name, e.model.as_ref()?))).collect();
     let busy = |results: &Results| !results.busy().is_empty();
     if rows.iter().any(|r| !r.model) && (busy(before) || busy(after)) {
         notes.push("the machine was busy meanwhile: what differs may be due to that".to_owned());
     }
     notes.extend(too_few(&rows, noise));
-    Comparison { rows, changes, notes, metric, noise, rate }
+    Comparison { rows, changes, notes, models, metric, noise, rate }
 }
 
 /// A cell by what the metric compares.
@@ -228,9 +237,12 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
     // A device on a clock of its own does the same every time: what differs has changed.
     let exact = virtual_clock(before) && virtual_clock(after);
     let differs = (b.median - a.median).abs() > 1e-4 * a.median.abs();
-    let parts =
-        |f: &Figures, results: &Results| blocks(&f.samples, PARTS.min(passes(&results.campaign) as usize));
-    let (x, y) = (parts(a, before), parts(b, after));
+    // Repetitions of one visit are not independent.
+    let parts = |f: &Figures, m: &Measured, results: &Results| {
+        let visits = m.visits.unwrap_or_else(|| passes(&results.campaign)).max(1);
+        blocks(&f.samples, PARTS.min(visits as usize))
+    };
+    let (x, y) = (parts(a, old, before), parts(b, new, after));
     let chance = if exact { f64::from(u8::from(!differs)) } else { mann_whitney(&x, &y) };
     Some(Row {
         cell: old.cell.clone(),
@@ -266,6 +278,11 @@ fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
     vec![row(Quantity::P50, a.p50, b.p50), row(Quantity::P99, a.p99, b.p99)]
 }
 
+/// What follows the name of a cell.
+fn marked(model: bool) -> &'static str {
+    if model { " [model]" } else { "" }
+}
+
 /// How bad an end is.
 fn badness(status: Status) -> u8 {
     match status {
@@ -283,7 +300,8 @@ fn word(status: Status) -> String {
 
 /// How a cell ended otherwise than before.
 fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measured>) -> Option<Change> {
-    let found = |text: String, worse: bool| Some(Change { cell: old.cell.clone(), text, worse });
+    let found =
+        |text: String, worse: bool| Some(Change { cell: old.cell.clone(), model: old.model, text, worse });
     let had_figures = old.bytes_per_second.is_some();
     let Some(new) = new else {
         let why = after.engine(&old.cell.engine).and_then(|e| e.error.as_deref());
@@ -306,7 +324,7 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
         || {
             let part = |part: Option<f64>| part.map_or("all".to_owned(), |p| format!("{:.1} %", p * 100.0));
             let text = format!("reached {} of the rate and reaches {}", part(was), part(is));
-            Change { cell: old.cell.clone(), text, worse: is.is_some() }
+            Change { cell: old.cell.clone(), model: old.model, text, worse: is.is_some() }
         },
     )
 }
@@ -442,7 +460,11 @@ impl Comparison {
         let _ = writeln!(text, "{}", self.summary());
         let named = if all { self.changes.len() } else { NAMED };
         for change in self.changes.iter().take(named) {
-            let _ = writeln!(text, "{}", printable(&format!("{}: {}", change.cell, change.text)));
+            let _ = writeln!(
+                text,
+                "{}",
+                printable(&format!("{}{}: {}", change.cell, marked(change.model), change.text))
+            );
         }
         if self.changes.len() > named {
             let _ = writeln!(
@@ -450,6 +472,9 @@ impl Comparison {
                 "and {} more that ended otherwise: --all names them",
                 self.changes.len() - named
             );
+        }
+        for model in &self.models {
+            let _ = writeln!(text, "{}", printable(model));
         }
         for note in &self.notes {
             let _ = writeln!(text, "note: {}", printable(note));
@@ -524,6 +549,7 @@ mod tests {
         assert!(comparison.rows.iter().all(|r| r.verdict == Verdict::Noise));
         assert_eq!((comparison.changes.len(), comparison.failures(0.0)), (0, vec![]));
         assert_eq!(comparison.notes, Vec::<String>::new());
+        assert!(comparison.text(false).contains("sim:profile=dsa is a model: dsa (a public <source>)"));
         assert!(comparison.text(false).contains("noise within these two runs"));
         let throughput = compare(&sample(), &sample(), Metric::Throughput, 0.01);
         assert_eq!(throughput.rows.len(), 12, "here the baseline is");

@@ -1,6 +1,7 @@
 //! What follows from the figures: where engines overtake `memcpy`, and how deep a queue needs to be.
 
 use crate::plan::{Campaign, Direction, Footprint, Op};
+use crate::published;
 use crate::results::{Crossover, Knee, Measured, Results};
 
 /// What crossovers are against that were measured here.
@@ -60,11 +61,16 @@ pub fn crossover(ratios: &[(u64, f64)]) -> (Option<f64>, bool) {
 #[must_use]
 pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
-    let (reached, latency) = (m.ops_per_second.as_ref()?.median, m.latency.as_ref()?.p50 as f64 * 1e-9);
+    let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
-    // From when the first was due to when the last was done: where operations are few, the wait for the last is much of it.
-    let span = each * f64::from(m.cell.queues) / reached - latency;
-    let part = if span > 0.0 { each / span / rate } else { 1.0 };
+    let span = |reached: &f64| each * f64::from(m.cell.queues) / reached;
+    // All repetitions are one schedule. The first lasts from when its first operation was due, the others from the end of the one before to their own.
+    let part = match reached.samples.as_slice() {
+        // Where operations are few, the wait for the last is much of it.
+        [] => return None,
+        [one] => each / rate / (span(one) - latency).max(f64::MIN_POSITIVE),
+        [_, others @ ..] => others.len() as f64 * each / rate / others.iter().map(span).sum::<f64>(),
+    };
     (part < 0.99).then_some(part)
 }
 
@@ -124,7 +130,7 @@ pub fn crossovers(cells: &[Measured]) -> Vec<Crossover> {
         let here: Vec<_> =
             curve.iter().filter_map(|m| Some((m.cell.size, m.ratio.as_ref()?.median))).collect();
         add(HERE, &here);
-        if engine_profile(engine) == Some(DSA_CPU.profile) && footprint != Footprint::Hot {
+        if published::profile_of(engine) == Some(DSA_CPU.profile) && footprint != Footprint::Hot {
             let published: Vec<_> = curve
                 .iter()
                 .filter_map(|m| {
@@ -138,11 +144,6 @@ pub fn crossovers(cells: &[Measured]) -> Vec<Crossover> {
         }
     }
     all
-}
-
-/// The profile in the name of a simulated engine.
-fn engine_profile(name: &str) -> Option<&str> {
-    name.strip_prefix("sim:")?.split(',').find_map(|pair| pair.strip_prefix("profile="))
 }
 
 /// The knee of every series over the depth with at least three depths. Under a rate there is none: throughput is what was asked for.
@@ -271,7 +272,7 @@ mod tests {
         let found = crossovers(&of("sim:seed=7,profile=dsa"));
         assert_eq!(found.iter().map(|c| c.against.as_str()).collect::<Vec<_>>(), [HERE, DSA_CPU.name]);
         assert!(found[0].bytes.is_none() && (found[1].bytes.unwrap() - 128.0).abs() < 1e-6, "{found:?}");
-        for other in ["sim:profile=ioat", "cpu:profile=dsa", "doca"] {
+        for other in ["sim:profile=ioat", "sim:profile=dsa,latency=1us", "cpu:profile=dsa", "doca"] {
             assert_eq!(crossovers(&of(other)).len(), 1, "{other}");
         }
         let hot = of("sim:profile=dsa").map(|mut m| {
@@ -370,6 +371,17 @@ mod tests {
         };
         assert_eq!((part(0.099 + 0.005), part(0.1055)), (None, None));
         assert!((part(0.205).expect("missed") - 0.5).abs() < 1e-9);
+        // A queue that grows: half of the rate is reached, and the median of all latencies is a quarter of all the time that it takes.
+        let mut of = |samples: &[f64], p50: u64| {
+            m.latency.as_mut().expect("measured").p50 = p50;
+            m.ops_per_second = crate::stats::Figures::of(samples.to_vec());
+            part_of_rate(&campaign, &m)
+        };
+        assert!((of(&[1000.0; 60], 3_000_000_000).expect("missed") - 0.5).abs() < 1e-9);
+        assert!((of(&[1960.0; 60], 60_000_000).expect("missed") - 0.98).abs() < 1e-9);
+        // The first one ends late, as all do; another makes up for a delay.
+        assert_eq!(of(&[1500.0, 2000.0, 2000.0], 30_000_000), None);
+        assert_eq!(of(&[2000.0, 1500.0, 3000.0], 5_000_000), None);
         let mut results = crate::results::tests::sample();
         assert_eq!(missed(&results), None);
         results.campaign.rate = Some(1e9);

@@ -21,6 +21,9 @@ pub struct Memcpy {
     epoch: Instant,
 }
 
+/// So many bytes are filled before it is looked again whether the user wants to stop; a multiple of eight.
+const FILLED: usize = 1 << 20;
+
 impl Memcpy {
     /// `len` bytes on each side.
     ///
@@ -30,13 +33,19 @@ impl Memcpy {
     pub fn new(engine: &Arc<dyn DmaEngine>, len: usize) -> dma::Result<Self> {
         let mut request = MemoryRequest::new(len);
         request.huge_pages = true;
-        let (mut src, mut dst) = (engine.allocate_with(&request)?, engine.allocate_with(&request)?);
+        let mut src = engine.allocate_with(&request)?;
+        interrupt::check()?;
+        let mut dst = engine.allocate_with(&request)?;
         // All present. Not all alike, so that nothing is right by chance.
-        for (at, chunk) in src.chunks_mut(8).enumerate() {
-            let word = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
+        for (part, (src, dst)) in src.chunks_mut(FILLED).zip(dst.chunks_mut(FILLED)).enumerate() {
+            interrupt::check()?;
+            for (at, chunk) in src.chunks_mut(8).enumerate() {
+                let word =
+                    ((part * FILLED / 8 + at) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+                chunk.copy_from_slice(&word[..chunk.len()]);
+            }
+            dst.fill(0xFF);
         }
-        dst.fill(0xFF);
         Ok(Self { src, dst, epoch: Instant::now() })
     }
 

@@ -83,13 +83,13 @@ impl Memory {
     ) -> Result<Self> {
         let side =
             |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
-        let memory =
-            Self { src: side(direction == Direction::Pull)?, dst: side(direction == Direction::Push)? };
+        interrupt::check()?;
+        let src = side(direction == Direction::Pull)?;
+        interrupt::check()?;
+        let memory = Self { src, dst: side(direction == Direction::Push)? };
         let mut bytes = vec![0; CHUNK];
         for at in (0..len).step_by(CHUNK) {
-            if interrupt::stopped() {
-                return Err(Error::new(ErrorKind::Aborted, "interrupted while the memory was filled"));
-            }
+            interrupt::check()?;
             let n = CHUNK.min(len - at);
             expected(at, &mut bytes[..n]);
             memory.src.cpu.write_at(at, &bytes[..n])?;

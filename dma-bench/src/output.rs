@@ -138,7 +138,7 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     if results.campaign.rate.is_none() {
         text += &summary(results, style);
     }
-    for note in missed(results).into_iter().chain(results.busy()) {
+    for note in results.at_rate().into_iter().chain(missed(results)).chain(results.busy()) {
         let _ = writeln!(text, "\n{note}");
     }
     text
@@ -457,6 +457,8 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
     writer.write_record([
         "engine",
         "kind",
+        "model",
+        "rate",
         "op",
         "size",
         "depth",
@@ -493,6 +495,7 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
             (_, true) => "model",
             _ => "measured",
         };
+        let model = results.model_of(&c.engine).unwrap_or_default();
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v}"));
         let of = |f: &Option<Figures>, which: fn(&Figures) -> f64| number(f.as_ref().map(which));
         let latency = |f: fn(&crate::results::Latency) -> u64| {
@@ -501,6 +504,8 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         writer.write_record([
             c.engine.clone(),
             kind.to_owned(),
+            model.to_owned(),
+            number(results.campaign.rate.filter(|_| !c.is_baseline())),
             c.op.to_string(),
             c.size.to_string(),
             c.depth.to_string(),
@@ -553,8 +558,11 @@ mod tests {
         );
         let csv = String::from_utf8(csv(&results).unwrap()).unwrap();
         assert!(
-            csv.lines().filter(|l| l.starts_with("sim:")).all(|l| l.starts_with("sim:profile=dsa,model,"))
+            csv.lines()
+                .filter(|l| l.starts_with("sim:"))
+                .all(|l| l.starts_with("sim:profile=dsa,model,dsa (a public <source>),"))
         );
+        assert!(csv.lines().filter(|l| l.starts_with("cpu")).all(|l| l.contains(",measured,,,")));
     }
 
     #[test]
@@ -595,6 +603,8 @@ mod tests {
         assert!(tables(&results, Style::Plain, false).contains("In short"));
         results.campaign.rate = Some(1e9);
         let text = tables(&results, Style::Plain, false);
+        assert!(text.contains("At a rate of 1.00 G/s on each queue"), "{text}");
+        assert!(String::from_utf8(csv(&results).unwrap()).unwrap().contains(",measured,,1000000000,"));
         assert_eq!(text.matches(" % of the rate ").count(), 8, "{text}");
         assert!(text.contains("The rate was missed in 8 of 8 cells") && !text.contains("In short"), "{text}");
     }

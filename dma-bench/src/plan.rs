@@ -333,6 +333,12 @@ impl Campaign {
     ///
     /// Which does not, and what would.
     pub fn check(&self) -> Result<(), String> {
+        self.check_numbers()?;
+        self.check_sweeps()
+    }
+
+    /// Whether the numbers that are no lists are within their ranges.
+    pub(crate) fn check_numbers(&self) -> Result<(), String> {
         let within = |what: &str, value: f64, low: f64, high: f64| {
             if (low..=high).contains(&value) {
                 Ok(())
@@ -342,12 +348,15 @@ impl Campaign {
         };
         within("repetitions", f64::from(self.repetitions), 1.0, 10_000.0)?;
         within("passes", f64::from(self.passes), 1.0, 10_000.0)?;
-        within("precision", self.precision, 0.0, 1.0)?;
+        if !(0.0..=1.0).contains(&self.precision) {
+            let percent = units::plain(self.precision * 100.0);
+            return Err(format!("precision is {percent} %; allowed are 0 to 100 %"));
+        }
         if let Some(limit) = self.limit {
             within("limit", limit, 0.0, LONGEST)?;
         }
         within("seconds", self.seconds, SHORTEST, LONGEST)?;
-        within("warm_up", self.warm_up, 0.0, 3600.0)?;
+        within("warm-up", self.warm_up, 0.0, 3600.0)?;
         within("stall", self.stall, 0.01, 86_400.0)?;
         if let Some(count) = self.count {
             within("count", count as f64, 1.0, 1e12)?;
@@ -358,6 +367,10 @@ impl Campaign {
         if let Some(bytes) = self.footprint {
             within("footprint", bytes as f64, 4096.0, 1e13)?;
         }
+        Ok(())
+    }
+
+    fn check_sweeps(&self) -> Result<(), String> {
         if self.engines.is_empty() {
             return Err("there is no engine; name one, or `real` for all usable ones".to_owned());
         }

@@ -39,6 +39,8 @@ pub(crate) struct Record {
     pairs: Vec<Pair>,
     /// of which so many were of visits before.
     before: usize,
+    /// Visits that had repetitions.
+    visits: u32,
     pub(crate) latency: Histogram<u64>,
     ops: u64,
     polls: u64,
@@ -68,6 +70,7 @@ impl Record {
             trouble: None,
             pairs: Vec::new(),
             before: 0,
+            visits: 0,
             latency: histogram(),
             ops: 0,
             polls: 0,
@@ -158,6 +161,7 @@ impl Record {
 
     /// Ends a visit. Its queues stay open for the next one if that is allowed and none failed.
     pub(crate) fn end_visit(&mut self, stay: bool) {
+        self.visits += u32::from(self.visited() > 0);
         self.before = self.pairs.len();
         for worker in &mut self.workers {
             // Without bounds, it fits.
@@ -197,7 +201,9 @@ impl Record {
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };
         // What stands for the slices that a simulated device would do again is no sample.
         let run = if self.virtual_clock { MODEL_SLICES } else { usize::MAX };
-        let ops = Figures::of(pairs.iter().take(run).map(|p| p.slot.rate).collect());
+        // Nothing disturbs it: whichever are kept for the sake of memcpy's, it is the first that were run.
+        let ran: &[Pair] = if self.virtual_clock && status != Status::Wrong { &self.pairs } else { pairs };
+        let ops = Figures::of(ran.iter().take(run).map(|p| p.slot.rate).collect());
         let cpu = Figures::of(pairs.iter().map(|p| p.slot.cpu_ns).collect()).filter(|_| !self.virtual_clock);
         let histogram = &self.latency;
         let latency = (!histogram.is_empty() && ops.is_some()).then(|| Latency {
@@ -231,6 +237,7 @@ impl Record {
             moved: part(|p| p.moved),
             ops: self.ops,
             verified: self.verified,
+            visits: Some(self.visits),
             ops_per_second: ops,
         }
     }

@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::output::printable;
 use crate::plan::{Campaign, Cell, Footprint};
 use crate::stats::Figures;
+use crate::units::per_second;
 
 /// What a results file calls itself.
 pub const SCHEMA: &str = "dma-bench/results";
@@ -140,6 +141,9 @@ pub struct Measured {
     pub ops: u64,
     /// Operations whose bytes were compared.
     pub verified: u64,
+    /// In how many passes over all cells it had repetitions: those of one pass lie close together. None in files of before it was counted.
+    #[serde(default)]
+    pub visits: Option<u32>,
 }
 
 /// The distribution of latencies, in nanoseconds.
@@ -362,6 +366,35 @@ impl Results {
         })
     }
 
+    /// What an engine of this name is a model of, if it is one.
+    #[must_use]
+    pub fn model_of(&self, name: &str) -> Option<&str> {
+        self.engines.iter().find(|e| e.name == name)?.model.as_deref()
+    }
+
+    /// What the models are made from, each once.
+    #[must_use]
+    pub fn models(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for model in self.engines.iter().filter_map(|e| e.model.as_deref()) {
+            if !all.contains(&model) {
+                all.push(model);
+            }
+        }
+        all
+    }
+
+    /// What to say of throughputs that were asked for.
+    #[must_use]
+    pub fn at_rate(&self) -> Option<String> {
+        let rate = self.campaign.rate?;
+        Some(format!(
+            "At a rate of {} on each queue: throughputs are what was asked for, not what an engine can do; CPU times have the waiting in them, and latencies count from when \
+             an operation was due.",
+            per_second(rate)
+        ))
+    }
+
     /// What to say if the machine was busy with something else: in how many cells threads waited for a CPU, and for which part of the time at
     /// most; in how many others used the core's other hardware thread, and in which part of the repetitions at most; and the same of cores that moved.
     #[must_use]
@@ -464,6 +497,7 @@ pub(crate) mod tests {
                     moved: 0.0,
                     ops: 10_000,
                     verified: 16,
+                    visits: Some(24),
                     ops_per_second: ops,
                 });
             }

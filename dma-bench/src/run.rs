@@ -29,16 +29,33 @@ pub trait Observer {
     fn end(&mut self);
 }
 
+/// Why nothing was measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// What is asked for makes no sense, or not here: what, and what would.
+    #[error("{0}")]
+    Campaign(String),
+    /// None of the engines can be used: why not.
+    #[error("no engine can be used: {0}")]
+    NoEngine(String),
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self::Campaign(reason)
+    }
+}
+
 /// Measures what `campaign` says.
 ///
 /// # Errors
 ///
-/// An engine's name makes no sense, or none can be used, or there is not so much memory.
+/// An engine's name makes no sense, or there is not so much memory; or no engine can be used.
 pub fn run(
     campaign: &Campaign,
     command: Vec<String>,
     observer: &mut dyn Observer,
-) -> Result<Results, String> {
+) -> Result<Results, Refused> {
     campaign.check()?;
     let begun = Instant::now();
     let created = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
@@ -54,7 +71,7 @@ pub fn run(
                 contenders.push(contender);
             }
             Err(e) if matches!(e.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange) => {
-                return Err(e.to_string());
+                return Err(e.to_string().into());
             }
             Err(e) => engines.push(unusable(name, &e)),
         }
@@ -62,26 +79,28 @@ pub fn run(
     if contenders.is_empty() {
         let why: Vec<_> =
             engines.iter().filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?))).collect();
-        return Err(format!("no engine can be used: {}", why.join("; ")));
+        return Err(Refused::NoEngine(why.join("; ")));
     }
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let footprint = campaign.footprint.unwrap_or((machine.last_cache() * 2).clamp(64 << 20, 512 << 20));
     campaign.footprint = Some(footprint);
-    if campaign.rate.is_some() && contenders.iter().any(|c| c.clock.is_virtual()) {
-        return Err(
-            "--rate needs the computer's clock; add clock=real to the simulated engine's name".to_owned()
-        );
+    if let (Some(_), Some(c)) = (campaign.rate, contenders.iter().find(|c| c.clock.is_virtual())) {
+        let more = if c.name.contains(':') { "," } else { ":" };
+        return Err(Refused::Campaign(format!(
+            "--rate needs the computer's clock, and {0} has its own; write {0}{more}clock=real",
+            c.name
+        )));
     }
     let groups = campaign.groups(&names);
     if groups.iter().all(|g| g.cells.is_empty()) {
-        return Err(
-            "no combination is left to measure; do the sweeps name engines that take part?".to_owned()
-        );
+        return Err(Refused::Campaign(
+            "no combination is left to measure; do the sweeps name engines that take part?".to_owned(),
+        ));
     }
     let planned = groups.iter().map(|g| 1 + g.cells.len() as u64).sum();
     let measured = |name: &String| groups.iter().any(|g| g.cells.iter().any(|c| c.engine == *name));
     let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
-    let baseline = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
+    let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
     let last_cache = machine.last_cache();
     let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize, last_cache);
     runner.check_memory(machine.memory)?;

@@ -311,6 +311,7 @@ impl<'a> Runner<'a> {
             Layout::new(&base.cell, 0, self.footprint).in_pass(&base.cell, self.pass, self.visit, free);
         if base.trouble.is_none()
             && let Err(trouble) = self.baseline_extent(base, &layout)
+            && !interrupt::stopped()
         {
             base.trouble = Some(trouble);
         }
@@ -519,9 +520,12 @@ impl<'a> Runner<'a> {
     fn open(&mut self, record: &mut Record) {
         if record.trouble.is_none()
             && let Err(trouble) = self.try_open(record)
-            && !interrupt::stopped()
         {
-            record.trouble = Some(trouble);
+            // What it did before it failed is no part of a repetition.
+            record.workers.iter_mut().for_each(Worker::forget);
+            if !interrupt::stopped() {
+                record.trouble = Some(trouble);
+            }
         }
     }
 
@@ -598,7 +602,9 @@ impl<'a> Runner<'a> {
         let sample_every = self.sampling(per_op * 1e9 * batch as f64);
         let seconds = self.campaign.seconds;
         let (warm, ops) = match (self.campaign.count, self.campaign.rate) {
-            (Some(ops), _) => (0, ops),
+            (Some(ops), Some(_)) => (0, ops),
+            // As warm as memcpy beside it.
+            (Some(ops), None) => (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops),
             (None, Some(rate)) => (0, ((seconds * rate) as u64).max(1)),
             (None, None) => {
                 let ops = ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch);

@@ -1,6 +1,6 @@
 //! One slice of time of one cell: all its queues at once.
 
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::drive::{Extent, Pace, Slice, Trouble, Worker};
@@ -89,7 +89,7 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     std::thread::yield_now();
     let before = waits::of_process();
     let cpu_now = || cpu_clock::of_process(before.iter().map(|t| t.id));
-    let (own, cpu, begun) = (cpu_clock::of_thread(), cpu_now(), Instant::now());
+    let (own, mut cpu, begun) = (cpu_clock::of_thread(), cpu_now(), Instant::now());
     let mut threads = 0;
     if let [worker] = &mut *workers {
         worker.start();
@@ -112,12 +112,13 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
             going = still;
         }
     } else {
-        threads = in_threads(workers, pace)?;
+        let known: Vec<u32> = before.iter().map(|t| t.id).collect();
+        (threads, cpu) = in_threads(workers, pace, &known)?;
     }
     let (cpu_ns, own_ns) = (cpu_now() - cpu, cpu_clock::of_thread() - own);
     let now = waits::of_process();
     let sum = |threads: &[waits::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
-    let waited = part(sum(&before), sum(&now) + threads, begun);
+    let waited = part(sum(&before), sum(&now) + threads, begun).max(apart(workers));
     // Where each queue has a thread of its own, this one only waits for them.
     let took_part = workers.len() == 1 && cpu_ns - own_ns > TAKES_PART * begun.elapsed().as_nanos() as f64;
     let other = took_part.then(|| waits::busiest(&before, &now)).flatten();
@@ -127,29 +128,109 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     Ok(Sliced { slices: slices?, parts, cpu_ns, waited, beside })
 }
 
-/// Each queue on a thread of its own, all at once; how long these waited for a CPU once they had begun, in nanoseconds.
-fn in_threads(workers: &mut [Worker], pace: Option<Pace>) -> Result<u64, Trouble> {
-    let barrier = Barrier::new(workers.len());
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .iter_mut()
-            .map(|worker| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    barrier.wait();
-                    let before = waits::of_thread();
-                    worker.start();
-                    let ended = worker.go(pace);
-                    // So that what this thread ran since its last tick is in the process's time once it has ended.
-                    let _ = cpu_clock::of_thread();
-                    ended.map(|()| waits::of_thread().saturating_sub(before))
-                })
-            })
-            .collect();
+/// The part of their time in which not all queues had begun.
+fn apart(workers: &[Worker]) -> f64 {
+    let (first, last) =
+        workers.iter().map(|w| w.marks().0).fold((u64::MAX, 0), |(f, l), at| (f.min(at), l.max(at)));
+    let end = workers.iter().map(Worker::ended_at).max().unwrap_or(0);
+    last.saturating_sub(first) as f64 / end.saturating_sub(first).max(1) as f64
+}
+
+/// Where threads wait for each other before a slice: spinning, since whoever sleeps is late.
+struct Rendezvous {
+    /// The numbers of those that are here; 0 for the others.
+    threads: Vec<AtomicU32>,
+    here: AtomicUsize,
+    /// CPU time of the process once all were here, in nanoseconds.
+    cpu: AtomicU64,
+    state: AtomicU32,
+}
+
+/// Not all are here.
+const WAIT: u32 = 0;
+/// All are here.
+const GO: u32 = 1;
+/// Some will not come.
+const OFF: u32 = 2;
+/// Looks between two times at which another thread may have the CPU.
+const SPINS: u32 = 256;
+
+impl Rendezvous {
+    fn new(threads: usize) -> Self {
+        Self {
+            threads: (0..threads).map(|_| AtomicU32::new(0)).collect(),
+            here: AtomicUsize::new(0),
+            cpu: AtomicU64::new(0),
+            state: AtomicU32::new(WAIT),
+        }
+    }
+
+    /// Waits for the others; whether they came. `known` are the threads that were there before.
+    fn wait(&self, known: &[u32]) -> bool {
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let at = self.here.fetch_add(1, Ordering::AcqRel);
+        self.threads[at].store(own, Ordering::Release);
+        if at + 1 == self.threads.len() {
+            // What was spent up to now, waiting too, is no operation's.
+            let here = self.threads.iter().map(|t| t.load(Ordering::Acquire)).filter(|id| *id != 0);
+            let cpu = cpu_clock::of_process(known.iter().copied().chain(here));
+            self.cpu.store(cpu.to_bits(), Ordering::Relaxed);
+            self.state.store(GO, Ordering::Release);
+            return true;
+        }
+        for spins in 1_u32.. {
+            match self.state.load(Ordering::Acquire) {
+                WAIT if spins.is_multiple_of(SPINS) => std::thread::yield_now(),
+                WAIT => std::hint::spin_loop(),
+                state => return state == GO,
+            }
+        }
+        false
+    }
+}
+
+/// Each queue on a thread of its own, all at once; how long these waited for a CPU once all were there, and the CPU time of the process by then, in
+/// nanoseconds.
+fn in_threads(workers: &mut [Worker], pace: Option<Pace>, known: &[u32]) -> Result<(u64, f64), Trouble> {
+    let meet = Rendezvous::new(workers.len());
+    let waited = std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(workers.len());
+        let mut missing = None;
+        for worker in workers {
+            let meet = &meet;
+            let queue = std::thread::Builder::new().name("dma-bench-queue".to_owned());
+            let started = queue.spawn_scoped(scope, move || {
+                if !meet.wait(known) {
+                    return Ok(0);
+                }
+                let before = waits::of_thread();
+                worker.start();
+                let ended = worker.go(pace);
+                // So that what this thread ran since its last tick is in the process's time once it has ended.
+                let _ = cpu_clock::of_thread();
+                ended.map(|()| waits::of_thread().saturating_sub(before))
+            });
+            match started {
+                Ok(thread) => threads.push(thread),
+                Err(e) => {
+                    meet.state.store(OFF, Ordering::Release);
+                    let text = format!(
+                        "no thread can be started for queue {}: {e}; use fewer --queues",
+                        threads.len() + 1
+                    );
+                    missing = Some(Trouble::Failed(text));
+                    break;
+                }
+            }
+        }
         let panicked = || Err(Trouble::Failed("a thread panicked".to_owned()));
         let outcomes: Vec<_> = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect();
-        outcomes.into_iter().sum()
-    })
+        match missing {
+            Some(trouble) => Err(trouble),
+            None => outcomes.into_iter().sum::<Result<u64, Trouble>>(),
+        }
+    })?;
+    Ok((waited, f64::from_bits(meet.cpu.load(Ordering::Relaxed))))
 }
 
 #[cfg(test)]
@@ -186,6 +267,25 @@ mod tests {
         let worker = Worker::new(&contender, &cell, memory, layout, Verify::Sample, timeout).unwrap();
         let extent = Extent { warm: 4, ops: 64, sample_every: 1, compare: COMPARE_LITTLE, each: false };
         run(&mut [worker], extent, None).unwrap().beside
+    }
+
+    #[test]
+    fn threads_begin_together_or_not_at_all() {
+        let meet = Rendezvous::new(3);
+        let all = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| meet.wait(&[]))).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(all, [true; 3]);
+        assert!(f64::from_bits(meet.cpu.load(Ordering::Relaxed)) > 0.0);
+        // One of three cannot be started.
+        let meet = Rendezvous::new(3);
+        let all = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| meet.wait(&[]))).collect();
+            meet.state.store(OFF, Ordering::Release);
+            threads.into_iter().map(|t| t.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(all, [false; 2]);
     }
 
     #[test]

@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 /// What is wrong with it, and what would have been right.
 pub fn size(text: &str) -> Result<u64, String> {
     let fail = || format!("`{text}` is no size; write 64, 4K, 2M or 1G (a K is 1024)");
+    if text.is_empty() {
+        return Err("nothing is given; write a number, such as 64 or 4K".to_owned());
+    }
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[number.len()..].to_ascii_lowercase();
     let shift = match unit.as_str() {
@@ -18,8 +21,35 @@ pub fn size(text: &str) -> Result<u64, String> {
         "g" | "gb" | "gib" => 30,
         _ => return Err(fail()),
     };
-    scaled(number, (1_u64 << shift) as f64).ok_or_else(fail)
+    let unit = (1_u64 << shift) as f64;
+    if decimal(number).is_some_and(|n| n * unit >= GREATEST) {
+        return Err(format!("`{text}` is too great; the greatest number is 16G"));
+    }
+    scaled(number, unit).ok_or_else(fail)
 }
+
+/// Reads a number of seconds.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would have been right.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+    number.ok_or_else(|| format!("`{text}` is no number of seconds; write 5, 0.5 or 1e-3"))
+}
+
+/// Reads a count with an optional decimal suffix: `1000`, `100k`, `2M`.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would have been right.
+pub fn count(text: &str) -> Result<u64, String> {
+    let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < GREATEST);
+    whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is no count; write 1000, 100k or 2M"))
+}
+
+/// No number is as great as this.
+const GREATEST: f64 = 1e18;
 
 /// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
 ///
@@ -46,7 +76,7 @@ fn decimal(number: &str) -> Option<f64> {
 
 fn scaled(number: &str, unit: f64) -> Option<u64> {
     let scaled = decimal(number)? * unit;
-    (scaled.is_finite() && scaled < 1e18 && scaled.fract() == 0.0).then_some(scaled as u64)
+    (scaled.is_finite() && scaled < GREATEST && scaled.fract() == 0.0).then_some(scaled as u64)
 }
 
 /// Reads a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (each twice the one before), `64..2M*4` (each four times).
@@ -110,6 +140,16 @@ pub fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is no percentage; write 5% or 2.5%"))
 }
 
+/// Reads a chance, `1%` or `1`, as a fraction.
+///
+/// # Errors
+///
+/// What is wrong with it, and what would have been right.
+pub fn chance(text: &str) -> Result<f64, String> {
+    let chance = percent(text)?;
+    if chance <= 1.0 { Ok(chance) } else { Err(format!("`{text}` is no chance; write 0% to 100%")) }
+}
+
 /// A size in bytes, in the largest unit that divides it.
 #[must_use]
 pub fn bytes(n: u64) -> String {
@@ -139,7 +179,7 @@ pub fn digits(value: f64) -> String {
 /// A number as it was given: no digits that nobody wrote.
 #[must_use]
 pub fn plain(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value}") } else { format!("{value:?}") }
+    if value.fract() == 0.0 && value.abs() < 1e16 { format!("{value}") } else { format!("{value:?}") }
 }
 
 /// A count a second, such as `12.3 M/s`.
@@ -199,9 +239,25 @@ mod tests {
         assert_eq!(size("4K"), Ok(4096));
         assert_eq!(size("1.5KiB"), Ok(1536));
         assert_eq!(size("2m"), Ok(2 << 20));
-        for bad in ["", "K", "-1", "4T", "1.0001", "1e3", "nan", "99999999999G", "4 K"] {
+        for bad in ["K", "-1", "4T", "1.0001", "1e3", "nan", "4 K"] {
             assert!(size(bad).unwrap_err().contains("no size"), "{bad}");
         }
+        assert!(size("").unwrap_err().contains("nothing is given"));
+        assert!(size("99999999999G").unwrap_err().contains("too great"));
+        assert_eq!((count("20"), count("2k"), count("1.5M")), (Ok(20), Ok(2000), Ok(1_500_000)));
+        assert!(
+            ["", "0", "1.5", "-1", "1e3", "9e99"]
+                .iter()
+                .all(|bad| count(bad).unwrap_err().contains("no count"))
+        );
+        assert_eq!((seconds("0.5"), seconds("1e-3"), seconds("-1")), (Ok(0.5), Ok(1e-3), Ok(-1.0)));
+        assert!(
+            ["", "5s", "nan", "inf"]
+                .iter()
+                .all(|bad| seconds(bad).unwrap_err().contains("no number of seconds"))
+        );
+        assert_eq!((chance("100%"), chance("1")), (Ok(1.0), Ok(0.01)));
+        assert!(chance("101%").unwrap_err().contains("0% to 100%"));
     }
 
     #[test]

@@ -161,7 +161,9 @@ fn special_files_are_written_to_as_they_are() {
     let (code, out, said) = done(run(["-o", "64", "--csv", "/dev/fd/1", "--json"]).arg(&stdout));
     assert_eq!(code, 0, "{said}");
     let all = |text: &str| {
-        text.contains("dma-bench/results") && text.contains("engine,kind,op") && text.contains("copy cold")
+        text.contains("dma-bench/results")
+            && text.contains("engine,kind,model,rate,op")
+            && text.contains("copy cold")
     };
     assert!(all(&out), "{out}");
     // Behind the name is a file, which is neither replaced nor written over.
@@ -246,18 +248,46 @@ fn cells_that_were_never_begun_are_not_forgotten() {
     // The first cell is done: others are not.
     let mut said = String::new();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    lines.read_line(&mut said).unwrap();
+    while !said.contains("GB/s") {
+        assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     lines.read_to_string(&mut said).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
     let value = json(&results);
     let begun = value["cells"].as_array().unwrap().len();
     assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
     assert!(said.contains(&format!("{} of 16 were not begun", 16 - begun)), "{said}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(table.contains(&format!("{} of 16 cells were not begun", 16 - begun)), "{table}");
+}
+
+#[test]
+fn what_was_interrupted_before_anything_was_measured_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json");
+    fs::write(&results, "mine").unwrap();
+    // Long repetitions are worth a note, and so much memory takes a while to fill.
+    let mut child = bench(["run", "-e", "cpu", "-o", "64", "-r", "1", "-t", "9", "--footprint", "1G"])
+        .arg("--json")
+        .arg(&results)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    lines.read_to_string(&mut said).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
+    assert_eq!(fs::read(&results).unwrap(), b"mine");
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn the_warm_up_is_in_no_figure() {
         let cell = engine(&all);
         // What was disturbed is measured again.
         let repetitions = 2 + cell["left_out"].as_u64().unwrap();
-        assert_eq!(cell["ops"].as_u64(), Some(50 * repetitions), "{cell}");
+        // A fifth as many go before those of each repetition, as before memcpy's.
+        assert_eq!(cell["ops"].as_u64(), Some(60 * repetitions), "{cell}");
         assert!(cell["latency"]["samples"].as_u64() <= Some(50 * repetitions), "{cell}");
     }
 }

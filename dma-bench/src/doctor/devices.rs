@@ -1,5 +1,6 @@
 //! What the hardware backends need: devices, drivers, libraries, rights.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -48,15 +49,17 @@ fn pci() -> &'static Path {
 const DOCA_DIR: &str = "DMA_DOCA_LIB_DIR";
 const SPDK_DIR: &str = "DMA_SPDK_LIB_DIR";
 
-/// Folders in which the loader looks, first those that the user named.
-fn library_folders(variable: &str, more: &[&str]) -> Vec<PathBuf> {
-    let named = |variable: &str| std::env::var_os(variable).unwrap_or_default();
-    let (own, all) = (named(variable), named("LD_LIBRARY_PATH"));
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&own)
-        .chain(std::env::split_paths(&all))
-        .filter(|p| !p.as_os_str().is_empty())
-        .collect();
+/// Folders in which the backend looks for its libraries: in and below the one that the user named, and then nowhere else, or in those of the system.
+fn library_folders(named: &OsStr, more: &[&str]) -> Vec<PathBuf> {
     let arch = std::env::consts::ARCH;
+    if !named.is_empty() {
+        let (folder, multiarch) = (PathBuf::from(named), format!("lib/{arch}-linux-gnu"));
+        let below = [multiarch.as_str(), "lib", "lib64", "build/lib"].map(|below| folder.join(below));
+        return std::iter::once(folder).chain(below.into_iter().filter(|f| f.is_dir())).collect();
+    }
+    let all = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> =
+        std::env::split_paths(&all).filter(|p| !p.as_os_str().is_empty()).collect();
     folders.extend(more.iter().map(|f| PathBuf::from(f.replace("{arch}", arch))));
     for folder in
         ["/usr/lib/{arch}-linux-gnu", "/lib/{arch}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"]
@@ -68,7 +71,16 @@ fn library_folders(variable: &str, more: &[&str]) -> Vec<PathBuf> {
 
 /// Whether a library whose file name begins with one of `names` is in a folder where the loader looks.
 fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding {
-    let folders = library_folders(variable, more);
+    let named = std::env::var_os(variable).unwrap_or_default();
+    let what = format!("library {}", names.join(" or "));
+    if !named.is_empty() && !Path::new(&named).is_dir() {
+        return Finding::bad(
+            what,
+            format!("{variable} is {}: there is no such folder", named.display()),
+            fix,
+        );
+    }
+    let folders = library_folders(&named, more);
     let found = folders.iter().find_map(|folder| {
         let entries = fs::read_dir(folder).ok()?;
         let mut files: Vec<PathBuf> = entries
@@ -82,7 +94,6 @@ fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding 
         files.sort();
         files.pop()
     });
-    let what = format!("library {}", names.join(" or "));
     match found {
         Some(path) => Finding::ok(what, path.display().to_string()),
         None => {
@@ -326,5 +337,13 @@ mod tests {
         assert!(missing.found.contains(place) && missing.fix == "install it");
         fs::write(folder.path().join("libnone_such.so.2"), b"").unwrap();
         assert_eq!(library(&["libnone_such.so"], "NONE_SUCH", &[place], "").verdict, Verdict::Ok);
+        // One that is named may be a prefix, and then nothing else counts.
+        let arch = folder.path().join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
+        fs::create_dir_all(&arch).unwrap();
+        assert_eq!(
+            library_folders(folder.path().as_os_str(), &["/elsewhere"]),
+            [folder.path().to_owned(), arch, folder.path().join("lib")]
+        );
+        assert!(library_folders(OsStr::new(""), &["/elsewhere"]).contains(&PathBuf::from("/elsewhere")));
     }
 }

@@ -153,6 +153,10 @@ pub struct Worker {
     /// When the operation of each place was submitted or due; 0 if nobody asks.
     stamps: Vec<u64>,
     free: FreePlaces,
+    /// Of which places an operation has begun and has not ended.
+    flying: Vec<bool>,
+    /// Descriptors that the queue has taken and not reported.
+    out: u64,
     /// The places of operations that are being made, for those that are more than copies from one segment to another.
     making: Vec<u32>,
     /// Descriptors of one operation.
@@ -245,6 +249,8 @@ impl Worker {
             places,
             ready,
             stamps: vec![0; cell.depth as usize],
+            flying: vec![false; cell.depth as usize],
+            out: 0,
             free: FreePlaces::new(cell.depth),
             making: Vec::with_capacity(cell.batch as usize),
             pieces,
@@ -394,8 +400,11 @@ impl Worker {
         (self.submitted, self.completed) = (self.submitted + ops, self.completed + ops);
         (self.polls, self.untimed) = (self.polls + whole, self.untimed - whole);
         let Some((taken, polled)) = odd else { return Ok(whole as u32) };
-        self.pending.extend_from_slice(&self.ready[taken?..]);
+        let taken = taken?;
+        self.out += taken as u64;
+        self.pending.extend_from_slice(&self.ready[taken..]);
         self.free.take_all();
+        self.flying.fill(true);
         (self.submitted, self.untimed) = (self.submitted + all as u64, self.untimed - 1);
         match polled {
             Some(n) => self.settle(n).map(|_| whole as u32 + 1),
@@ -449,11 +458,13 @@ impl Worker {
         if stamp != 0 {
             self.stamps[row.clone()].fill(stamp);
         }
+        self.flying[row.clone()].fill(true);
         let Some(queue) = &mut self.queue else { return Err(closed()) };
         let batch = &self.ready[row];
         // SAFETY: as in `submit_pending`.
         let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
         queue.flush();
+        self.out += taken as u64;
         if taken < batch.len() {
             self.pending.extend_from_slice(&batch[taken..]);
         }
@@ -469,6 +480,7 @@ impl Worker {
                 self.turn(at..at + 1);
             }
             self.stamps[at] = stamp;
+            self.flying[at] = true;
             self.pending.push(self.ready[at]);
         }
         self.submit_pending()
@@ -490,6 +502,7 @@ impl Worker {
         // its own, in different regions, that nobody else uses until it has ended.
         let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
         queue.flush();
+        self.out += taken as u64;
         if taken == self.pending.len() {
             self.pending.clear();
         } else {
@@ -507,6 +520,7 @@ impl Worker {
             let number = self.making[at];
             let place = &mut self.places[number as usize];
             self.stamps[number as usize] = stamp;
+            self.flying[number as usize] = true;
             place.left = self.pieces as u32;
             let token = u64::from(number);
             if self.cell.op == Op::Copy {
@@ -532,7 +546,10 @@ impl Worker {
                 // that do not overlap.
                 let answer = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) };
                 match taken(answer, &mut self.refusals)? {
-                    1 => break,
+                    1 => {
+                        self.out += 1;
+                        break;
+                    }
                     _ if self.refusals > refused => queue.flush(),
                     _ => return Err(Trouble::Failed("the queue is full before its depth".to_owned())),
                 }
@@ -571,12 +588,19 @@ impl Worker {
     /// Takes the first `n` of the completions; whether that was all.
     fn settle(&mut self, n: usize) -> Result<bool, Trouble> {
         self.polls += 1;
+        self.out = self.out.saturating_sub(n as u64);
         if n == 0 {
             return self.nothing();
         }
         (self.idle, self.refusals) = (0, 0);
         match row(&self.completions[..n], self.cell.depth) {
-            Some(row) if self.pieces == 1 && !self.checking && self.timed_together(&row) => {
+            Some(row)
+                if self.pieces == 1
+                    && !self.checking
+                    && self.flying[row.start as usize..row.end as usize].iter().all(|flying| *flying)
+                    && self.timed_together(&row) =>
+            {
+                self.flying[row.start as usize..row.end as usize].fill(false);
                 self.free.put(row);
                 self.completed += n as u64;
             }
@@ -633,6 +657,12 @@ impl Worker {
                     completion.token
                 )));
             };
+            if !self.flying[at] {
+                return Err(Trouble::Failed(format!(
+                    "a completion with the token {}, of which no operation is in flight",
+                    completion.token
+                )));
+            }
             if self.pieces > 1 {
                 place.left = place.left.saturating_sub(1);
                 if place.left > 0 {
@@ -650,6 +680,7 @@ impl Worker {
                 let index = place.index;
                 self.compare(index)?;
             }
+            self.flying[at] = false;
             let number = completion.token as u32;
             self.free.put(number..number + 1);
             self.completed += 1;
@@ -771,6 +802,12 @@ impl Worker {
         (self.started, &self.marks)
     }
 
+    /// When the repetition was over, on the contender's clock.
+    #[must_use]
+    pub fn ended_at(&self) -> u64 {
+        self.ended
+    }
+
     /// Goes on at a rate: each operation is due at its time whether or not the one before has ended, and its latency counts from when it
     /// was due. The last repetition is over when an operation after it would be due: so many operations take so many gaps.
     fn go_at(&mut self, pace: Pace) -> Result<(), Trouble> {
@@ -802,6 +839,21 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Stops the queue and waits for what it has, for two seconds at most; whether all came back.
+    fn drain(&mut self) -> bool {
+        let Some(queue) = self.queue.as_mut().filter(|_| self.out > 0) else { return true };
+        queue.stop();
+        let until = Instant::now() + Duration::from_secs(2);
+        let mut completions = [Completion::done(0); POLL];
+        let mut idle = 0;
+        while self.out > 0 && idle < 1 << 20 && Instant::now() < until {
+            let n = queue.poll(&mut completions);
+            self.out = self.out.saturating_sub(n as u64);
+            idle = if n == 0 { idle + 1 } else { 0 };
+        }
+        self.out == 0
     }
 
     /// Makes every byte of a buffer wrong, so that what arrives there can be told from what was there.
@@ -882,22 +934,9 @@ fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
 impl Drop for Worker {
     /// Whatever is in flight is waited for or given up on; memory that a device may still be at is never given back.
     fn drop(&mut self) {
-        let Some(mut queue) = self.queue.take() else { return };
-        let mut left = (self.submitted - self.completed) as usize * self.pieces;
-        if left > 0 {
-            queue.stop();
-            let until = Instant::now() + Duration::from_secs(2);
-            let mut completions = [Completion::done(0); POLL];
-            let mut idle = 0;
-            while left > 0 && idle < 1 << 20 && Instant::now() < until {
-                let n = queue.poll(&mut completions);
-                left = left.saturating_sub(n);
-                idle = if n == 0 { idle + 1 } else { 0 };
-            }
-            if left > 0 {
-                std::mem::forget(queue);
-                std::mem::forget(self.memory.clone());
-            }
+        if !self.drain() {
+            std::mem::forget(self.queue.take());
+            std::mem::forget(self.memory.clone());
         }
     }
 }

@@ -4,7 +4,7 @@ use dma::Segment;
 
 use crate::layout::Layout;
 use crate::memory::Memory;
-use crate::plan::Cell;
+use crate::plan::{Cell, Op};
 
 /// One of the `depth` operations that can be in flight, with its buffers.
 #[derive(Debug)]
@@ -20,12 +20,14 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(memory: &Memory, layout: &Layout, cell: &Cell, index: usize) -> Self {
         let at = layout.at(index);
-        let lists = if cell.segments > 1 {
+        // A list of one is a list, too.
+        let listed = cell.op == Op::Sg;
+        let lists = if listed {
             layout.parts(index).map(|(at, len)| (memory.src(at.src, len), memory.dst(at.dst, len))).unzip()
         } else {
             (Vec::new(), Vec::new())
         };
-        let len = if cell.segments > 1 { 1 } else { layout.size() };
+        let len = if listed { 1 } else { layout.size() };
         Self { src: memory.src(at.src, len), dst: memory.dst(at.dst, len), index, left: 0, lists }
     }
 

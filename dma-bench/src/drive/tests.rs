@@ -180,7 +180,7 @@ proptest! {
     /// that is timed is counted once, and bytes are right.
     #[test]
     fn the_loop_does_what_it_was_asked_for(
-        op in prop_oneof![4 => Just(Op::Copy), 1 => Just(Op::Fill), 1 => Just(Op::Sg)],
+        op in prop_oneof![4 => Just((Op::Copy, 1)), 1 => Just((Op::Fill, 1)), 1 => (1_u32..5).prop_map(|segments| (Op::Sg, segments))],
         shape in prop_oneof![
             Just((1, 1)), Just((32, 32)), Just((64, 64)), (1_u32..80).prop_map(|d| (d, d)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))
         ],
@@ -195,7 +195,8 @@ proptest! {
         let never = !whims.is_empty() && whims.iter().all(|whim| whim.1 == 0);
         prop_assume!(!never);
         let plain = whims.is_empty();
-        let cell = cell(op, shape.0, shape.1, footprint);
+        let (op, segments) = op;
+        let cell = Cell { segments, ..cell(op, shape.0, shape.1, footprint) };
         let (mut worker, seen) = worker(&cell, verify, whims, None);
         for (turn, ops) in (1..).zip(lengths) {
             worker.forget();
@@ -238,6 +239,7 @@ proptest! {
             }
             prop_assert_eq!(worker.free.len(), cell.depth);
             prop_assert!(worker.stamps.iter().all(|&stamp| stamp == 0) && worker.sampling == 0);
+            prop_assert!(worker.flying.iter().all(|flying| !flying) && worker.out == 0);
         }
     }
 
@@ -253,18 +255,27 @@ proptest! {
         shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
         whims in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 1_u8..70, any::<bool>()), 1..8)],
         at in 1_u64..1000,
-        which in 0_usize..3,
+        which in 0_usize..4,
     ) {
-        let odd: [fn(Completion) -> Completion; 3] = [
+        let odd: [fn(Completion) -> Completion; 4] = [
             |c| Completion { outcome: Outcome::Failed(ErrorKind::DeviceLost), ..c },
             |c| Completion { outcome: Outcome::Aborted, ..c },
             |c| Completion { token: u64::MAX - c.token, ..c },
+            // That of another operation, which is in flight or not.
+            |c| Completion { token: c.token ^ 1, ..c },
         ];
+        prop_assume!(which < 3 || (shape.0 > 1 && shape.0 % 2 == 0));
         let cell = cell(Op::Copy, shape.0, shape.1, Footprint::Hot);
-        let (mut worker, _) = worker(&cell, Verify::Sample, whims, Some((at, odd[which])));
+        let (mut worker, seen) = worker(&cell, Verify::Sample, whims, Some((at, odd[which])));
         let error = worker.run(extent(0, 1000, 7)).unwrap_err().to_string();
-        let expected = ["an operation failed", "an operation failed", "unknown token"][which];
+        let expected = ["an operation failed", "an operation failed", "unknown token", "no operation is in flight"][which];
         prop_assert!(error.contains(expected), "{error}");
+        // All that is in flight comes back, and no memory has to be leaked for it.
+        prop_assert!(worker.drain());
+        if which == 3 {
+            prop_assert!(!seen.lock().unwrap().twice);
+            return Ok(());
+        }
         prop_assert!(worker.completed < at && worker.completed + POLL as u64 >= at, "{} before {at}", worker.completed);
     }
 }

@@ -185,6 +185,9 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
         by_depth("depth-throughput", "Throughput", axis("GB/s", number, 10.0), speed, spread);
         by_depth("depth-latency", "Latency", axis("", time, 10.0), latency, tail);
     }
+    for plot in plots.iter_mut().filter(|p| p.id.starts_with("model-")) {
+        plot.models = results.models().into_iter().map(str::to_owned).collect();
+    }
     plots
 }
 
@@ -202,6 +205,7 @@ fn empty(x: Axis) -> Plot {
         id: String::new(),
         title: String::new(),
         note: String::new(),
+        models: Vec::new(),
         x,
         y,
         series: Vec::new(),
@@ -398,6 +402,8 @@ mod tests {
             let model = names.iter().any(|n| n.starts_with("sim:"));
             assert!(!(model && names.iter().any(|n| n.starts_with("cpu"))), "{names:?}");
             assert_eq!(model, plot.note.starts_with("MODEL"), "{}", plot.title);
+            let svg = plot.svg(&super::super::plot::LIGHT).unwrap();
+            assert_eq!(model, svg.contains("Models of: dsa (a public"), "with its source: {}", plot.title);
         }
         let marked = plots.iter().find(|p| p.id == "model-throughput-copy-local-cold-1").unwrap();
         assert_eq!(marked.marks.len(), 1, "the crossover");

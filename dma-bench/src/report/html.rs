@@ -28,13 +28,11 @@ pub fn page(results: &Results) -> Result<String, String> {
         table(&mut body, results, false);
     }
     if results.engines.iter().any(|e| e.model.is_some()) {
-        body += "<h2 id=\"models\">Models</h2>\n<div class=\"note\"><b>Not measured.</b> These devices are simulated, with figures that others published: ";
+        body += "<h2 id=\"models\">Models</h2>\n<div class=\"note\"><b>Not measured.</b> These devices are simulated. Each is a model of what stands beside it, with the source of its figures: ";
         let sources: Vec<_> = results
             .engines
             .iter()
-            .filter_map(|e| {
-                Some(format!("<code>{}</code> from {}", escape(&e.name), escape(e.model.as_ref()?)))
-            })
+            .filter_map(|e| Some(format!("<code>{}</code>: {}", escape(&e.name), escape(e.model.as_ref()?))))
             .collect();
         let _ = writeln!(
             body,
@@ -74,6 +72,9 @@ fn header(body: &mut String, results: &Results) {
     );
     for busy in results.busy() {
         let _ = writeln!(body, "<div class=\"note\"><b>Busy.</b> {}</div>", escape(&busy));
+    }
+    if let Some(rate) = results.at_rate() {
+        let _ = writeln!(body, "<div class=\"note\"><b>At a rate.</b> {}</div>", escape(&rate));
     }
     if let Some(missed) = missed(results) {
         let _ = writeln!(body, "<div class=\"note\"><b>Too slow.</b> {}</div>", escape(&missed));

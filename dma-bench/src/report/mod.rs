@@ -8,6 +8,7 @@ use std::path::Path;
 
 pub use html::page;
 
+use crate::files::remedy;
 use crate::results::{Results, write_file};
 
 /// Text for HTML and XML.
@@ -33,11 +34,11 @@ fn escape(text: &str) -> String {
 ///
 /// The system refuses, or there is nothing to plot.
 pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let plots = curves::plots(results);
     if plots.is_empty() {
         return Err("nothing to plot: a plot takes at least two sizes or three depths".to_owned());
     }
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
     for plot in plots {
         for theme in [plot::LIGHT, plot::DARK] {
             let name =

@@ -18,6 +18,8 @@ pub(super) struct Plot {
     pub(super) title: String,
     /// What the bands are, or whose figures these are.
     pub(super) note: String,
+    /// What the models are made from, of a plot of models.
+    pub(super) models: Vec<String>,
     /// What goes to the right.
     pub(super) x: Axis,
     /// What goes up.
@@ -143,7 +145,9 @@ impl Plot {
             names if names.is_empty() => names,
             names => format!(" Not drawn: {names}."),
         };
-        let name = super::escape(&format!("{}. {}{left_out}", self.title, self.note));
+        let models = self.model_lines().join(" ");
+        let models = if models.is_empty() { models } else { format!(" {models}.") };
+        let name = super::escape(&format!("{}. {}{models}{left_out}", self.title, self.note));
         let (width, height) = SIZE;
         let head = format!("<svg width=\"{width}\" height=\"{height}\"");
         Ok(svg.replacen(&head, &format!("{head} role=\"img\" aria-label=\"{name}\""), 1))
@@ -171,6 +175,24 @@ impl Plot {
         Ok(bytes)
     }
 
+    /// What the models are made from, in lines that fit.
+    fn model_lines(&self) -> Vec<String> {
+        const WIDTH: usize = 150;
+        let mut lines: Vec<String> = Vec::new();
+        for (at, model) in self.models.iter().enumerate() {
+            let begun = if at == 0 { "Models of: " } else { "" };
+            let text = format!("{begun}{model}{}", if at + 1 < self.models.len() { ";" } else { "" });
+            match lines.last_mut() {
+                Some(last) if last.chars().count() + 1 + text.chars().count() <= WIDTH => {
+                    last.push(' ');
+                    last.push_str(&text);
+                }
+                _ => lines.push(text),
+            }
+        }
+        lines
+    }
+
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: &Theme, scale: i32) -> Drawn {
         area.fill(&theme.paper).map_err(text)?;
         let font = |size: i32, color: RGBColor| (FONT, size * scale).into_font().color(&color);
@@ -179,7 +201,13 @@ impl Plot {
         area.draw(&Text::new(clean(&self.title), (18 * scale, 12 * scale), bold)).map_err(text)?;
         area.draw(&Text::new(clean(&self.note), (18 * scale, 36 * scale), font(13, theme.dim)))
             .map_err(text)?;
-        let (_, body) = area.split_vertically(56 * scale);
+        let mut head = 56;
+        for line in self.model_lines() {
+            area.draw(&Text::new(clean(&line), (18 * scale, head * scale), font(11, theme.dim)))
+                .map_err(text)?;
+            head += 16;
+        }
+        let (_, body) = area.split_vertically(head * scale);
         let (left, legend) = body.split_horizontally(width as i32 - LEGEND * scale);
 
         let xs = self.x.ticks(self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0)));
@@ -402,6 +430,7 @@ mod tests {
             id: "a".to_owned(),
             title: format!("title {odd}"),
             note: format!("note {odd}"),
+            models: vec![format!("model {odd}"), "another".to_owned()],
             x: axis(),
             y: axis(),
             series: vec![Series {

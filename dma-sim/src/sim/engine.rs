@@ -75,7 +75,7 @@ impl SimEngine {
         let info = EngineInfo::new(BACKEND, name, env!("CARGO_PKG_VERSION"))
             .with_capabilities(capabilities)
             .with_limits(limits)
-            .with_model(format!("{} ({})", profile.name, profile.source));
+            .with_model(options.model());
         Ok(Self { shared: Arc::new(Shared::new(device, options.clock)), info, wakes })
     }
 

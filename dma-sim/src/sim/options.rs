@@ -1,6 +1,6 @@
 //! [`SimOptions`]: what a simulated device is to be like.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use dma_core::{Error, ErrorKind};
@@ -276,6 +276,39 @@ impl SimOptions {
         Ok(())
     }
 
+    /// What the device is a model of: the profile and its source, what of it is changed, and whether this computer may be slower.
+    pub(super) fn model(&self) -> String {
+        let mut text = format!("{} ({})", self.profile.name, self.profile.source);
+        let changed = self.changed();
+        if !changed.is_empty() {
+            let _ = write!(text, ", changed: {}", changed.join(", "));
+        }
+        if self.clock == Clock::Real {
+            text.push_str(", on this computer's clock: no faster than it simulates");
+        }
+        text
+    }
+
+    /// What is otherwise than the profile has it, and so than its source: names and values.
+    #[must_use]
+    pub fn changed(&self) -> Vec<String> {
+        let number = |value: Option<u32>| value.map(|v| v.to_string());
+        let bytes = |value: Option<u64>| value.map(|v| v.to_string());
+        let faults = (self.faults != FaultPlan::none()).then(|| self.faults.to_string());
+        let all = [
+            ("faults", faults),
+            ("depth", number(self.depth)),
+            ("queues", number(self.queues)),
+            ("max_transfer", bytes(self.max_transfer)),
+            ("claimed_max_transfer", bytes(self.claimed_max_transfer)),
+            ("max_segments", number(self.max_segments)),
+            ("latency", self.latency.map(|t| t.to_string())),
+            ("bandwidth", bytes(self.bandwidth)),
+            ("jitter", number(self.jitter)),
+        ];
+        all.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect()
+    }
+
     /// The device that all this makes, and what it says that its longest descriptor is.
     pub(super) fn device(&self) -> Result<(DeviceConfig, u64), OptionError> {
         let mut profile = self.profile.clone();
@@ -355,6 +388,33 @@ fn bytes(key: &'static str, value: &str) -> Result<u64, OptionError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_says_what_of_it_is_not_from_its_source() {
+        let model = |pairs: &[(&str, &str)]| set(pairs).unwrap().model();
+        let source = SimOptions::new().with_profile(Profile::by_name("dsa").unwrap()).model();
+        assert!(source.starts_with("dsa (") && source.ends_with(')'), "{source}");
+        for same in [("seed", "7"), ("clock", "virtual"), ("trace", "digest"), ("tearing", "off")] {
+            assert_eq!(model(&[("profile", "dsa"), same]), source, "{same:?}");
+        }
+        for (key, value) in [
+            ("faults", "fail@5"),
+            ("depth", "8"),
+            ("queues", "2"),
+            ("max_transfer", "4096"),
+            ("claimed_max_transfer", "4096"),
+            ("max_segments", "3"),
+            ("latency", "50us"),
+            ("bandwidth", "1024"),
+            ("jitter", "9"),
+        ] {
+            let expected = format!("{source}, changed: {key}={value}");
+            assert_eq!(model(&[("profile", "dsa"), (key, value)]), expected);
+        }
+        let both = model(&[("profile", "dsa"), ("latency", "1us"), ("jitter", "0")]);
+        assert!(both.ends_with(", changed: latency=1us, jitter=0"), "{both}");
+        assert!(model(&[("profile", "dsa"), ("clock", "real")]).contains("no faster than it simulates"));
+    }
 
     fn set(pairs: &[(&str, &str)]) -> Result<SimOptions, OptionError> {
         let mut options = SimOptions::new();
