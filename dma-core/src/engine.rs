@@ -486,7 +486,7 @@ pub struct QueueOptions {
     pub hint: CacheHint,
     /// How long a wait without a deadline of its own goes on while the device completes nothing on this queue. Default 30 s.
     pub stall_timeout: Duration,
-    /// How long dropping the queue waits for what is in flight. Default 5 s.
+    /// How long dropping the queue waits for what is in flight. Default 5 s. What is left is aborted then, for which the device has up to a second more.
     pub drop_timeout: Duration,
 }
 

@@ -464,6 +464,38 @@ fn short_copies_do_not_hold_up_long_ones() {
     }
 }
 
+/// A long copy is reported piece by piece: whoever waits for it sees that it gets on before it takes the engine for stalled, or goes to sleep
+/// though the copy gets on only as it polls.
+#[test]
+fn a_long_copy_shows_that_it_gets_on() {
+    const LEN: usize = (40 << 20) + 5;
+    for threads in [0, 2] {
+        let engine = open(&CpuOptions::new().with_threads(threads));
+        let max = engine.info().limits.max_transfer;
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let mut src = engine.allocate(LEN).expect("memory");
+        for (at, word) in src.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&at.to_ne_bytes());
+        }
+        let transfer = queue.copy(src, engine.allocate(LEN).expect("memory")).expect("accepted");
+        queue.flush();
+        let (started, mut reported, mut in_vain) = (Instant::now(), 0, 0);
+        while queue.counters().in_flight > 0 {
+            match queue.poll() {
+                0 => in_vain += 1,
+                n => (reported, in_vain) = (reported + n as u64, 0),
+            }
+            // A thread may have the last chunk, however often its owner polls meanwhile.
+            assert!(threads > 0 || in_vain <= 100, "nothing was reported by {in_vain} polls");
+            assert!(started.elapsed() < Duration::from_secs(60), "{reported} reported");
+        }
+        assert_eq!(queue.counters().descriptors, reported);
+        assert!(reported > 1 && reported == (LEN as u64).div_ceil(max), "{reported} pieces of up to {max}");
+        let (src, dst) = transfer.wait().expect("done");
+        assert!(src[..] == dst[..], "it arrives whole");
+    }
+}
+
 /// Chunks that are passed over, since the queue was stopped, take time as well: no poll passes over all of them.
 #[test]
 fn a_poll_is_bounded_after_stopping() {

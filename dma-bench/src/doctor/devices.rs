@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Finding;
@@ -284,10 +285,15 @@ pub(super) fn ioat() -> Vec<Finding> {
 /// Whether this process may open device files.
 fn rights(files: &[PathBuf], who: &str) -> Finding {
     for file in files {
-        if let Err(e) = fs::OpenOptions::new().read(true).write(true).open(file)
-            && e.kind() == std::io::ErrorKind::PermissionDenied
-        {
-            return Finding::bad("rights", format!("{}: {e}", file.display()), format!("run as {who}"));
+        let Err(e) = fs::OpenOptions::new().read(true).write(true).open(file) else { continue };
+        let found = format!("{}: {e}", file.display());
+        match e.kind() {
+            ErrorKind::PermissionDenied => return Finding::bad("rights", found, format!("run as {who}")),
+            ErrorKind::NotFound => {
+                return Finding::warning("rights", found, "load the driver that makes this file");
+            }
+            // Another program has it open, say.
+            _ => {}
         }
     }
     Finding::ok("rights", if is_root() { "root" } else { "the device files can be opened" })
@@ -326,6 +332,15 @@ mod tests {
         let seen: Vec<_> = found.iter().map(|d| (d.address.as_str(), d.driver.as_deref())).collect();
         assert_eq!(seen, [("0000:00:04.0", Some("vfio-pci")), ("0000:00:04.1", Some("ioatdma"))]);
         assert!(devices(Path::new("/nowhere"), |_, _, _| true).is_empty());
+    }
+
+    #[test]
+    fn device_files_that_are_missing_are_not_said_to_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rdma_cm");
+        assert_eq!(rights(std::slice::from_ref(&file), "root").verdict, Verdict::Warning);
+        fs::write(&file, "").unwrap();
+        assert_eq!(rights(&[file], "root").verdict, Verdict::Ok);
     }
 
     #[test]

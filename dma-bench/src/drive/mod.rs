@@ -534,24 +534,30 @@ impl Worker {
                 }
                 continue;
             }
-            let dst = [place.dst];
-            let listed = match self.cell.op {
-                Op::Fill => Listed::Fill { pattern: PATTERN, dst: &dst },
-                _ => Listed::Copy { src: &place.lists.0, dst: &place.lists.1 },
-            };
             let Some(queue) = &mut self.queue else { continue };
-            loop {
-                let refused = self.refusals;
-                // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they name parts of the place's ranges
-                // that do not overlap.
-                let answer = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) };
-                match taken(answer, &mut self.refusals)? {
-                    1 => {
-                        self.out += 1;
-                        break;
+            let mut at = 0;
+            for _ in 0..self.pieces {
+                let len = self.max_piece.min(place.dst.len - at);
+                let dst =
+                    [Segment { addr: place.dst.addr.map_addr(|a| a.saturating_add(at)), len, ..place.dst }];
+                let listed = match self.cell.op {
+                    Op::Fill => Listed::Fill { pattern: PATTERN, dst: &dst },
+                    _ => Listed::Copy { src: &place.lists.0, dst: &place.lists.1 },
+                };
+                at += len;
+                loop {
+                    let refused = self.refusals;
+                    // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they name parts of the place's ranges
+                    // that do not overlap.
+                    let answer = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) };
+                    match taken(answer, &mut self.refusals)? {
+                        1 => {
+                            self.out += 1;
+                            break;
+                        }
+                        _ if self.refusals > refused => queue.flush(),
+                        _ => return Err(Trouble::Failed("the queue is full before its depth".to_owned())),
                     }
-                    _ if self.refusals > refused => queue.flush(),
-                    _ => return Err(Trouble::Failed("the queue is full before its depth".to_owned())),
                 }
             }
         }
@@ -914,7 +920,7 @@ fn refused(error: dma::Error, refusals: &mut u32) -> Result<usize, Trouble> {
 
 /// Into how many descriptors an operation is cut, and how long each is at most.
 fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
-    let Limits { max_transfer, max_segments, .. } = info.limits;
+    let Limits { max_transfer, max_segments, max_queue_depth, .. } = info.limits;
     let pieces = cell.size.div_ceil(max_transfer).max(1);
     let unsupported = |what: String| Err(Trouble::Unsupported(what));
     match cell.op {
@@ -924,7 +930,15 @@ fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
         Op::Sg if cell.segments as usize > max_segments => {
             unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
         }
-        Op::Fill | Op::Sg if pieces > 1 => {
+        // Each piece of a fill begins with the first byte of the pattern.
+        Op::Fill
+            if pieces > 1
+                && (!max_transfer.is_multiple_of(PATTERN.len() as u64)
+                    || pieces.saturating_mul(cell.depth.into()) > max_queue_depth as u64) =>
+        {
+            unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
+        }
+        Op::Sg if pieces > 1 => {
             unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
         }
         _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),

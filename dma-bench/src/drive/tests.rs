@@ -280,6 +280,22 @@ proptest! {
     }
 }
 
+/// What is longer than a descriptor may be is cut up.
+#[test]
+fn long_copies_and_fills_are_cut() {
+    for op in [Op::Copy, Op::Fill] {
+        for footprint in [Footprint::Hot, Footprint::Cold] {
+            let cell = Cell { size: (40 << 20) + 8, ..cell(op, 2, 1, footprint) };
+            let (mut worker, seen) = worker(&cell, Verify::All, Vec::new(), None);
+            assert_eq!((worker.pieces, worker.max_piece), (3, 16 << 20));
+            let slice = worker.run(extent(0, 5, 1)).unwrap();
+            assert_eq!((slice.ops, slice.verified), (5, 5), "{op} {footprint}");
+            assert_eq!(seen.lock().unwrap().submitted, 15);
+            assert!(worker.out == 0 && worker.latency().len() == 5);
+        }
+    }
+}
+
 /// The bytes of the first operations are compared, even if nothing unusual happens.
 #[test]
 fn a_copy_that_does_not_arrive_is_found() {

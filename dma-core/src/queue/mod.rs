@@ -29,6 +29,10 @@ use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
 };
 
+/// How long a device has to stop, whatever time its queue had to drain. It takes none to speak of; but what works for a software device may be kept from
+/// running for a while by a busy machine, and memory that it is taken to be dead over is lost.
+const STOP: Duration = Duration::from_secs(1);
+
 /// A transfer, or the operands handed back with the reason.
 pub type SubmitResult<T> = Result<Transfer<T>, OpError<T>>;
 
@@ -50,7 +54,8 @@ pub type SubmitResult<T> = Result<Transfer<T>, OpError<T>>;
 /// - What is longer, or has more segments, than the device takes is cut up inside.
 /// - A queue belongs to the thread that opened it. For many threads, or futures that move between them, there is
 ///   [`SharedQueue`](crate::SharedQueue).
-/// - Dropping it waits for what is in flight, at most [`QueueOptions::drop_timeout`]; [`close`](Self::close) says how that went.
+/// - Dropping it waits for what is in flight, at most [`QueueOptions::drop_timeout`] and what it takes to [`close`](Self::close) then, which also
+///   says how that went.
 pub struct Queue {
     shared: Rc<RefCell<State>>,
     drop_timeout: Duration,
@@ -477,7 +482,7 @@ impl Queue {
     }
 
     /// Flushes, waits up to `timeout` for everything in flight, and closes. What has not completed by then is aborted; what the device does not
-    /// give back even so is abandoned, its memory never reused.
+    /// give back even so, within a second, is abandoned, its memory never reused.
     ///
     /// Transfers still held learn their outcome as usual. Returns the final counters.
     #[must_use = "the counters tell whether every operation completed"]
@@ -505,8 +510,8 @@ impl Queue {
             if let Some(aftermath) = aftermath {
                 aftermath.run(&self.shared);
             }
-            // Stopping takes a device no time to speak of; one that is dead must not hold the caller for long.
-            let grace = Instant::now() + timeout.clamp(Duration::from_millis(10), Duration::from_secs(1));
+            // One that is dead must not hold the caller for long.
+            let grace = Instant::now() + STOP;
             let mut backoff = wait::Backoff::new();
             // One that still answers is not dead, and has no more than it had.
             let mut is_dead = || {

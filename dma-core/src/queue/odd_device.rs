@@ -31,6 +31,8 @@ struct Script {
     full: bool,
     /// Reports nothing.
     mute: bool,
+    /// Polls that report nothing once it was stopped, the last one first: what each of them takes.
+    stops_late: Vec<Duration>,
     /// Panics after it took something.
     panics: bool,
     /// What it took, and whether with a fence.
@@ -47,6 +49,7 @@ struct Odd {
     inner: Box<dyn RawQueue>,
     script: Arc<Mutex<Script>>,
     ends: HashMap<u64, Vec<(Outcome, i32)>>,
+    stopped: bool,
     /// Never becomes readable.
     event: PipeReader,
     _writer: PipeWriter,
@@ -99,9 +102,18 @@ unsafe impl RawQueue for Odd {
         self.inner.flush();
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        if lock(&self.script).mute {
+        let mut script = lock(&self.script);
+        if script.mute {
             return 0;
         }
+        if self.stopped
+            && let Some(nap) = script.stops_late.pop()
+        {
+            drop(script);
+            std::thread::sleep(nap);
+            return 0;
+        }
+        drop(script);
         let n = self.inner.poll(completions);
         for completion in &mut completions[..n] {
             let end = self
@@ -118,6 +130,7 @@ unsafe impl RawQueue for Odd {
         NativeError { code: code.into(), name: "CODE".into(), description: "".into() }
     }
     fn stop(&mut self) {
+        self.stopped = true;
         self.inner.stop();
     }
     fn stats(&self) -> RawStats {
@@ -156,7 +169,14 @@ impl Rig {
             .with_drop_timeout(Duration::from_millis(500));
         let inner = engine.open_queue_raw(&options).expect("it opens");
         let (event, writer) = std::io::pipe().expect("a pipe");
-        let raw = Odd { inner, script: Arc::clone(&script), ends: HashMap::new(), event, _writer: writer };
+        let raw = Odd {
+            inner,
+            script: Arc::clone(&script),
+            ends: HashMap::new(),
+            stopped: false,
+            event,
+            _writer: writer,
+        };
         let queue = Queue::new(Box::new(raw), engine.info(), &options, None);
         Self { engine, queue, script }
     }
@@ -435,6 +455,21 @@ fn deadlines_hold_while_the_device_makes_progress() {
     let counters = rig.queue.close(Duration::ZERO);
     assert_eq!((counters.aborted, counters.in_flight), (1, 0));
     assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+}
+
+/// What works for a device may not get to run for a while, least of all on a busy machine.
+#[test]
+fn a_device_that_takes_its_time_to_stop_is_not_dead() {
+    let rig = Rig::new();
+    // The clock is looked at after some of the polls in between.
+    lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
+    let long = rig.copy(1 << 20);
+    let counters = rig.queue.close(Duration::ZERO);
+    assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
+    assert_eq!(lock(&rig.script).stops_late, [], "it was asked until it answered");
+    let e = long.wait().expect_err("it was stopped");
+    assert_eq!(e.kind(), ErrorKind::Aborted);
+    assert!(e.into_operands().is_some(), "they come back");
 }
 
 /// A nap on the event is some milliseconds.

@@ -8,7 +8,7 @@ use dma_core::{
 };
 
 use super::pool::Pool;
-use super::queue::CpuQueue;
+use super::queue::{CpuQueue, MAX_TRANSFER};
 use super::region::CpuRegion;
 use super::{BACKEND, CpuOptions, Kernel};
 
@@ -31,6 +31,7 @@ use super::{BACKEND, CpuOptions, Kernel};
 ///
 /// - Short operations are done when they are submitted, long ones in chunks of up to 256 KiB, by the engine's threads and by whoever polls: see
 ///   [`CpuOptions`]. A poll does about one chunk at most.
+/// - A descriptor is 16 MiB at most, so that it shows soon that a long copy gets on: the safe API cuts up what is longer.
 /// - Operations of one queue complete in any order, but for fences.
 /// - Memory from [`allocate`](dma_core::DmaEngineExt::allocate) is resident from the start. Memory made
 ///   [exportable](MemoryRequest::exportable) can be imported by another process of the same machine, on Linux: see
@@ -62,7 +63,7 @@ impl CpuEngine {
             | Capabilities::CPU_VISIBLE;
         capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
         let limits = Limits::default()
-            .with_max_transfer(1 << 40)
+            .with_max_transfer(MAX_TRANSFER as u64)
             .with_max_segments(1024)
             .with_queue_depth(65_536, 256)
             .with_alignment(1, 64);

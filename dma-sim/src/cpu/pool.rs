@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,7 +19,22 @@ const SPIN: Duration = Duration::from_micros(20);
 pub(super) struct Pool {
     helpers: Arc<Helpers>,
     size: usize,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
+}
+
+/// The threads that were started.
+#[derive(Default)]
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    /// The process whose threads they are: a forked child has the handles, too.
+    process: u32,
+}
+
+impl Threads {
+    /// False in a forked child, where none of them runs.
+    fn are_ours(&self) -> bool {
+        self.process == process::id()
+    }
 }
 
 /// What a thread does.
@@ -73,12 +89,15 @@ impl Pool {
     /// Starts all threads, unless they were before.
     fn start(&self, spawn: impl Fn(String, Thread) -> io::Result<JoinHandle<()>>) -> Result<()> {
         let mut threads = lock(&self.threads);
-        while threads.len() < self.size {
-            let (helpers, first) = (Arc::clone(&self.helpers), threads.len());
+        if threads.handles.is_empty() {
+            threads.process = process::id();
+        }
+        while threads.handles.len() < self.size {
+            let (helpers, first) = (Arc::clone(&self.helpers), threads.handles.len());
             match spawn(format!("dma-cpu-{first}"), Box::new(move || helpers.serve(first))) {
-                Ok(thread) => threads.push(thread),
+                Ok(thread) => threads.handles.push(thread),
                 Err(e) => {
-                    self.end(&mut threads);
+                    self.end(&mut threads.handles);
                     return Err(Error::from(e)
                         .with_hint("raise the limit of threads, or open the engine with fewer `threads`"));
                 }
@@ -105,7 +124,13 @@ fn spawn(name: String, thread: Thread) -> io::Result<JoinHandle<()>> {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.end(&mut lock(&self.threads));
+        let mut threads = std::mem::take(&mut *lock(&self.threads));
+        if threads.are_ours() {
+            self.end(&mut threads.handles);
+        } else {
+            // In a forked child there are no such threads, and joining them panics.
+            std::mem::forget(threads.handles);
+        }
     }
 }
 

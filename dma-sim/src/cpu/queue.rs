@@ -32,6 +32,9 @@ const CHUNK_COST: usize = 1 << 10;
 const JOBS_TURN: u32 = 8;
 /// What chunks are a multiple of.
 const PAGE: usize = 4096;
+/// The longest descriptor. Nothing is told of one before its end, however far it has got: it is to be over long before a caller takes the engine
+/// for stalled, and within fewer polls, each of which may do a chunk, than whoever waits takes for a reason to sleep.
+pub(super) const MAX_TRANSFER: usize = 16 << 20;
 
 /// A queue of the [`CpuEngine`](super::CpuEngine).
 #[derive(Debug)]
@@ -419,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_are_neither_too_long_nor_too_many(len in 1..=1_usize << 40, cores in 1..1026_usize, idle: bool) {
+        fn chunks_are_neither_too_long_nor_too_many(len in 1..=MAX_TRANSFER, cores in 1..1026_usize, idle: bool) {
             let least = if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN };
             let chunk = chunk(len, cores, least);
             prop_assert!((least..=CHUNK).contains(&chunk) && chunk.is_multiple_of(PAGE));

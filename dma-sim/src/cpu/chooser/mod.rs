@@ -6,6 +6,7 @@
 mod tests;
 mod trial;
 
+use std::convert::Infallible;
 use std::sync::OnceLock;
 
 use dma_core::CacheHint;
@@ -92,8 +93,11 @@ impl Chooser {
             return unsafe { Kernel::memcpy().copy(dst, src, len) };
         }
         let pick = self.pick(len, hint);
-        // SAFETY: the caller's promise.
-        self.run(pick, len, |kernel| unsafe { kernel.copy(dst, src, len) });
+        let Ok(()) = self.run(pick, len, |kernel| {
+            // SAFETY: the caller's promise.
+            unsafe { kernel.copy(dst, src, len) };
+            Ok::<_, Infallible>(())
+        });
     }
 
     /// Fills the `len` bytes at `dst` with `pattern`, with the kernel that `hint` or experience suggests.
@@ -106,20 +110,30 @@ impl Chooser {
     #[inline]
     pub unsafe fn fill(&mut self, dst: *mut u8, pattern: [u8; 8], len: usize, hint: CacheHint) {
         let pick = self.pick(len, hint);
-        // SAFETY: the caller's promise.
-        self.run(pick, len, |kernel| unsafe { kernel.fill(dst, pattern, len) });
+        let Ok(()) = self.run(pick, len, |kernel| {
+            // SAFETY: the caller's promise.
+            unsafe { kernel.fill(dst, pattern, len) };
+            Ok::<_, Infallible>(())
+        });
     }
 
-    /// Has `work` move `len` bytes with the kernel that was picked for them, and learns from it.
+    /// Has `work` move `len` bytes with the kernel that was picked for them, and learns from it, unless it fails: then it has not moved all of them.
     #[inline]
-    pub(super) fn run<R>(&mut self, pick: Pick, len: usize, work: impl FnOnce(Kernel) -> R) -> R {
+    pub(super) fn run<E>(
+        &mut self,
+        pick: Pick,
+        len: usize,
+        work: impl FnOnce(Kernel) -> Result<(), E>,
+    ) -> Result<(), E> {
         let kernel = self.kernel(pick);
         if !pick.is_timed() {
             return work(kernel);
         }
         let start = ticks();
         let result = work(kernel);
-        self.record(pick, ticks().wrapping_sub(start), len);
+        if result.is_ok() {
+            self.record(pick, ticks().wrapping_sub(start), len);
+        }
         result
     }
 

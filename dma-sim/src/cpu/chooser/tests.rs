@@ -642,6 +642,28 @@ fn hints_and_short_copies_are_never_timed() {
     }
 }
 
+/// What fails has moved few of its bytes, if any: it would pass for as fast as nothing else.
+#[test]
+fn what_fails_is_not_learnt_from() {
+    const LEN: usize = 64 << 10;
+    let mut chooser = chooser();
+    let mut run = |count, result: Result<(), ()>| {
+        let mut timed = 0;
+        for _ in 0..count {
+            let pick = chooser.pick(LEN, CacheHint::Auto);
+            timed += usize::from(pick.is_timed());
+            assert_eq!(chooser.run(pick, LEN, |_| result), result);
+        }
+        let class = &chooser.classes[class_of(LEN)];
+        (timed, class.age, class.probe_seen)
+    };
+    let (timed, age, seen) = run(1_000, Err(()));
+    assert!(timed > 10, "{timed} of them were to be timed");
+    assert_eq!((age, seen), (0, 0), "nothing was recorded");
+    let (_, age, _) = run(100, Ok(()));
+    assert!(age > 0, "as it is of what succeeds");
+}
+
 #[test]
 fn without_a_streaming_kernel_everything_is_memcpy() {
     let mut chooser = Chooser::with_streaming(None);

@@ -1,0 +1,87 @@
+//! A forked child has the handles of its parent's CPU engine, but not the threads. Alone in its process, as forking one with
+//! many threads is best avoided.
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "forks")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use dma_core::{DmaEngineExt, QueueOptions};
+use dma_sim::cpu::{CpuEngine, CpuOptions};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// How many of the engine's threads there are whose `stat` has this: a ` S ` if they sleep, and hold no lock.
+fn threads(state: &str) -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .expect("procfs")
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok())
+        .filter(|stat| stat.split_once("(dma-cpu-").is_some_and(|(_, rest)| rest.contains(state)))
+        .count()
+}
+
+/// Waits until `over` says something, for a bounded time.
+fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        let said = over();
+        if said.is_some() || begun.elapsed() > Duration::from_secs(20) {
+            if said.is_none() {
+                eprintln!("waited in vain: {what}");
+            }
+            return said;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a child that does this ends as it should.
+fn child(act: impl FnOnce()) -> bool {
+    // SAFETY: the parent's other threads sleep and hold no lock, and the child ends without returning from here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let well = catch_unwind(AssertUnwindSafe(act)).is_ok();
+        // SAFETY: ends the process, and runs nothing of the parent's on the way.
+        unsafe { libc::_exit(if well { 0 } else { 1 }) };
+    }
+    let child = Pid::from_raw(child).expect("a child");
+    let status =
+        wait_for("the child ends", || waitpid(Some(child), WaitOptions::NOHANG).expect("it is ours"));
+    if status.is_none() {
+        kill_process(child, Signal::KILL).expect("it is ours");
+        let _ = waitpid(Some(child), WaitOptions::empty());
+    }
+    status.is_some_and(|(_, status)| status.exit_status() == Some(0))
+}
+
+#[test]
+fn a_forked_child_leaves_the_threads_to_its_parent() {
+    let open = || CpuEngine::open(&CpuOptions::new().with_threads(2)).expect("in range");
+    let copy = |engine: &CpuEngine, queue: &dma_core::Queue| {
+        let memory = || engine.allocate(1 << 20).expect("memory");
+        let mut src = memory();
+        src.fill(7);
+        let (src, dst) = queue.copy(src, memory()).expect("accepted").wait().expect("completes");
+        assert!(src[..] == dst[..]);
+    };
+    let (engine, fresh) = (open(), open());
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    copy(&engine, &queue);
+    wait_for("the threads sleep", || (threads(" S ") == 2).then_some(())).expect("they have nothing to do");
+
+    let (mut engine, mut queue, mut fresh) = (Some(engine), Some(queue), Some(fresh));
+    assert!(child(|| drop((queue.take(), engine.take()))), "nobody is waited for");
+    assert!(
+        child(|| {
+            let fresh = fresh.take().expect("it has no threads yet");
+            let queue = fresh.open_queue(&QueueOptions::new()).expect("a queue");
+            copy(&fresh, &queue);
+            drop((queue, fresh));
+            // The kernel lists a thread for a moment after it was joined.
+            wait_for("its threads end", || (threads("") == 0).then_some(())).expect("they were told to");
+        }),
+        "threads that the child has started are its own, and go"
+    );
+    let (engine, queue) = (engine.expect("the parent's"), queue.expect("the parent's"));
+    copy(&engine, &queue);
+    drop((engine, queue));
+}
