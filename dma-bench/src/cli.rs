@@ -193,6 +193,7 @@ Figures of models are a simulation's, in tables of their own.";
 /// What `run` takes.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
+#[command(allow_negative_numbers = true)]
 pub struct RunArguments {
     /// A campaign that is at hand; other options change it.
     #[arg(long, value_enum, conflicts_with = "campaign")]
@@ -204,10 +205,10 @@ pub struct RunArguments {
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engines: Vec<String>,
     /// Bytes of each operation: 4K, 64,4K, 64..2M, 64..2M*4.
-    #[arg(short = 'o', long = "size", value_name = "SIZES", allow_negative_numbers = true)]
+    #[arg(short = 'o', long = "size", value_name = "SIZES")]
     pub sizes: Option<Values>,
     /// Operations in flight on each queue: 1,32 or 1..256.
-    #[arg(short = 'q', long = "depth", value_name = "DEPTHS", allow_negative_numbers = true)]
+    #[arg(short = 'q', long = "depth", value_name = "DEPTHS")]
     pub depths: Option<Values>,
     /// Operations for each doorbell; half the depth unless given, at most the depth, and 1 with --rate.
     #[arg(short = 'b', long = "batch", value_name = "COUNTS")]
@@ -231,10 +232,10 @@ pub struct RunArguments {
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
     /// Seconds for each cell, over all repetitions.
-    #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", allow_negative_numbers = true, value_parser = units::seconds)]
+    #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
     /// Operations of each repetition, instead of a time; some go before, as at a time. memcpy beside them keeps its short slices.
-    #[arg(short = 'n', long = "count", value_name = "OPS", allow_negative_numbers = true, value_parser = units::count)]
+    #[arg(short = 'n', long = "count", value_name = "OPS", value_parser = units::count)]
     pub count: Option<u64>,
     /// How often each cell is measured.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
@@ -246,10 +247,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     pub precision: Option<f64>,
     /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no longer.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "rate", allow_negative_numbers = true, value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "rate", value_parser = units::seconds)]
     pub limit: Option<f64>,
     /// Seconds that each cell warms up, over all passes. It is in no figure.
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub warm_up: Option<f64>,
     /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts from when an operation was
     /// due, and all repetitions of a cell are one schedule, so that one that is late makes those behind it late, as it would for those
@@ -260,7 +261,7 @@ pub struct RunArguments {
     #[arg(short = 'y', long = "verify")]
     pub verify: bool,
     /// Seconds that an engine may complete nothing before its cell is given up.
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub stall: Option<f64>,
     /// Compare the profiles of simulated engines with their published figures.
     #[arg(long)]
@@ -450,6 +451,9 @@ mod tests {
             (&["-n", "1e5"], "`1e5` is no count; write 1000, 100k or 2M"),
             (&["-n", "1000000000000000"], "count is 1000000000000000; allowed are"),
             (&["-o", "-1"], "'--size"),
+            (&["-r", "-1"], "'--repetitions"),
+            (&["-s", "-1"], "'--segments"),
+            (&["--rate", "-1"], "'--rate"),
             (&["-o", "99999999999999999999"], "too great"),
             (&["-q", ""], "nothing is given"),
             (&["-r", "1000000000", "-t", "0.02"], "repetitions is 1000000000; allowed are 1 to 10000"),

@@ -234,21 +234,19 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: nothing")), (1, false), "{said}");
 }
 
-#[test]
-fn cells_that_were_never_begun_are_not_forgotten() {
-    let folder = tempfile::tempdir().unwrap();
-    let results = folder.path().join("r.json");
-    let mut child = bench(["run", "-e", "cpu", "-o", "64..8K", "-r", "1", "-t", "1", "--footprint", "1M"])
+/// A run that is interrupted as soon as it says this; what it said.
+fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
+    let mut child = bench(["run", "-e", "cpu", "-r", "1"])
+        .args(words)
         .arg("--json")
-        .arg(&results)
+        .arg(results)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first cell is done: others are not.
     let mut said = String::new();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    while !said.contains("GB/s") {
+    while !said.contains(says) {
         assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
     }
     let pid = rustix::process::Pid::from_child(&child);
@@ -257,6 +255,15 @@ fn cells_that_were_never_begun_are_not_forgotten() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("Ctrl-C again ends at once"), "{said}");
+    (output, said)
+}
+
+#[test]
+fn cells_that_were_never_begun_are_not_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json");
+    // The first cell is done: others are not.
+    let (output, said) = interrupted(&["-o", "64..8K", "-t", "1", "--footprint", "1M"], &results, "GB/s");
     let value = json(&results);
     let begun = value["cells"].as_array().unwrap().len();
     assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
@@ -271,21 +278,8 @@ fn what_was_interrupted_before_anything_was_measured_replaces_nothing() {
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();
     // Long repetitions are worth a note, and so much memory takes a while to fill.
-    let mut child = bench(["run", "-e", "cpu", "-o", "64", "-r", "1", "-t", "9", "--footprint", "1G"])
-        .arg("--json")
-        .arg(&results)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
-    lines.read_line(&mut said).unwrap();
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    lines.read_to_string(&mut said).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let words = ["-o", "64", "-t", "9", "--footprint", "1G"];
+    let (output, said) = interrupted(&words, &results, "repetitions");
     assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
     assert_eq!(fs::read(&results).unwrap(), b"mine");
 }

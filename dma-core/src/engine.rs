@@ -139,7 +139,7 @@ pub struct EngineInfo {
     pub device: String,
     /// The version of the library or driver behind it.
     pub version: String,
-    /// For a modelled device: the profile's name and source. `None` if the engine moves bytes as fast as it can.
+    /// For a modelled device: the profile's name and source, and what of it is otherwise here. `None` if the engine moves bytes as fast as it can.
     pub model: Option<String>,
     /// What it can do.
     pub capabilities: Capabilities,

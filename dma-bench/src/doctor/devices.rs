@@ -46,17 +46,23 @@ fn pci() -> &'static Path {
     Path::new("/sys/bus/pci/devices")
 }
 
-/// Where the backends look for their libraries first.
-const DOCA_DIR: &str = "DMA_DOCA_LIB_DIR";
-const SPDK_DIR: &str = "DMA_SPDK_LIB_DIR";
+/// Where a backend looks for its libraries first: in the folder that a variable names, or below it.
+#[derive(Clone, Copy)]
+struct Named {
+    variable: &'static str,
+    below: &'static [&'static str],
+}
+
+const DOCA_DIR: Named = Named { variable: "DMA_DOCA_LIB_DIR", below: &["lib/{arch}-linux-gnu", "lib64"] };
+const SPDK_DIR: Named = Named { variable: "DMA_SPDK_LIB_DIR", below: &["lib", "lib64", "build/lib"] };
 
 /// Folders in which the backend looks for its libraries: in and below the one that the user named, and then nowhere else, or in those of the system.
-fn library_folders(named: &OsStr, more: &[&str]) -> Vec<PathBuf> {
+fn library_folders(named: &OsStr, below: &[&str], more: &[&str]) -> Vec<PathBuf> {
     let arch = std::env::consts::ARCH;
     if !named.is_empty() {
-        let (folder, multiarch) = (PathBuf::from(named), format!("lib/{arch}-linux-gnu"));
-        let below = [multiarch.as_str(), "lib", "lib64", "build/lib"].map(|below| folder.join(below));
-        return std::iter::once(folder).chain(below.into_iter().filter(|f| f.is_dir())).collect();
+        let folder = PathBuf::from(named);
+        let below = below.iter().map(|below| folder.join(below.replace("{arch}", arch)));
+        return std::iter::once(folder.clone()).chain(below).collect();
     }
     let all = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> =
@@ -71,7 +77,8 @@ fn library_folders(named: &OsStr, more: &[&str]) -> Vec<PathBuf> {
 }
 
 /// Whether a library whose file name begins with one of `names` is in a folder where the loader looks.
-fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding {
+fn library(names: &[&str], first: Named, more: &[&str], fix: &str) -> Finding {
+    let variable = first.variable;
     let named = std::env::var_os(variable).unwrap_or_default();
     let what = format!("library {}", names.join(" or "));
     if !named.is_empty() && !Path::new(&named).is_dir() {
@@ -81,7 +88,7 @@ fn library(names: &[&str], variable: &str, more: &[&str], fix: &str) -> Finding 
             fix,
         );
     }
-    let folders = library_folders(&named, more);
+    let folders = library_folders(&named, first.below, more);
     let found = folders.iter().find_map(|folder| {
         let entries = fs::read_dir(folder).ok()?;
         let mut files: Vec<PathBuf> = entries
@@ -347,18 +354,18 @@ mod tests {
     fn a_missing_library_says_where_it_was_looked_for() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().to_str().unwrap();
-        let missing = library(&["libnone_such.so"], "NONE_SUCH", &[place], "install it");
+        const NONE: Named = Named { variable: "NONE_SUCH", below: &[] };
+        let missing = library(&["libnone_such.so"], NONE, &[place], "install it");
         assert_eq!(missing.verdict, Verdict::Bad);
         assert!(missing.found.contains(place) && missing.fix == "install it");
         fs::write(folder.path().join("libnone_such.so.2"), b"").unwrap();
-        assert_eq!(library(&["libnone_such.so"], "NONE_SUCH", &[place], "").verdict, Verdict::Ok);
+        assert_eq!(library(&["libnone_such.so"], NONE, &[place], "").verdict, Verdict::Ok);
         // One that is named may be a prefix, and then nothing else counts.
-        let arch = folder.path().join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
-        fs::create_dir_all(&arch).unwrap();
+        let arch = format!("/a/lib/{}-linux-gnu", std::env::consts::ARCH);
         assert_eq!(
-            library_folders(folder.path().as_os_str(), &["/elsewhere"]),
-            [folder.path().to_owned(), arch, folder.path().join("lib")]
+            library_folders(OsStr::new("/a"), DOCA_DIR.below, &["/elsewhere"]),
+            ["/a", arch.as_str(), "/a/lib64"].map(PathBuf::from)
         );
-        assert!(library_folders(OsStr::new(""), &["/elsewhere"]).contains(&PathBuf::from("/elsewhere")));
+        assert!(library_folders(OsStr::new(""), &[], &["/elsewhere"]).contains(&PathBuf::from("/elsewhere")));
     }
 }

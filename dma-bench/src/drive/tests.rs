@@ -249,7 +249,7 @@ proptest! {
     // What is lost is waited for, each time.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A queue that breaks the contract is found out, wherever it does: with an error, not a panic, and within the time that was given.
+    /// A queue that breaks the contract in one of these ways is found out, wherever it does: with an error, not a panic, and within the time that was given.
     #[test]
     fn what_a_broken_queue_reports_is_an_error(
         shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
