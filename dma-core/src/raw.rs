@@ -295,8 +295,8 @@ impl RawStats {
 /// - Memory named by an accepted descriptor is accessed only until it is reported, and not at all once it is; on `Done` all its
 ///   bytes are visible to the thread that polled.
 /// - Nothing outside of the destination is written.
-/// - A descriptor may start at any time from `submit` on; it must start by itself, fences and the device's health
-///   permitting, once `flush` was called.
+/// - A descriptor may start at any time from `submit` on. Once `flush` was called, and fences and the device's health permit it, it
+///   must start by itself; of a software device, it may wait for a `poll` instead, if the event then tells whoever sleeps on it to.
 /// - Dropping a queue with descriptors in flight either makes sure that the device touches their memory no more, or leaks. (The
 ///   safe API never does it.)
 pub unsafe trait RawQueue: fmt::Debug + Send {
@@ -339,11 +339,11 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// Doorbells and resets so far.
     fn stats(&self) -> RawStats;
 
-    /// Becomes readable when a completion arrives after [`arm`](Self::arm). `None` without
-    /// [`Capabilities::EVENT_FD`](crate::Capabilities::EVENT_FD).
+    /// Becomes readable when a completion arrives after [`arm`](Self::arm), or when there is work of a software device that is to be done by
+    /// [`poll`](Self::poll), which then may report nothing yet. `None` without [`Capabilities::EVENT_FD`](crate::Capabilities::EVENT_FD).
     fn event_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Asks for the event fd to be made readable by the next completion. Returns `false` if completions may be waiting already, so that sleeping
+    /// Asks for the event fd to be made readable by what comes next: see [`event_fd`](Self::event_fd). Returns `false` if completions may be waiting already, so that sleeping
     /// would be wrong: poll instead. A completion that comes between the last poll and this call is never missed.
     ///
     /// # Errors

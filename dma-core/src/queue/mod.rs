@@ -554,7 +554,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Polls the device until nothing is left to report and asks for the descriptor to be readable at the next completion. Call it once before the
+    /// Polls the device until nothing is left to report and asks for the descriptor to be readable once there is something to poll for. Call it once before the
     /// first sleep, and after every wake. Does not block.
     ///
     /// # Errors

@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "does the copies that were promised to be sound")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use crossbeam_utils::CachePadded;
 use dma_core::Segment;
 
 use super::Kernel;
@@ -28,6 +29,8 @@ pub(super) struct Job {
     pub(super) len: usize,
     /// The length of each chunk but the last.
     pub(super) chunk: usize,
+    /// [`Lane::published`] with this one.
+    pub(super) upto: u64,
     /// The first [`Failure`], or 0.
     failure: AtomicU8,
     /// What all chunks took, for the chooser.
@@ -48,6 +51,7 @@ impl Default for Job {
             sources: 0,
             len: 0,
             chunk: 0,
+            upto: 0,
             failure: AtomicU8::new(0),
             ticks: AtomicU64::new(0),
             published: 0,
@@ -113,6 +117,50 @@ impl Job {
     }
 }
 
+/// What one core has done since it was idle, or woke a thread, while threads slept: the longer, the likelier it goes on. Once this, and what is known to
+/// be left, are worth waking a thread, one is woken: so whatever comes next, not much more is lost than if it had been known.
+#[derive(Debug, Default)]
+pub(super) struct Spell {
+    /// In ticks.
+    worked: u64,
+    /// When it last did something.
+    until: u64,
+    /// All that it has done since it woke, in ticks,
+    done: u64,
+    /// and in chunks.
+    chunks: u32,
+}
+
+/// Of chunks, every so many is timed, besides those while threads sleep.
+const TIMED: u32 = 8;
+
+impl Spell {
+    /// Something is to be done: whatever there was is over if the core has been idle for so long that threads go to sleep.
+    pub(super) fn begin(&mut self, helpers: &Helpers) {
+        if self.worked > 0 && ticks().saturating_sub(self.until) > helpers.patience() {
+            self.worked = 0;
+        }
+    }
+
+    /// Whether to wake a thread now, with so many ticks of work left for whoever takes it. If so, another spell begins.
+    pub(super) fn wakes(&mut self, helpers: &Helpers, left: u64) -> bool {
+        let wakes = helpers.is_worth_waking(self.worked.saturating_add(left));
+        if wakes {
+            self.worked = 0;
+        }
+        wakes
+    }
+
+    /// How many ticks of work it has done since it woke, about.
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
+    fn add(&mut self, start: u64, end: u64) {
+        (self.worked, self.until) = (self.worked + end.saturating_sub(start), end);
+    }
+}
+
 /// What a queue shares with the threads that help it.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -120,43 +168,101 @@ pub(super) struct Lane {
     pub(super) event: Event,
     /// Chunks that were not begun are not to be.
     stopped: AtomicBool,
+    /// Bytes of all jobs published so far, by the owner.
+    published: CachePadded<AtomicU64>,
+    /// What a byte takes one core, smoothed, in ticks, as bits of an `f32`.
+    cost: CachePadded<AtomicU32>,
 }
 
 impl Lane {
-    pub(super) fn new(ring: Arc<Ring<Job>>, event: Event) -> Self {
-        Self { ring, event, stopped: AtomicBool::new(false) }
+    /// `cost`: what a byte takes one core, in ticks, until it is known.
+    pub(super) fn new(ring: Arc<Ring<Job>>, event: Event, cost: f32) -> Self {
+        let (stopped, published) = (AtomicBool::new(false), CachePadded::default());
+        Self { ring, event, stopped, published, cost: CachePadded::new(AtomicU32::new(cost.to_bits())) }
     }
 
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
+    /// The owner is about to publish a job of `len` bytes: what goes into [`Job::upto`].
+    pub(super) fn publish(&self, len: usize) -> u64 {
+        let upto = self.published.load(Ordering::Relaxed) + len as u64;
+        self.published.store(upto, Ordering::Relaxed);
+        upto
+    }
+
+    /// How many ticks so many bytes take one core, about.
+    pub(super) fn takes(&self, len: u64) -> u64 {
+        (f32::from_bits(self.cost.load(Ordering::Relaxed)) * len as f32) as u64
+    }
+
+    /// Bytes of what nobody has begun when `chunk` of `job` is the last that somebody has.
+    fn left(&self, job: &Job, chunk: u32) -> u64 {
+        let rest = job.len.saturating_sub((chunk as usize + 1) * job.chunk) as u64;
+        rest + self.published.load(Ordering::Relaxed).saturating_sub(job.upto)
+    }
+
     /// Does the next chunk, if there is one: how many bytes it took on.
-    pub(super) fn work(&self, helpers: &Helpers) -> Option<usize> {
+    pub(super) fn work(&self, helpers: &Helpers, spell: &mut Spell) -> Option<usize> {
         let claim = self.ring.claim()?;
-        if self.ring.has_work() {
-            // Each wakes the next, so that whoever submits wakes one at most.
-            helpers.wake_one();
-        }
         let chunk = claim.chunk();
+        let asleep = helpers.any_asleep();
+        let left = if asleep { claim.with(|job| self.left(job, chunk)) } else { 0 };
+        if left > 0 && self.ring.has_work() {
+            let trial = claim.with(|job| job.pick.is_shared_trial());
+            // Each wakes the next, so that whoever submits wakes one at most.
+            if trial || spell.wakes(helpers, self.takes(left)) {
+                helpers.call_one();
+            }
+        }
+        spell.chunks = spell.chunks.wrapping_add(1);
+        let timed = asleep || spell.chunks.is_multiple_of(TIMED);
+        let start = if timed { ticks() } else { 0 };
         let len = claim.with(|job| {
             if self.stopped.load(Ordering::Relaxed) {
                 job.fail(Failure::Stopped);
             }
             job.run(chunk)
         });
-        self.finish(claim, helpers);
+        if timed {
+            let end = ticks();
+            self.learn(end.saturating_sub(start), len);
+            if asleep {
+                spell.add(start, end);
+            }
+        }
+        spell.done += self.takes(len as u64);
+        self.finish(claim, helpers, spell, left);
         Some(len)
     }
 
-    fn finish(&self, claim: Claim<'_, Job>, helpers: &Helpers) {
+    /// So many bytes have taken so many ticks.
+    fn learn(&self, ticks: u64, len: usize) {
+        if len > 0 {
+            let (old, new) = (f32::from_bits(self.cost.load(Ordering::Relaxed)), ticks as f32 / len as f32);
+            // One preempted chunk must not outweigh the rest. If two learn at once, one of them does not count.
+            let cost = if old > 0.0 { old + (new.min(4.0 * old) - old) / 4.0 } else { new };
+            // Others read it: what is about the same need not leave their caches.
+            if (cost - old).abs() > old / 16.0 {
+                self.cost.store(cost.to_bits(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn finish(&self, claim: Claim<'_, Job>, helpers: &Helpers, spell: &mut Spell, left: u64) {
         let finished = claim.finish();
         if finished.signal {
             self.event.signal();
         }
-        if finished.job && self.ring.has_work() {
-            // A fence may have opened while everybody was asleep.
-            helpers.wake_one();
+        if finished.job
+            && left > 0
+            && helpers.any_asleep()
+            && self.ring.has_work()
+            && spell.wakes(helpers, self.takes(left))
+        {
+            // A fence may have opened over which they went to sleep. Who finishes this is awake, and takes what is next, or polls, or is told to.
+            helpers.call_one();
         }
     }
 }
@@ -164,6 +270,57 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_spell_wakes_once_it_is_worth_it() {
+        let helpers = Helpers::asleep(1, 1000);
+        let mut spell = Spell::default();
+        assert!(!spell.wakes(&helpers, 999) && spell.wakes(&helpers, 1000), "by what is left");
+        spell.add(5000, 5600);
+        assert!(!spell.wakes(&helpers, 399) && spell.wakes(&helpers, 400), "and by what was done");
+        assert!(!spell.wakes(&helpers, 999), "that was another spell");
+        spell.add(7000, 6900);
+        spell.add(8000, 8500);
+        assert!(!spell.wakes(&helpers, 499), "a clock that is behind counts for nothing");
+    }
+
+    #[test]
+    fn a_pause_ends_a_spell() {
+        let helpers = Helpers::asleep(1, 1000);
+        let spell = |until| Spell { worked: 600, until, ..Spell::default() };
+        let mut busy = spell(ticks() + 100_000 * helpers.patience());
+        busy.begin(&helpers);
+        assert!(busy.wakes(&helpers, 400), "no pause");
+        let mut idle = spell(ticks().saturating_sub(2 * helpers.patience()));
+        idle.begin(&helpers);
+        assert!(!idle.wakes(&helpers, 400));
+    }
+
+    #[test]
+    fn what_is_left_is_what_nobody_has_begun() {
+        let jobs = super::super::ring::Owner::new(4);
+        let lane = Lane::new(Arc::clone(jobs.ring()), Event::new().unwrap(), 0.5);
+        let job = |upto| Job { len: 1000, chunk: 300, upto, ..Job::default() };
+        let first = job(lane.publish(1000));
+        assert_eq!([0, 2, 3].map(|chunk| lane.left(&first, chunk)), [700, 100, 0]);
+        let second = job(lane.publish(1000));
+        assert_eq!([0, 3].map(|chunk| lane.left(&first, chunk)), [1700, 1000]);
+        assert_eq!([0, 3].map(|chunk| lane.left(&second, chunk)), [700, 0]);
+        assert_eq!(lane.takes(1000), 500);
+    }
+
+    #[test]
+    fn what_a_byte_takes_is_learned() {
+        let jobs = super::super::ring::Owner::new(1);
+        let lane = Lane::new(Arc::clone(jobs.ring()), Event::new().unwrap(), 1.0);
+        lane.learn(1_000_000, 100);
+        assert_eq!(lane.takes(100), 175, "one that was preempted");
+        lane.learn(5, 0);
+        for _ in 0..50 {
+            lane.learn(400, 100);
+        }
+        assert!((320..=400).contains(&lane.takes(100)), "{}", lane.takes(100));
+    }
 
     /// However jobs overlap, and in whatever order they end, what is counted is the time in which there was any.
     #[test]

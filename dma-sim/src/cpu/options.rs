@@ -8,7 +8,9 @@ use dma_core::{CacheHint, Error, ErrorKind, Result};
 pub struct CpuOptions {
     /// Threads that copy besides those that poll queues; all queues of the engine share them. 0: a copy is done by whoever polls,
     /// on that core alone. `None` (the default): one less than the CPUs that this process may use, and not more than
-    /// [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX), as a few cores saturate the memory. At most [`THREADS_MAX`](Self::THREADS_MAX).
+    /// [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX), as a few cores saturate the memory. At most [`THREADS_MAX`](Self::THREADS_MAX). They sleep once there has been nothing to do for
+    /// 20 us, or as long as waking one takes (up to 200 us), which the engine measures. They are woken for work that is worth it: what is over sooner without
+    /// them is done by whoever polls, as it polls.
     pub threads: Option<usize>,
     /// Operations of up to this many bytes are done at once, by whoever submits them; longer ones are cut into chunks for the
     /// threads and the poller. Default 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that submitting stays short. 0: everything

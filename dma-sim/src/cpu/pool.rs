@@ -3,17 +3,20 @@
 use std::fmt;
 use std::io;
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dma_core::{Error, Result};
 
-use super::lane::Lane;
+use super::chooser::{ticks, ticks_in};
+use super::lane::{Lane, Spell};
 
-/// How long a thread looks in vain before it goes to sleep, however many queues there are.
+/// How long a thread looks in vain before it goes to sleep, however many queues there are: so long at least, and as long as waking one takes.
 const SPIN: Duration = Duration::from_micros(20);
+/// More is not believed of either part of what waking takes: the thread, or who woke it, had to wait for a CPU.
+const LATE: Duration = Duration::from_micros(100);
 
 /// The threads, and the right to end them: they go with it.
 pub(super) struct Pool {
@@ -37,26 +40,54 @@ impl Threads {
     }
 }
 
+/// Work is to take so many times as long as waking somebody for it: two cores are not twice as fast, least of all from memory, and work that shares the
+/// machine with others is not to be spent for nothing.
+const WORTH: u64 = 2;
+/// Of the doorbells at which nobody was woken, one in so many wakes one.
+const EXPLORE: u32 = 1024;
+/// As many calls are made in vain at most where what had been going on has stopped.
+const CREDIT_MAX: u64 = 4;
+
 /// What a thread does.
 type Thread = Box<dyn FnOnce() + Send>;
 
 /// What the threads share with the queues.
 #[derive(Debug, Default)]
 pub(super) struct Helpers {
+    /// How many there are.
+    size: usize,
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// Counts the changes of `lanes`.
     changes: AtomicUsize,
+    /// Threads that sleep, or are about to, and were not called.
     sleepers: AtomicUsize,
-    /// Counts the calls that wake.
-    calls: Mutex<usize>,
+    calls: Mutex<Calls>,
     wake: Condvar,
     quit: AtomicBool,
+    /// What a call takes of the caller's time, smoothed, in ticks,
+    stall: AtomicU64,
+    /// and until the thread is awake.
+    delay: AtomicU64,
+    /// How much more the threads have done since they were woken than that was to be worth, in ticks, up to some calls' worth: as long as there is any,
+    /// work goes on after pauses, and they are woken at once.
+    credit: AtomicU64,
+    /// Doorbells at which nobody was woken.
+    refused: AtomicU32,
+}
+
+/// Calls that no thread has answered.
+#[derive(Debug, Default)]
+struct Calls {
+    count: usize,
+    /// When the last one was made, in ticks, if it was of one thread.
+    at: Option<u64>,
 }
 
 impl Pool {
     /// `size` threads, which start with the first queue.
     pub(super) fn new(size: usize) -> Self {
-        Self { helpers: Arc::default(), size, threads: Mutex::default() }
+        let helpers = Helpers { size, ..Helpers::default() };
+        Self { helpers: Arc::new(helpers), size, threads: Mutex::default() }
     }
 
     /// How many threads there are.
@@ -75,6 +106,8 @@ impl Pool {
     /// If the threads cannot be started; then none are.
     pub(super) fn add(&self, lane: &Arc<Lane>) -> Result<()> {
         self.start(spawn)?;
+        // Not when a thread is to be woken.
+        ticks_in(LATE);
         lock(&self.helpers.lanes).push(Arc::clone(lane));
         self.helpers.lanes_changed();
         Ok(())
@@ -135,16 +168,6 @@ impl Drop for Pool {
 }
 
 impl Helpers {
-    /// Wakes one thread, if any sleeps, for chunks that can be claimed already. See [`Lane::work`] for the next.
-    #[inline]
-    pub(super) fn wake_one(&self) {
-        // Either this sees the sleeper, or the sleeper sees the chunk.
-        fence(Ordering::SeqCst);
-        if self.any_asleep() {
-            self.call_one();
-        }
-    }
-
     fn wake_all(&self) {
         fence(Ordering::SeqCst);
         if self.any_asleep() {
@@ -152,25 +175,89 @@ impl Helpers {
         }
     }
 
-    /// Whether any thread sleeps, or is about to. To be asked behind a fence, see [`Self::wake_one`].
+    /// Whether any thread sleeps, or is about to, and was not called. Behind a fence: either this sees the sleeper, or the sleeper
+    /// sees what was published before.
     #[inline]
     pub(super) fn any_asleep(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// Wakes one thread that sleeps.
-    pub(super) fn call_one(&self) {
-        self.call(false);
+    /// Whether all do, or there are none: nobody works but who polls.
+    pub(super) fn all_asleep(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) >= self.size
     }
 
+    /// Whether work that takes one core so many ticks is over sooner if one more is woken to share it with those that are awake: who wakes it
+    /// loses time, and it comes late. Both are known from earlier calls, and what came of these.
+    pub(super) fn is_worth_waking(&self, work: u64) -> bool {
+        let awake = 1 + self.size.saturating_sub(self.sleepers.load(Ordering::Relaxed)) as u64;
+        work / awake + self.credit.load(Ordering::Relaxed) >= self.worth()
+    }
+
+    /// What waking one takes, in ticks.
+    fn cost(&self) -> u64 {
+        self.stall.load(Ordering::Relaxed) + self.delay.load(Ordering::Relaxed)
+    }
+
+    /// How much work is worth a call, in ticks.
+    fn worth(&self) -> u64 {
+        WORTH * self.cost()
+    }
+
+    /// For how many ticks there has to be nothing to do until threads sleep.
+    pub(super) fn patience(&self) -> u64 {
+        self.cost().max(ticks_in(SPIN))
+    }
+
+    /// Work was not worth waking a thread, as far as is known. Returns whether to wake one all the same, to see what that takes now.
+    pub(super) fn explores(&self) -> bool {
+        let refused = self.refused.load(Ordering::Relaxed).wrapping_add(1);
+        self.refused.store(refused, Ordering::Relaxed);
+        refused.is_multiple_of(EXPLORE)
+    }
+
+    /// Wakes one thread that sleeps, if there is one.
+    pub(super) fn call_one(&self) {
+        let start = ticks();
+        if self.call(false) {
+            smooth(&self.stall, ticks().saturating_sub(start));
+            self.spend();
+        }
+    }
+
+    /// A thread was woken.
+    fn spend(&self) {
+        let credit = self.credit.load(Ordering::Relaxed).saturating_sub(self.worth());
+        self.credit.store(credit, Ordering::Relaxed);
+    }
+
+    /// A thread goes to sleep after so many ticks of work.
+    fn earn(&self, work: u64) {
+        // If two do this at once, one of them does not count.
+        let credit = (self.credit.load(Ordering::Relaxed) + work).min(CREDIT_MAX * self.worth());
+        self.credit.store(credit, Ordering::Relaxed);
+    }
+
+    /// False if none sleeps.
     #[cold]
-    fn call(&self, all: bool) {
-        *lock(&self.calls) += 1;
+    fn call(&self, all: bool) -> bool {
+        let mut calls = lock(&self.calls);
+        // Taken off here, so that nobody calls a thread twice that takes its time. They get fewer only under the lock.
+        let sleepers = self.sleepers.load(Ordering::Relaxed);
+        let called = if all { sleepers } else { sleepers.min(1) };
+        if called == 0 {
+            return false;
+        }
+        self.sleepers.fetch_sub(called, Ordering::SeqCst);
+        calls.count += called;
+        calls.at = (!all).then(ticks);
+        drop(calls);
         if all {
             self.wake.notify_all();
         } else {
             self.wake.notify_one();
         }
+        true
     }
 
     fn lanes_changed(&self) {
@@ -183,6 +270,7 @@ impl Helpers {
     fn serve(&self, first: usize) {
         let mut lanes = Vec::new();
         let mut changes = 0;
+        let mut spell = Spell::default();
         let mut idle = None;
         let mut turn = first;
         while !self.quit.load(Ordering::Relaxed) {
@@ -191,46 +279,76 @@ impl Helpers {
                 changes = now;
                 lanes.clone_from(&lock(&self.lanes));
             }
-            if self.round(&lanes, turn) {
+            if self.round(&lanes, turn, &mut spell) {
                 idle = None;
                 turn = turn.wrapping_add(1);
-            } else if idle.get_or_insert_with(Instant::now).elapsed() < SPIN {
+            } else if !self.is_idle_for_long(&mut idle) {
                 std::hint::spin_loop();
             } else {
+                self.earn(spell.done());
                 self.sleep(|| {
                     self.quit.load(Ordering::Relaxed)
                         || self.changes.load(Ordering::Acquire) != changes
                         || lanes.iter().any(|lane| lane.ring.has_work())
                 });
-                idle = None;
+                (idle, spell) = (None, Spell::default());
             }
         }
     }
 
+    /// Whether a thread that finds nothing to do has found nothing for long enough to sleep, `since` it first did.
+    fn is_idle_for_long(&self, since: &mut Option<u64>) -> bool {
+        let now = ticks();
+        now.saturating_sub(*since.get_or_insert(now)) >= self.patience()
+    }
+
     /// One chunk of each lane, beginning with another one each time. Returns whether there was any.
-    fn round(&self, lanes: &[Arc<Lane>], turn: usize) -> bool {
+    fn round(&self, lanes: &[Arc<Lane>], turn: usize, spell: &mut Spell) -> bool {
         let mut worked = false;
         for at in 0..lanes.len() {
             let lane = &lanes[at.wrapping_add(turn) % lanes.len()];
-            worked |= lane.work(self).is_some();
+            worked |= lane.work(self, spell).is_some();
         }
         worked
     }
 
-    /// Sleeps until called, unless `stay`.
+    /// Sleeps until called, unless or until `stay`.
     fn sleep(&self, stay: impl Fn() -> bool) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let before = *lock(&self.calls);
-        // See `wake_one`.
+        // See `any_asleep`.
         fence(Ordering::SeqCst);
-        if !stay() {
-            let mut calls = lock(&self.calls);
-            while *calls == before {
-                calls = self.wake.wait(calls).unwrap_or_else(PoisonError::into_inner);
+        let mut calls = lock(&self.calls);
+        let mut slept = false;
+        // Under the lock, the threads in here are as many as `sleepers` and the calls together.
+        loop {
+            if calls.count > 0 {
+                calls.count -= 1;
+                if let Some(at) = calls.at.take().filter(|_| slept) {
+                    smooth(&self.delay, ticks().saturating_sub(at));
+                }
+                return;
             }
+            // Asked again after each wake: another thread, which was about to sleep, may have answered the call that was for this one.
+            if stay() {
+                self.sleepers.fetch_sub(1, Ordering::SeqCst);
+                return;
+            }
+            slept = true;
+            calls = self.wake.wait(calls).unwrap_or_else(PoisonError::into_inner);
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Follows what calls take: what is less soon, so that what was once too much does not stay, and what is more slowly.
+fn smooth(smoothed: &AtomicU64, ticks: u64) {
+    let (old, new) = (smoothed.load(Ordering::Relaxed), ticks.min(ticks_in(LATE)));
+    let next = match old {
+        0 => new,
+        _ if new < old => old - (old - new) / 2,
+        _ => old + (new - old) / 8,
+    };
+    // If two do this at once, one of them does not count.
+    smoothed.store(next, Ordering::Relaxed);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -247,7 +365,30 @@ impl fmt::Debug for Pool {
 }
 
 #[cfg(test)]
+impl Helpers {
+    /// So many threads that sleep, though there are none, which work of so many ticks or more is worth waking.
+    pub(super) fn asleep(size: usize, worth: u64) -> Self {
+        let helpers = Self { size, ..Self::default() };
+        helpers.sleepers.store(size, Ordering::Relaxed);
+        helpers.wake_for(worth);
+        helpers
+    }
+
+    /// Nothing is worth waking one.
+    pub(super) fn never_wake(&self) {
+        self.wake_for(u64::MAX / 16);
+    }
+
+    /// So many ticks of work are.
+    pub(super) fn wake_for(&self, worth: u64) {
+        self.delay.store(worth / WORTH, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     /// A thread may hold an `Arc` of the helpers as long as it lives, so they tell how many there are.
@@ -269,5 +410,136 @@ mod tests {
         pool.start(spawn).unwrap();
         assert_eq!(running(&pool), 5, "and they stay");
         pool.start(|_, _| panic!("all are there")).unwrap();
+    }
+
+    fn wait_until(what: &str, done: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "never: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn threads_are_woken_for_what_is_worth_it() {
+        let one = Helpers::asleep(1, 1000);
+        assert!(!one.is_worth_waking(999) && one.is_worth_waking(1000));
+        let third = Helpers {
+            size: 3,
+            sleepers: AtomicUsize::new(1),
+            delay: AtomicU64::new(500),
+            ..Helpers::default()
+        };
+        assert!(!third.is_worth_waking(2999) && third.is_worth_waking(3000), "shared by three already");
+        assert!(Helpers::asleep(1, 0).is_worth_waking(0), "until it is known, always");
+    }
+
+    #[test]
+    fn what_threads_have_done_is_worth_some_calls() {
+        let helpers = Helpers::asleep(1, 1000);
+        helpers.earn(400);
+        assert!(!helpers.is_worth_waking(599) && helpers.is_worth_waking(600));
+        helpers.earn(1_000_000);
+        let calls = (1..).find(|_| {
+            helpers.spend();
+            !helpers.is_worth_waking(0)
+        });
+        assert_eq!(calls, Some(CREDIT_MAX as i32), "and then it has to be earned again");
+        helpers.spend();
+        assert!(!helpers.is_worth_waking(999) && helpers.is_worth_waking(1000), "no debts");
+    }
+
+    #[test]
+    fn what_a_call_takes_is_smoothed_and_not_believed_if_late() {
+        let (smoothed, late) = (AtomicU64::new(0), ticks_in(LATE));
+        assert!(late > 0);
+        smooth(&smoothed, 10 * late);
+        assert_eq!(smoothed.load(Ordering::Relaxed), late);
+        for _ in 0..64 {
+            smooth(&smoothed, late / 2);
+        }
+        assert!(smoothed.load(Ordering::Relaxed).abs_diff(late / 2) <= 1, "less counts soon");
+        smooth(&smoothed, 10 * late);
+        assert!(smoothed.load(Ordering::Relaxed) < late * 3 / 5, "more does not");
+    }
+
+    /// However many call at once: who was called is awake once for it, and all of them sleep in the end.
+    #[test]
+    fn calls_are_answered() {
+        let pool = Pool::new(3);
+        pool.start(spawn).unwrap();
+        let helpers = pool.helpers();
+        let rest = || wait_until("all asleep", || helpers.all_asleep() && lock(&helpers.calls).count == 0);
+        rest();
+        assert!(helpers.any_asleep());
+        std::thread::scope(|scope| {
+            for caller in 0..3 {
+                scope.spawn(move || {
+                    for turn in 0..2000 {
+                        if turn % 50 == caller {
+                            helpers.wake_all()
+                        } else {
+                            helpers.call_one()
+                        }
+                        if turn % 7 == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+        rest();
+        assert_eq!(helpers.sleepers.load(Ordering::Relaxed), 3, "none is counted twice");
+        helpers.call_one();
+        helpers.call_one();
+        rest();
+        assert!(helpers.stall.load(Ordering::Relaxed) > 0 && helpers.delay.load(Ordering::Relaxed) > 0);
+    }
+
+    /// One thread sleeps and is called; before it is awake, another one, on its way to sleep, answers. Whoever called for all of them meant this one, too.
+    #[test]
+    fn a_call_for_all_reaches_all() {
+        let helpers = Arc::new(Helpers { size: 2, ..Helpers::default() });
+        let sleep = || {
+            let helpers = Arc::clone(&helpers);
+            std::thread::spawn(move || helpers.sleep(|| helpers.quit.load(Ordering::SeqCst)))
+        };
+        let sleeper = sleep();
+        wait_until("asleep", || helpers.any_asleep());
+        // As `call(true)` does, but the lock is held until the other one is at it.
+        let mut calls = lock(&helpers.calls);
+        helpers.quit.store(true, Ordering::SeqCst);
+        calls.count += helpers.sleepers.swap(0, Ordering::SeqCst);
+        let thief = sleep();
+        wait_until("about to sleep", || helpers.any_asleep());
+        drop(calls);
+        wait_until("one answers", || sleeper.is_finished() || thief.is_finished());
+        helpers.wake.notify_all();
+        wait_until("both are awake", || sleeper.is_finished() && thief.is_finished());
+        assert!(!helpers.any_asleep() && lock(&helpers.calls).count == 0);
+    }
+
+    /// Also those that are about to sleep, or that were just woken for a queue that is gone.
+    #[test]
+    fn threads_end_at_any_moment() {
+        let test = std::thread::spawn(|| {
+            for turn in 0..500_u64 {
+                let pool = Pool::new(3);
+                pool.start(spawn).unwrap();
+                let (begun, pause) = (Instant::now(), Duration::from_nanos(20_000 + turn * 7919 % 120_000));
+                while begun.elapsed() < pause {
+                    std::thread::yield_now();
+                }
+                pool.helpers().lanes_changed();
+            }
+        });
+        wait_until("they end", || test.is_finished());
+        test.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_known_of_calls_is_looked_at_again() {
+        let helpers = Helpers::asleep(1, 1000);
+        assert_eq!((1..=2 * EXPLORE).filter(|_| helpers.explores()).count(), 2);
     }
 }

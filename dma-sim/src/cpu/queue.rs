@@ -10,9 +10,9 @@ use dma_core::{
     QueueOptions, RawQueue, RawStats, Result, Work,
 };
 
-use super::chooser::{Chooser, Pick};
+use super::chooser::{Chooser, Pick, hot_cost};
 use super::event::Event;
-use super::lane::{Job, Lane};
+use super::lane::{Job, Lane, Spell};
 use super::pool::Pool;
 use super::ring::Owner;
 use super::spare::Spares;
@@ -56,6 +56,12 @@ pub(super) struct CpuQueue {
     spares: Spares,
     lane: Arc<Lane>,
     pool: Arc<Pool>,
+    /// What the owner has done of the jobs lately.
+    spell: Spell,
+    /// The length of all jobs that are not reported.
+    unreported: u64,
+    /// One of the jobs that no doorbell was rung for is to show how fast cores are that share it.
+    trial: bool,
     /// The number of the last job with a fence: nothing starts before all jobs before it are finished.
     fence: u64,
     /// Counts polls while there are jobs.
@@ -77,7 +83,7 @@ impl CpuQueue {
         pool: &Arc<Pool>,
     ) -> Result<Self> {
         let jobs = Owner::new(options.depth);
-        let lane = Arc::new(Lane::new(Arc::clone(jobs.ring()), Event::new()?));
+        let lane = Arc::new(Lane::new(Arc::clone(jobs.ring()), Event::new()?, hot_cost()));
         pool.add(&lane)?;
         // Where nothing may be done at once, it does not matter what had better be.
         let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
@@ -96,6 +102,9 @@ impl CpuQueue {
             spares: Spares::default(),
             lane,
             pool: Arc::clone(pool),
+            spell: Spell::default(),
+            unreported: 0,
+            trial: false,
             fence: 0,
             polls: 0,
             unrung: false,
@@ -160,6 +169,9 @@ impl CpuQueue {
     fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
         let (token, len) = (descriptor.token(), descriptor.len());
         let idle = self.jobs.all_finished();
+        if idle {
+            self.spell.begin(self.pool.helpers());
+        }
         let fence = descriptor.fence() && !idle;
         let kernel = self.copies.kernel(pick);
         let chunk = chunk(len, self.pool.size() + 1, if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN });
@@ -170,9 +182,13 @@ impl CpuQueue {
         let mut segments = self.spares.take(src.len() + dst.len());
         segments.extend_from_slice(src);
         segments.extend_from_slice(dst);
+        let upto = self.lane.publish(len);
+        self.unreported += len as u64;
+        self.trial |= pick.is_shared_trial();
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
             (job.segments, job.sources, job.pattern) = (segments, src.len(), pattern);
+            job.upto = upto;
             job.reset();
         });
         if fence {
@@ -193,10 +209,10 @@ impl CpuQueue {
         n
     }
 
-    /// Polls while there are jobs: without a thread, they are done here and nowhere else.
+    /// Polls while there are jobs: without a thread that is awake, they are done here and nowhere else.
     ///
     /// Short copies come first: as long as there are any to report, no time is spent on jobs. But each [`JOBS_TURN`]th poll, or an endless
-    /// stream of short copies would hold them up for ever, a chunk is done if there are no threads for that, and jobs are reported
+    /// stream of short copies would hold them up for ever, a chunk is done if no thread is awake for that, and jobs are reported
     /// first, since the short copies may fill `completions` every time.
     fn poll_jobs(&mut self, completions: &mut [Completion]) -> usize {
         self.polls = self.polls.wrapping_add(1);
@@ -204,7 +220,7 @@ impl CpuQueue {
         let mut n = if turn { self.retire(completions) } else { 0 };
         n += self.report(&mut completions[n..]);
         n += self.retire(&mut completions[n..]);
-        if n == 0 || (turn && self.pool.size() == 0) {
+        if n == 0 || (turn && self.pool.helpers().all_asleep()) {
             self.help();
             n += self.retire(&mut completions[n..]);
         }
@@ -215,10 +231,11 @@ impl CpuQueue {
     fn retire(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         let (copies, fills, spares) = (&mut self.copies, &mut self.fills, &mut self.spares);
-        let busy_until = &mut self.busy_until;
+        let (busy_until, unreported) = (&mut self.busy_until, &mut self.unreported);
         while let Some(report) = completions.get_mut(n)
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
+                *unreported -= job.len as u64;
                 let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
                 if job.pick.is_shared_trial() {
                     let busy;
@@ -240,16 +257,22 @@ impl CpuQueue {
     }
 
     /// Does a bounded piece of work, unless something can be reported before.
-    fn help(&self) {
+    fn help(&mut self) {
         let mut left = CHUNK;
         while !self.jobs.can_retire()
-            && let Some(done) = self.lane.work(self.pool.helpers())
+            && let Some(done) = self.lane.work(self.pool.helpers(), &mut self.spell)
         {
             left = left.saturating_sub(done.max(CHUNK_COST));
             if left == 0 {
                 break;
             }
         }
+    }
+
+    /// Whether there is something to do, and nobody works but who polls: threads that sleep are not woken for what is done sooner without them.
+    /// To be asked behind a fence, see [`Helpers::any_asleep`](super::pool::Helpers::any_asleep).
+    fn is_left_to_owner(&self) -> bool {
+        self.jobs.outstanding() > 0 && self.pool.helpers().all_asleep() && self.jobs.ring().has_work()
     }
 
     /// Tells whoever sleeps on the event that there is something to poll for.
@@ -323,14 +346,15 @@ unsafe impl RawQueue for CpuQueue {
             return;
         }
         self.doorbells += 1;
+        let trial = std::mem::take(&mut self.trial);
         if self.jobs.outstanding() > 0 {
-            if self.pool.size() > 0 {
-                let helpers = self.pool.helpers();
-                if self.jobs.needs_waking(|| helpers.any_asleep()) {
-                    helpers.call_one();
-                }
-            } else if self.armed {
-                // Nobody works but who polls.
+            let (helpers, spell) = (self.pool.helpers(), &mut self.spell);
+            // At most: some of it may be done already.
+            let left = self.lane.takes(self.unreported);
+            let wake = |spell: &mut Spell| trial || spell.wakes(helpers, left) || helpers.explores();
+            if self.jobs.needs_waking(|| helpers.any_asleep()) && wake(spell) {
+                helpers.call_one();
+            } else if self.armed && self.is_left_to_owner() {
                 self.wake_owner();
             }
         }
@@ -371,8 +395,8 @@ unsafe impl RawQueue for CpuQueue {
             return Ok(false);
         }
         self.armed = true;
-        if self.jobs.outstanding() > 0 && self.pool.size() == 0 {
-            // Nobody works but who polls: let the caller's event loop have a turn between chunks.
+        if self.is_left_to_owner() {
+            // Let the caller's event loop have a turn between chunks.
             self.wake_owner();
         }
         Ok(true)
@@ -390,7 +414,9 @@ impl Drop for CpuQueue {
         // Nothing more is begun; what threads have begun is over within a chunk.
         self.lane.stop();
         while self.jobs.outstanding() > 0 {
-            if self.jobs.retire(|_| ()).is_none() && self.lane.work(self.pool.helpers()).is_none() {
+            if self.jobs.retire(|_| ()).is_none()
+                && self.lane.work(self.pool.helpers(), &mut self.spell).is_none()
+            {
                 std::thread::yield_now();
             }
         }
@@ -400,7 +426,12 @@ impl Drop for CpuQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr::NonNull;
+    use std::time::{Duration, Instant};
+
+    use dma_core::Segment;
     use proptest::prelude::*;
+    use rustix::event::{PollFd, PollFlags};
 
     use super::*;
 
@@ -418,6 +449,85 @@ mod tests {
         ] {
             assert_eq!(chunk(len, cores, least), expected, "{len} on {cores}");
         }
+    }
+
+    /// A queue whose thread sleeps and is not woken for anything.
+    fn left_to_the_owner() -> CpuQueue {
+        let pool = Arc::new(Pool::new(1));
+        let options = QueueOptions::new().with_depth(8);
+        let queue = CpuQueue::open(EngineId::next(), &options, 32 << 10, CacheHint::Cold, &pool).unwrap();
+        let begun = Instant::now();
+        while !pool.helpers().all_asleep() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the thread stays awake");
+            std::thread::yield_now();
+        }
+        pool.helpers().never_wake();
+        queue
+    }
+
+    fn copy(token: u64, src: &[u8], dst: &mut [u8]) -> Descriptor<'static> {
+        let segment =
+            |addr: *const u8, len| Segment { key: LOCAL, addr: NonNull::new(addr.cast_mut()).unwrap(), len };
+        Descriptor::copy(token, segment(src.as_ptr(), src.len()), segment(dst.as_ptr(), dst.len()))
+    }
+
+    fn readable(queue: &CpuQueue) -> bool {
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let fd = queue.event_fd().unwrap();
+        rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
+    }
+
+    /// Whoever sleeps on the event is told to poll, between any two chunks, whether it sleeps before or after it submits.
+    #[test]
+    fn what_is_not_worth_waking_a_thread_for_is_done_by_polls() {
+        const LEN: usize = 1 << 20;
+        let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+        let mut queue = left_to_the_owner();
+        let mut completions = [Completion::done(0); 4];
+        for armed_before in [false, true] {
+            dst.fill(0);
+            assert!(!armed_before || queue.arm().unwrap());
+            // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+            assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
+            queue.flush();
+            assert!(queue.pool.helpers().all_asleep(), "nobody was woken");
+            assert_eq!(readable(&queue), armed_before);
+            let mut polls = 0;
+            while queue.poll(&mut completions) == 0 {
+                polls += 1;
+                queue.disarm();
+                assert!(!readable(&queue));
+                assert!(!queue.arm().unwrap() || readable(&queue), "asleep for ever");
+                assert!(polls < LEN / CHUNK_MIN, "{polls} polls");
+            }
+            queue.disarm();
+            assert!(queue.pool.helpers().all_asleep());
+            assert!(src == dst, "all of it");
+            assert!(queue.arm().unwrap() && !readable(&queue), "nothing is left to do");
+            queue.disarm();
+        }
+    }
+
+    /// There is a thread, but it sleeps: short copies, which give every poll something to report, do not hold up a long one.
+    #[test]
+    fn threads_that_sleep_do_not_get_on() {
+        const LEN: usize = 1 << 20;
+        let (src, mut dst, mut short) = (vec![3; LEN], vec![0; LEN], [0; 64]);
+        let mut queue = left_to_the_owner();
+        // SAFETY: all outlive the operations, and nobody touches them meanwhile; so below.
+        assert_eq!(unsafe { queue.submit(&[copy(0, &src, &mut dst)]) }.unwrap(), 1);
+        let short = copy(1, &src[..64], &mut short);
+        let mut completion = [Completion::done(1)];
+        let mut polls = 0;
+        while completion[0].token != 0 {
+            // SAFETY: as above; each writes the same bytes.
+            while unsafe { queue.submit(&[short]) }.unwrap() == 1 {}
+            queue.flush();
+            assert_eq!(queue.poll(&mut completion), 1);
+            polls += 1;
+            assert!(polls < JOBS_TURN as usize * LEN / CHUNK_MIN, "{polls} polls");
+        }
+        assert!(queue.pool.helpers().all_asleep() && src == dst);
     }
 
     proptest! {

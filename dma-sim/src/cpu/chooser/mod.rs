@@ -8,6 +8,7 @@ mod trial;
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use dma_core::CacheHint;
 
@@ -671,7 +672,7 @@ fn class_of(len: usize) -> usize {
 }
 
 /// What `memcpy` takes within a core's second level cache, in ticks per byte: measured once, which takes some 20 us.
-fn hot_cost() -> f32 {
+pub(super) fn hot_cost() -> f32 {
     static COST: OnceLock<f32> = OnceLock::new();
     *COST.get_or_init(|| {
         /// Beyond any first level cache, and within any second level one with its twin.
@@ -693,6 +694,28 @@ fn hot_cost() -> f32 {
         });
         times.min().unwrap_or(0) as f32 / LEN as f32
     })
+}
+
+/// So long on the clock of [`ticks`]. The first call measures that, which takes 60 us.
+pub(crate) fn ticks_in(time: Duration) -> u64 {
+    const MEASURED: Duration = Duration::from_micros(20);
+    static PER_SECOND: OnceLock<f64> = OnceLock::new();
+    let measure = || {
+        let (since, start) = (Instant::now(), ticks());
+        loop {
+            let (took, now) = (since.elapsed(), ticks());
+            if took >= MEASURED {
+                return now.wrapping_sub(start) as f64 / took.as_secs_f64();
+            }
+        }
+    };
+    let per_second = PER_SECOND.get_or_init(|| {
+        // This thread may not run between the one clock and the other.
+        let mut measured = [measure(), measure(), measure()];
+        measured.sort_unstable_by(f64::total_cmp);
+        measured[1]
+    });
+    (per_second * time.as_secs_f64()) as u64
 }
 
 /// Up to which length copies can be within a core's own cache of this size, source and destination both: what is copied as fast as there and is longer is in
