@@ -21,7 +21,6 @@ const LATE: Duration = Duration::from_micros(100);
 /// The threads, and the right to end them: they go with it.
 pub(super) struct Pool {
     helpers: Arc<Helpers>,
-    size: usize,
     threads: Mutex<Threads>,
 }
 
@@ -87,12 +86,12 @@ impl Pool {
     /// `size` threads, which start with the first queue.
     pub(super) fn new(size: usize) -> Self {
         let helpers = Helpers { size, ..Helpers::default() };
-        Self { helpers: Arc::new(helpers), size, threads: Mutex::default() }
+        Self { helpers: Arc::new(helpers), threads: Mutex::default() }
     }
 
     /// How many threads there are.
     pub(super) fn size(&self) -> usize {
-        self.size
+        self.helpers.size
     }
 
     pub(super) fn helpers(&self) -> &Helpers {
@@ -125,7 +124,7 @@ impl Pool {
         if threads.handles.is_empty() {
             threads.process = process::id();
         }
-        while threads.handles.len() < self.size {
+        while threads.handles.len() < self.size() {
             let (helpers, first) = (Arc::clone(&self.helpers), threads.handles.len());
             match spawn(format!("dma-cpu-{first}"), Box::new(move || helpers.serve(first))) {
                 Ok(thread) => threads.handles.push(thread),
@@ -357,10 +356,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("size", &self.size)
-            .field("helpers", &self.helpers)
-            .finish_non_exhaustive()
+        f.debug_struct("Pool").field("helpers", &self.helpers).finish_non_exhaustive()
     }
 }
 

@@ -477,6 +477,25 @@ mod tests {
         rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
     }
 
+    /// The doorbell wakes the thread, which does all of it: nobody polls.
+    #[test]
+    fn what_is_worth_it_wakes_a_thread() {
+        const LEN: usize = 1 << 20;
+        let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+        let mut queue = left_to_the_owner();
+        queue.pool.helpers().wake_for(1);
+        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
+        queue.flush();
+        let begun = Instant::now();
+        while !queue.jobs.all_finished() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody was woken");
+            std::thread::yield_now();
+        }
+        assert_eq!(queue.poll(&mut [Completion::done(0); 4]), 1);
+        assert!(src == dst);
+    }
+
     /// Whoever sleeps on the event is told to poll, between any two chunks, whether it sleeps before or after it submits.
     #[test]
     fn what_is_not_worth_waking_a_thread_for_is_done_by_polls() {
