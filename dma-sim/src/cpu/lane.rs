@@ -3,16 +3,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use dma_core::Segment;
 
 use super::Kernel;
-use super::chooser::{Pick, ticks};
+use super::chooser::{Pick, ticks, ticks_in};
 use super::event::Event;
 use super::pool::Helpers;
 use super::ring::{Claim, Ring};
 use super::transfer::{Failure, Moves};
+
+/// An owner that polls all the time sees the end of a job so late at most.
+const NOTICE: Duration = Duration::from_nanos(200);
 
 /// A descriptor that is done in chunks.
 #[derive(Debug)]
@@ -35,8 +39,8 @@ pub(super) struct Job {
     failure: AtomicU8,
     /// What all chunks took, for the chooser.
     ticks: AtomicU64,
-    /// When it was published, and when its last chunk was over, if the chooser wants to know.
-    pub(super) published: u64,
+    /// When it was taken on, and when its last chunk was over, if the chooser wants to know.
+    taken: u64,
     ended: AtomicU64,
 }
 
@@ -54,19 +58,19 @@ impl Default for Job {
             upto: 0,
             failure: AtomicU8::new(0),
             ticks: AtomicU64::new(0),
-            published: 0,
+            taken: 0,
             ended: AtomicU64::new(0),
         }
     }
 }
 
 impl Job {
-    /// Forgets how the last one went.
-    pub(super) fn reset(&mut self) {
+    /// Forgets how the last one went; this one was `taken` on then.
+    pub(super) fn reset(&mut self, taken: u64) {
         *self.failure.get_mut() = 0;
         *self.ticks.get_mut() = 0;
         *self.ended.get_mut() = 0;
-        self.published = if self.pick.is_shared_trial() { ticks() } else { 0 };
+        self.taken = taken;
     }
 
     pub(super) fn failure(&mut self) -> Option<Failure> {
@@ -77,10 +81,12 @@ impl Job {
         *self.ticks.get_mut()
     }
 
-    /// How long it kept its queue busy, `before` being when that was last so because of another one; and when its last chunk was over.
-    pub(super) fn busy(&mut self, before: u64) -> (u64, u64) {
+    /// How long it kept its queue busy, `before` being when that was last so because of another one; and until when. Without another one behind it, that is
+    /// when its end was `seen`: the owner, who could have been told at once, finds out late by the way from one core to another.
+    pub(super) fn busy(&mut self, before: u64, seen: Option<u64>) -> (u64, u64) {
         let ended = *self.ended.get_mut();
-        (ended.saturating_sub(before.max(self.published)), ended.max(before))
+        let over = seen.map_or(ended, |seen| seen.clamp(ended, ended + ticks_in(NOTICE)));
+        (over.saturating_sub(before.max(self.taken)), over.max(before))
     }
 
     fn fail(&self, failure: Failure) {
@@ -327,22 +333,28 @@ mod tests {
     fn a_queue_is_busy_once_at_a_time() {
         let mut until = 0;
         let mut total = 0;
-        for (published, ended, busy) in [
-            (100, 110, 10),
-            (105, 130, 20), // behind the first
-            (106, 120, 0),  // over before the one before it
-            (107, 131, 1),
-            (200, 205, 5), // after a pause, which does not count
-            (300, 0, 0),   // stopped before it was begun
-            (300, 299, 0), // by a clock that is behind
-            (301, 311, 10),
+        let notice = ticks_in(NOTICE);
+        let soon = notice / 2;
+        for (taken, ended, seen, busy) in [
+            (100, 110, None, 10),
+            (105, 130, None, 20), // behind the first
+            (106, 120, None, 0),  // over before the one before it
+            (107, 131, None, 1),
+            (200, 205, None, 5), // after a pause, which does not count
+            (300, 0, None, 0),   // stopped before it was begun
+            (300, 299, None, 0), // by a clock that is behind
+            (301, 311, None, 10),
+            (400, 410, Some(410 + soon), 10 + soon), // the last one: the owner has seen it now
+            (10_000, 10_010, Some(90_000), 10 + notice), // and here had not looked
+            (100_000, 0, Some(100_001), 0),
+            (100_100, 100_110, Some(100_105), 10), // by a clock that is behind
         ] {
-            let mut job = Job { published, ended: AtomicU64::new(ended), ..Job::default() };
+            let mut job = Job { taken, ended: AtomicU64::new(ended), ..Job::default() };
             let took;
-            (took, until) = job.busy(until);
-            assert_eq!(took, busy, "{published} to {ended}");
+            (took, until) = job.busy(until, seen);
+            assert_eq!(took, busy, "{taken} to {ended}");
             total += took;
         }
-        assert_eq!((total, until), (46, 311));
+        assert_eq!((total, until), (76 + soon + notice, 100_110));
     }
 }

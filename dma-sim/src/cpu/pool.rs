@@ -60,7 +60,10 @@ pub(super) struct Helpers {
     changes: AtomicUsize,
     /// Threads that sleep, or are about to, and were not called.
     sleepers: AtomicUsize,
-    calls: Mutex<Calls>,
+    /// Calls that no thread has answered. They change under the lock of `last_call` only.
+    called: AtomicUsize,
+    /// When the last call was made, in ticks, if it was of one thread.
+    last_call: Mutex<Option<u64>>,
     wake: Condvar,
     quit: AtomicBool,
     /// What a call takes of the caller's time, smoothed, in ticks,
@@ -72,14 +75,6 @@ pub(super) struct Helpers {
     credit: AtomicU64,
     /// Doorbells at which nobody was woken.
     refused: AtomicU32,
-}
-
-/// Calls that no thread has answered.
-#[derive(Debug, Default)]
-struct Calls {
-    count: usize,
-    /// When the last one was made, in ticks, if it was of one thread.
-    at: Option<u64>,
 }
 
 impl Pool {
@@ -186,6 +181,11 @@ impl Helpers {
         self.sleepers.load(Ordering::Relaxed) >= self.size
     }
 
+    /// Whether threads are awake, all that were called.
+    pub(super) fn are_there(&self) -> bool {
+        !self.all_asleep() && self.called.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether work that takes one core so many ticks is over sooner if one more is woken to share it with those that are awake: who wakes it
     /// loses time, and it comes late. Both are known from earlier calls, and what came of these.
     pub(super) fn is_worth_waking(&self, work: u64) -> bool {
@@ -240,7 +240,7 @@ impl Helpers {
     /// False if none sleeps.
     #[cold]
     fn call(&self, all: bool) -> bool {
-        let mut calls = lock(&self.calls);
+        let mut last_call = lock(&self.last_call);
         // Taken off here, so that nobody calls a thread twice that takes its time. They get fewer only under the lock.
         let sleepers = self.sleepers.load(Ordering::Relaxed);
         let called = if all { sleepers } else { sleepers.min(1) };
@@ -248,9 +248,9 @@ impl Helpers {
             return false;
         }
         self.sleepers.fetch_sub(called, Ordering::SeqCst);
-        calls.count += called;
-        calls.at = (!all).then(ticks);
-        drop(calls);
+        self.called.fetch_add(called, Ordering::Relaxed);
+        *last_call = (!all).then(ticks);
+        drop(last_call);
         if all {
             self.wake.notify_all();
         } else {
@@ -316,13 +316,13 @@ impl Helpers {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         // See `any_asleep`.
         fence(Ordering::SeqCst);
-        let mut calls = lock(&self.calls);
+        let mut last_call = lock(&self.last_call);
         let mut slept = false;
         // Under the lock, the threads in here are as many as `sleepers` and the calls together.
         loop {
-            if calls.count > 0 {
-                calls.count -= 1;
-                if let Some(at) = calls.at.take().filter(|_| slept) {
+            if self.called.load(Ordering::Relaxed) > 0 {
+                self.called.fetch_sub(1, Ordering::Relaxed);
+                if let Some(at) = last_call.take().filter(|_| slept) {
                     smooth(&self.delay, ticks().saturating_sub(at));
                 }
                 return;
@@ -333,7 +333,7 @@ impl Helpers {
                 return;
             }
             slept = true;
-            calls = self.wake.wait(calls).unwrap_or_else(PoisonError::into_inner);
+            last_call = self.wake.wait(last_call).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -431,6 +431,17 @@ mod tests {
     }
 
     #[test]
+    fn who_was_called_is_not_there_yet() {
+        let helpers = Helpers::asleep(2, 1000);
+        assert!(!helpers.are_there(), "both sleep");
+        helpers.call_one();
+        assert!(!helpers.all_asleep() && !helpers.are_there());
+        helpers.called.store(0, Ordering::Relaxed);
+        assert!(helpers.are_there(), "one is enough");
+        assert!(!Helpers::default().are_there(), "there are none");
+    }
+
+    #[test]
     fn what_threads_have_done_is_worth_some_calls() {
         let helpers = Helpers::asleep(1, 1000);
         helpers.earn(400);
@@ -465,7 +476,9 @@ mod tests {
         let pool = Pool::new(3);
         pool.start(spawn).unwrap();
         let helpers = pool.helpers();
-        let rest = || wait_until("all asleep", || helpers.all_asleep() && lock(&helpers.calls).count == 0);
+        let rest = || {
+            wait_until("all asleep", || helpers.all_asleep() && helpers.called.load(Ordering::Relaxed) == 0)
+        };
         rest();
         assert!(helpers.any_asleep());
         std::thread::scope(|scope| {
@@ -503,16 +516,16 @@ mod tests {
         let sleeper = sleep();
         wait_until("asleep", || helpers.any_asleep());
         // As `call(true)` does, but the lock is held until the other one is at it.
-        let mut calls = lock(&helpers.calls);
+        let last_call = lock(&helpers.last_call);
         helpers.quit.store(true, Ordering::SeqCst);
-        calls.count += helpers.sleepers.swap(0, Ordering::SeqCst);
+        helpers.called.fetch_add(helpers.sleepers.swap(0, Ordering::SeqCst), Ordering::Relaxed);
         let thief = sleep();
         wait_until("about to sleep", || helpers.any_asleep());
-        drop(calls);
+        drop(last_call);
         wait_until("one answers", || sleeper.is_finished() || thief.is_finished());
         helpers.wake.notify_all();
         wait_until("both are awake", || sleeper.is_finished() && thief.is_finished());
-        assert!(!helpers.any_asleep() && lock(&helpers.calls).count == 0);
+        assert!(!helpers.any_asleep() && helpers.called.load(Ordering::Relaxed) == 0);
     }
 
     /// Also those that are about to sleep, or that were just woken for a queue that is gone.

@@ -10,7 +10,7 @@ use dma_core::{
     QueueOptions, RawQueue, RawStats, Result, Work,
 };
 
-use super::chooser::{Chooser, Pick, hot_cost};
+use super::chooser::{Chooser, Pick, hot_cost, ticks};
 use super::event::Event;
 use super::lane::{Job, Lane, Spell};
 use super::pool::Pool;
@@ -156,7 +156,10 @@ impl CpuQueue {
         };
         let pick = chooser.pick(len, self.hint);
         if !at_once || (len > self.inline_limit && !pick.alone) {
-            return self.publish(descriptor, moves, pick.shared());
+            let pick = pick.shared();
+            let nobody = pick.is_shared_trial() && !self.pool.helpers().are_there();
+            let pick = if nobody { chooser.put_off(pick) } else { pick };
+            return self.publish(descriptor, moves, pick);
         }
         // SAFETY: the caller's promise.
         match chooser.run(pick, len, |kernel| unsafe { moves.run(0, len, kernel) }) {
@@ -168,6 +171,7 @@ impl CpuQueue {
     /// Makes a job of it.
     fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
         let (token, len) = (descriptor.token(), descriptor.len());
+        let taken = if pick.is_shared_trial() { ticks() } else { 0 };
         let idle = self.jobs.all_finished();
         if idle {
             self.spell.begin(self.pool.helpers());
@@ -189,7 +193,7 @@ impl CpuQueue {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
             (job.segments, job.sources, job.pattern) = (segments, src.len(), pattern);
             job.upto = upto;
-            job.reset();
+            job.reset(taken);
         });
         if fence {
             self.fence = number;
@@ -239,7 +243,8 @@ impl CpuQueue {
                 let chooser = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
                 if job.pick.is_shared_trial() {
                     let busy;
-                    (busy, *busy_until) = job.busy(*busy_until);
+                    let seen = (*unreported == 0).then(ticks);
+                    (busy, *busy_until) = job.busy(*busy_until, seen);
                     if failure.is_none() {
                         chooser.record_shared(job.pick, busy, job.ticks(), job.len);
                     }
@@ -494,6 +499,34 @@ mod tests {
         }
         assert_eq!(queue.poll(&mut [Completion::done(0); 4]), 1);
         assert!(src == dst);
+    }
+
+    /// What is to show how fast cores are that share it does so only while there are any.
+    #[test]
+    fn who_sleeps_is_not_on_trial() {
+        const LEN: usize = 256 << 10;
+        let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+        let mut queue = left_to_the_owner();
+        queue.hint = CacheHint::Auto;
+        for awake in [false, true] {
+            let begun = Instant::now();
+            while queue.pool.helpers().are_there() != awake {
+                assert!(begun.elapsed() < Duration::from_secs(20), "it was not woken");
+                std::thread::yield_now();
+            }
+            queue.copies.begin_trial(LEN);
+            // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+            unsafe { queue.take(&copy(1, &src, &mut dst)) };
+            // Doing one half of it wakes the thread for the other one.
+            while queue.lane.work(queue.pool.helpers(), &mut queue.spell).is_some() {}
+            let mut timed = None;
+            while queue
+                .jobs
+                .retire(|job| timed = Some((job.pick.is_shared_trial(), job.pick.is_timed())))
+                .is_none()
+            {}
+            assert_eq!(timed, Some((true, awake)));
+        }
     }
 
     /// Whoever sleeps on the event is told to poll, between any two chunks, whether it sleeps before or after it submits.

@@ -174,6 +174,14 @@ impl Chooser {
         }
     }
 
+    /// A pick that [`Pick::is_shared_trial`] is made while those that are to share it are not awake: it wakes them, shows nothing, and another one takes its
+    /// place. Of a trial to which they never come, nothing is learned.
+    pub(crate) fn put_off(&mut self, pick: Pick) -> Pick {
+        let index = usize::from(pick.class);
+        self.classes[index].put_off(index);
+        Pick { role: Role::Untimed, ..pick }
+    }
+
     /// Learns from a pick that [`Pick::is_shared_trial`]: for its `len` bytes all cores together took `ticks`, and the queue was busy for
     /// `busy` of them, which belong to no other copy.
     pub(crate) fn record_shared(&mut self, pick: Pick, busy: u64, ticks: u64, len: usize) {
@@ -275,6 +283,8 @@ struct Class {
     probe_min: f32,
     probe_seen: u32,
     trial: Trial,
+    /// Picks of this trial that were put off.
+    late: u32,
 }
 
 /// Classes from 4 MiB on start with the streaming kernel: what does not fit a second level cache gains little from it.
@@ -361,6 +371,7 @@ impl Class {
             probe_min: f32::INFINITY,
             probe_seen: 0,
             trial: Trial::default(),
+            late: 0,
         }
     }
 
@@ -420,7 +431,7 @@ impl Class {
                 self.probe_streaming = !self.streaming && !self.turn_of_trial(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
-                self.trial = Trial::default();
+                (self.trial, self.late) = (Trial::default(), 0);
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
@@ -517,6 +528,19 @@ impl Class {
         }
         self.settle(index);
         self.left = self.left.max(owed);
+    }
+
+    /// The last pick was to be shared and there was nobody to share it with, which may be so for as many of them as the trial has.
+    fn put_off(&mut self, index: usize) {
+        if self.phase != Phase::Probing || !self.is_trial() {
+            return;
+        }
+        self.late += 1;
+        if self.late > TRIAL_SHARED * self.memcpy_burst(index) {
+            self.settle(index);
+        } else {
+            self.left += 1;
+        }
     }
 
     /// The trial is over, whatever came of it.

@@ -120,6 +120,16 @@ fn chooser() -> Chooser {
     Chooser { hot_cost: 0.05, classes, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
 }
 
+impl Chooser {
+    /// The next copy of `len` bytes is one of a trial, is to be shared, and counts.
+    pub(crate) fn begin_trial(&mut self, len: usize) {
+        let index = class_of(len);
+        let class = &mut self.classes[index];
+        (class.alone_max, class.streaming, class.probe_streaming) = (len, false, false);
+        (class.phase, class.left, class.late) = (Phase::Probing, 1, 0);
+    }
+}
+
 const LENGTHS: [usize; 6] = [16 << 10, 64 << 10, 100_000, 256 << 10, 1 << 20, 64 << 20];
 
 #[test]
@@ -617,6 +627,51 @@ fn trials_that_come_to_nothing_stop_nothing() {
     }
 }
 
+/// Copies in bursts, with pauses in which the other core goes to sleep: it is there some copies after the next burst has begun, and is of use in the
+/// second half of them. How many of the last quarter are shared, and how many of all are of trials.
+fn in_bursts(chooser: &mut Chooser, copies: usize, burst: usize, late: usize) -> (usize, usize) {
+    let len = 256 << 10;
+    let (mut shared, mut trials) = (0, 0);
+    for at in 0..copies {
+        let mut pick = chooser.pick(len, CacheHint::Auto);
+        let nobody = at % burst < late;
+        trials += usize::from(pick.trial);
+        shared += usize::from(!pick.alone && !pick.streaming && at >= copies / 4 * 3);
+        if pick.is_shared_trial() && nobody {
+            pick = chooser.put_off(pick);
+        }
+        let (busy, work) = match (pick.alone, pick.streaming, nobody) {
+            (true, ..) => (0.06, 0.06),
+            (_, true, _) => (0.3, 0.3),
+            // The caller is busy waking it, and then alone.
+            (.., true) => (0.15, 0.06),
+            (.., false) if at < copies / 2 => (0.06, 0.11),
+            (.., false) => (0.036, 0.065),
+        };
+        let [busy, work] = [busy, work].map(|per_byte| (per_byte * len as f64) as u64);
+        if pick.is_shared_trial() {
+            chooser.record_shared(pick, busy, work, len);
+        } else {
+            chooser.record(pick, work, len);
+        }
+    }
+    (shared, trials)
+}
+
+#[test]
+fn who_is_not_there_in_time_may_be_worth_it_all_the_same() {
+    for (burst, late) in [(190, 20), (101, 30), (53, 20), (60, 20)] {
+        let (shared, _) = in_bursts(&mut chooser().for_cores(2), 400_000, burst, late);
+        assert!(shared > 95_000, "{shared} of 100000 are shared, in bursts of {burst}");
+    }
+}
+
+#[test]
+fn who_never_comes_is_not_waited_for() {
+    let (shared, trials) = in_bursts(&mut chooser().for_cores(2), 400_000, 1, 1);
+    assert!(shared < 5_000 && (1..40_000).contains(&trials), "{shared} of 100000 shared, {trials} in trials");
+}
+
 #[test]
 fn hints_and_short_copies_are_never_timed() {
     let mut chooser = chooser();
@@ -695,7 +750,11 @@ proptest! {
                     }
                 }
                 1 => open.clear(),
-                _ => open.push(chooser.pick(len, CacheHint::Auto)),
+                _ => {
+                    let pick = chooser.pick(len, CacheHint::Auto);
+                    let nobody = pick.is_shared_trial() && value.is_multiple_of(2);
+                    open.push(if nobody { chooser.put_off(pick) } else { pick });
+                }
             }
         }
         let probes = (0..10_000).filter(|_| chooser.pick(1 << 20, CacheHint::Auto).role == Role::Probe).count();
