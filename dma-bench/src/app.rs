@@ -146,7 +146,7 @@ fn load(path: &Path) -> Result<Results, Failure> {
 
 fn shown(results: &Results, format: Format, rank_models: bool) -> Result<String, Failure> {
     Ok(match format {
-        Format::Table => output::tables(results, Style::Plain, rank_models),
+        Format::Table => output::tables(results, Style::of_stdout(), rank_models),
         Format::Markdown => output::tables(results, Style::Markdown, rank_models),
         Format::Csv => String::from_utf8_lossy(&output::csv(results).map_err(failed)?).into_owned(),
         Format::Json => results.to_json(),
@@ -168,7 +168,7 @@ fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
     print(&match format {
         Format::Json => serde_json::to_string_pretty(&rows).map_err(failed)? + "\n",
         Format::Markdown => output::published(&rows, Style::Markdown),
-        Format::Table => output::published(&rows, Style::Plain),
+        Format::Table => output::published(&rows, Style::of_stdout()),
         Format::Csv => {
             let mut writer = csv::Writer::from_writer(Vec::new());
             for row in &rows {

@@ -76,7 +76,7 @@ pub enum Command {
         /// How.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
-        /// Put models and measurements into one ranking.
+        /// Put models and measurements into one table, marked. Pages and plots keep them apart.
         #[arg(long)]
         rank_models: bool,
     },
@@ -266,7 +266,7 @@ pub struct RunArguments {
     /// Compare the profiles of simulated engines with their published figures.
     #[arg(long)]
     pub published: bool,
-    /// Put models and measurements into one ranking.
+    /// Put models and measurements into one table, marked. Pages and plots keep them apart.
     #[arg(long)]
     pub rank_models: bool,
     /// How to print the results.

@@ -45,7 +45,7 @@ fn row(name: &str, info: &EngineInfo) -> [String; 7] {
     [
         name.to_owned(),
         info.device.clone(),
-        format!("copy {}", capabilities(info.capabilities).join(" ")),
+        capabilities(info.capabilities).join(" "),
         if limits.max_transfer == u64::MAX { "any".to_owned() } else { units::bytes(limits.max_transfer) },
         limits.max_segments.to_string(),
         limits.max_queue_depth.to_string(),
@@ -53,8 +53,10 @@ fn row(name: &str, info: &EngineInfo) -> [String; 7] {
     ]
 }
 
+/// What an engine can do: to copy, as each can, and what else.
 fn capabilities(of: Capabilities) -> Vec<String> {
-    of.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-")).collect()
+    let others = of.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-"));
+    std::iter::once("copy".to_owned()).chain(others).collect()
 }
 
 /// As JSON: a list with an object for each engine.
@@ -107,5 +109,8 @@ mod tests {
             assert!(table.contains(name), "{table}");
             assert!(parsed.as_array().unwrap().iter().any(|e| e["name"].as_str().unwrap().starts_with(name)));
         }
+        let cpu = parsed.as_array().unwrap().iter().find(|e| e["name"] == "cpu").unwrap();
+        let can = cpu["capabilities"].as_array().unwrap();
+        assert!(can.contains(&json!("copy")) && can.contains(&json!("fill")), "{can:?}");
     }
 }

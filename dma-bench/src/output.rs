@@ -1,5 +1,7 @@
 //! Results as tables, Markdown and CSV.
 
+mod figures;
+
 use std::fmt::Write as _;
 
 use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
@@ -14,17 +16,35 @@ use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
 /// How tables are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// For a terminal.
+    /// With lines, as wide as they need be.
     Plain,
+    /// The same, for a terminal with so many columns.
+    Terminal(u16),
     /// For a Markdown file.
     Markdown,
 }
 
 impl Style {
+    /// For standard output, whatever that is.
+    #[must_use]
+    pub fn of_stdout() -> Self {
+        Table::new().width().map_or(Self::Plain, Self::Terminal)
+    }
+
+    /// Texts that are too long for a terminal are broken.
     fn table(self, header: &[&str]) -> Table {
+        let mut table = self.rigid_table(header);
+        if let Self::Terminal(width) = self {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        table
+    }
+
+    /// Each row is a line, however long.
+    fn rigid_table(self, header: &[&str]) -> Table {
         let mut table = Table::new();
         table.load_style(match self {
-            Self::Plain => UTF8_FULL_CONDENSED,
+            Self::Plain | Self::Terminal(_) => UTF8_FULL_CONDENSED,
             Self::Markdown => ASCII_MARKDOWN,
         });
         table.set_content_arrangement(ContentArrangement::Disabled).set_header(header);
@@ -39,7 +59,7 @@ impl Style {
 
     fn title(self, text: &str) -> String {
         match self {
-            Self::Plain => format!("\n{text}\n"),
+            Self::Plain | Self::Terminal(_) => format!("\n{text}\n"),
             Self::Markdown => format!("\n### {text}\n\n"),
         }
     }
@@ -49,11 +69,6 @@ impl Style {
 pub(crate) fn printable(text: &str) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
-}
-
-fn spread(figures: &Figures, scale: f64) -> String {
-    let of = |v: f64| digits(v * scale);
-    format!("{} ({} to {})", of(figures.median), of(figures.min), of(figures.max))
 }
 
 /// A cell in one line.
@@ -104,17 +119,17 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
         let mut cells = all(false);
         cells.extend(all(true));
         text += &style.title("Measured, and models (marked): figures of models are a simulation's");
-        text += &figures(&results.campaign, &mut cells, style, true);
+        text += &figures::table(&results.campaign, &mut cells, style, true);
     } else {
         let mut cells = all(false);
         if !cells.is_empty() {
             text += &style.title("Measured: median (least to greatest)");
-            text += &figures(&results.campaign, &mut cells, style, false);
+            text += &figures::table(&results.campaign, &mut cells, style, false);
         }
         let mut cells = all(true);
         if !cells.is_empty() {
             text += &style.title("Models: simulated devices, nothing here was measured; the ratio is to memcpy on this machine");
-            text += &figures(&results.campaign, &mut cells, style, false);
+            text += &figures::table(&results.campaign, &mut cells, style, false);
         }
     }
     for engine in results.engines.iter().filter(|e| e.model.is_some()) {
@@ -292,45 +307,6 @@ pub fn against(c: &Crossover) -> String {
         return format!("{} here", baseline(c.depth * c.queues, c.footprint));
     }
     c.against.clone()
-}
-
-fn figures(campaign: &Campaign, cells: &mut [&Measured], style: Style, marked: bool) -> String {
-    let mut table = style.table(&[
-        "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p90", "p99", "p99.9", "max",
-        "CPU/op", "CPU s/GB", "bells/op", "polls/op",
-    ]);
-    cells.sort_by_key(|m| {
-        let c = &m.cell;
-        (c.op, c.direction, c.footprint, c.segments, c.size, c.depth, !c.is_baseline())
-    });
-    for m in cells.iter() {
-        let c = &m.cell;
-        let time = |f: fn(&crate::results::Latency) -> u64| {
-            m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64))
-        };
-        let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
-        let engine = if marked && m.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
-        table.add_row([
-            what(c),
-            bytes(c.size),
-            style.text(&engine),
-            depth(c),
-            m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| spread(f, 1e-9)),
-            speed(campaign, m),
-            m.ratio.as_ref().filter(|_| !c.is_baseline()).map_or("-".to_owned(), |f| spread(f, 1.0)),
-            time(|l| l.p50),
-            time(|l| l.p90),
-            time(|l| l.p99),
-            time(|l| l.p999),
-            time(|l| l.max),
-            m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
-            m.cpu_s_per_gb.as_ref().map_or("-".to_owned(), |f| digits(f.median)),
-            per_op(m.doorbells_per_op),
-            per_op(m.polls_per_op),
-        ]);
-    }
-    right(&mut table, &[1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-    format!("{table}\n")
 }
 
 fn right(table: &mut Table, columns: &[usize]) {
