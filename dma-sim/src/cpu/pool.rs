@@ -181,9 +181,9 @@ impl Helpers {
         self.sleepers.load(Ordering::Relaxed) >= self.size
     }
 
-    /// Whether threads are awake, all that were called.
+    /// Whether any thread is awake, and not merely called.
     pub(super) fn are_there(&self) -> bool {
-        !self.all_asleep() && self.called.load(Ordering::Relaxed) == 0
+        self.sleepers.load(Ordering::Relaxed) + self.called.load(Ordering::Relaxed) < self.size
     }
 
     /// Whether work that takes one core so many ticks is over sooner if one more is woken to share it with those that are awake: who wakes it
@@ -438,6 +438,8 @@ mod tests {
         assert!(!helpers.all_asleep() && !helpers.are_there());
         helpers.called.store(0, Ordering::Relaxed);
         assert!(helpers.are_there(), "one is enough");
+        helpers.call_one();
+        assert!(helpers.are_there(), "while the other one is being woken");
         assert!(!Helpers::default().are_there(), "there are none");
     }
 

@@ -158,7 +158,7 @@ impl CpuQueue {
         if !at_once || (len > self.inline_limit && !pick.alone) {
             let pick = pick.shared();
             let nobody = pick.is_shared_trial() && !self.pool.helpers().are_there();
-            let pick = if nobody { chooser.put_off(pick) } else { pick };
+            let pick = if nobody { chooser.put_off(pick, !self.trial) } else { pick };
             return self.publish(descriptor, moves, pick);
         }
         // SAFETY: the caller's promise.
@@ -459,7 +459,7 @@ mod tests {
     /// A queue whose thread sleeps and is not woken for anything.
     fn left_to_the_owner() -> CpuQueue {
         let pool = Arc::new(Pool::new(1));
-        let options = QueueOptions::new().with_depth(8);
+        let options = QueueOptions::new().with_depth(64);
         let queue = CpuQueue::open(EngineId::next(), &options, 32 << 10, CacheHint::Cold, &pool).unwrap();
         let begun = Instant::now();
         while !pool.helpers().all_asleep() {
@@ -501,7 +501,7 @@ mod tests {
         assert!(src == dst);
     }
 
-    /// What is to show how fast cores are that share it does so only while there are any.
+    /// What is to show how fast cores are that share it does so only while there are any, from when it is taken on.
     #[test]
     fn who_sleeps_is_not_on_trial() {
         const LEN: usize = 256 << 10;
@@ -514,19 +514,75 @@ mod tests {
                 assert!(begun.elapsed() < Duration::from_secs(20), "it was not woken");
                 std::thread::yield_now();
             }
+            let before = ticks();
             queue.copies.begin_trial(LEN);
             // SAFETY: both outlive the operation, and nobody touches them meanwhile.
             unsafe { queue.take(&copy(1, &src, &mut dst)) };
             // Doing one half of it wakes the thread for the other one.
             while queue.lane.work(queue.pool.helpers(), &mut queue.spell).is_some() {}
-            let mut timed = None;
+            let mut seen = None;
             while queue
                 .jobs
-                .retire(|job| timed = Some((job.pick.is_shared_trial(), job.pick.is_timed())))
+                .retire(|job| {
+                    let pick = job.pick;
+                    seen = Some((pick.is_shared_trial(), pick.is_timed(), job.busy(0, None).0));
+                })
                 .is_none()
             {}
-            assert_eq!(timed, Some((true, awake)));
+            let (trial, timed, busy) = seen.unwrap();
+            assert_eq!((trial, timed), (true, awake));
+            assert!((1..=ticks() - before).contains(&busy), "{busy} ticks");
         }
+    }
+
+    /// Only doorbells wake, and nobody rings between the copies of a batch.
+    #[test]
+    fn a_long_batch_ends_no_trial() {
+        const LEN: usize = 256 << 10;
+        let (src, mut dst) = (vec![7; LEN], vec![0; 60 * LEN]);
+        let mut queue = left_to_the_owner();
+        queue.hint = CacheHint::Auto;
+        queue.copies.begin_trial(LEN);
+        for dst in dst.chunks_mut(LEN) {
+            // SAFETY: both outlive the operations, and nobody touches them meanwhile.
+            unsafe { queue.take(&copy(1, &src, dst)) };
+        }
+        for _ in 0..60 {
+            while queue.lane.work(queue.pool.helpers(), &mut queue.spell).is_some() {}
+            let mut put_off = false;
+            let is_put_off = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
+            while queue.jobs.retire(|job| put_off = is_put_off(job.pick)).is_none() {}
+            assert!(put_off);
+        }
+    }
+
+    /// The way from one core to another counts in a trial where the caller has nothing else to wait for.
+    #[test]
+    fn a_trial_ends_when_its_owner_sees_it() {
+        const LEN: usize = 256 << 10;
+        let (src, mut first, mut last) = (vec![7; LEN], vec![0; LEN], vec![0; LEN]);
+        let mut queue = left_to_the_owner();
+        queue.hint = CacheHint::Auto;
+        let mut later = 0;
+        for _ in 0..200 {
+            let ended = [&mut first, &mut last].map(|dst| {
+                queue.copies.begin_trial(LEN);
+                // SAFETY: all outlive the operations, and nobody touches them meanwhile.
+                unsafe { queue.take(&copy(1, &src, dst)) };
+                while queue.lane.work(queue.pool.helpers(), &mut queue.spell).is_some() {}
+                while !queue.jobs.all_finished() {}
+                ticks()
+            });
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(5) {}
+            let mut completion = [Completion::done(0)];
+            assert_eq!(queue.poll(&mut completion), 1);
+            assert!(queue.busy_until <= ended[0], "another one is behind it");
+            assert_eq!(queue.poll(&mut completion), 1);
+            // Unless something came in between.
+            later += usize::from(queue.busy_until > ended[1]);
+        }
+        assert!(later > 0);
     }
 
     /// Whoever sleeps on the event is told to poll, between any two chunks, whether it sleeps before or after it submits.

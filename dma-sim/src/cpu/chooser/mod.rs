@@ -174,11 +174,11 @@ impl Chooser {
         }
     }
 
-    /// A pick that [`Pick::is_shared_trial`] is made while those that are to share it are not awake: it wakes them, shows nothing, and another one takes its
-    /// place. Of a trial to which they never come, nothing is learned.
-    pub(crate) fn put_off(&mut self, pick: Pick) -> Pick {
+    /// A pick that [`Pick::is_shared_trial`] is made while nobody who is to share it is awake: it shows nothing, and another one takes its place. `first`: of
+    /// those since the last doorbell, which is what wakes them. A trial to which they do not come for long is dropped.
+    pub(crate) fn put_off(&mut self, pick: Pick, first: bool) -> Pick {
         let index = usize::from(pick.class);
-        self.classes[index].put_off(index);
+        self.classes[index].put_off(index, first);
         Pick { role: Role::Untimed, ..pick }
     }
 
@@ -283,7 +283,7 @@ struct Class {
     probe_min: f32,
     probe_seen: u32,
     trial: Trial,
-    /// Picks of this trial that were put off.
+    /// Doorbells of this trial before which picks were put off.
     late: u32,
 }
 
@@ -329,7 +329,8 @@ const ALONE_FIRST: usize = 2;
 /// Where both are worth it, so many probes of the streaming kernel, which are short, come before a trial, which is not; at the speed of a cache, where
 /// streaming hardly ever is, so many trials before a probe.
 const ODD_TURN: u8 = 4;
-/// A trial is a burst of copies done alone, and then so many bursts that are shared: other cores have to wake up first.
+/// A trial is a burst of copies done alone, and then so many bursts that are shared, once other cores are awake: these have to fetch what they are to copy
+/// first.
 const TRIAL_SHARED: u32 = 3;
 /// Once copies within a cache are faster or slower than they were, the next trial is this rare at most.
 const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
@@ -530,17 +531,20 @@ impl Class {
         self.left = self.left.max(owed);
     }
 
-    /// The last pick was to be shared and there was nobody to share it with, which may be so for as many of them as the trial has.
-    fn put_off(&mut self, index: usize) {
+    /// The last pick was to be shared and there was nobody to share it with: that may be so for as many doorbells as the trial has copies.
+    fn put_off(&mut self, index: usize, first: bool) {
         if self.phase != Phase::Probing || !self.is_trial() {
             return;
         }
-        self.late += 1;
-        if self.late > TRIAL_SHARED * self.memcpy_burst(index) {
-            self.settle(index);
-        } else {
+        self.late += u32::from(first);
+        if self.late <= TRIAL_SHARED * self.memcpy_burst(index) {
             self.left += 1;
+            return;
         }
+        // Whoever sleeps that often is no help; but it may have been others, who use a core.
+        (self.together, self.doubted) = (self.together && !self.doubted, self.together && !self.doubted);
+        self.settle(index);
+        self.left = self.left.max(paid_back(BELIEVED, self.late));
     }
 
     /// The trial is over, whatever came of it.

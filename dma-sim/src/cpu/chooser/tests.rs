@@ -627,49 +627,99 @@ fn trials_that_come_to_nothing_stop_nothing() {
     }
 }
 
-/// Copies in bursts, with pauses in which the other core goes to sleep: it is there some copies after the next burst has begun, and is of use in the
-/// second half of them. How many of the last quarter are shared, and how many of all are of trials.
-fn in_bursts(chooser: &mut Chooser, copies: usize, burst: usize, late: usize) -> (usize, usize) {
-    let len = 256 << 10;
-    let (mut shared, mut trials) = (0, 0);
-    for at in 0..copies {
-        let mut pick = chooser.pick(len, CacheHint::Auto);
-        let nobody = at % burst < late;
-        trials += usize::from(pick.trial);
-        shared += usize::from(!pick.alone && !pick.streaming && at >= copies / 4 * 3);
-        if pick.is_shared_trial() && nobody {
-            pick = chooser.put_off(pick);
-        }
-        let (busy, work) = match (pick.alone, pick.streaming, nobody) {
-            (true, ..) => (0.06, 0.06),
-            (_, true, _) => (0.3, 0.3),
-            // The caller is busy waking it, and then alone.
-            (.., true) => (0.15, 0.06),
-            (.., false) if at < copies / 2 => (0.06, 0.11),
-            (.., false) => (0.036, 0.065),
-        };
-        let [busy, work] = [busy, work].map(|per_byte| (per_byte * len as f64) as u64);
-        if pick.is_shared_trial() {
-            chooser.record_shared(pick, busy, work, len);
-        } else {
-            chooser.record(pick, work, len);
-        }
-    }
-    (shared, trials)
+/// How 256 KiB within a cache are copied: in bursts, with pauses in which the other core goes to sleep.
+struct Bursts {
+    burst: usize,
+    /// It is there so many copies after a burst has begun,
+    late: usize,
+    /// or, of those with one doorbell, behind so many of these.
+    batch: usize,
+    /// It is of use from this copy on,
+    from: usize,
+    /// and comes no more after this one.
+    to: usize,
 }
+
+impl Bursts {
+    /// How many of the last quarter of so many copies are shared, and how many of all woke somebody for a trial.
+    fn run(&self, chooser: &mut Chooser, copies: usize) -> (usize, usize) {
+        let len = 256 << 10;
+        let (mut shared, mut woken, mut trial) = (0, 0, false);
+        for at in 0..copies {
+            let mut pick = chooser.pick(len, CacheHint::Auto);
+            let nobody = at % self.burst < self.late || at >= self.to;
+            if at % self.batch == 0 {
+                trial = false;
+            }
+            shared += usize::from(!pick.alone && !pick.streaming && at >= copies / 4 * 3);
+            if pick.is_shared_trial() {
+                woken += usize::from(nobody && !trial);
+                if nobody {
+                    pick = chooser.put_off(pick, !trial);
+                }
+                trial = true;
+            }
+            let (busy, work) = match (pick.alone, pick.streaming, nobody) {
+                (true, ..) => (0.06, 0.06),
+                (_, true, _) => (0.3, 0.3),
+                // The caller is busy waking it, and then alone.
+                (.., true) => (0.15, 0.06),
+                (.., false) if at < self.from => (0.06, 0.11),
+                (.., false) => (0.036, 0.065),
+            };
+            let [busy, work] = [busy, work].map(|per_byte| (per_byte * len as f64) as u64);
+            if pick.is_shared_trial() {
+                chooser.record_shared(pick, busy, work, len);
+            } else {
+                chooser.record(pick, work, len);
+            }
+        }
+        (shared, woken)
+    }
+}
+
+const COPIES: usize = 400_000;
 
 #[test]
 fn who_is_not_there_in_time_may_be_worth_it_all_the_same() {
-    for (burst, late) in [(190, 20), (101, 30), (53, 20), (60, 20)] {
-        let (shared, _) = in_bursts(&mut chooser().for_cores(2), 400_000, burst, late);
-        assert!(shared > 95_000, "{shared} of 100000 are shared, in bursts of {burst}");
+    for (burst, late, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
+        let bursts = Bursts { burst, late, batch, from: COPIES / 2, to: COPIES };
+        let (shared, _) = bursts.run(&mut chooser().for_cores(2), COPIES);
+        assert!(shared > COPIES / 4 * 95 / 100, "{shared} shared, in bursts of {burst}");
     }
 }
 
 #[test]
 fn who_never_comes_is_not_waited_for() {
-    let (shared, trials) = in_bursts(&mut chooser().for_cores(2), 400_000, 1, 1);
-    assert!(shared < 5_000 && (1..40_000).contains(&trials), "{shared} of 100000 shared, {trials} in trials");
+    let bursts = Bursts { burst: 1, late: 1, batch: 1, from: 0, to: 0 };
+    let (shared, woken) = bursts.run(&mut chooser().for_cores(2), COPIES);
+    assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
+}
+
+#[test]
+fn who_comes_no_more_is_forgotten() {
+    let bursts = Bursts { burst: 1, late: 0, batch: 1, from: 0, to: COPIES / 4 };
+    let mut chooser = chooser().for_cores(2);
+    assert!(bursts.run(&mut chooser, COPIES / 4).0 > COPIES / 16 * 95 / 100, "shared at first");
+    let bursts = Bursts { to: 0, ..bursts };
+    let (shared, woken) = bursts.run(&mut chooser, COPIES);
+    assert!(shared < COPIES / 400 && woken < COPIES / 200, "{shared} shared, {woken} woken");
+}
+
+#[test]
+fn what_is_awaited_is_not_put_off() {
+    let mut chooser = chooser().for_cores(2);
+    let (len, index) = (256 << 10, 4);
+    chooser.begin_trial(len);
+    assert!(chooser.pick(len, CacheHint::Auto).is_timed(), "the last one that counts");
+    let pick = chooser.pick(len, CacheHint::Auto);
+    assert!(pick.is_shared_trial() && !pick.is_timed());
+    let left = chooser.classes[index].left;
+    for _ in 0..100 {
+        chooser.put_off(pick, true);
+    }
+    let class = &chooser.classes[index];
+    assert_eq!((class.phase, class.left, class.late), (Phase::Awaiting, left, 0));
 }
 
 #[test]
@@ -753,7 +803,7 @@ proptest! {
                 _ => {
                     let pick = chooser.pick(len, CacheHint::Auto);
                     let nobody = pick.is_shared_trial() && value.is_multiple_of(2);
-                    open.push(if nobody { chooser.put_off(pick) } else { pick });
+                    open.push(if nobody { chooser.put_off(pick, value.is_multiple_of(4)) } else { pick });
                 }
             }
         }
