@@ -96,9 +96,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             Ok(0)
         }
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "dma-bench", &mut script);
-            print(&String::from_utf8_lossy(&script))?;
+            print(&completions(shell))?;
             Ok(0)
         }
         Command::Man { output } => {
@@ -106,7 +104,9 @@ fn command(command: Command) -> Result<u8, Failure> {
                 man_pages(&folder).map_err(failed)?;
             } else {
                 let mut page = Vec::new();
-                clap_mangen::Man::new(Arguments::command()).render(&mut page).map_err(failed)?;
+                clap_mangen::Man::new(Arguments::command().disable_help_subcommand(true))
+                    .render(&mut page)
+                    .map_err(failed)?;
                 print(&String::from_utf8_lossy(&page))?;
             }
             Ok(0)
@@ -114,12 +114,22 @@ fn command(command: Command) -> Result<u8, Failure> {
     }
 }
 
+/// The completion script for a shell.
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "dma-bench", &mut script);
+    // For bash, what comes behind a subcommand has two names if there is a hyphen in the program's (clap issue 6421).
+    String::from_utf8_lossy(&script).replace("dma__subcmd__bench", "dma__bench")
+}
+
 /// Writes a page for the program and for each subcommand into `folder`.
 fn man_pages(folder: &Path) -> Result<(), String> {
     let fail = |path: &Path, e: std::io::Error| format!("{}: {e}{}", path.display(), remedy(&e));
     // Rendered elsewhere first, so that each appears when it is complete.
     let rendered = tempfile::tempdir().map_err(|e| fail(&std::env::temp_dir(), e))?;
-    clap_mangen::generate_to(Arguments::command(), rendered.path()).map_err(|e| fail(rendered.path(), e))?;
+    // There is no page for `help`.
+    let program = Arguments::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(program, rendered.path()).map_err(|e| fail(rendered.path(), e))?;
     std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
     for page in std::fs::read_dir(rendered.path()).map_err(|e| fail(rendered.path(), e))? {
         let page = page.map_err(|e| fail(rendered.path(), e))?;
@@ -134,7 +144,13 @@ fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(failed(format!("standard output: {e}{}", remedy(&e))))
+            // What went before is gone: only files appear whole or not at all.
+            let remedy = if e.kind() == std::io::ErrorKind::StorageFull {
+                "; what is there is cut off; free some space"
+            } else {
+                "; write to a file"
+            };
+            Err(failed(format!("standard output: {e}{remedy}")))
         }
         _ => Ok(()),
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::files::remedy;
+use crate::files::{input, remedy};
 use crate::plan::{Campaign, Direction, Footprint, LONGEST, Op, RATE_SLICE, SHORTEST, Values, Verify};
 use crate::presets::Preset;
 use crate::units;
@@ -59,7 +59,7 @@ pub enum Command {
         after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/"
     )]
     Report {
-        /// A results file.
+        /// A results file; - for standard input.
         results: PathBuf,
         /// The page to write.
         #[arg(short = 'o', long = "output", value_name = "FILE")]
@@ -71,12 +71,12 @@ pub enum Command {
     /// Prints results as a table, Markdown, CSV or JSON.
     #[command(after_help = "Examples:\n  dma-bench show results.json --format markdown >> NOTES.md")]
     Show {
-        /// A results file.
+        /// A results file; - for standard input.
         results: PathBuf,
         /// How.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
-        /// Put models and measurements into one table, marked. Pages and plots keep them apart.
+        /// Put models and measurements into one ranking, models marked. Pages and plots keep them apart.
         #[arg(long)]
         rank_models: bool,
     },
@@ -185,9 +185,10 @@ Examples:
   dma-bench run --campaign mine.toml --json mine.json
 
 Every figure is the median over the repetitions; beside it are the least and the greatest. memcpy is
-the C library's, on one core; each repetition of an engine lies between two of memcpy, and the ratio is
-to these. Repetitions in which threads waited for a CPU, or somebody else used the core's other hardware
-thread, are made up for, as long as time allows.
+the C library's, on one core (for fills its memset); each repetition of an engine lies between two of
+it, and the ratio is to these. Repetitions in which threads waited for a CPU, or somebody else used the
+core's other hardware thread, are made up for, as long as time allows. Percentiles beyond which nothing
+was timed are not shown.
 Figures of models are a simulation's, in tables of their own.";
 
 /// What `run` takes.
@@ -198,7 +199,7 @@ pub struct RunArguments {
     /// A campaign that is at hand; other options change it.
     #[arg(long, value_enum, conflicts_with = "campaign")]
     pub preset: Option<Preset>,
-    /// A campaign of your own, as a TOML file; see `dma-bench campaign`.
+    /// A campaign of your own, as a TOML file, - for standard input; see `dma-bench campaign`.
     #[arg(long, value_name = "FILE")]
     pub campaign: Option<PathBuf>,
     /// An engine by name, such as cpu, cpu:threads=2, sim:profile=dsa, doca:03:00.0; `real` for all usable ones. May be given again.
@@ -231,7 +232,8 @@ pub struct RunArguments {
     /// Which way: local, push (to a peer), pull (from a peer).
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
-    /// Seconds for each cell, over all repetitions.
+    /// Seconds for which each cell of an engine is measured, over all repetitions. With memcpy beside it, the warm-up and what is made up for, a run takes
+    /// some four times as long; see --limit.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
     /// Operations of each repetition, instead of a time; some go before, as at a time. memcpy beside them keeps its short slices.
@@ -266,7 +268,7 @@ pub struct RunArguments {
     /// Compare the profiles of simulated engines with their published figures.
     #[arg(long)]
     pub published: bool,
-    /// Put models and measurements into one table, marked. Pages and plots keep them apart.
+    /// Put models and measurements into one ranking, models marked. Pages and plots keep them apart.
     #[arg(long)]
     pub rank_models: bool,
     /// How to print the results.
@@ -306,7 +308,8 @@ impl RunArguments {
         let mut campaign = match (&self.campaign, self.preset) {
             (Some(path), _) => {
                 let name = path.display();
-                let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}{}", remedy(&e)))?;
+                let text =
+                    std::fs::read_to_string(input(path)).map_err(|e| format!("{name}: {e}{}", remedy(&e)))?;
                 Campaign::from_toml(&text).map_err(|e| format!("{name}: {e}"))?
             }
             (None, Some(preset)) => preset.campaign(),

@@ -59,6 +59,12 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+/// What an input that is called `-` stands for, as elsewhere; others stand for themselves.
+#[must_use]
+pub fn input(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
+}
+
 /// The file descriptor of this process that `path` stands for: `/dev/stdout`, `/dev/fd/3`, or a link to one.
 fn descriptor(path: &Path) -> Option<u32> {
     let own = Path::new("/proc/self/fd").canonicalize().ok()?;
@@ -191,6 +197,11 @@ pub fn check(inputs: &[Named<'_>], outputs: &[Named<'_>], plots: Option<Named<'_
     }
     for output in outputs {
         let fail = |e: io::Error| format!("{output}: {e}{}", remedy(&e));
+        if output.path == Path::new("-") {
+            return Err(format!(
+                "{output}: `-` is no file; write /dev/stdout, or ./- for a file of that name"
+            ));
+        }
         match target(output.path).map_err(fail)? {
             Target::Stream(_) => {}
             Target::Special => writable(output.path).map_err(fail)?,

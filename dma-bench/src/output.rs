@@ -118,7 +118,7 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     if rank_models {
         let mut cells = all(false);
         cells.extend(all(true));
-        text += &style.title("Measured, and models (marked): figures of models are a simulation's");
+        text += &style.title("Measured, and models (marked): of each size the fastest first; figures of models are a simulation's");
         text += &figures::table(&results.campaign, &mut cells, style, true);
     } else {
         let mut cells = all(false);
@@ -151,18 +151,20 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     text += &troubles(results, style);
     // At a given rate throughput says nothing.
     if results.campaign.rate.is_none() {
-        text += &summary(results, style);
+        text += &summary(results, style, rank_models);
     }
-    for note in results.at_rate().into_iter().chain(missed(results)).chain(results.busy()) {
+    let rate = results.at_rate().into_iter().chain(missed(results));
+    for note in rate.chain(results.cached()).chain(results.limited()).chain(results.busy()) {
         let _ = writeln!(text, "\n{note}");
     }
     text
 }
 
-/// The measured copies by size: GB/s, and times memcpy. What most want to know, on one screen.
-fn summary(results: &Results, style: Style) -> String {
+/// The measured copies by size, and `models`' if they are asked for: GB/s, and times memcpy. What most want to know, on one screen.
+fn summary(results: &Results, style: Style, models: bool) -> String {
     let cells: Vec<&Measured> = results
         .with_figures(false)
+        .chain(results.with_figures(true).filter(|_| models))
         .filter(|m| m.cell.op == Op::Copy && m.cell.direction == Direction::Local)
         .collect();
     let mut footprints: Vec<_> = cells.iter().map(|m| m.cell.footprint).collect();
@@ -174,7 +176,7 @@ fn summary(results: &Results, style: Style) -> String {
         let mut curves: Vec<String> = Vec::new();
         let mut sizes: Vec<u64> = Vec::new();
         for m in cells.iter().filter(|m| !m.cell.is_baseline()) {
-            curves.push(curve(&m.cell));
+            curves.push(marked(m));
             sizes.push(m.cell.size);
         }
         sizes.sort_unstable();
@@ -208,13 +210,10 @@ fn summary(results: &Results, style: Style) -> String {
                 of_it.map_or("-".to_owned(), |m| gb(m))
             }));
             row.extend(curves.iter().map(|c| {
-                of_size().find(|m| !m.cell.is_baseline() && curve(&m.cell) == *c).map_or(
-                    "-".to_owned(),
-                    |m| {
-                        let ratio = m.ratio.as_ref().map_or("-".to_owned(), |r| digits(r.median));
-                        format!("{}, {ratio}x", gb(m))
-                    },
-                )
+                of_size().find(|m| !m.cell.is_baseline() && marked(m) == *c).map_or("-".to_owned(), |m| {
+                    let ratio = m.ratio.as_ref().map_or("-".to_owned(), |r| digits(r.median));
+                    format!("{}, {ratio}x", gb(m))
+                })
             }));
             table.add_row(row);
         }
@@ -223,6 +222,11 @@ fn summary(results: &Results, style: Style) -> String {
         let _ = writeln!(text, "{table}");
     }
     text
+}
+
+/// The curve of a cell, a model's marked.
+fn marked(m: &Measured) -> String {
+    if m.model { format!("{} [model]", curve(&m.cell)) } else { curve(&m.cell) }
 }
 
 /// What tells a curve over the size apart from others.
@@ -462,6 +466,13 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         "polls_per_op",
         "ops",
         "verified",
+        "latency_samples",
+        "latency_mean_ns",
+        "repetitions",
+        "left_out",
+        "waited",
+        "shared",
+        "moved",
         "message",
     ])?;
     for m in &results.cells {
@@ -509,6 +520,13 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
             number(m.polls_per_op),
             m.ops.to_string(),
             m.verified.to_string(),
+            latency(|l| l.samples),
+            number(m.latency.as_ref().map(|l| l.mean)),
+            m.ops_per_second.as_ref().map_or(0, |f| f.samples.len()).to_string(),
+            m.left_out.to_string(),
+            m.waited.to_string(),
+            m.shared.to_string(),
+            m.moved.to_string(),
             m.message.clone().unwrap_or_default(),
         ])?;
     }

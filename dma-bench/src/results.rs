@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::remedy;
 pub use crate::files::write_file;
+use crate::files::{input, remedy};
 use crate::machine::Machine;
 use crate::output::printable;
 use crate::plan::{Campaign, Cell, Footprint};
 use crate::stats::Figures;
-use crate::units::per_second;
+use crate::units::{bytes, digits, per_second};
 
 /// What a results file calls itself.
 pub const SCHEMA: &str = "dma-bench/results";
@@ -165,6 +165,14 @@ pub struct Latency {
     pub max: u64,
 }
 
+impl Latency {
+    /// A `percentile`, such as 0.999, if as many were timed as it takes for one beyond it: of fewer it is the longest, by another name.
+    #[must_use]
+    pub fn known(&self, percentile: f64, value: u64) -> Option<u64> {
+        (self.samples as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
+    }
+}
+
 /// From which size on an engine is faster than `memcpy` on one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossover {
@@ -311,7 +319,7 @@ impl Results {
     /// It cannot be read, is cut off or something else, or is of another version.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let name = path.display().to_string();
-        let bytes = fs::read(path).map_err(|error| FileError::Io { path: name.clone(), error })?;
+        let bytes = fs::read(input(path)).map_err(|error| FileError::Io { path: name.clone(), error })?;
         Self::parse(&name, &bytes)
     }
 
@@ -362,6 +370,36 @@ impl Results {
             format!(
                 "This is what had been measured by then: {fewer} of {} cells have fewer repetitions{not_begun}.",
                 self.cells.len()
+            )
+        })
+    }
+
+    /// What to say if a limit of time ended the passes.
+    #[must_use]
+    pub fn limited(&self) -> Option<String> {
+        let of = self.campaign.passes.min(self.campaign.repetitions);
+        let limit = self.campaign.limit.filter(|limit| !self.interrupted && self.seconds >= *limit)?;
+        let visits = self.cells.iter().filter_map(|m| m.visits).max().filter(|n| *n < of)?;
+        let seconds = digits(limit);
+        Some(format!(
+            "The limit of {seconds} s ended it after {visits} of {of} passes over all cells; figures are surer with a greater --limit."
+        ))
+    }
+
+    /// What to say if memory that is to be cold fits into a cache.
+    #[must_use]
+    pub fn cached(&self) -> Option<String> {
+        let footprint = self.campaign.footprint?;
+        let cold = |m: &Measured| m.cell.footprint != Footprint::Hot && !m.model;
+        let cache = self.machine.last_cache();
+        // Sources, and as many destinations.
+        let fits =
+            2 * footprint.max(self.cells.iter().filter(|m| cold(m)).map(|m| m.cell.size).max()?) <= cache;
+        fits.then(|| {
+            let (footprint, cache, least) = (bytes(footprint), bytes(cache), cache.div_ceil(1 << 20) * 2);
+            format!(
+                "Not cold: what cold and random operations go through, {footprint} of source and as much of destination, fits into the last cache, {cache}. \
+                 --footprint {least}M does not."
             )
         })
     }
@@ -564,6 +602,47 @@ pub(crate) mod tests {
                 source: "somewhere".to_owned(),
             }],
         }
+    }
+
+    #[test]
+    fn a_limit_that_ended_it_is_named() {
+        let mut results = sample();
+        assert_eq!(results.limited(), None);
+        (results.campaign.limit, results.campaign.passes, results.campaign.repetitions) =
+            (Some(28.0), 160, 480);
+        results.seconds = 27.0;
+        assert_eq!(results.limited(), None, "it was over before");
+        results.seconds = 28.3;
+        assert!(results.limited().unwrap().contains("The limit of 28.0 s ended it after 24 of 160 passes"));
+        results.campaign.passes = 24;
+        assert_eq!(results.limited(), None, "all of them");
+        (results.campaign.passes, results.interrupted) = (160, true);
+        assert_eq!(results.limited(), None, "that is said elsewhere");
+    }
+
+    #[test]
+    fn what_is_not_cold_is_named() {
+        let mut results = sample();
+        results.machine.caches = vec!["L3 Unified 32768K".to_owned()];
+        for (footprint, fits) in
+            [(None, false), (Some(4096), true), (Some(16 << 20), true), (Some(64 << 20), false)]
+        {
+            results.campaign.footprint = footprint;
+            assert_eq!(results.cached().is_some(), fits, "{footprint:?}");
+        }
+        results.campaign.footprint = Some(4096);
+        assert!(results.cached().unwrap().contains("4 KiB of source"));
+        assert!(results.cached().unwrap().ends_with("32 MiB. --footprint 64M does not."));
+        results.cells.iter_mut().for_each(|m| m.cell.footprint = Footprint::Hot);
+        assert_eq!(results.cached(), None, "hot it is to be");
+    }
+
+    #[test]
+    fn percentiles_need_enough_samples() {
+        let of = |samples| Latency { samples, mean: 0.0, p50: 0, p90: 0, p99: 0, p999: 7, max: 9 };
+        assert_eq!((of(999).known(0.999, 7), of(1000).known(0.999, 7)), (None, Some(7)));
+        assert_eq!((of(99).known(0.99, 5), of(100).known(0.99, 5)), (None, Some(5)));
+        assert_eq!((of(9).known(0.9, 5), of(10).known(0.9, 5)), (None, Some(5)));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::{derive, published};
 
 /// Who watches a run.
 pub trait Observer {
-    /// It begins: so many repetitions are to come.
-    fn begin(&mut self, repetitions: u64);
+    /// It begins: so many repetitions are to come, in so many seconds if that is known, or in less.
+    fn begin(&mut self, repetitions: u64, expected: Option<f64>);
     /// So many repetitions fewer are to come.
     fn fewer(&mut self, _repetitions: u64) {}
     /// Something about what is asked for that is worth a word.

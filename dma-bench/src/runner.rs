@@ -184,7 +184,8 @@ impl<'a> Runner<'a> {
     /// Measures every group; what came of it, and whether the user stopped it.
     pub(crate) fn all(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
         let reps = u64::from(self.campaign.repetitions);
-        observer.begin(self.groups.iter().map(|g| g.cells.len() as u64 * reps).sum());
+        let cells = self.groups.iter().map(|g| g.cells.len() as u64).sum::<u64>();
+        observer.begin(cells * reps, self.expected(cells));
         let groups = self.groups.clone();
         let mut all: Vec<Vec<Record>> = groups
             .iter()
@@ -222,6 +223,12 @@ impl<'a> Runner<'a> {
             }
         }
         (cells, interrupt::stopped())
+    }
+
+    /// How many seconds so many cells take, if that is known: at most, or under a rate.
+    fn expected(&self, cells: u64) -> Option<f64> {
+        let schedule = f64::from(self.campaign.repetitions) * self.campaign.seconds * cells as f64;
+        self.campaign.limit.or(self.campaign.rate.map(|_| schedule))
     }
 
     /// One pass over all groups, in this order. Those that another core takes part in wait while that is elsewhere than usual; if it still is in the end, what
@@ -934,7 +941,7 @@ mod tests {
     struct Fewer(u64);
 
     impl Observer for Fewer {
-        fn begin(&mut self, _: u64) {}
+        fn begin(&mut self, _: u64, _: Option<f64>) {}
         fn fewer(&mut self, repetitions: u64) {
             self.0 += repetitions;
         }

@@ -19,6 +19,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => return Err(fail()),
     };
     let unit = (1_u64 << shift) as f64;
@@ -239,7 +240,8 @@ mod tests {
         assert_eq!(size("4K"), Ok(4096));
         assert_eq!(size("1.5KiB"), Ok(1536));
         assert_eq!(size("2m"), Ok(2 << 20));
-        for bad in ["K", "-1", "4T", "1.0001", "1e3", "nan", "4 K"] {
+        assert_eq!(size("1T"), Ok(1 << 40));
+        for bad in ["K", "-1", "4P", "1.0001", "1e3", "nan", "4 K"] {
             assert!(size(bad).unwrap_err().contains("no size"), "{bad}");
         }
         assert!(size("").unwrap_err().contains("nothing is given"));

@@ -370,7 +370,15 @@ fn lists_scripts_and_pages_are_printed() {
         let script = bench(&["completions", shell]);
         assert!(out(&script).contains("dma-bench") && out(&script).contains("compare"), "{shell}");
     }
-    assert!(out(&bench(&["man"])).contains(".TH dma-bench"));
+    // As bash asks when the tabulator is pressed behind `--preset`.
+    let script = out(&bench(&["completions", "bash"]));
+    let ask = "COMP_WORDS=(dma-bench run --preset ''); COMP_CWORD=3\n_dma__bench dma-bench '' --preset\necho \"${COMPREPLY[*]}\"";
+    match Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output() {
+        Ok(answer) => assert_eq!(out(&answer).trim(), "quick full latency knee crossover", "{answer:?}"),
+        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "bash is not here, or runs"),
+    }
+    let page = out(&bench(&["man"]));
+    assert!(page.contains(".TH dma-bench") && !page.contains("bench\\-help"), "there is no such page");
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(code(&bench(&["man", "-o", folder.path().to_str().unwrap()])), 0);
     assert!(folder.path().join("dma-bench-run.1").is_file());

@@ -57,6 +57,18 @@ fn a_full_standard_output_costs_no_file() {
 }
 
 #[test]
+fn a_hyphen_is_standard_input_and_no_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.json");
+    assert_eq!(done(run(["-o", "64", "--json"]).arg(&results)).0, 0);
+    let (code, table, said) = done(bench(["show", "-"]).stdin(File::open(&results).unwrap()));
+    assert!(code == 0 && table.contains("copy cold"), "{said}");
+    let (code, _, said) = done(run(["-o", "64", "--json", "-"]).current_dir(&folder));
+    assert!(code == 2 && said.contains("--json -: `-` is no file"), "{code} {said}");
+    assert_eq!(names(folder.path()), ["r.json"]);
+}
+
+#[test]
 fn a_full_or_closed_standard_error_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let closed = || std::io::pipe().unwrap().1;

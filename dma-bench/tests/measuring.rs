@@ -212,7 +212,7 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn begin(&mut self, repetitions: u64) {
+    fn begin(&mut self, repetitions: u64, _: Option<f64>) {
         self.announced = repetitions;
     }
     fn fewer(&mut self, repetitions: u64) {

@@ -1,5 +1,7 @@
 //! The table of figures: a row for each cell.
 
+use std::cmp::Reverse;
+
 use comfy_table::ColumnConstraint;
 
 use super::{Style, depth, right, speed, what};
@@ -30,11 +32,12 @@ const LEAST_FIRST: [&str; 13] = [
     "depth",
 ];
 
-/// A row for each cell; where models are among the measured ones, `marked`.
+/// A row for each cell; where models are among the measured ones, `marked`, and the fastest of each size first.
 pub(super) fn table(campaign: &Campaign, cells: &mut [&Measured], style: Style, marked: bool) -> String {
     cells.sort_by_key(|m| {
         let c = &m.cell;
-        (c.op, c.direction, c.footprint, c.segments, c.size, c.depth, !c.is_baseline())
+        let speed = m.ops_per_second.as_ref().filter(|_| marked).map(|f| Reverse(f.median.to_bits()));
+        (c.op, c.direction, c.footprint, c.segments, c.size, speed, c.depth, !c.is_baseline())
     });
     let Style::Terminal(width) = style else {
         return draw(campaign, cells, style, marked, &[]);
@@ -65,7 +68,9 @@ fn draw(campaign: &Campaign, cells: &[&Measured], style: Style, marked: bool, wi
     };
     for m in cells {
         let c = &m.cell;
-        let time = |f: fn(&Latency) -> u64| m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64));
+        let time = |f: fn(&Latency) -> Option<u64>| {
+            m.latency.as_ref().and_then(f).map_or("-".to_owned(), |ns| nanos(ns as f64))
+        };
         let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let engine = if marked && m.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
         table.add_row([
@@ -79,11 +84,11 @@ fn draw(campaign: &Campaign, cells: &[&Measured], style: Style, marked: bool, wi
                 .as_ref()
                 .filter(|_| !c.is_baseline())
                 .map_or("-".to_owned(), |f| spread("x memcpy", f, 1.0)),
-            time(|l| l.p50),
-            time(|l| l.p90),
-            time(|l| l.p99),
-            time(|l| l.p999),
-            time(|l| l.max),
+            time(|l| Some(l.p50)),
+            time(|l| l.known(0.9, l.p90)),
+            time(|l| l.known(0.99, l.p99)),
+            time(|l| l.known(0.999, l.p999)),
+            time(|l| Some(l.max)),
             m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
             m.cpu_s_per_gb.as_ref().map_or("-".to_owned(), |f| digits(f.median)),
             per_op(m.doorbells_per_op),
@@ -121,6 +126,25 @@ mod tests {
             rest.split(':').next().unwrap().split(", ").map(str::to_owned).collect()
         });
         (table[1].to_owned(), longest, lacks)
+    }
+
+    #[test]
+    fn where_models_are_ranked_the_fastest_is_first() {
+        let text = tables(&sample(), Style::Markdown, true);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter(|l| l.starts_with("| copy"))
+            .map(|l| l.split('|').map(str::trim).collect())
+            .collect();
+        let speed = |row: &Vec<&str>| row[5].split(' ').next().unwrap().parse::<f64>().unwrap();
+        assert_eq!(rows.len(), 12);
+        for of_a_size in rows.chunks(3) {
+            assert!(of_a_size.iter().all(|row| row[2] == of_a_size[0][2]), "{of_a_size:?}");
+            assert!(of_a_size.is_sorted_by(|a, b| speed(a) >= speed(b)), "{of_a_size:?}");
+        }
+        assert!(rows.iter().any(|row| row[3] == "sim:profile=dsa [model]"));
+        let (_, short) = text.split_once("In short").unwrap();
+        assert!(short.contains("sim:profile=dsa q1 [model]"), "{short}");
     }
 
     #[test]
