@@ -32,6 +32,6 @@ mod queue;
 mod region;
 
 pub use device::{DeviceCapabilities, DeviceInfo, FunctionKind, Representor, discover, discover_with};
-pub use doca_sys::Library;
+pub use doca_sys::{LIB_DIR_VARIABLE, Library, LoadError};
 pub use engine::DocaEngine;
 pub use options::{DocaOptions, Fabric, SdkLog};

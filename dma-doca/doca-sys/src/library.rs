@@ -49,10 +49,23 @@ impl Library {
     ///
     /// [`LoadError`] for the first library that is required and cannot be used.
     pub fn open() -> Result<Self, LoadError> {
-        match std::env::var_os(LIB_DIR_VARIABLE) {
-            Some(dir) if !dir.is_empty() => Self::open_in(Path::new(&dir)),
-            _ => Self::open_from(&default_dirs(), true),
+        Self::open_from(&Self::directories(), named().is_none())
+    }
+
+    /// The directories in which [`open`](Self::open) looks, in that order. If the environment variable [`LIB_DIR_VARIABLE`] is not set, the system's search
+    /// comes after them.
+    #[must_use]
+    pub fn directories() -> Vec<PathBuf> {
+        match named() {
+            Some(dir) => in_and_below(&dir),
+            None => default_dirs(),
         }
+    }
+
+    /// The file that is taken for `library`, such as `libdoca_dma.so`, from the first of `dirs` that has one. Loads nothing.
+    #[must_use]
+    pub fn find_in(library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
+        candidates(library, dirs).into_iter().find(|path| path.exists())
     }
 
     /// Loads the libraries from `dir`, or, if `dir` is an installation's prefix, from its `lib/<arch>-linux-gnu` or `lib64`.
@@ -61,9 +74,7 @@ impl Library {
     ///
     /// As [`open`](Self::open).
     pub fn open_in(dir: &Path) -> Result<Self, LoadError> {
-        let mut dirs = vec![dir.to_owned()];
-        dirs.extend(below(dir));
-        Self::open_from(&dirs, false)
+        Self::open_from(&in_and_below(dir), false)
     }
 
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself. `version` is what it says of itself.
@@ -135,6 +146,11 @@ impl Library {
     }
 }
 
+/// The directory that the user named.
+fn named() -> Option<PathBuf> {
+    std::env::var_os(LIB_DIR_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
 /// Where the SDK installs its libraries.
 fn default_dirs() -> Vec<PathBuf> {
     below(Path::new("/opt/mellanox/doca")).into()
@@ -143,6 +159,22 @@ fn default_dirs() -> Vec<PathBuf> {
 /// Where an installation has its libraries: on Debian and its like, and on Red Hat's.
 fn below(prefix: &Path) -> [PathBuf; 2] {
     [prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH)), prefix.join("lib64")]
+}
+
+/// A directory of libraries, or an installation's prefix.
+fn in_and_below(dir: &Path) -> Vec<PathBuf> {
+    std::iter::once(dir.to_owned()).chain(below(dir)).collect()
+}
+
+/// A library's names, the one that is looked for first in front.
+fn names(library: &str) -> [String; 2] {
+    [format!("{library}.2"), library.to_owned()]
+}
+
+/// All that a library may be in `dirs`, in the order in which it is looked for.
+fn candidates(library: &str, dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let names = names(library);
+    dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))).collect()
 }
 
 /// A loaded library, never unloaded.
@@ -154,14 +186,11 @@ struct File {
 impl File {
     /// Loads the first `name.2` or `name` that exists in `dirs`, or, with `system`, that the system finds.
     fn find(name: &str, dirs: &[PathBuf], system: bool) -> Result<Self, LoadError> {
-        let names = [format!("{name}.2"), name.to_owned()];
-        let mut looked = Vec::new();
-        for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
-            if path.exists() {
-                return Self::load(path);
-            }
-            looked.push(path);
+        if let Some(path) = Library::find_in(name, dirs) {
+            return Self::load(path);
         }
+        let names = names(name);
+        let mut looked = candidates(name, dirs);
         if system {
             for name in &names {
                 match Self::load(PathBuf::from(name)) {

@@ -65,10 +65,34 @@ impl Library {
     ///
     /// [`LoadError`] for the first library that cannot be used.
     pub fn open() -> Result<Self, LoadError> {
-        match std::env::var_os(LIB_DIR_VARIABLE) {
-            Some(dir) if !dir.is_empty() => Self::open_in(Path::new(&dir)),
-            _ => Self::open_from_system(),
+        match named() {
+            Some(dir) => Self::open_in(&dir),
+            None => Self::open_from_system(),
         }
+    }
+
+    /// The directories in which [`open`](Self::open) looks, in that order. If the environment variable [`LIB_DIR_VARIABLE`] is not set, the system's search
+    /// comes before them.
+    #[must_use]
+    pub fn directories() -> Vec<PathBuf> {
+        match named() {
+            Some(dir) => in_and_below(&dir),
+            None => USUAL.map(PathBuf::from).into(),
+        }
+    }
+
+    /// The file that is taken for `library`, such as `libspdk_ioat.so`, from the first of `dirs` that has one: without a number, or with the highest.
+    /// Loads nothing.
+    #[must_use]
+    pub fn find_in(library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
+        dirs.iter().find_map(|dir| {
+            let plain = dir.join(library);
+            if plain.exists() {
+                return Some(plain);
+            }
+            let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+            files.filter(|file| numbered(file, library)).max_by_key(|file| soname_of(file))
+        })
     }
 
     /// Loads the libraries from `dir`, or, if `dir` is an installation's prefix or SPDK's source tree, from its `lib`, `lib64` or `build/lib`. What they
@@ -78,8 +102,7 @@ impl Library {
     ///
     /// As [`open`](Self::open).
     pub fn open_in(dir: &Path) -> Result<Self, LoadError> {
-        let dirs = [dir.to_owned(), dir.join("lib"), dir.join("lib64"), dir.join("build/lib")];
-        Self::open_from(&dirs)
+        Self::open_from(&in_and_below(dir))
     }
 
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
@@ -115,12 +138,25 @@ impl Library {
     }
 
     fn open_from_system() -> Result<Self, LoadError> {
-        if let Some(env) = known(ENV)?
-            && let Some(ioat) = known(IOAT)?
-        {
-            return Self::bind(env, ioat);
+        let mut missing = ENV;
+        if let Some(env) = known(ENV)? {
+            if let Some(ioat) = known(IOAT)? {
+                return Self::bind(env, ioat);
+            }
+            missing = IOAT;
         }
-        Self::open_from(&USUAL.map(PathBuf::from))
+        let dirs = USUAL.map(PathBuf::from);
+        Self::open_from(&dirs).map_err(|error| match error {
+            // The usual directories have none of them: what is missing is what the system lacks.
+            LoadError::NotFound { library: ENV, .. } => {
+                let looked = dirs.iter().map(|dir| dir.join(missing));
+                LoadError::NotFound {
+                    library: missing,
+                    looked: std::iter::once(PathBuf::from(missing)).chain(looked).collect(),
+                }
+            }
+            other => other,
+        })
     }
 
     fn bind(
@@ -145,6 +181,16 @@ impl Library {
         let log = log_of(&env, &path);
         Ok(Self { env: env_calls, ioat: ioat_calls, log, release, stand_in: stand_in(&env), path })
     }
+}
+
+/// The directory that the user named.
+fn named() -> Option<PathBuf> {
+    std::env::var_os(LIB_DIR_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+/// A directory of libraries, an installation's prefix, or SPDK's source tree.
+fn in_and_below(dir: &Path) -> Vec<PathBuf> {
+    vec![dir.to_owned(), dir.join("lib"), dir.join("lib64"), dir.join("build/lib")]
 }
 
 fn stand_in(env: &Handle) -> Option<StandIn> {
@@ -230,16 +276,8 @@ fn known(name: &str) -> Result<Option<(ManuallyDrop<Handle>, PathBuf)>, LoadErro
 
 /// The file of the library `name` in the first of `dirs` that has one: without a number, or with the highest.
 fn find(name: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, LoadError> {
-    for dir in dirs {
-        let plain = dir.join(name);
-        if plain.exists() {
-            return Ok(plain);
-        }
-        let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-        let numbered = files.filter(|file| numbered(file, name)).max_by_key(|file| soname_of(file));
-        if let Some(file) = numbered {
-            return Ok(file);
-        }
+    if let Some(file) = Library::find_in(name, dirs) {
+        return Ok(file);
     }
     let archives = dirs.iter().map(|dir| dir.join(name.replace(".so", ".a")));
     match archives.into_iter().find(|path| path.is_file()) {
