@@ -1,11 +1,11 @@
 //! What the hardware backends need: devices, drivers, libraries, rights.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Finding;
+use super::libraries::Loader;
 use super::system::{huge_pages, iommu, is_root, memlock, read};
 
 /// A PCI device of interest.
@@ -46,73 +46,8 @@ fn pci() -> &'static Path {
     Path::new("/sys/bus/pci/devices")
 }
 
-/// Where a backend looks for its libraries first: in the folder that a variable names, or below it.
-#[derive(Clone, Copy)]
-struct Named {
-    variable: &'static str,
-    below: &'static [&'static str],
-}
-
-const DOCA_DIR: Named = Named { variable: "DMA_DOCA_LIB_DIR", below: &["lib/{arch}-linux-gnu", "lib64"] };
-const SPDK_DIR: Named = Named { variable: "DMA_SPDK_LIB_DIR", below: &["lib", "lib64", "build/lib"] };
-
-/// Folders in which the backend looks for its libraries: in and below the one that the user named, and then nowhere else, or in those of the system.
-fn library_folders(named: &OsStr, below: &[&str], more: &[&str]) -> Vec<PathBuf> {
-    let arch = std::env::consts::ARCH;
-    if !named.is_empty() {
-        let folder = PathBuf::from(named);
-        let below = below.iter().map(|below| folder.join(below.replace("{arch}", arch)));
-        return std::iter::once(folder.clone()).chain(below).collect();
-    }
-    let all = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> =
-        std::env::split_paths(&all).filter(|p| !p.as_os_str().is_empty()).collect();
-    folders.extend(more.iter().map(|f| PathBuf::from(f.replace("{arch}", arch))));
-    for folder in
-        ["/usr/lib/{arch}-linux-gnu", "/lib/{arch}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"]
-    {
-        folders.push(PathBuf::from(folder.replace("{arch}", arch)));
-    }
-    folders
-}
-
-/// Whether a library whose file name begins with one of `names` is in a folder where the loader looks.
-fn library(names: &[&str], first: Named, more: &[&str], fix: &str) -> Finding {
-    let variable = first.variable;
-    let named = std::env::var_os(variable).unwrap_or_default();
-    let what = format!("library {}", names.join(" or "));
-    if !named.is_empty() && !Path::new(&named).is_dir() {
-        return Finding::bad(
-            what,
-            format!("{variable} is {}: there is no such folder", named.display()),
-            fix,
-        );
-    }
-    let folders = library_folders(&named, first.below, more);
-    let found = folders.iter().find_map(|folder| {
-        let entries = fs::read_dir(folder).ok()?;
-        let mut files: Vec<PathBuf> = entries
-            .flatten()
-            .map(|e| e.path())
-            .filter(|p| {
-                let file = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-                names.iter().any(|n| file.starts_with(n))
-            })
-            .collect();
-        files.sort();
-        files.pop()
-    });
-    match found {
-        Some(path) => Finding::ok(what, path.display().to_string()),
-        None => {
-            let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
-            Finding::bad(what, format!("not in {}", looked.join(", ")), fix)
-        }
-    }
-}
-
 /// Whether the libraries can be loaded and have the calls that are needed: what they are, or what is wrong and what to do.
-fn loads(library: Result<String, (String, &str)>) -> Finding {
+fn loads(library: Result<String, (String, String)>) -> Finding {
     let what = "libraries and symbols";
     match library {
         Ok(text) => Finding::ok(what, text),
@@ -173,27 +108,27 @@ pub(super) fn doca() -> Vec<Finding> {
             None => Finding::bad(what, "no driver", "load mlx5_core: `sudo modprobe mlx5_core`, and look for it in dmesg"),
         });
     }
-    let sdk =
-        ["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64", "/opt/mellanox/doca/lib"];
-    let fix = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common packages), or name the folder of its libraries in DMA_DOCA_LIB_DIR";
-    findings.push(library(&["libdoca_common.so"], DOCA_DIR, &sdk, fix));
-    findings.push(library(&["libdoca_dma.so"], DOCA_DIR, &sdk, fix));
-    findings.push(loads(dma::doca::Library::open().map_err(|e| (e.to_string(), e.remedy())).map(
-        |library| {
-            let mut text =
-                if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
-            if library.stand_in.is_some() {
-                text += ", the stand-in SDK of this project";
-            }
-            let mut calls = format!("{:#?}{:#?}", library.common, library.dma);
-            match (&library.comch, &library.comch_missing) {
-                (Some(comch), _) => calls += &format!("{comch:#?}"),
-                (None, Some(why)) => text += &format!("; no comm channel: {why}"),
-                (None, None) => {}
-            }
-            text + &lacking(&calls)
-        },
-    )));
+    let outcome = dma::doca::Library::open();
+    let loader = Loader::doca(outcome.as_ref());
+    findings.extend(loader.needed());
+    let failed = |e: dma::doca::LoadError| {
+        let fix = loader.setting().unwrap_or_else(|| e.remedy().to_owned());
+        (e.to_string(), fix)
+    };
+    findings.push(loads(outcome.map_err(failed).map(|library| {
+        let mut text =
+            if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
+        if library.stand_in.is_some() {
+            text += ", the stand-in SDK of this project";
+        }
+        let mut calls = format!("{:#?}{:#?}", library.common, library.dma);
+        match (&library.comch, &library.comch_missing) {
+            (Some(comch), _) => calls += &format!("{comch:#?}"),
+            (None, Some(why)) => text += &format!("; no comm channel: {why}"),
+            (None, None) => {}
+        }
+        text + &lacking(&calls)
+    })));
     let verbs = Path::new("/dev/infiniband");
     findings.push(if verbs.exists() {
         rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
@@ -252,28 +187,23 @@ pub(super) fn ioat() -> Vec<Finding> {
             devices_used.push(PathBuf::from("/dev/vfio").join(group));
         }
     }
-    let sdk = ["/opt/spdk/lib", "/usr/local/lib/{arch}-linux-gnu"];
-    let fix =
-        "install SPDK built with --with-shared, or name the folder of its libraries in DMA_SPDK_LIB_DIR";
-    findings.push(library(&["libspdk_ioat.so"], SPDK_DIR, &sdk, fix));
-    findings.push(library(&["libspdk_env_dpdk.so"], SPDK_DIR, &sdk, fix));
-    findings.push(library(
-        &["librte_eal.so"],
-        SPDK_DIR,
-        &sdk,
-        "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH",
-    ));
-    findings.push(loads(dma::ioat::spdk_sys::Library::open().map_err(|e| (e.to_string(), e.remedy())).map(
-        |library| {
-            let stand_in =
-                if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
-            format!(
-                "{}{stand_in}{}",
-                library.release,
-                lacking(&format!("{:#?}{:#?}", library.env, library.ioat))
-            )
-        },
-    )));
+    let outcome = dma::ioat::spdk_sys::Library::open();
+    let loader = Loader::spdk(outcome.as_ref());
+    findings.extend(loader.needed());
+    findings.push(
+        loader.dependency(
+            "librte_eal.so",
+            "install DPDK, or name the folder of its libraries in LD_LIBRARY_PATH",
+        ),
+    );
+    let failed = |e: dma::ioat::spdk_sys::LoadError| {
+        let fix = loader.setting().unwrap_or_else(|| e.remedy().to_owned());
+        (e.to_string(), fix)
+    };
+    findings.push(loads(outcome.map_err(failed).map(|library| {
+        let stand_in = if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
+        format!("{}{stand_in}{}", library.release, lacking(&format!("{:#?}{:#?}", library.env, library.ioat)))
+    })));
     findings.push(huge_pages(64 << 20));
     findings.push(iommu());
     findings.push(memlock(64 << 20));
@@ -348,24 +278,5 @@ mod tests {
         assert_eq!(rights(std::slice::from_ref(&file), "root").verdict, Verdict::Warning);
         fs::write(&file, "").unwrap();
         assert_eq!(rights(&[file], "root").verdict, Verdict::Ok);
-    }
-
-    #[test]
-    fn a_missing_library_says_where_it_was_looked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().to_str().unwrap();
-        const NONE: Named = Named { variable: "NONE_SUCH", below: &[] };
-        let missing = library(&["libnone_such.so"], NONE, &[place], "install it");
-        assert_eq!(missing.verdict, Verdict::Bad);
-        assert!(missing.found.contains(place) && missing.fix == "install it");
-        fs::write(folder.path().join("libnone_such.so.2"), b"").unwrap();
-        assert_eq!(library(&["libnone_such.so"], NONE, &[place], "").verdict, Verdict::Ok);
-        // One that is named may be a prefix, and then nothing else counts.
-        let arch = format!("/a/lib/{}-linux-gnu", std::env::consts::ARCH);
-        assert_eq!(
-            library_folders(OsStr::new("/a"), DOCA_DIR.below, &["/elsewhere"]),
-            ["/a", arch.as_str(), "/a/lib64"].map(PathBuf::from)
-        );
-        assert!(library_folders(OsStr::new(""), &[], &["/elsewhere"]).contains(&PathBuf::from("/elsewhere")));
     }
 }

@@ -3,6 +3,7 @@
 //! A backend's checks are a function from the machine to findings, in `BACKENDS`; a new backend is a line there.
 
 mod devices;
+mod libraries;
 mod system;
 
 use std::fmt::Write as _;

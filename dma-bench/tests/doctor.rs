@@ -1,0 +1,72 @@
+//! What `doctor` says of libraries, and what their loader does.
+
+use std::path::Path;
+use std::process::Command;
+
+use dma::ioat::spdk_sys::Library;
+use serde_json::Value;
+
+/// A library that has none of the calls.
+fn library(dir: &Path, name: &str) {
+    let source = dir.join("stub.c");
+    std::fs::write(&source, "int nothing(void) { return 0; }\n").unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(dir.join(name))
+        .arg(&source)
+        .status()
+        .unwrap();
+    assert!(built.success());
+}
+
+/// The verdict and the text of each line about a backend, where the system looks in `dir`.
+fn lines(backend: &str, dir: &Path) -> Vec<(String, String, String)> {
+    let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .args(["doctor", backend, "--json"])
+        .env("LD_LIBRARY_PATH", dir)
+        .env_remove("DMA_SPDK_LIB_DIR")
+        .env_remove("DMA_DOCA_LIB_DIR")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "it cannot be used");
+    let backends: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
+    let findings = backends[0]["findings"].as_array().unwrap();
+    findings.iter().map(|l| (text(l, "what"), text(l, "verdict"), text(l, "found"))).collect()
+}
+
+fn line<'a>(lines: &'a [(String, String, String)], what: &str) -> (&'a str, &'a str) {
+    let (_, verdict, found) = lines.iter().find(|(w, ..)| w == what).unwrap();
+    (verdict, found)
+}
+
+#[test]
+fn a_library_that_the_system_finds_is_shown_where_it_lies() {
+    let dir = tempfile::tempdir().unwrap();
+    library(dir.path(), "libspdk_env_dpdk.so.17");
+    library(dir.path(), "libspdk_ioat.so.9");
+    let lines = lines("ioat", dir.path());
+    for name in ["libspdk_env_dpdk.so", "libspdk_ioat.so"] {
+        let (verdict, found) = line(&lines, &format!("library {name}"));
+        assert_eq!(verdict, "ok", "{found}");
+        assert!(found.starts_with(dir.path().to_str().unwrap()), "{found}");
+    }
+    let (verdict, found) = line(&lines, "libraries and symbols");
+    assert!(verdict == "bad" && found.contains("spdk_env_init"), "{found}");
+}
+
+#[test]
+fn the_loader_names_the_library_that_is_missing() {
+    if Library::find_in("libspdk_env_dpdk.so", &Library::directories()).is_some() {
+        eprintln!("not tested: there is an SPDK on this machine");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    library(dir.path(), "libspdk_env_dpdk.so.17");
+    let lines = lines("ioat", dir.path());
+    assert_eq!(line(&lines, "library libspdk_env_dpdk.so").0, "ok");
+    let (verdict, found) = line(&lines, "library libspdk_ioat.so");
+    assert!(verdict == "bad" && found.contains("where the system looks"), "{found}");
+    let (_, found) = line(&lines, "libraries and symbols");
+    assert!(found.contains("no libspdk_ioat.so") && found.contains("where the system looks"), "{found}");
+}
