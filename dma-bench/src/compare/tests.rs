@@ -1,0 +1,363 @@
+//! Two results, one of which is changed.
+
+use super::*;
+use crate::plan::Verify;
+use crate::results::tests::sample;
+
+fn scaled(results: &Results, engine: &str, by: f64) -> Results {
+    let mut results = results.clone();
+    for m in results.cells.iter_mut().filter(|m| m.cell.engine == engine) {
+        m.ratio = m.ratio.as_ref().map(|f| f.times(by));
+    }
+    results
+}
+
+/// With so many repetitions, all in their places.
+fn repeated(mut results: Results, repetitions: u32) -> Results {
+    results.campaign.repetitions = repetitions;
+    for m in &mut results.cells {
+        for figures in [&mut m.ratio, &mut m.bytes_per_second, &mut m.ops_per_second].into_iter().flatten() {
+            let samples = figures.samples.iter().copied().cycle().take(repetitions as usize);
+            *figures = Figures::of(samples.collect()).unwrap();
+        }
+    }
+    results
+}
+
+fn changed(comparison: &Comparison) -> usize {
+    comparison.rows.iter().filter(|r| r.verdict == Verdict::Changed).count()
+}
+
+fn slower(comparison: &Comparison, limit: f64) -> usize {
+    comparison.slower(limit, Verdict::Changed).count()
+}
+
+#[test]
+fn the_same_results_have_not_changed() {
+    let comparison = compare(&sample(), &sample(), Metric::Ratio, 0.01);
+    // Four sizes of an engine and of a model: the baseline is not compared with itself, and what failed has no figures.
+    assert_eq!(comparison.rows.len(), 8);
+    assert!(comparison.rows.iter().all(|r| r.verdict == Verdict::Noise));
+    assert_eq!((comparison.changes.len(), comparison.failures(0.0)), (0, vec![]));
+    assert_eq!(comparison.notes, Vec::<String>::new());
+    assert!(comparison.text(false).contains("sim:profile=dsa is a model: dsa (a public <source>)"));
+    assert!(comparison.text(false).contains("noise within these two runs"));
+    let throughput = compare(&sample(), &sample(), Metric::Throughput, 0.01);
+    assert_eq!(throughput.rows.len(), 12, "here the baseline is");
+}
+
+/// The notes of a comparison after `change` to the later results.
+fn notes(change: impl FnOnce(&mut Results)) -> Vec<String> {
+    let mut after = sample();
+    change(&mut after);
+    let there = compare(&sample(), &after, Metric::Throughput, 0.01).notes;
+    let back = compare(&after, &sample(), Metric::Throughput, 0.01).notes;
+    assert_eq!(there.len(), back.len(), "{there:?} {back:?}");
+    there
+}
+
+#[test]
+fn what_else_differs_is_said() {
+    type Change = fn(&mut Results);
+    let changes: [(Change, &str); 28] = [
+        (|r| "another".clone_into(&mut r.machine.cpu), "differs: processor "),
+        (|r| r.machine.cpus = 6400, "/ 6400"),
+        (|r| r.machine.flags = vec!["mops".to_owned()], "/ mops"),
+        (|r| r.machine.caches = vec!["L9 1K".to_owned()], "/ L9 1K"),
+        (|r| r.machine.memory *= 2, "differs: memory "),
+        (|r| r.machine.virtual_machine ^= true, "differs: virtual machine "),
+        (|r| "BeOS".clone_into(&mut r.machine.os), "/ BeOS"),
+        (|r| "7.1".clone_into(&mut r.machine.kernel), "/ 7.1"),
+        (|r| "3.0".clone_into(&mut r.machine.libc), "differs: C library "),
+        (|r| "vax".clone_into(&mut r.machine.arch), "/ vax"),
+        (|r| r.machine.governor = Some("odd".to_owned()), "differs: governor "),
+        (|r| r.machine.huge_pages = Some("odd".to_owned()), "differs: huge pages "),
+        (|r| "9.9".clone_into(&mut r.tool), "differs: version of dma-bench 0.1.0 / 9.9"),
+        (|r| r.command.push("--realtime".to_owned()), "differs: --realtime no / yes"),
+        (|r| "2".clone_into(&mut r.engines[1].version), "differs: version of cpu: 1 / 2"),
+        (|r| "b".clone_into(&mut r.engines[1].device), "differs: device of cpu: a device / b"),
+        (|r| r.engines[2].model = Some("b".to_owned()), "differs: model of sim:profile=dsa: "),
+        (|r| "real".clone_into(&mut r.engines[2].clock), "differs: clock of sim:profile=dsa: virtual / real"),
+        (|r| r.campaign.footprint = Some(1 << 30), "differs: footprint none / 1 GiB"),
+        (|r| r.campaign.seconds = 1.0, "differs: time of a repetition 800 us / 1.00 s"),
+        (|r| r.campaign.passes = 12, "differs: passes 24 / 12"),
+        (|r| r.campaign.warm_up = 1.0, "differs: warm-up 240 ms / 1.00 s"),
+        (|r| r.campaign.verify = Verify::All, "differs: verification sample / all"),
+        (|r| r.campaign.rate = Some(1e3), "differs: rate none / 1.00 k/s"),
+        (|r| r.interrupted = true, "was interrupted"),
+        (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy meanwhile"),
+        (|r| r.cells.iter_mut().for_each(|m| m.shared = 0.5), "was busy meanwhile"),
+        (|r| r.cells.iter_mut().for_each(|m| m.moved = 0.5), "was busy meanwhile"),
+    ];
+    for (change, says) in changes {
+        let notes = notes(change);
+        assert!(matches!(&notes[..], [note] if note.contains(says)), "{says}: {notes:?}");
+    }
+    let count = notes(|r| r.campaign.count = Some(17));
+    assert!(count.contains(&"differs: operations of a repetition none / 17".to_owned()), "{count:?}");
+}
+
+#[test]
+fn a_slowdown_that_cannot_be_told_does_not_pass() {
+    let five = repeated(sample(), 5);
+    let comparison = compare(&five, &scaled(&five, "cpu", 0.1), Metric::Ratio, 0.01);
+    assert!(comparison.rows.iter().filter(|r| !r.model).all(|r| r.verdict == Verdict::Untold));
+    assert!(
+        comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Noise),
+        "these are exact"
+    );
+    let text = comparison.text(false);
+    assert!(text.contains("4 of 8 cells cannot be told from noise with so few repetitions"), "{text}");
+    assert!(text.contains("(have 5 before and 5 after): measure both with -r 6 or more"), "{text}");
+    assert!(text.contains("-90.0 %"), "they could not be further apart: {text}");
+    let failures = comparison.failures(0.05);
+    assert!(
+        matches!(&failures[..], [why] if why.contains("4 cells look slower") && why.contains("-r 6")),
+        "{failures:?}"
+    );
+    // What is not slower passes, told or not.
+    assert_eq!(compare(&five, &scaled(&five, "cpu", 2.0), Metric::Ratio, 0.01).failures(0.05), [""; 0]);
+    assert_eq!(compare(&five, &five, Metric::Ratio, 0.01).failures(0.0), [""; 0]);
+    // With as many as it asks for the slowdown is found.
+    let six = repeated(sample(), 6);
+    let comparison = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.01);
+    assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true));
+    // Nothing is as sure as that.
+    let sure = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.0).text(false);
+    assert!(sure.contains("greater --noise"), "{sure}");
+}
+
+/// Slices of one part lie close together, and differ less than parts do.
+#[test]
+fn drift_within_a_run_is_noise() {
+    let drifting = |from: f64| {
+        let mut results = sample();
+        results.campaign.repetitions = 60;
+        for m in results.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
+            // In every part another speed, and within it hardly a difference.
+            let sample = |i: usize| (from + 0.1 * ((i / 5 * 5) % 12) as f64) * (1.0 + 1e-6 * i as f64);
+            m.ratio = Figures::of((0..60).map(sample).collect());
+        }
+        results
+    };
+    let (before, after) = (drifting(1.0), drifting(1.45));
+    let (a, b) = (&before.cells[5].ratio, &after.cells[5].ratio);
+    let (a, b) = (&a.as_ref().unwrap().samples, &b.as_ref().unwrap().samples);
+    assert!(mann_whitney(a, b) < 1e-4, "slice by slice it would seem sure");
+    let comparison = compare(&before, &after, Metric::Ratio, 0.01);
+    assert_eq!(changed(&comparison), 0, "{}", comparison.text(true));
+    let comparison = compare(&before, &drifting(4.0), Metric::Ratio, 0.01);
+    assert_eq!(changed(&comparison), 4, "{}", comparison.text(true));
+}
+
+/// Few repetitions of a model say as much as many, and so do those on a busy machine.
+#[test]
+fn models_need_no_excuse() {
+    let only_model = |mut results: Results| {
+        results.cells.retain(|m| m.model);
+        results.cells.iter_mut().for_each(|m| m.waited = 0.5);
+        repeated(results, 1)
+    };
+    let comparison = compare(&only_model(sample()), &only_model(sample()), Metric::Ratio, 0.01);
+    assert_eq!((comparison.rows.len(), &comparison.notes[..]), (4, &[][..]));
+    assert!(!comparison.text(true).contains("noise within"));
+}
+
+#[test]
+fn cells_that_are_gone_are_named() {
+    let mut after = sample();
+    after.cells.retain(|m| m.cell.engine != "cpu" || m.cell.size > 4096);
+    let comparison = compare(&sample(), &after, Metric::Ratio, 0.01);
+    assert_eq!(comparison.rows.len(), 6);
+    let text = comparison.text(false);
+    assert!(text.contains("cpu copy 64 B q1 cold: is in the first only\n"), "{text}");
+    assert!(text.contains("cpu copy 4 KiB q1 cold: is in the first only\n"), "{text}");
+    let failures = comparison.failures(0.5);
+    assert!(matches!(&failures[..], [why] if why.starts_with("2 cells ended worse")), "{failures:?}");
+    // What the later results have beyond that is nothing to compare with.
+    let back = compare(&after, &sample(), Metric::Ratio, 0.01);
+    assert_eq!((back.notes.len(), back.changes.len()), (0, 0));
+    // An engine that was not there says why.
+    after.engines[1].error = Some("no such\x1b device".to_owned());
+    let text = compare(&sample(), &after, Metric::Ratio, 0.01).text(false);
+    assert!(text.contains("is in the first only: no such  device"), "{text}");
+}
+
+#[test]
+fn what_fails_now_does_not_pass() {
+    let ended = |status: Status, figures: bool| {
+        let mut after = sample();
+        for m in after.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
+            (m.status, m.message) = (status, Some("offset 7".to_owned()));
+            if !figures {
+                (m.ratio, m.bytes_per_second, m.ops_per_second) = (None, None, None);
+            }
+        }
+        after
+    };
+    let wrong = compare(&sample(), &ended(Status::Wrong, false), Metric::Ratio, 0.01);
+    let text = wrong.text(false);
+    let says = "cpu copy 4 KiB q1 cold: was ok and is wrong, without figures: offset 7";
+    assert!(text.contains(says) && !text.contains("first only"), "{text}");
+    let failures = wrong.failures(0.5);
+    assert!(matches!(&failures[..], [why] if why.starts_with("4 cells ended worse")), "{failures:?}");
+    let failed = compare(&sample(), &ended(Status::Failed, true), Metric::Ratio, 0.01);
+    assert_eq!((failed.rows.len(), failed.failures(0.5).len()), (8, 1));
+    assert!(failed.text(false).contains("was ok and is failed: offset 7"));
+    // The other way it is no failure, and worth a word all the same.
+    let mended = compare(&ended(Status::Failed, true), &sample(), Metric::Ratio, 0.01);
+    assert!(mended.failures(0.0).is_empty() && mended.text(false).contains("was failed and is ok"));
+    // Many are named on demand.
+    let mut many = (sample(), ended(Status::Wrong, false));
+    for results in [&mut many.0, &mut many.1] {
+        let like: Vec<Measured> = results.cells.iter().filter(|m| m.cell.engine == "cpu").cloned().collect();
+        for depth in 2..6 {
+            results.cells.extend(like.iter().cloned().map(|mut m| {
+                m.cell.depth = depth;
+                m
+            }));
+        }
+    }
+    let many = compare(&many.0, &many.1, Metric::Ratio, 0.01);
+    let named = |all: bool| many.text(all).matches("was ok and is wrong").count();
+    assert_eq!((named(false), named(true)), (10, 20));
+    assert!(many.text(false).contains("and 10 more"));
+}
+
+#[test]
+fn under_a_rate_latencies_are_compared() {
+    let at_rate = |longer: u64| {
+        let mut results = sample();
+        results.campaign.rate = Some(1e3);
+        for m in &mut results.cells {
+            m.ratio = None;
+            if let Some(latency) = &mut m.latency {
+                (latency.p50, latency.p99) = (latency.p50 * longer, latency.p99 * longer);
+            }
+        }
+        results
+    };
+    let comparison = compare(&at_rate(1), &at_rate(3), Metric::Ratio, 0.01);
+    assert_eq!(comparison.rows.len(), 16, "p50 and p99 of each that is no baseline");
+    let text = comparison.text(false);
+    assert!(text.contains("cpu copy 4 KiB q1 cold, p99") && text.contains("+200.0 %"), "{text}");
+    assert!(!text.contains("GB/s") && text.contains("not tested"), "{text}");
+    let failures = comparison.failures(0.5);
+    assert!(matches!(&failures[..], [why] if why.starts_with("16 latencies")), "{failures:?}");
+    assert_eq!(comparison.failures(2.0), [""; 0]);
+    assert_eq!(compare(&at_rate(3), &at_rate(1), Metric::Ratio, 0.01).failures(0.0), [""; 0]);
+    // A rate that is missed now.
+    let mut slow = at_rate(1);
+    let m = &mut slow.cells[5];
+    m.ops_per_second = Figures::of(vec![500.0]);
+    m.latency.as_mut().unwrap().p50 = 0;
+    let mut fast = slow.clone();
+    fast.cells[5].ops_per_second = Figures::of(vec![1000.0]);
+    slow.campaign.seconds = 1.0;
+    fast.campaign.seconds = 1.0;
+    let missed = compare(&fast, &slow, Metric::Ratio, 0.01);
+    assert!(
+        missed.text(false).contains("reached all of the rate and reaches 50.0 %"),
+        "{}",
+        missed.text(false)
+    );
+    assert_eq!(
+        (missed.failures(1.0).len(), compare(&slow, &fast, Metric::Ratio, 0.01).failures(1.0).len()),
+        (1, 0)
+    );
+}
+
+#[test]
+fn only_a_clock_of_its_own_on_both_sides_makes_figures_exact() {
+    let slower = |clock: &str| {
+        let mut results = sample();
+        results.engines.iter_mut().filter(|e| e.model.is_some()).for_each(|e| clock.clone_into(&mut e.clock));
+        for m in results.cells.iter_mut().filter(|m| m.model) {
+            m.bytes_per_second = m.bytes_per_second.as_ref().map(|f| f.times(0.99));
+        }
+        results
+    };
+    let significant = |after: &Results| changed(&compare(&sample(), after, Metric::Ratio, 0.01));
+    assert_eq!(significant(&slower("virtual")), 4);
+    assert_eq!(significant(&slower("real")), 0, "a hundredth is within its spread");
+    // The same figures, each only once: nothing to tell by, but equal.
+    let mut once = sample();
+    for m in &mut once.cells {
+        m.bytes_per_second = m.bytes_per_second.as_ref().and_then(|f| Figures::of(vec![f.median]));
+    }
+    let comparison = compare(&sample(), &once, Metric::Ratio, 0.01);
+    assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.chance == 1.0));
+}
+
+#[test]
+fn a_limit_is_not_yet_beyond_it() {
+    let half = scaled(&sample(), "cpu", 0.5);
+    let comparison = compare(&sample(), &half, Metric::Ratio, 0.02);
+    assert_eq!((slower(&comparison, 0.5), slower(&comparison, 0.499)), (0, 4));
+}
+
+#[test]
+fn what_was_nothing_has_no_percentage() {
+    let nothing = scaled(&sample(), "cpu", 0.0);
+    let there = compare(&nothing, &sample(), Metric::Ratio, 0.01);
+    let back = compare(&sample(), &nothing, Metric::Ratio, 0.01);
+    let same = compare(&nothing, &nothing, Metric::Ratio, 0.01);
+    for comparison in [&there, &back, &same] {
+        let text = comparison.text(true);
+        assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
+    }
+    assert_eq!((slower(&there, 0.0), slower(&back, 0.5), slower(&same, 0.0)), (0, 4, 0));
+    assert!(there.text(false).contains("faster"));
+}
+
+#[test]
+fn a_slowdown_is_found_and_a_small_one_tolerated() {
+    // The samples lie within 12 % of each other.
+    let comparison = compare(&sample(), &scaled(&sample(), "cpu", 0.7), Metric::Ratio, 0.02);
+    assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true));
+    assert_eq!(slower(&comparison, 0.5), 0);
+    let comparison = compare(&sample(), &scaled(&sample(), "cpu", 0.99), Metric::Ratio, 0.02);
+    assert_eq!(slower(&comparison, 0.0), 0, "that is noise");
+    let faster = compare(&sample(), &scaled(&sample(), "cpu", 2.0), Metric::Ratio, 0.02);
+    assert_eq!(faster.failures(0.0), [""; 0]);
+    assert!(faster.text(false).contains("faster"));
+}
+
+#[test]
+fn a_model_that_differs_has_changed_whatever_memcpy_did() {
+    let mut after = scaled(&sample(), "sim:profile=dsa", 0.5);
+    assert_eq!(slower(&compare(&sample(), &after, Metric::Ratio, 0.01), 0.0), 0, "that was memcpy");
+    for m in after.cells.iter_mut().filter(|m| m.model) {
+        m.bytes_per_second = m.bytes_per_second.as_ref().map(|f| f.times(0.98));
+    }
+    assert_eq!(slower(&compare(&sample(), &after, Metric::Ratio, 0.01), 0.01), 4);
+}
+
+#[test]
+fn the_correction_is_holms() {
+    let row = |chance, test| Row {
+        cell: sample().cells[0].cell.clone(),
+        model: false,
+        quantity: Quantity::Ratio,
+        before: 1.0,
+        after: 1.0,
+        chance,
+        verdict: Verdict::Noise,
+        samples: (12, 12),
+        apart: false,
+        test,
+    };
+    // What is exact is not counted.
+    let mut rows = vec![
+        row(0.01, Test::Ranks),
+        row(0.0, Test::Exact),
+        row(0.04, Test::Ranks),
+        row(0.03, Test::Ranks),
+        row(1.0, Test::Exact),
+    ];
+    judge(&mut rows, 0.05);
+    let expected = [0.03, 0.0, 0.06, 0.06, 1.0];
+    assert!(rows.iter().zip(expected).all(|(r, e)| (r.chance - e).abs() < 1e-12), "{rows:?}");
+    let changed: Vec<bool> = rows.iter().map(|r| r.verdict == Verdict::Changed).collect();
+    assert_eq!(changed, [true, true, false, false, false]);
+}
