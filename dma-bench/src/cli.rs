@@ -144,6 +144,7 @@ pub enum Format {
 
 /// What `compare` takes.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct CompareArguments {
     /// The results before.
     pub before: PathBuf,
@@ -416,6 +417,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn less_than_nothing_is_refused_by_what_it_is() {
+        for option in ["--fail-if-slower", "--noise"] {
+            let words = ["dma-bench", "compare", "a.json", "b.json", option, "-5"];
+            let error = Arguments::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains("`-5` is no percentage; write 5%") && !error.contains("tip:"), "{error}");
+        }
     }
 
     #[test]
