@@ -1,6 +1,7 @@
 //! `compare`: what changed between two results, with the chance that it is noise.
 
 mod differs;
+mod exact;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +43,10 @@ pub enum Verdict {
     Untold,
     /// There is but one figure on each side.
     Untested,
+    /// A device on a clock of its own did the same.
+    Same,
+    /// A device on a clock of its own was measured otherwise, which explains as much.
+    Otherwise,
 }
 
 /// A cell that both results have.
@@ -57,27 +62,15 @@ pub struct Row {
     pub before: f64,
     /// The median after.
     pub after: f64,
-    /// The chance that samples as far apart come from the same source, corrected for the number of cells (Holm).
-    pub chance: f64,
+    /// The chance that samples as far apart come from the same source, corrected for the number of cells (Holm); none where that is not how it is
+    /// judged.
+    pub chance: Option<f64>,
     /// What that means.
     pub verdict: Verdict,
     /// How many independent samples there are of each.
     samples: (usize, usize),
     /// No sample of the one side lies among those of the other.
     apart: bool,
-    /// How the chance is found.
-    test: Test,
-}
-
-/// How the chance of a row is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Test {
-    /// A clock of its own: any difference is a change.
-    Exact,
-    /// By the ranks of the samples.
-    Ranks,
-    /// Not at all.
-    Untested,
 }
 
 /// How a cell ended otherwise than before.
@@ -164,13 +157,15 @@ impl Row {
             Verdict::Noise => "noise",
             Verdict::Untold => "cannot be told",
             Verdict::Untested => "not tested",
+            Verdict::Same => "the same",
+            Verdict::Otherwise => "measured otherwise",
             Verdict::Changed if self.is_slower_by(0.0) => "slower",
             Verdict::Changed => "faster",
         };
         let chance = match self.chance {
-            _ if self.verdict == Verdict::Untested => "-".to_owned(),
-            chance if chance < 1e-4 => "< 0.01 %".to_owned(),
-            chance => format!("{:.2} %", chance * 100.0),
+            None => "-".to_owned(),
+            Some(chance) if chance < 1e-4 => "< 0.01 %".to_owned(),
+            Some(chance) => format!("{:.2} %", chance * 100.0),
         };
         [
             self.name(),
@@ -228,6 +223,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
         notes.push("the machine was busy meanwhile: what differs may be due to that".to_owned());
     }
     notes.extend(too_few(&rows, noise));
+    notes.extend(exact::note(&rows));
     Comparison { rows, changes, notes, models, metric, noise, rate }
 }
 
@@ -236,28 +232,29 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
     let ((quantity, a), (_, b)) = (figures(old, metric)?, figures(new, metric)?);
     let virtual_clock =
         |results: &Results| results.engine(&old.cell.engine).is_some_and(|e| e.clock == "virtual");
-    // A device on a clock of its own does the same every time: what differs has changed.
-    let exact = virtual_clock(before) && virtual_clock(after);
-    let differs = (b.median - a.median).abs() > 1e-4 * a.median.abs();
-    // Repetitions of one visit are not independent.
-    let parts = |f: &Figures, m: &Measured, results: &Results| {
-        let visits = m.visits.unwrap_or_else(|| passes(&results.campaign)).max(1);
-        blocks(&f.samples, PARTS.min(visits as usize))
-    };
-    let (x, y) = (parts(a, old, before), parts(b, new, after));
-    let chance = if exact { f64::from(u8::from(!differs)) } else { mann_whitney(&x, &y) };
-    Some(Row {
+    let row = |chance, verdict, samples, apart| Row {
         cell: old.cell.clone(),
         model: old.model,
         quantity,
         before: a.median,
         after: b.median,
         chance,
-        verdict: Verdict::Noise,
-        samples: (x.len(), y.len()),
-        apart: chance <= attainable(x.len(), y.len()) * (1.0 + 1e-9),
-        test: if exact { Test::Exact } else { Test::Ranks },
-    })
+        verdict,
+        samples,
+        apart,
+    };
+    if virtual_clock(before) && virtual_clock(after) {
+        let verdict = exact::verdict((before, old, a), (after, new, b));
+        return Some(row(None, verdict, (1, 1), false));
+    }
+    // Repetitions of one visit are not independent.
+    let parts = |f: &Figures, m: &Measured, results: &Results| {
+        let visits = m.visits.unwrap_or_else(|| passes(&results.campaign)).max(1);
+        blocks(&f.samples, PARTS.min(visits as usize))
+    };
+    let (x, y) = (parts(a, old, before), parts(b, new, after));
+    let (chance, least) = (mann_whitney(&x, &y), attainable(x.len(), y.len()));
+    Some(row(Some(chance), Verdict::Noise, (x.len(), y.len()), chance <= least * (1.0 + 1e-9)))
 }
 
 /// The latencies of a cell. Under a rate they are what says something: the throughput is given.
@@ -271,11 +268,10 @@ fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
         quantity,
         before: before as f64,
         after: after as f64,
-        chance: 1.0,
+        chance: None,
         verdict: Verdict::Untested,
         samples: (1, 1),
         apart: false,
-        test: Test::Untested,
     };
     vec![row(Quantity::P50, a.p50, b.p50), row(Quantity::P99, a.p99, b.p99)]
 }
@@ -331,24 +327,22 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     )
 }
 
-/// Corrects for the number of cells (Holm: of a hundred cells one is below 1 % by chance alone), and says what is to be thought of each. What is
-/// exact takes no part in that.
+/// Corrects for the number of cells (Holm: of a hundred cells one is below 1 % by chance alone), and says what is to be thought of each. What has
+/// no chance takes no part in that.
 fn judge(rows: &mut [Row], noise: f64) {
-    let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].test == Test::Ranks).collect();
-    order.sort_by(|a, b| rows[*a].chance.total_cmp(&rows[*b].chance));
+    let mut order: Vec<(usize, f64)> =
+        rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.chance?))).collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (tested, mut least) = (order.len(), 0.0_f64);
-    for (rank, at) in order.into_iter().enumerate() {
+    for (rank, (at, chance)) in order.into_iter().enumerate() {
         let row = &mut rows[at];
-        least = least.max((row.chance * (tested - rank) as f64).min(1.0));
-        row.chance = least;
+        least = least.max((chance * (tested - rank) as f64).min(1.0));
+        row.chance = Some(least);
         row.verdict = match row.attainable() * tested as f64 {
             _ if least <= noise => Verdict::Changed,
             best if best > noise => Verdict::Untold,
             _ => Verdict::Noise,
         };
-    }
-    for row in rows.iter_mut().filter(|r| r.test == Test::Exact && r.chance == 0.0) {
-        row.verdict = Verdict::Changed;
     }
 }
 
@@ -359,7 +353,7 @@ fn needed(cells: usize, noise: f64) -> Option<usize> {
 
 /// What would have told those that cannot be told.
 fn remedy(rows: &[Row], noise: f64) -> String {
-    let tested = rows.iter().filter(|r| r.test == Test::Ranks).count();
+    let tested = rows.iter().filter(|r| r.chance.is_some()).count();
     match needed(tested, noise) {
         Some(n) => format!("measure both with -r {n} or more"),
         None => "compare fewer cells, or give a greater --noise".to_owned(),
@@ -422,7 +416,7 @@ impl Comparison {
             Verdict::Changed | Verdict::Untested => true,
             // They could not be further apart.
             Verdict::Untold => row.apart && row.before != row.after,
-            Verdict::Noise => false,
+            Verdict::Noise | Verdict::Same | Verdict::Otherwise => false,
         }
     }
 
@@ -499,7 +493,7 @@ impl Comparison {
             self.what(),
             self.noise * 100.0
         );
-        if self.rows.iter().any(|r| r.test == Test::Ranks) {
+        if self.rows.iter().any(|r| r.chance.is_some()) {
             text += "\nThe chance is about noise within these two runs. What differs from one run to the next (where memory lies, neighbours on the\n\
                      machine) is not in it: compare two runs of the same program to see how much that is here.";
         }

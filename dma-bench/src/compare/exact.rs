@@ -1,0 +1,76 @@
+//! Devices on a clock of their own: they do the same every time, if the same is asked of them. What they are asked beside a cell's own operations
+//! follows from the campaign, and decides how the device was left by what came before.
+
+use super::Verdict;
+use crate::plan::{Campaign, Cell, Verify};
+use crate::results::{Measured, Results};
+use crate::runner::passes;
+use crate::stats::Figures;
+
+/// Figures this close, as a part of the first, are the same.
+const SAME: f64 = 1e-4;
+/// Beyond this, what came before explains no difference, if samples of the two do not overlap either.
+const MIXTURE: f64 = 0.02;
+/// The same where repetitions have another number of operations: the start of each is another part of it.
+const START: f64 = 0.25;
+
+/// What is to be thought of a cell's figures on a virtual clock.
+pub(super) fn verdict(
+    (before, old, a): (&Results, &Measured, &Figures),
+    (after, new, b): (&Results, &Measured, &Figures),
+) -> Verdict {
+    let beyond = |part: f64| (b.median - a.median).abs() > part * a.median.abs();
+    let allowed = match () {
+        () if !beyond(SAME) => return Verdict::Same,
+        () if before.campaign.count != after.campaign.count => START,
+        () if circumstances(before, old, a) != circumstances(after, new, b) => MIXTURE,
+        () => return Verdict::Changed,
+    };
+    let overlap = a.min <= b.max && b.min <= a.max;
+    if overlap || !beyond(allowed) { Verdict::Otherwise } else { Verdict::Changed }
+}
+
+/// What decides the figures of a cell, beside itself and how many operations a repetition has: in which visit each sample was taken, since
+/// operations that are not timed come before a visit; what is verified; and which other cells the engine had.
+fn circumstances<'a>(
+    results: &'a Results,
+    m: &Measured,
+    figures: &Figures,
+) -> (Vec<u64>, Verify, Vec<&'a Cell>) {
+    let cells = results.cells.iter().map(|m| &m.cell).filter(|c| c.engine == m.cell.engine);
+    (visits(&results.campaign, figures.samples.len()), results.campaign.verify, cells.collect())
+}
+
+/// The visit, from 1, that each of the first samples falls into.
+fn visits(campaign: &Campaign, samples: usize) -> Vec<u64> {
+    let (repetitions, passes) = (campaign.repetitions.max(1).into(), u64::from(passes(campaign)));
+    (1..=samples as u64).map(|n| n.saturating_mul(passes).div_ceil(repetitions)).collect()
+}
+
+/// What to say of cells whose verdict is [`Verdict::Otherwise`].
+pub(super) fn note(rows: &[super::Row]) -> Option<String> {
+    let changes: Vec<f64> = rows
+        .iter()
+        .filter(|r| r.verdict == Verdict::Otherwise)
+        .map(|r| r.change().map_or(f64::INFINITY, f64::abs))
+        .collect();
+    let most = changes.iter().copied().reduce(f64::max)?;
+    Some(format!(
+        "{} cells of models differ by up to {:.1} %, and were measured otherwise (repetitions, operations, verification, or the engine's other cells): \
+         that explains as much; measure both alike to see smaller changes",
+        changes.len(),
+        most * 100.0
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visits_are_those_of_the_runner() {
+        let of = |repetitions, passes| visits(&Campaign { repetitions, passes, ..Campaign::default() }, 3);
+        assert_eq!((of(62, 24), of(250, 24), of(25, 24)), (vec![1, 1, 2], vec![1, 1, 1], vec![1, 2, 3]));
+        assert_eq!((of(3, 24), of(0, 0)), (vec![1, 2, 3], vec![0, 0, 0]));
+    }
+}
