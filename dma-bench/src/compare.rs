@@ -4,11 +4,7 @@ mod differs;
 mod exact;
 #[cfg(test)]
 mod tests;
-
-use std::fmt::Write as _;
-
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+mod text;
 
 use crate::cli::Metric;
 use crate::derive::part_of_rate;
@@ -17,7 +13,6 @@ use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 use crate::runner::passes;
 use crate::stats::{Figures, attainable, blocks, mann_whitney};
-use crate::units::{digits, nanos};
 
 /// What a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,14 +92,10 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// What is a model, and of what.
     pub models: Vec<String>,
-    metric: Metric,
     noise: f64,
     /// They were measured at a given rate.
     rate: bool,
 }
-
-/// How many changes are named without being asked for all.
-const NAMED: usize = 10;
 
 impl Row {
     /// How much greater it is after, as a fraction of before; `None` if it was nothing before.
@@ -140,41 +131,6 @@ impl Row {
             _ => "",
         };
         printable(&format!("{}{quantity}{}", self.cell, marked(self.model)))
-    }
-
-    fn figure(&self, value: f64, metric: Metric) -> String {
-        match self.quantity {
-            Quantity::Ratio => digits(value),
-            Quantity::P50 | Quantity::P99 => nanos(value),
-            // Beside ratios a throughput says what it is.
-            Quantity::Throughput if metric == Metric::Ratio => format!("{} GB/s", digits(value * 1e-9)),
-            Quantity::Throughput => digits(value * 1e-9),
-        }
-    }
-
-    fn cells(&self, metric: Metric) -> [String; 6] {
-        let verdict = match self.verdict {
-            Verdict::Noise => "noise",
-            Verdict::Untold => "cannot be told",
-            Verdict::Untested => "not tested",
-            Verdict::Same => "the same",
-            Verdict::Otherwise => "measured otherwise",
-            Verdict::Changed if self.is_slower_by(0.0) => "slower",
-            Verdict::Changed => "faster",
-        };
-        let chance = match self.chance {
-            None => "-".to_owned(),
-            Some(chance) if chance < 1e-4 => "< 0.01 %".to_owned(),
-            Some(chance) => format!("{:.2} %", chance * 100.0),
-        };
-        [
-            self.name(),
-            self.figure(self.before, metric),
-            self.figure(self.after, metric),
-            self.change().map_or("-".to_owned(), |c| format!("{:+.1} %", c * 100.0)),
-            chance,
-            verdict.to_owned(),
-        ]
     }
 }
 
@@ -224,7 +180,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     }
     notes.extend(too_few(&rows, noise));
     notes.extend(exact::note(&rows));
-    Comparison { rows, changes, notes, models, metric, noise, rate }
+    Comparison { rows, changes, notes, models, noise, rate }
 }
 
 /// A cell by what the metric compares.
@@ -408,95 +364,5 @@ impl Comparison {
             ),
         );
         failures
-    }
-
-    /// Whether a row is worth showing to somebody who did not ask for all.
-    fn is_worth_showing(row: &Row) -> bool {
-        match row.verdict {
-            Verdict::Changed | Verdict::Untested => true,
-            // They could not be further apart.
-            Verdict::Untold => row.apart && row.before != row.after,
-            Verdict::Noise | Verdict::Same | Verdict::Otherwise => false,
-        }
-    }
-
-    fn table(&self, all: bool) -> Option<Table> {
-        let mut table = Table::new();
-        let before = format!("{} before", self.what());
-        table
-            .load_style(UTF8_FULL_CONDENSED)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(["cell", &before, "after", "change", "chance of noise", ""]);
-        for row in self.rows.iter().filter(|r| all || Self::is_worth_showing(r)) {
-            table.add_row(row.cells(self.metric));
-        }
-        for column in 1..5 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        (table.row_count() > 0).then_some(table)
-    }
-
-    fn what(&self) -> &'static str {
-        match self.metric {
-            _ if self.rate => "latency",
-            Metric::Ratio => "x memcpy",
-            Metric::Throughput => "GB/s",
-        }
-    }
-
-    /// As a table, and what is to be said with it.
-    #[must_use]
-    pub fn text(&self, all: bool) -> String {
-        let mut text = String::new();
-        if let Some(table) = self.table(all) {
-            let _ = writeln!(text, "{table}");
-        }
-        let _ = writeln!(text, "{}", self.summary());
-        let named = if all { self.changes.len() } else { NAMED };
-        for change in self.changes.iter().take(named) {
-            let _ = writeln!(
-                text,
-                "{}",
-                printable(&format!("{}{}: {}", change.cell, marked(change.model), change.text))
-            );
-        }
-        if self.changes.len() > named {
-            let _ = writeln!(
-                text,
-                "and {} more that ended otherwise: --all names them",
-                self.changes.len() - named
-            );
-        }
-        for model in &self.models {
-            let _ = writeln!(text, "{}", printable(model));
-        }
-        for note in &self.notes {
-            let _ = writeln!(text, "note: {}", printable(note));
-        }
-        text
-    }
-
-    fn summary(&self) -> String {
-        if self.rate {
-            return format!(
-                "{} latencies compared: the rate is given, so throughput says nothing; there is one of each in a run, so nothing says which \
-                 difference is noise",
-                self.rows.len()
-            );
-        }
-        let changed = self.rows.iter().filter(|r| r.verdict == Verdict::Changed).count();
-        let mut text = format!(
-            "{} cells compared by {}, {changed} changed (Mann-Whitney over the medians of up to {PARTS} parts of each run, corrected for the number of cells, at {} %)",
-            self.rows.len(),
-            self.what(),
-            self.noise * 100.0
-        );
-        if self.rows.iter().any(|r| r.chance.is_some()) {
-            text += "\nThe chance is about noise within these two runs. What differs from one run to the next (where memory lies, neighbours on the\n\
-                     machine) is not in it: compare two runs of the same program to see how much that is here.";
-        }
-        text
     }
 }

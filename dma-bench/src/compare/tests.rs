@@ -396,6 +396,19 @@ fn what_a_model_was_asked_beside_explains_a_little() {
 }
 
 #[test]
+fn headings_say_what_the_figures_are() {
+    let text = compare(&sample(), &sample(), Metric::Ratio, 0.01).text(true);
+    let (ratios, throughputs) = text.split_once("┌").unwrap().1.split_once("┌").unwrap();
+    assert!(ratios.contains(" x memcpy before ┆ x memcpy after ") && !ratios.contains("model"), "{text}");
+    assert!(throughputs.contains(" GB/s before ┆ GB/s after ") && !text.contains(" GB/s ┆"), "{text}");
+    let (throughputs, rest) = throughputs.split_once("┘").unwrap();
+    assert_eq!((ratios.matches("cpu copy").count(), throughputs.matches(" [model] ").count()), (4, 4));
+    assert!(rest.starts_with("\n8 cells compared (4 by x memcpy, 4 by GB/s), 0 changed (Mann-W"), "{rest}");
+    let text = compare(&sample(), &sample(), Metric::Throughput, 0.01).text(true);
+    assert!(text.contains("12 cells compared (12 by GB/s)") && !text.contains("x memcpy"), "{text}");
+}
+
+#[test]
 fn the_correction_is_holms() {
     let row = |chance| Row {
         cell: sample().cells[0].cell.clone(),

@@ -1,0 +1,156 @@
+//! What changed, for people: tables, and what is to be said with them.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
+use crate::output::printable;
+use crate::units::{digits, nanos};
+
+/// How many changes are named without being asked for all.
+const NAMED: usize = 10;
+
+/// What the figures of a table are: a table has one kind of them.
+const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
+
+impl Row {
+    /// Which of [`TABLES`] it is in.
+    fn what(&self) -> &'static str {
+        TABLES[match self.quantity {
+            Quantity::Ratio => 0,
+            Quantity::Throughput => 1,
+            Quantity::P50 | Quantity::P99 => 2,
+        }]
+    }
+
+    fn figure(&self, value: f64) -> String {
+        match self.quantity {
+            Quantity::Ratio => digits(value),
+            Quantity::Throughput => digits(value * 1e-9),
+            Quantity::P50 | Quantity::P99 => nanos(value),
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let verdict = match self.verdict {
+            Verdict::Noise => "noise",
+            Verdict::Untold => "cannot be told",
+            Verdict::Untested => "not tested",
+            Verdict::Same => "the same",
+            Verdict::Otherwise => "measured otherwise",
+            Verdict::Changed if self.is_slower_by(0.0) => "slower",
+            Verdict::Changed => "faster",
+        };
+        let chance = match self.chance {
+            None => "-".to_owned(),
+            Some(chance) if chance < 1e-4 => "< 0.01 %".to_owned(),
+            Some(chance) => format!("{:.2} %", chance * 100.0),
+        };
+        [
+            self.name(),
+            self.figure(self.before),
+            self.figure(self.after),
+            self.change().map_or("-".to_owned(), |c| format!("{:+.1} %", c * 100.0)),
+            chance,
+            verdict.to_owned(),
+        ]
+    }
+
+    /// Whether it is worth showing to somebody who did not ask for all.
+    fn is_worth_showing(&self) -> bool {
+        match self.verdict {
+            Verdict::Changed | Verdict::Untested => true,
+            // They could not be further apart.
+            Verdict::Untold => self.apart && self.before != self.after,
+            Verdict::Noise | Verdict::Same | Verdict::Otherwise => false,
+        }
+    }
+}
+
+impl Comparison {
+    /// A table for each kind of figures.
+    fn tables(&self, all: bool) -> Vec<Table> {
+        TABLES.into_iter().filter_map(|what| self.table(what, all)).collect()
+    }
+
+    fn table(&self, what: &str, all: bool) -> Option<Table> {
+        let mut table = Table::new();
+        let (before, after) = (format!("{what} before"), format!("{what} after"));
+        table
+            .load_style(UTF8_FULL_CONDENSED)
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_header(["cell", &before, &after, "change", "chance of noise", ""]);
+        for row in self.rows.iter().filter(|r| r.what() == what && (all || r.is_worth_showing())) {
+            table.add_row(row.cells());
+        }
+        for column in 1..5 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        (table.row_count() > 0).then_some(table)
+    }
+
+    /// As tables, and what is to be said with them.
+    #[must_use]
+    pub fn text(&self, all: bool) -> String {
+        let mut text = String::new();
+        for table in self.tables(all) {
+            let _ = writeln!(text, "{table}");
+        }
+        for line in self.lines(all) {
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    /// What is to be said with the tables.
+    fn lines(&self, all: bool) -> Vec<String> {
+        let mut lines = self.summary();
+        let named = if all { self.changes.len() } else { NAMED };
+        for change in self.changes.iter().take(named) {
+            lines.push(printable(&format!("{}{}: {}", change.cell, marked(change.model), change.text)));
+        }
+        if self.changes.len() > named {
+            lines.push(format!(
+                "and {} more that ended otherwise: --all names them",
+                self.changes.len() - named
+            ));
+        }
+        lines.extend(self.models.iter().map(|model| printable(model)));
+        lines.extend(self.notes.iter().map(|note| printable(&format!("note: {note}"))));
+        lines
+    }
+
+    fn summary(&self) -> Vec<String> {
+        if self.rate {
+            return vec![format!(
+                "{} latencies compared: the rate is given, so throughput says nothing; there is one of each in a run, so nothing says which \
+                 difference is noise",
+                self.rows.len()
+            )];
+        }
+        let of = |what| match self.rows.iter().filter(|r| r.what() == what).count() {
+            0 => None,
+            n => Some(format!("{n} by {what}")),
+        };
+        let kinds: Vec<String> = TABLES.into_iter().filter_map(of).collect();
+        let by = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+        let changed = self.rows.iter().filter(|r| r.verdict == Verdict::Changed).count();
+        let mut lines = vec![format!("{} cells compared{by}, {changed} changed", self.rows.len())];
+        if self.rows.iter().any(|r| r.chance.is_some()) {
+            lines[0] += &format!(
+                " (Mann-Whitney over the medians of up to {PARTS} parts of each run, corrected for the number of cells, at {} %)",
+                self.noise * 100.0
+            );
+            lines.push(
+                "The chance is about noise within these two runs. What differs from one run to the next (where memory lies, neighbours on the\n\
+                 machine) is not in it: compare two runs of the same program to see how much that is here."
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
