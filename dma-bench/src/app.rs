@@ -80,8 +80,17 @@ fn command(command: Command) -> Result<u8, Failure> {
         Command::Compare(arguments) => {
             let (before, after) = (load(&arguments.before)?, load(&arguments.after)?);
             let comparison = compare::compare(&before, &after, arguments.metric, arguments.noise);
-            print(&comparison.text(arguments.all))?;
-            let failures = arguments.fail_if_slower.map_or_else(Vec::new, |limit| comparison.failures(limit));
+            let (all, limit) = (arguments.all, arguments.fail_if_slower);
+            print(&match arguments.format {
+                Format::Table => comparison.text(all),
+                Format::Markdown => comparison.markdown(all, limit),
+                Format::Csv => String::from_utf8_lossy(&comparison.csv().map_err(failed)?).into_owned(),
+                Format::Json => comparison.json(limit),
+            })?;
+            if arguments.format == Format::Csv {
+                comparison.lines(all).into_iter().for_each(say);
+            }
+            let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));
             for failure in &failures {
                 say(format_args!("dma-bench: {failure}"));
             }

@@ -82,7 +82,7 @@ pub enum Command {
     },
     /// Says what changed between two results, with the chance that it is noise.
     #[command(
-        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%\n\n\
+        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%\n  dma-bench compare before.json after.json --format json | jq '.cells[] | select(.worse)'\n\n\
                       The chance of noise is about noise within the two runs: it is the Mann-Whitney test over the medians of\n\
                       each run's passes. What differs from one run to the next (where memory lies, neighbours on the machine)\n\
                       is not in it. To judge that, compare two runs of the same program first: what they differ by is noise."
@@ -138,7 +138,7 @@ pub enum Format {
     Markdown,
     /// Comma-separated values, one line for each cell.
     Csv,
-    /// The results file.
+    /// JSON, of the schema in `RESULTS.md`.
     Json,
 }
 
@@ -160,9 +160,12 @@ pub struct CompareArguments {
     /// What is compared; of runs with a rate it is the latency, whatever is given here.
     #[arg(long, value_enum, default_value_t)]
     pub metric: Metric,
-    /// All cells, not only those that changed.
+    /// All cells, not only those that changed; in CSV and JSON they always are.
     #[arg(long)]
     pub all: bool,
+    /// How: for programs JSON is versioned; Markdown is for the comment of a pull request.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 /// What `compare` compares.

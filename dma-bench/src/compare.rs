@@ -2,9 +2,13 @@
 
 mod differs;
 mod exact;
+mod export;
 #[cfg(test)]
 mod tests;
 mod text;
+
+pub use differs::Difference;
+pub use export::{Ended, SCHEMA, VERSION};
 
 use crate::cli::Metric;
 use crate::derive::part_of_rate;
@@ -88,11 +92,17 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Cells that ended otherwise than before, or are gone.
     pub changes: Vec<Change>,
+    /// What else differs between the two.
+    pub differences: Vec<Difference>,
     /// What else is to be said.
     pub notes: Vec<String>,
+    /// Every cell of either, and how it ended.
+    pub cells: Vec<Ended>,
     /// What is a model, and of what.
     pub models: Vec<String>,
     noise: f64,
+    metric: Metric,
+    sides: [export::Side; 2],
     /// They were measured at a given rate.
     rate: bool,
 }
@@ -165,7 +175,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
         }
     }
     judge(&mut rows, noise);
-    let mut notes = differs::notes(before, after);
+    let mut notes = Vec::new();
     if before.interrupted || after.interrupted {
         notes.push("one of them was interrupted".to_owned());
     }
@@ -180,7 +190,18 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     }
     notes.extend(too_few(&rows, noise));
     notes.extend(exact::note(&rows));
-    Comparison { rows, changes, notes, models, noise, rate }
+    Comparison {
+        rows,
+        changes,
+        differences: differs::differences(before, after),
+        notes,
+        cells: export::ended(before, after),
+        models,
+        noise,
+        metric,
+        rate,
+        sides: [export::Side::of(before), export::Side::of(after)],
+    }
 }
 
 /// A cell by what the metric compares.

@@ -171,6 +171,22 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert_eq!(code(&worse), 4, "{}", out(&worse));
     assert!(out(&worse).contains("slower"));
     assert_eq!(code(&bench(&["compare", &slow, &long, "--fail-if-slower", "5%"])), 0, "faster is no failure");
+    for format in ["table", "markdown", "csv", "json"] {
+        let worse = bench(&["compare", &long, &slow, "--fail-if-slower", "5%", "--format", format]);
+        assert_eq!(code(&worse), 4, "{format}: {}", out(&worse));
+        assert!(err(&worse).contains("cells are slower by more than 5 %"), "{format}: {}", err(&worse));
+        let text = out(&worse);
+        assert!(text.contains("slower"), "{format}: {text}");
+        if format == "json" {
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["fail_if_slower"]["passes"], false, "{text}");
+        }
+        if format == "csv" {
+            let fields: Vec<usize> = text.lines().map(|l| l.matches(',').count()).collect();
+            assert!(fields.iter().all(|n| *n == fields[0]) && fields.len() > 30, "{text}");
+            assert!(err(&worse).contains("noise within these two runs"), "{}", err(&worse));
+        }
+    }
 }
 
 #[test]

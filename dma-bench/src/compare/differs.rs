@@ -1,5 +1,9 @@
 //! What else differs between two results: they may not have been measured in the same way, or on the same machine.
 
+use std::fmt;
+
+use serde::Serialize;
+
 use crate::machine::Machine;
 use crate::plan::Campaign;
 use crate::results::{Engine, Results};
@@ -8,25 +12,45 @@ use crate::units::{bytes, digits, nanos, per_second};
 /// Something about results, in words.
 type Named = (&'static str, String);
 
-/// One line for each thing that matters to the figures and differs.
-pub(super) fn notes(before: &Results, after: &Results) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut add = |whose: &str, a: Vec<Named>, b: Vec<Named>| {
-        for ((what, a), (_, b)) in a.into_iter().zip(b) {
-            if a != b {
-                notes.push(format!("differs: {what}{whose} {a} / {b}"));
+/// Something that matters to the figures and is not the same in both.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// What.
+    pub what: &'static str,
+    /// Of which engine, if of one.
+    pub engine: Option<String>,
+    /// What it was before, in words.
+    pub before: String,
+    /// What it was after.
+    pub after: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = self.engine.as_ref().map_or(String::new(), |name| format!(" of {name}:"));
+        write!(f, "differs: {}{whose} {} / {}", self.what, self.before, self.after)
+    }
+}
+
+/// All that matters to the figures and differs.
+pub(super) fn differences(before: &Results, after: &Results) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    let mut add = |engine: Option<&str>, a: Vec<Named>, b: Vec<Named>| {
+        for ((what, before), (_, after)) in a.into_iter().zip(b) {
+            if before != after {
+                differences.push(Difference { what, engine: engine.map(str::to_owned), before, after });
             }
         }
     };
-    add("", campaign(&before.campaign), campaign(&after.campaign));
-    add("", run(before), run(after));
-    add("", machine(&before.machine), machine(&after.machine));
+    add(None, campaign(&before.campaign), campaign(&after.campaign));
+    add(None, run(before), run(after));
+    add(None, machine(&before.machine), machine(&after.machine));
     for old in &before.engines {
         if let Some(new) = after.engine(&old.name) {
-            add(&format!(" of {}:", old.name), engine(old), engine(new));
+            add(Some(&old.name), engine(old), engine(new));
         }
     }
-    notes
+    differences
 }
 
 fn known<T>(value: Option<T>, words: impl FnOnce(T) -> String) -> String {

@@ -40,7 +40,7 @@ fn the_same_results_have_not_changed() {
     let same = |r: &Row| if r.model { (Verdict::Same, None) } else { (Verdict::Noise, Some(1.0)) };
     assert!(comparison.rows.iter().all(|r| (r.verdict, r.chance) == same(r)), "{comparison:?}");
     assert_eq!((comparison.changes.len(), comparison.failures(0.0)), (0, vec![]));
-    assert_eq!(comparison.notes, Vec::<String>::new());
+    assert_eq!((comparison.notes.len(), comparison.differences.len()), (0, 0));
     assert!(comparison.text(false).contains("sim:profile=dsa is a model: dsa (a public <source>)"));
     assert!(comparison.text(false).contains("noise within these two runs"));
     let throughput = compare(&sample(), &sample(), Metric::Throughput, 0.01);
@@ -51,8 +51,11 @@ fn the_same_results_have_not_changed() {
 fn notes(change: impl FnOnce(&mut Results)) -> Vec<String> {
     let mut after = sample();
     change(&mut after);
-    let there = compare(&sample(), &after, Metric::Throughput, 0.01).notes;
-    let back = compare(&after, &sample(), Metric::Throughput, 0.01).notes;
+    let said = |a: &Results, b: &Results| -> Vec<String> {
+        let comparison = compare(a, b, Metric::Throughput, 0.01);
+        comparison.differences.iter().map(ToString::to_string).chain(comparison.notes).collect()
+    };
+    let (there, back) = (said(&sample(), &after), said(&after, &sample()));
     assert_eq!(there.len(), back.len(), "{there:?} {back:?}");
     there
 }
@@ -406,6 +409,119 @@ fn headings_say_what_the_figures_are() {
     assert!(rest.starts_with("\n8 cells compared (4 by x memcpy, 4 by GB/s), 0 changed (Mann-W"), "{rest}");
     let text = compare(&sample(), &sample(), Metric::Throughput, 0.01).text(true);
     assert!(text.contains("12 cells compared (12 by GB/s)") && !text.contains("x memcpy"), "{text}");
+}
+
+/// Of the cells of an engine one is slower, one fails now, one is gone, and one is new.
+fn all_kinds() -> Comparison {
+    let (mut before, mut after) = (sample(), scaled(&sample(), "cpu", 0.1));
+    after.machine.cpu = "another".to_owned();
+    let cpu: Vec<usize> =
+        (0..before.cells.len()).filter(|at| before.cells[*at].cell.engine == "cpu").collect();
+    let failed = &mut after.cells[cpu[1]];
+    (failed.status, failed.message) = (Status::Failed, Some("a|b <c>".to_owned()));
+    (failed.ratio, failed.bytes_per_second) = (None, None);
+    after.cells.remove(cpu[2]);
+    before.cells.remove(cpu[3]);
+    compare(&before, &after, Metric::Ratio, 0.01)
+}
+
+#[test]
+fn json_has_every_cell_once_and_every_field_is_documented() {
+    let comparison = all_kinds();
+    let value: serde_json::Value = serde_json::from_str(&comparison.json(Some(0.05))).unwrap();
+    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some(SCHEMA), Some(1)));
+    assert_eq!((value["metric"].as_str(), value["noise"].as_f64()), (Some("ratio"), Some(0.01)));
+    assert_eq!(
+        (&value["before"]["created"], &value["after"]["machine"]["cpu"]),
+        (&"2026-01-02T03:04:05Z".into(), &"another".into())
+    );
+    assert_eq!(
+        (&value["differs"][0]["what"], &value["differs"][0]["after"]),
+        (&"processor".into(), &"another".into())
+    );
+    let cells = value["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 16);
+    let of = |size: u64| cells.iter().find(|c| c["engine"] == "cpu" && c["size"] == size).unwrap();
+    let figure = &of(64)["figures"][0];
+    assert_eq!((&figure["quantity"], &figure["verdict"]), (&"ratio".into(), &"slower".into()));
+    assert!(
+        (figure["change"].as_f64().unwrap() + 0.9).abs() < 1e-9 && figure["chance"].as_f64().unwrap() < 0.01
+    );
+    assert!((figure["after"].as_f64().unwrap() / figure["before"].as_f64().unwrap() - 0.1).abs() < 1e-9);
+    let ends = |size: u64| {
+        (of(size)["status_before"].as_str(), of(size)["status_after"].as_str(), of(size)["worse"] == true)
+    };
+    assert_eq!((ends(64), ends(4096)), ((Some("ok"), Some("ok"), false), (Some("ok"), Some("failed"), true)));
+    assert_eq!((ends(65_536), ends(1 << 20)), ((Some("ok"), None, true), (None, Some("ok"), false)));
+    assert!(of(4096)["ended"].as_str().unwrap().contains("was ok and is failed"));
+    let model = cells.iter().find(|c| c["model"] == true).unwrap();
+    assert_eq!(
+        (&model["figures"][0]["verdict"], model["figures"][0]["chance"].is_null()),
+        (&"same".into(), true)
+    );
+    let outcome = &value["fail_if_slower"];
+    assert_eq!((&outcome["passes"], outcome["limit"].as_f64()), (&false.into(), Some(0.05)));
+    assert_eq!(outcome["reasons"].as_array().unwrap().len(), 2);
+    let asked_nothing: serde_json::Value = serde_json::from_str(&comparison.json(None)).unwrap();
+    assert!(asked_nothing["fail_if_slower"].is_null());
+    fn documented(value: &serde_json::Value) {
+        let text = include_str!("../../RESULTS.md").split_once("# `compare --format json`").unwrap().1;
+        match value {
+            serde_json::Value::Object(map) => {
+                map.iter().filter(|(name, _)| *name != "machine").for_each(|(name, value)| {
+                    assert!(text.contains(&format!("`{name}`")), "RESULTS.md says nothing of `{name}`");
+                    documented(value);
+                })
+            }
+            serde_json::Value::Array(all) => all.iter().for_each(documented),
+            _ => {}
+        }
+    }
+    documented(&value);
+}
+
+#[test]
+fn csv_has_a_line_for_each_cell() {
+    let bytes = all_kinds().csv().unwrap();
+    let mut reader = csv::Reader::from_reader(bytes.as_slice());
+    let head: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
+    let lines: Vec<Vec<String>> =
+        reader.records().map(|r| r.unwrap().iter().map(str::to_owned).collect()).collect();
+    assert_eq!(lines.len(), 16);
+    let of = |size: &str, field: &str| {
+        let line = lines.iter().find(|l| l[0] == "cpu" && l[3] == size).unwrap();
+        line[head.iter().position(|h| h == field).unwrap()].clone()
+    };
+    assert_eq!((of("64", "quantity"), of("64", "verdict")), ("ratio".to_owned(), "slower".to_owned()));
+    assert!(of("64", "change").starts_with("-0.9") || of("64", "change").starts_with("-0.89"));
+    assert_eq!((of("4096", "status_after"), of("4096", "before")), ("failed".to_owned(), String::new()));
+    assert!(of("4096", "ended").ends_with("a|b <c>"));
+    assert_eq!((of("65536", "status_after"), of("1048576", "status_before")), (String::new(), String::new()));
+}
+
+#[test]
+fn markdown_is_a_table_and_a_list() {
+    let mut comparison = all_kinds();
+    comparison.rows.iter_mut().for_each(|r| r.cell.engine.push('|'));
+    let text = comparison.markdown(true, Some(0.05));
+    let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+    assert!(text.lines().filter(|l| l.starts_with('|')).all(|l| bars(l) == 7), "{text}");
+    assert!(
+        text.lines()
+            .all(|l| l.is_empty() || l.starts_with("| ") || l.starts_with("|-") || l.starts_with("- ")),
+        "{text}"
+    );
+    assert!(text.contains("cpu\\| copy 64 B q1 cold") && text.contains("a\\|b \\<c>"), "{text}");
+    assert!(
+        text.contains("- does not pass --fail-if-slower 5 %: 1 cells are slower by more than 5 %"),
+        "{text}"
+    );
+    assert!(
+        compare(&sample(), &sample(), Metric::Ratio, 0.01)
+            .markdown(false, Some(0.05))
+            .starts_with("- passes --fail-if")
+    );
+    assert!(!comparison.markdown(false, None).contains("pass"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
@@ -14,6 +14,11 @@ const NAMED: usize = 10;
 
 /// What the figures of a table are: a table has one kind of them.
 const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
+
+/// Text that Markdown shows as it is: a bar would end a cell, and what looks like HTML is none.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "\\<")
+}
 
 impl Row {
     /// Which of [`TABLES`] it is in.
@@ -71,19 +76,23 @@ impl Row {
 
 impl Comparison {
     /// A table for each kind of figures.
-    fn tables(&self, all: bool) -> Vec<Table> {
-        TABLES.into_iter().filter_map(|what| self.table(what, all)).collect()
+    fn tables(&self, all: bool, markdown: bool) -> Vec<Table> {
+        TABLES.into_iter().filter_map(|what| self.table(what, all, markdown)).collect()
     }
 
-    fn table(&self, what: &str, all: bool) -> Option<Table> {
+    fn table(&self, what: &str, all: bool, markdown: bool) -> Option<Table> {
         let mut table = Table::new();
         let (before, after) = (format!("{what} before"), format!("{what} after"));
         table
-            .load_style(UTF8_FULL_CONDENSED)
+            .load_style(if markdown { ASCII_MARKDOWN } else { UTF8_FULL_CONDENSED })
             .set_content_arrangement(ContentArrangement::Disabled)
             .set_header(["cell", &before, &after, "change", "chance of noise", ""]);
         for row in self.rows.iter().filter(|r| r.what() == what && (all || r.is_worth_showing())) {
-            table.add_row(row.cells());
+            let mut cells = row.cells();
+            if markdown {
+                cells[0] = escaped(&cells[0]);
+            }
+            table.add_row(cells);
         }
         for column in 1..5 {
             if let Some(column) = table.column_mut(column) {
@@ -97,7 +106,7 @@ impl Comparison {
     #[must_use]
     pub fn text(&self, all: bool) -> String {
         let mut text = String::new();
-        for table in self.tables(all) {
+        for table in self.tables(all, false) {
             let _ = writeln!(text, "{table}");
         }
         for line in self.lines(all) {
@@ -106,8 +115,32 @@ impl Comparison {
         text
     }
 
-    /// What is to be said with the tables.
-    fn lines(&self, all: bool) -> Vec<String> {
+    /// As Markdown, such as a comment takes; with a limit, how `--fail-if-slower` ends.
+    #[must_use]
+    pub fn markdown(&self, all: bool, limit: Option<f64>) -> String {
+        let mut text = String::new();
+        for table in self.tables(all, true) {
+            let _ = writeln!(text, "{table}\n");
+        }
+        let mut lines = self.lines(all);
+        if let Some(limit) = limit {
+            let failures = self.failures(limit);
+            let what = format!("--fail-if-slower {} %", limit * 100.0);
+            if failures.is_empty() {
+                lines.insert(0, format!("passes {what}"));
+            } else {
+                lines.splice(0..0, failures.into_iter().map(|why| format!("does not pass {what}: {why}")));
+            }
+        }
+        for line in lines {
+            let _ = writeln!(text, "- {}", escaped(&line).replace('\n', " "));
+        }
+        text
+    }
+
+    /// What is to be said with the tables, in lines.
+    #[must_use]
+    pub fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = self.summary();
         let named = if all { self.changes.len() } else { NAMED };
         for change in self.changes.iter().take(named) {
@@ -120,6 +153,7 @@ impl Comparison {
             ));
         }
         lines.extend(self.models.iter().map(|model| printable(model)));
+        lines.extend(self.differences.iter().map(|differs| printable(&format!("note: {differs}"))));
         lines.extend(self.notes.iter().map(|note| printable(&format!("note: {note}"))));
         lines
     }

@@ -1,0 +1,250 @@
+//! What changed, for programs: JSON of a versioned schema, described field by field in `RESULTS.md`, and CSV.
+
+use serde::Serialize;
+
+use super::{Comparison, Difference, Quantity, Row, Verdict};
+use crate::cli::Metric;
+use crate::machine::Machine;
+use crate::plan::Cell;
+use crate::results::{Measured, Results, Status};
+
+/// What a comparison calls itself.
+pub const SCHEMA: &str = "dma-bench/comparison";
+/// The version that this program writes.
+pub const VERSION: u32 = 1;
+
+/// One of the two results.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Side {
+    tool: String,
+    created: String,
+    seconds: f64,
+    command: Vec<String>,
+    interrupted: bool,
+    machine: Machine,
+}
+
+impl Side {
+    pub(super) fn of(results: &Results) -> Self {
+        Self {
+            tool: results.tool.clone(),
+            created: results.created.clone(),
+            seconds: results.seconds,
+            command: results.command.clone(),
+            interrupted: results.interrupted,
+            machine: results.machine.clone(),
+        }
+    }
+}
+
+/// A cell of either, and how it ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Which.
+    pub cell: Cell,
+    /// Its figures are a model's.
+    pub model: bool,
+    /// How it ended before; none if it is new.
+    pub before: Option<Status>,
+    /// How it ended after; none if it is gone.
+    pub after: Option<Status>,
+}
+
+/// All cells: those of the first in their order, and then what the second has beyond them.
+pub(super) fn ended(before: &Results, after: &Results) -> Vec<Ended> {
+    let of =
+        |results: &Results, cell: &Cell| results.cells.iter().find(|m| m.cell == *cell).map(|m| m.status);
+    let ended = |m: &Measured, before, after| Ended { cell: m.cell.clone(), model: m.model, before, after };
+    let old = before.cells.iter().map(|m| ended(m, Some(m.status), of(after, &m.cell)));
+    let new = after.cells.iter().filter(|m| of(before, &m.cell).is_none());
+    old.chain(new.map(|m| ended(m, None, Some(m.status)))).collect()
+}
+
+/// The whole, as it is written.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: u32,
+    tool: &'static str,
+    before: &'a Side,
+    after: &'a Side,
+    metric: &'static str,
+    noise: f64,
+    cells: Vec<Compared<'a>>,
+    differs: &'a [Difference],
+    notes: &'a [String],
+    models: &'a [String],
+    fail_if_slower: Option<Outcome>,
+}
+
+/// A cell, as it is written.
+#[derive(Serialize)]
+struct Compared<'a> {
+    #[serde(flatten)]
+    cell: &'a Cell,
+    model: bool,
+    status_before: Option<Status>,
+    status_after: Option<Status>,
+    ended: Option<&'a str>,
+    worse: bool,
+    figures: Vec<Figure>,
+}
+
+/// One figure of a cell before and after, as it is written.
+#[derive(Serialize)]
+struct Figure {
+    quantity: &'static str,
+    before: f64,
+    after: f64,
+    change: Option<f64>,
+    chance: Option<f64>,
+    verdict: &'static str,
+}
+
+impl Figure {
+    fn of(row: &Row) -> Self {
+        Self {
+            quantity: match row.quantity {
+                Quantity::Ratio => "ratio",
+                Quantity::Throughput => "bytes_per_second",
+                Quantity::P50 => "latency_p50_ns",
+                Quantity::P99 => "latency_p99_ns",
+            },
+            before: row.before,
+            after: row.after,
+            change: row.change(),
+            chance: row.chance,
+            verdict: match row.verdict {
+                Verdict::Changed if row.is_slower_by(0.0) => "slower",
+                Verdict::Changed => "faster",
+                Verdict::Noise => "noise",
+                Verdict::Untold => "untold",
+                Verdict::Untested => "untested",
+                Verdict::Same => "same",
+                Verdict::Otherwise => "otherwise",
+            },
+        }
+    }
+}
+
+/// How `--fail-if-slower` ends.
+#[derive(Serialize)]
+struct Outcome {
+    limit: f64,
+    passes: bool,
+    reasons: Vec<String>,
+}
+
+impl Comparison {
+    fn compared(&self) -> impl Iterator<Item = Compared<'_>> {
+        self.cells.iter().map(|ended| {
+            let change = self.changes.iter().find(|c| c.cell == ended.cell);
+            Compared {
+                cell: &ended.cell,
+                model: ended.model,
+                status_before: ended.before,
+                status_after: ended.after,
+                ended: change.map(|c| c.text.as_str()),
+                worse: change.is_some_and(|c| c.worse),
+                figures: self.rows.iter().filter(|r| r.cell == ended.cell).map(Figure::of).collect(),
+            }
+        })
+    }
+
+    /// As JSON; with a limit, how `--fail-if-slower` ends is in it.
+    #[must_use]
+    pub fn json(&self, limit: Option<f64>) -> String {
+        let outcome = |limit| {
+            let reasons = self.failures(limit);
+            Outcome { limit, passes: reasons.is_empty(), reasons }
+        };
+        let document = Document {
+            schema: SCHEMA,
+            version: VERSION,
+            tool: env!("CARGO_PKG_VERSION"),
+            before: &self.sides[0],
+            after: &self.sides[1],
+            metric: match self.metric {
+                _ if self.rate => "latency",
+                Metric::Ratio => "ratio",
+                Metric::Throughput => "throughput",
+            },
+            noise: self.noise,
+            cells: self.compared().collect(),
+            differs: &self.differences,
+            notes: &self.notes,
+            models: &self.models,
+            fail_if_slower: limit.map(outcome),
+        };
+        // Nothing in it can fail: no maps with odd keys.
+        serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    }
+
+    /// As CSV: a line for each figure of each cell, and one for each cell without.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record([
+            "engine",
+            "kind",
+            "op",
+            "size",
+            "depth",
+            "batch",
+            "queues",
+            "segments",
+            "footprint",
+            "direction",
+            "status_before",
+            "status_after",
+            "quantity",
+            "before",
+            "after",
+            "change",
+            "chance",
+            "verdict",
+            "ended",
+        ])?;
+        for compared in self.compared() {
+            let c = compared.cell;
+            let kind = match (c.is_baseline(), compared.model) {
+                (true, _) => "baseline",
+                (_, true) => "model",
+                _ => "measured",
+            };
+            let status = |s: Option<Status>| s.map_or(String::new(), super::word);
+            let identity = [
+                c.engine.clone(),
+                kind.to_owned(),
+                c.op.to_string(),
+                c.size.to_string(),
+                c.depth.to_string(),
+                c.batch.to_string(),
+                c.queues.to_string(),
+                c.segments.to_string(),
+                c.footprint.to_string(),
+                c.direction.to_string(),
+                status(compared.status_before),
+                status(compared.status_after),
+            ];
+            let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
+            let mut figures: Vec<[String; 6]> = Vec::new();
+            for f in &compared.figures {
+                let (before, after) = (f.before.to_string(), f.after.to_string());
+                let (change, chance) = (number(f.change), number(f.chance));
+                figures.push([f.quantity.to_owned(), before, after, change, chance, f.verdict.to_owned()]);
+            }
+            if figures.is_empty() {
+                figures.push(Default::default());
+            }
+            for figure in &figures {
+                let ended = compared.ended.unwrap_or_default().to_owned();
+                writer.write_record(identity.iter().chain(figure).chain([&ended]))?;
+            }
+        }
+        writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))
+    }
+}
