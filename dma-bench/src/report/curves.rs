@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::plot::{Axis, Plot, Series};
+use super::plot::{Axis, CURVES, Plot, REFERENCES, Series};
 use crate::derive::HERE;
 use crate::output::{baseline, crossover_at, curve};
 use crate::plan::{Cell, Direction, Footprint, Op};
@@ -214,11 +214,6 @@ fn empty(x: Axis) -> Plot {
     }
 }
 
-/// The most curves of engines that can be told apart: as many as there are colours.
-const MOST: usize = 8;
-/// The most baselines beside them.
-const MOST_BASELINES: usize = 3;
-
 /// What tells curves of a plot apart, but for what is chosen from.
 type Family = (String, u32);
 
@@ -279,8 +274,8 @@ fn chosen(candidates: &[Candidate], most: usize) -> Vec<String> {
 fn thin(plot: &mut Plot, candidates: &[Candidate], baselines: &[Candidate]) {
     let drawn = |c: &&Candidate| plot.series.iter().any(|s| s.name == c.name);
     let of = |all: &[Candidate], most| chosen(&all.iter().filter(drawn).cloned().collect::<Vec<_>>(), most);
-    let mut keep = of(candidates, MOST);
-    keep.extend(of(baselines, MOST_BASELINES));
+    let mut keep = of(candidates, CURVES);
+    keep.extend(of(baselines, REFERENCES));
     let (kept, left): (Vec<_>, Vec<_>) = plot.series.drain(..).partition(|s| keep.contains(&s.name));
     plot.series = kept;
     plot.left_out = left.into_iter().map(|s| s.name).collect();

@@ -4,6 +4,7 @@ use std::sync::Once;
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::register_font;
 
@@ -63,8 +64,35 @@ pub(super) struct Theme {
     ink: RGBColor,
     dim: RGBColor,
     grid: RGBColor,
-    curves: [RGBColor; 8],
+    curves: [RGBColor; CURVES],
+    references: [RGBColor; REFERENCES],
 }
+
+/// The most curves that can be told apart.
+pub(super) const CURVES: usize = 8;
+/// The most references that can be told apart.
+pub(super) const REFERENCES: usize = 3;
+
+/// How a curve is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Style {
+    color: RGBColor,
+    /// How long its dashes are and what lies between them, if it has any.
+    dash: Option<(i32, i32)>,
+    dot: Dot,
+}
+
+/// What a curve's points are drawn as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dot {
+    Circle,
+    Square,
+    Triangle,
+}
+
+/// The dashes and dots of references. The first is the one that most are compared with.
+const DASHES: [((i32, i32), Dot); REFERENCES] =
+    [((9, 5), Dot::Circle), ((3, 5), Dot::Square), ((16, 4), Dot::Triangle)];
 
 /// For light pages: Okabe and Ito's colours, told apart by the colour-blind, the light ones darkened.
 pub(super) const LIGHT: Theme = Theme {
@@ -83,6 +111,7 @@ pub(super) const LIGHT: Theme = Theme {
         RGBColor(136, 34, 85),
         RGBColor(90, 90, 200),
     ],
+    references: [RGBColor(31, 35, 40), RGBColor(89, 99, 110), RGBColor(137, 146, 156)],
 };
 
 /// For dark pages: the same hues, lighter.
@@ -102,11 +131,14 @@ pub(super) const DARK: Theme = Theme {
         RGBColor(240, 120, 160),
         RGBColor(165, 165, 255),
     ],
+    references: [RGBColor(230, 237, 243), RGBColor(155, 165, 176), RGBColor(112, 121, 132)],
 };
 
 /// How large a plot is, before it is scaled.
 pub(super) const SIZE: (u32, u32) = (980, 500);
 const LEGEND: i32 = 235;
+/// Where names begin in the legend.
+const NAMES: i32 = 50;
 const FONT: &str = "sans-serif";
 
 /// Makes the font known to the plotting library, so that text is the same on machines without fonts.
@@ -238,7 +270,7 @@ impl Plot {
 
         let mut last = (f64::MIN, 0);
         for (at, label, curve) in &self.marks {
-            let (x, color) = (self.x.place(*at), self.color(theme, *curve));
+            let (x, color) = (self.x.place(*at), self.style(theme, *curve).color);
             if x < xs.from || x > xs.to {
                 continue;
             }
@@ -260,7 +292,8 @@ impl Plot {
             left.draw(&Text::new(clean(label), place, font(12, color))).map_err(text)?;
         }
         for (i, series) in self.series.iter().enumerate() {
-            let color = self.color(theme, i);
+            let style = self.style(theme, i);
+            let color = style.color;
             let at = |which: usize| {
                 series.points.iter().map(move |p| (self.x.place(p.0), self.y.place(p.1[which])))
             };
@@ -269,17 +302,22 @@ impl Plot {
             if band.len() > 2 {
                 chart.draw_series(std::iter::once(Polygon::new(band, color.mix(0.15)))).map_err(text)?;
             }
-            let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
-            if series.reference {
-                let dash = if self.color(theme, i) == theme.ink { 9 } else { 3 };
-                chart
-                    .draw_series(DashedLineSeries::new(at(1), dash * scale, 5 * scale, stroke))
-                    .map_err(text)?;
-            } else {
-                chart.draw_series(LineSeries::new(at(1), stroke)).map_err(text)?;
+            let stroke = style.stroke(scale);
+            match style.dash {
+                Some((dash, gap)) => {
+                    chart
+                        .draw_series(DashedLineSeries::new(at(1), dash * scale, gap * scale, stroke))
+                        .map_err(text)?;
+                }
+                None => {
+                    chart.draw_series(LineSeries::new(at(1), stroke)).map_err(text)?;
+                }
             }
-            let dots = at(1).map(|p| Circle::new(p, 3 * scale, color.filled()));
-            chart.draw_series(dots).map_err(text)?;
+            let (ox, oy) = body_offset(&left);
+            for p in at(1) {
+                let (px, py) = chart.backend_coord(&p);
+                style.draw_dot(&left, (px - ox, py - oy), scale)?;
+            }
         }
         self.legend(&legend, theme, scale)
     }
@@ -288,33 +326,61 @@ impl Plot {
         let style = (FONT, 13 * scale).into_font().color(&theme.ink);
         let mut y = 24 * scale;
         for (i, series) in self.series.iter().enumerate() {
-            let color = self.color(theme, i);
-            let line = vec![(6 * scale, y + 7 * scale), (30 * scale, y + 7 * scale)];
-            let stroke = color.stroke_width((if series.reference { 3 } else { 2 }) * scale as u32);
-            area.draw(&PathElement::new(line, stroke)).map_err(text)?;
-            area.draw(&Circle::new((18 * scale, y + 7 * scale), 3 * scale, color.filled())).map_err(text)?;
+            let curve = self.style(theme, i);
+            // As long as two of the longest dashes.
+            let line = [(6 * scale, y + 7 * scale), (42 * scale, y + 7 * scale)];
+            let stroke = curve.stroke(scale);
+            match curve.dash {
+                Some((dash, gap)) => {
+                    area.draw(&DashedPathElement::new(line, dash * scale, gap * scale, stroke))
+                        .map_err(text)?;
+                }
+                None => area.draw(&PathElement::new(line, stroke)).map_err(text)?,
+            }
+            curve.draw_dot(area, (24 * scale, y + 7 * scale), scale)?;
             for part in wrapped(&clean(&series.name), 24) {
-                area.draw(&Text::new(part, (38 * scale, y), style.clone())).map_err(text)?;
+                area.draw(&Text::new(part, (NAMES * scale, y), style.clone())).map_err(text)?;
                 y += 16 * scale;
             }
             y += 6 * scale;
         }
         if !self.left_out.is_empty() {
             let more = format!("and {} not drawn", self.left_out.len());
-            area.draw(&Text::new(more, (38 * scale, y), style.color(&theme.dim))).map_err(text)?;
+            area.draw(&Text::new(more, (NAMES * scale, y), style.color(&theme.dim))).map_err(text)?;
         }
         Ok(())
     }
 
-    fn color(&self, theme: &Theme, series: usize) -> RGBColor {
-        let before = self.series.iter().take(series).filter(|s| !s.reference).count();
-        match self.series.get(series) {
-            // The first is the one that most are compared with.
-            Some(s) if s.reference && series == before => theme.ink,
-            Some(s) if s.reference && self.series.iter().take(series).any(|s| s.reference) => theme.dim,
-            Some(s) if s.reference => theme.ink,
-            _ => theme.curves[before % theme.curves.len()],
+    fn style(&self, theme: &Theme, series: usize) -> Style {
+        let reference = self.series.get(series).is_some_and(|s| s.reference);
+        let before = self.series.iter().take(series).filter(|s| s.reference == reference).count();
+        if reference {
+            let (dash, dot) = DASHES[before % REFERENCES];
+            Style { color: theme.references[before % REFERENCES], dash: Some(dash), dot }
+        } else {
+            Style { color: theme.curves[before % CURVES], dash: None, dot: Dot::Circle }
         }
+    }
+}
+
+impl Style {
+    fn stroke(&self, scale: i32) -> ShapeStyle {
+        self.color.stroke_width((if self.dash.is_some() { 3 } else { 2 }) * scale as u32)
+    }
+
+    fn draw_dot<DB: DrawingBackend>(
+        &self,
+        area: &DrawingArea<DB, Shift>,
+        (x, y): (i32, i32),
+        scale: i32,
+    ) -> Drawn {
+        let (r, fill) = (3 * scale, self.color.filled());
+        match self.dot {
+            Dot::Circle => area.draw(&Circle::new((x, y), r, fill)),
+            Dot::Square => area.draw(&Rectangle::new([(x - r, y - r), (x + r, y + r)], fill)),
+            Dot::Triangle => area.draw(&TriangleMarker::new((x, y), 5 * scale, fill)),
+        }
+        .map_err(text)
     }
 }
 
@@ -420,6 +486,61 @@ mod tests {
         let values: Vec<f64> = ticks.at.iter().map(|t| axis(10.0).value(*t).round()).collect();
         assert_eq!(values, [5.0, 10.0]);
         assert_eq!(axis(10.0).ticks(std::iter::empty()).at.len(), 4);
+    }
+
+    /// So many curves and references that rise, one above the other.
+    fn plot(curves: usize, references: usize) -> Plot {
+        let axis = |base| Axis { label: "axis".to_owned(), format: crate::units::digits, base };
+        let series = |reference: bool| {
+            move |i: usize| {
+                let name = format!("{} {i}", if reference { "reference" } else { "curve" });
+                let points = [64.0, 4096.0, 65_536.0].map(|x: f64| (x, [x.sqrt() * (i + 1) as f64; 3]));
+                Series { name, points: points.to_vec(), reference }
+            }
+        };
+        Plot {
+            id: "a".to_owned(),
+            title: "title".to_owned(),
+            note: "note".to_owned(),
+            models: Vec::new(),
+            x: axis(2.0),
+            y: axis(10.0),
+            series: (0..references).map(series(true)).chain((0..curves).map(series(false))).collect(),
+            marks: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn curves_of_a_plot_look_different() {
+        for theme in [LIGHT, DARK] {
+            let plot = plot(CURVES, REFERENCES);
+            let styles: Vec<_> = (0..plot.series.len()).map(|i| plot.style(&theme, i)).collect();
+            for (i, a) in styles.iter().enumerate() {
+                for b in &styles[..i] {
+                    assert_ne!(a.color, b.color, "{}: {a:?}, {b:?}", theme.name);
+                    let references = a.dash.is_some() && b.dash.is_some();
+                    assert!(!references || (a.dash != b.dash && a.dot != b.dot), "{a:?}, {b:?}");
+                }
+                assert_eq!(a.dash.is_some(), plot.series[i].reference);
+            }
+            // Each dot is drawn, of the curve's points and in the legend.
+            let svg = plot.svg(&theme).unwrap();
+            let (dots, references) = (plot.series[0].points.len() + 1, styles.iter().take(REFERENCES));
+            for style in references {
+                let RGBColor(red, green, blue) = style.color;
+                let fill = format!("fill=\"#{red:02X}{green:02X}{blue:02X}\"");
+                let shape = match style.dot {
+                    Dot::Circle => "<circle ",
+                    Dot::Square => "<rect ",
+                    Dot::Triangle => "<polygon ",
+                };
+                let of = |line: &&str| {
+                    line.starts_with(shape) && line.contains(&fill) && line.contains("opacity=\"1\"")
+                };
+                assert_eq!(svg.lines().filter(of).count(), dots, "{}: {shape} {fill}", theme.name);
+            }
+        }
     }
 
     #[test]
