@@ -137,6 +137,20 @@ pub(super) const DARK: Theme = Theme {
 /// How large a plot is, before it is scaled.
 pub(super) const SIZE: (u32, u32) = (980, 500);
 const LEGEND: i32 = 235;
+/// What is left free to the left and to the right of a chart.
+const MARGINS: (i32, i32) = (8, 14);
+/// The width of the ticks' labels on the left.
+const Y_LABELS: i32 = 64;
+/// The size of the labels of marks.
+const LABEL: i32 = 12;
+/// From the line of a mark to its label.
+const BESIDE: i32 = 3;
+/// The least between two labels of a row.
+const GAP: i32 = 6;
+/// From one row of labels to the next.
+const ROW: i32 = 14;
+/// The most rows of labels.
+const ROWS: usize = 6;
 /// Where names begin in the legend.
 const NAMES: i32 = 50;
 const FONT: &str = "sans-serif";
@@ -244,13 +258,16 @@ impl Plot {
 
         let xs = self.x.ticks(self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0)));
         let ys = self.y.ticks(self.series.iter().flat_map(|s| s.points.iter().flat_map(|p| p.1)));
+        let labels = self.labels(&xs);
+        let rows = labels.iter().filter_map(|l| l.place).map(|p| p.1 + 1).max().unwrap_or(0);
+        let top = 8 + (ROW * rows).max(28);
         let mut chart = ChartBuilder::on(&left)
-            .margin_left(8 * scale)
-            .margin_right(14 * scale)
+            .margin_left(MARGINS.0 * scale)
+            .margin_right(MARGINS.1 * scale)
             .margin_bottom(6 * scale)
-            .margin_top(36 * scale)
+            .margin_top(top * scale)
             .x_label_area_size(46 * scale)
-            .y_label_area_size(64 * scale)
+            .y_label_area_size(Y_LABELS * scale)
             .build_cartesian_2d(xs.clone(), ys.clone())
             .map_err(text)?;
         let (xf, yf) = (self.x.clone(), self.y.clone());
@@ -268,28 +285,19 @@ impl Plot {
             .draw()
             .map_err(text)?;
 
-        let mut last = (f64::MIN, 0);
-        for (at, label, curve) in &self.marks {
+        for label in &labels {
+            let (at, words, curve) = &self.marks[label.mark];
             let (x, color) = (self.x.place(*at), self.style(theme, *curve).color);
-            if x < xs.from || x > xs.to {
-                continue;
-            }
             let line = [(x, ys.from), (x, ys.to)];
-            chart
-                .draw_series(DashedLineSeries::new(
-                    line,
-                    5 * scale,
-                    4 * scale,
-                    color.stroke_width(scale as u32),
-                ))
-                .map_err(text)?;
+            let stroke = color.stroke_width(scale as u32);
+            chart.draw_series(DashedLineSeries::new(line, 5 * scale, 4 * scale, stroke)).map_err(text)?;
+            let Some((from, row)) = label.place else { continue };
             let (px, py) = chart.backend_coord(&(x, ys.to));
             let (ox, oy) = body_offset(&left);
-            // Texts that are near each other go one above the other.
-            let near = (x - last.0) < (xs.to - xs.from) / 9.0;
-            last = (x, if near { 1 - last.1 } else { 0 });
-            let place = (px - ox - 4 * scale, py - oy - (18 + 14 * last.1) * scale);
-            left.draw(&Text::new(clean(label), place, font(12, color))).map_err(text)?;
+            let y = py - oy - (4 + ROW * (row + 1)) * scale;
+            let pole = vec![(px - ox, py - oy), (px - ox, y)];
+            body.draw(&PathElement::new(pole, stroke)).map_err(text)?;
+            body.draw(&Text::new(clean(words), (from * scale, y), font(LABEL, color))).map_err(text)?;
         }
         for (i, series) in self.series.iter().enumerate() {
             let style = self.style(theme, i);
@@ -319,12 +327,47 @@ impl Plot {
                 style.draw_dot(&left, (px - ox, py - oy), scale)?;
             }
         }
-        self.legend(&legend, theme, scale)
+        // It begins below the labels, which may reach above it.
+        let hidden = labels.iter().filter(|l| l.place.is_none()).count();
+        self.legend(&legend, theme, scale, top, hidden)
     }
 
-    fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: &Theme, scale: i32) -> Drawn {
+    /// Where the labels of the marks go: each to the right of a line that goes up from its mark, in the lowest row where neither it nor its line
+    /// meets another. Those for which there is no row have no place.
+    fn labels(&self, xs: &Ticks) -> Vec<Label> {
+        let sides = (MARGINS.0 + Y_LABELS, SIZE.0 as i32 - LEGEND - MARGINS.1);
+        let font = (FONT, LABEL).into_font();
+        let mut labels = Vec::new();
+        // How far to the right there is room in each row.
+        let mut free = [SIZE.0 as i32; ROWS];
+        // From the right, for then what is placed later lies to the left of all before it, and of their lines.
+        for (mark, (at, words, _)) in self.marks.iter().enumerate().rev() {
+            let x = self.x.place(*at);
+            if x < xs.from || x > xs.to {
+                continue;
+            }
+            let pole = xs.map(&x, sides);
+            let width = font.box_size(&clean(words)).map_or(LABEL * words.len() as i32, |b| b.0 as i32);
+            let (from, to) = (pole + BESIDE, pole + BESIDE + width);
+            let row = free.iter().position(|end| to + GAP <= *end);
+            if let Some(row) = row {
+                free[..=row].fill(pole);
+            }
+            labels.push(Label { mark, place: row.map(|row| (from, row as i32)) });
+        }
+        labels
+    }
+
+    fn legend<DB: DrawingBackend>(
+        &self,
+        area: &DrawingArea<DB, Shift>,
+        theme: &Theme,
+        scale: i32,
+        top: i32,
+        hidden: usize,
+    ) -> Drawn {
         let style = (FONT, 13 * scale).into_font().color(&theme.ink);
-        let mut y = 24 * scale;
+        let mut y = (top - 4) * scale;
         for (i, series) in self.series.iter().enumerate() {
             let curve = self.style(theme, i);
             // As long as two of the longest dashes.
@@ -346,6 +389,11 @@ impl Plot {
         }
         if !self.left_out.is_empty() {
             let more = format!("and {} not drawn", self.left_out.len());
+            area.draw(&Text::new(more, (NAMES * scale, y), style.color(&theme.dim))).map_err(text)?;
+            y += 18 * scale;
+        }
+        if hidden > 0 {
+            let more = format!("labels left out: {hidden}");
             area.draw(&Text::new(more, (NAMES * scale, y), style.color(&theme.dim))).map_err(text)?;
         }
         Ok(())
@@ -403,6 +451,14 @@ fn wrapped(name: &str, width: usize) -> Vec<String> {
     }
     lines.truncate(3);
     lines
+}
+
+/// The label of a mark, unscaled, from the left edge of the picture.
+#[derive(Clone, Copy, Debug)]
+struct Label {
+    mark: usize,
+    /// Where the text begins, and its row above the chart; `None` if there is no room.
+    place: Option<(i32, i32)>,
 }
 
 /// An axis in the logarithm, and its ticks.
@@ -539,6 +595,73 @@ mod tests {
                     line.starts_with(shape) && line.contains(&fill) && line.contains("opacity=\"1\"")
                 };
                 assert_eq!(svg.lines().filter(of).count(), dots, "{}: {shape} {fill}", theme.name);
+            }
+        }
+    }
+
+    /// The boxes of the texts of a picture that begin where they are placed: left, top, right, bottom.
+    fn boxes(svg: &str) -> Vec<(String, [i32; 4])> {
+        let mut boxes = Vec::new();
+        for element in svg.split("<text ").skip(1).filter(|e| e.contains("text-anchor=\"start\"")) {
+            let number = |name: &str| {
+                let value = element.split(&format!(" {name}=\"")).nth(1).or(element.strip_prefix("x=\""));
+                value.and_then(|v| v.split('"').next()).and_then(|v| v.parse::<f64>().ok()).unwrap()
+            };
+            let words = element.split_once(">\n").and_then(|e| e.1.split_once("\n</text>")).unwrap().0;
+            // The library writes sizes as it takes them, over 1.24.
+            let size = (number("font-size") * 1.24).round();
+            let (width, height) = (FONT, size).into_font().box_size(words).unwrap();
+            let (x, y) = (number("x") as i32, number("y") as i32);
+            boxes.push((words.to_owned(), [x, y, x + width as i32, y + height as i32]));
+        }
+        boxes
+    }
+
+    #[test]
+    fn labels_of_marks_do_not_overlap() {
+        // Spread out, near each other, in one place, and at the right edge.
+        let places: [(&[f64], usize); 6] = [
+            (&[100.0, 1000.0, 10_000.0], 0),
+            (&[126.0, 148.0, 195.0, 231.0, 310.0, 357.0, 1207.0, 9893.0], 0),
+            (&[300.0; 8], 2),
+            (&[65_000.0, 65_100.0, 65_200.0, 65_300.0], 0),
+            (&[100.0, 150.0, 151.0, 152.0, 153.0, 154.0, 155.0, 60_000.0], 1),
+            (&[], 0),
+        ];
+        for (at, hidden) in places {
+            let mut plot = plot(CURVES, REFERENCES);
+            plot.marks = at
+                .iter()
+                .enumerate()
+                .map(|(i, x)| (*x, format!("{}.0 KiB", 100 + i), REFERENCES + i))
+                .collect();
+            let svg = plot.svg(&LIGHT).unwrap();
+            assert_eq!(svg, plot.svg(&LIGHT).unwrap());
+            let boxes = boxes(&svg);
+            let shown = boxes.iter().filter(|b| b.0.ends_with(" KiB")).count();
+            assert_eq!(shown, at.len() - hidden, "{at:?}");
+            assert_eq!(svg.contains(&format!("labels left out: {hidden}")), hidden > 0);
+            for (i, (a, p)) in boxes.iter().enumerate() {
+                assert!(
+                    p[0] >= 0 && p[1] >= 0 && p[2] <= SIZE.0 as i32 && p[3] <= SIZE.1 as i32,
+                    "{a} {p:?}"
+                );
+                for (b, q) in &boxes[..i] {
+                    let apart = p[2] <= q[0] || q[2] <= p[0] || p[3] <= q[1] || q[3] <= p[1];
+                    assert!(apart, "{a} at {p:?} and {b} at {q:?}, of {at:?}");
+                }
+            }
+            // No line goes through the label of another.
+            let xs = plot.x.ticks([64.0, 65_536.0].into_iter());
+            let labels = plot.labels(&xs);
+            for label in &labels {
+                let Some((from, row)) = label.place else { continue };
+                let words = &plot.marks[label.mark].1;
+                let to = from + (FONT, LABEL).into_font().box_size(words).unwrap().0 as i32;
+                let through = |other: &&Label| {
+                    other.place.is_some_and(|p| p.1 >= row && (from..to).contains(&(p.0 - BESIDE)))
+                };
+                assert!(!labels.iter().any(|other| through(&other)), "{label:?} of {labels:?}");
             }
         }
     }
