@@ -462,7 +462,7 @@ struct Label {
 }
 
 /// An axis in the logarithm, and its ticks.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Ticks {
     from: f64,
     to: f64,
@@ -496,7 +496,27 @@ impl Axis {
         self.base.powf(place)
     }
 
-    /// All values with a little room, and a tick at every power of the base, or fewer if those are many.
+    /// Finer and finer, where ticks could be from a power of the base to the next, as multiples of the first.
+    fn finer(&self) -> impl Iterator<Item = Vec<f64>> {
+        let base = self.base as u32;
+        let (round, parts): (Vec<Vec<f64>>, &[u32]) = if base > 2 {
+            (vec![vec![1.0, 2.0, 5.0], vec![1.0, 1.5, 2.0, 3.0, 5.0, 7.0]], &[2, 5, 10, 20])
+        } else {
+            (Vec::new(), &[2, 4, 8, 16, 32, 64])
+        };
+        let even = move |n: &u32| (*n..base * n).map(|i| f64::from(i) / f64::from(*n)).collect();
+        round.into_iter().chain(parts.iter().map(even))
+    }
+
+    /// Ticks at such multiples of every power of the base. What goes up by twos is counted: it has no ticks between whole numbers.
+    fn between(&self, from: f64, to: f64, of: &[f64]) -> Vec<f64> {
+        let powers = from.floor() as i32..=to.ceil() as i32;
+        let all = powers.flat_map(|power| of.iter().map(move |m| f64::from(power) + self.place(*m)));
+        let whole = |t: f64| (self.value(t) - self.value(t).round()).abs() < 1e-6 * self.value(t);
+        all.filter(|t| (from..=to).contains(t) && (self.base > 2.0 || whole(*t))).collect()
+    }
+
+    /// All values with a little room, and a tick at every power of the base, fewer if those are many, and more if they are not three.
     fn ticks(&self, values: impl Iterator<Item = f64>) -> Ticks {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| *v > 0.0).map(|v| self.place(v)) {
@@ -515,13 +535,10 @@ impl Axis {
             at.push(tick);
             tick += every;
         }
-        if self.base > 2.0 && at.len() < 3 {
-            // Less than two decades: 1, 2 and 5 of each.
-            at.clear();
-            for decade in from.floor() as i32..=to.ceil() as i32 {
-                at.extend([1.0_f64, 2.0, 5.0].map(|m| f64::from(decade) + m.log10()));
-            }
-            at.retain(|t| (from..=to).contains(t));
+        if at.len() < 3
+            && let Some(finer) = self.finer().map(|of| self.between(from, to, &of)).find(|at| at.len() >= 3)
+        {
+            at = finer;
         }
         Ticks { from, to, at }
     }
@@ -538,10 +555,35 @@ mod tests {
         assert!(ticks.at.len() >= 5 && ticks.at.len() <= 11, "{:?}", ticks.at);
         assert!(ticks.from < 6.0 && ticks.to > 22.0);
         let ticks = axis(10.0).ticks([3.0, 9.0].into_iter());
-        assert!(!ticks.at.is_empty());
         let values: Vec<f64> = ticks.at.iter().map(|t| axis(10.0).value(*t).round()).collect();
-        assert_eq!(values, [5.0, 10.0]);
+        assert_eq!(values, [3.0, 5.0, 7.0, 10.0]);
         assert_eq!(axis(10.0).ticks(std::iter::empty()).at.len(), 4);
+    }
+
+    #[test]
+    fn axes_have_three_ticks_and_more() {
+        let axis = |base| Axis { label: String::new(), format: crate::units::digits, base };
+        let ticks = |base, from, to| {
+            let (axis, ticks) = (axis(base), axis(base).ticks([from, to].into_iter()));
+            assert!(ticks.at.iter().all(|t| (ticks.from..=ticks.to).contains(t)), "{ticks:?}");
+            ticks.at.iter().map(|t| (axis.value(*t) * 1e6).round() / 1e6).collect::<Vec<_>>()
+        };
+        assert_eq!(ticks(10.0, 0.3, 1.2), [0.3, 0.5, 0.7, 1.0]);
+        assert_eq!(ticks(10.0, 0.5, 2.0), [0.5, 1.0, 2.0]);
+        assert_eq!(ticks(2.0, 4096.0, 8192.0), [4096.0, 6144.0, 8192.0]);
+        // From one value to a hundred times as much, all of them at the shortest.
+        for step in 0..300 {
+            let from = 0.1 * 10_f64.powf(f64::from(step) / 60.0);
+            for times in [1.0, 1.01, 1.1, 1.3, 1.7, 2.0, 3.0, 5.0, 8.0, 12.0, 30.0, 100.0] {
+                for (base, from) in [(10.0, from), (2.0, (from * 1600.0).round())] {
+                    let ticks = ticks(base, from, from * times);
+                    assert!((3..=13).contains(&ticks.len()), "{base}: {ticks:?} from {from}, {times} times");
+                    let labels: std::collections::HashSet<_> =
+                        ticks.iter().map(|t| crate::units::digits(*t)).collect();
+                    assert!(base == 2.0 || labels.len() == ticks.len(), "{ticks:?}: {labels:?}");
+                }
+            }
+        }
     }
 
     /// So many curves and references that rise, one above the other.
