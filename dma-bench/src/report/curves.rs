@@ -184,6 +184,13 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
         };
         by_depth("depth-throughput", "Throughput", axis("GB/s", number, 10.0), speed, spread);
         by_depth("depth-latency", "Latency", axis("", time, 10.0), latency, tail);
+        if let Some(mut plot) = over_batch(results, key, speed) {
+            plot.id = key.id("batch-throughput");
+            plot.title = format!("Throughput by operations for each doorbell: {}", key.words());
+            plot.note = key.note(spread).replace(" memcpy was measured on this machine.", "");
+            plot.y = axis("GB/s", number, 10.0);
+            plots.push(plot);
+        }
     }
     for plot in plots.iter_mut().filter(|p| p.id.starts_with("model-")) {
         plot.models = results.models().into_iter().map(str::to_owned).collect();
@@ -318,6 +325,26 @@ fn over_depth(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
             let family = (m.cell.engine.clone(), 1);
             candidates.push(Candidate { name: name.clone(), family, at: m.cell.size });
             add(&mut plot.series, name, f64::from(m.cell.depth), figures, false);
+        }
+    }
+    let mut plot = finish(plot, 3)?;
+    thin(&mut plot, &candidates, &[]);
+    Some(plot)
+}
+
+fn over_batch(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
+    let mut plot = empty(axis("operations for each doorbell", number, 2.0));
+    let mut candidates = Vec::new();
+    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key) {
+        if let Some(figures) = pick(m) {
+            let c = &m.cell;
+            // All of its name but the batch.
+            let whole = curve(&Cell { batch: 1, ..c.clone() });
+            let name = format!("{whole}, {}", units::bytes(c.size));
+            let family = (c.engine.clone(), c.queues);
+            let at = c.size << 32 | u64::from(c.depth);
+            candidates.push(Candidate { name: name.clone(), family, at });
+            add(&mut plot.series, name, f64::from(c.batch), figures, false);
         }
     }
     let mut plot = finish(plot, 3)?;
@@ -516,6 +543,33 @@ mod tests {
         assert_eq!(chosen(&all[..5], 9), ["a1", "a2", "a3", "a4", "a5"]);
         assert_eq!(chosen(&all[5..9], 3), ["a6", "a8", "b1"]);
         assert_eq!((spread_out(5, 0), spread_out(5, 1)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn three_batches_at_one_size_and_depth_are_plotted() {
+        let mut results = sample();
+        let like = results.cells[5].clone();
+        results.cells.clear();
+        for (depth, batches) in [(32, [1, 4, 16].as_slice()), (8, &[1, 4]), (64, &[1, 8, 16, 64])] {
+            for batch in batches {
+                let mut m = like.clone();
+                (m.cell.depth, m.cell.batch) = (depth, *batch);
+                m.bytes_per_second = Figures::of(vec![f64::from(*batch) * 1e9]);
+                results.cells.push(m);
+            }
+        }
+        let mut plots = plots(&results);
+        plots.retain(|p| p.id.contains("batch"));
+        assert_eq!(plots.len(), 1);
+        assert_eq!(plots[0].id, "batch-throughput-copy-local-cold-1");
+        let size = units::bytes(like.cell.size);
+        let drawn: Vec<_> = plots[0].series.iter().map(|s| (s.name.clone(), s.points.clone())).collect();
+        let points = |batches: &[u32]| batches.iter().map(|b| (f64::from(*b), [f64::from(*b); 3])).collect();
+        let expected = [
+            (format!("cpu q32, {size}"), points(&[1, 4, 16])),
+            (format!("cpu q64, {size}"), points(&[1, 8, 16, 64])),
+        ];
+        assert_eq!(drawn, expected);
     }
 
     #[test]

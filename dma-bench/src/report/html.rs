@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::plot::{DARK, LIGHT, Plot};
-use super::{curves, escape};
+use super::{NO_PLOT, curves, escape};
 use crate::derive::{HERE, missed};
 use crate::output::{against, crossover_at, crossover_depth, depth, speed, what};
 use crate::plan::Op;
@@ -39,7 +39,9 @@ pub fn page(results: &Results) -> Result<String, String> {
             "{}. The memcpy beside them was measured on this machine.</div>",
             sources.join("; ")
         );
-        figures(&mut body, &models)?;
+        if results.with_figures(true).next().is_some() {
+            figures(&mut body, &models)?;
+        }
         table(&mut body, results, true);
     }
     crossovers(&mut body, &results.crossovers);
@@ -148,6 +150,9 @@ fn cards(body: &mut String, results: &Results) {
 }
 
 fn figures(body: &mut String, plots: &[&Plot]) -> Result<(), String> {
+    if plots.is_empty() {
+        let _ = writeln!(body, "<p class=\"dim\">There is {NO_PLOT}.</p>");
+    }
     for plot in plots {
         let _ = writeln!(
             body,
@@ -445,6 +450,21 @@ mod tests {
         let text = page(&one).unwrap();
         links_lead(&text);
         assert!(text.contains("#measured"));
+    }
+
+    #[test]
+    fn a_page_without_a_plot_says_why() {
+        let said = |results: &Results| page(results).unwrap().matches(NO_PLOT).count();
+        assert_eq!(said(&sample()), 0);
+        let mut one = sample();
+        one.cells.retain(|m| m.cell.size == 64);
+        let text = page(&one).unwrap();
+        assert!(!text.contains("<figure"));
+        assert_eq!(said(&one), 2, "measured and models");
+        let heading = text.split("<h2 id=\"measured\">Measured</h2>").nth(1).unwrap();
+        assert!(heading.trim_start().starts_with("<p class=\"dim\">There is nothing to plot"), "not empty");
+        one.cells.retain(|m| !m.model);
+        assert_eq!(said(&one), 1, "models without figures have nothing to plot anyway");
     }
 
     #[test]

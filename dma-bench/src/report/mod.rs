@@ -28,6 +28,9 @@ fn escape(text: &str) -> String {
     escaped
 }
 
+/// Said where there is no plot.
+const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, three depths or three numbers of operations for each doorbell";
+
 /// Writes an SVG and a PNG of every plot into `folder`, for light and for dark slides.
 ///
 /// # Errors
@@ -36,7 +39,7 @@ fn escape(text: &str) -> String {
 pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
     let plots = curves::plots(results);
     if plots.is_empty() {
-        return Err("nothing to plot: a plot takes at least two sizes or three depths".to_owned());
+        return Err(NO_PLOT.to_owned());
     }
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
     for plot in plots {
