@@ -75,6 +75,9 @@ fn header(body: &mut String, results: &Results) {
     for busy in results.busy() {
         let _ = writeln!(body, "<div class=\"note\"><b>Busy.</b> {}</div>", escape(&busy));
     }
+    if let Some(cached) = results.cached() {
+        let _ = writeln!(body, "<div class=\"note\"><b>In the cache.</b> {}</div>", escape(&cached));
+    }
     if let Some(rate) = results.at_rate() {
         let _ = writeln!(body, "<div class=\"note\"><b>At a rate.</b> {}</div>", escape(&rate));
     }
@@ -206,8 +209,8 @@ fn table(body: &mut String, results: &Results, models: bool) {
     );
     for m in cells {
         let c = &m.cell;
-        let time = |f: fn(&crate::results::Latency) -> u64| {
-            m.latency.as_ref().map_or("-".to_owned(), |l| nanos(f(l) as f64))
+        let time = |f: fn(&crate::results::Latency) -> Option<u64>| {
+            m.latency.as_ref().and_then(f).map_or("-".to_owned(), |ns| nanos(ns as f64))
         };
         let plain = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let ratio = if c.is_baseline() { "-".to_owned() } else { spread(m.ratio.as_ref(), 1.0) };
@@ -216,11 +219,11 @@ fn table(body: &mut String, results: &Results, models: bool) {
             spread(m.bytes_per_second.as_ref(), 1e-9),
             speed(&results.campaign, m),
             ratio,
-            time(|l| l.p50),
-            time(|l| l.p90),
-            time(|l| l.p99),
-            time(|l| l.p999),
-            time(|l| l.max),
+            time(|l| Some(l.p50)),
+            time(|l| l.known(0.9, l.p90)),
+            time(|l| l.known(0.99, l.p99)),
+            time(|l| l.known(0.999, l.p999)),
+            time(|l| Some(l.max)),
             m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
             plain(m.cpu_s_per_gb.as_ref().map(|f| f.median)),
             plain(m.doorbells_per_op),
