@@ -82,7 +82,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             let comparison = compare::compare(&before, &after, arguments.metric, arguments.noise);
             let (all, limit) = (arguments.all, arguments.fail_if_slower);
             print(&match arguments.format {
-                Format::Table => comparison.text(all),
+                Format::Table => comparison.text(all, Style::of_stdout()),
                 Format::Markdown => comparison.markdown(all, limit),
                 Format::Csv => String::from_utf8_lossy(&comparison.csv().map_err(failed)?).into_owned(),
                 Format::Json => comparison.json(limit),

@@ -8,8 +8,8 @@ use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::derive::{missed, part_of_rate};
-use crate::plan::{Campaign, Direction, Footprint, Op};
-use crate::results::{Crossover, Measured, Published, Results};
+use crate::plan::{Campaign, Cell, Direction, Footprint, Op};
+use crate::results::{Crossover, Latency, Measured, Published, Results};
 use crate::stats::Figures;
 use crate::units::{bytes, command_line, digits, gigabytes, nanos, per_second};
 
@@ -32,7 +32,7 @@ impl Style {
     }
 
     /// Texts that are too long for a terminal are broken.
-    fn table(self, header: &[&str]) -> Table {
+    pub(crate) fn table(self, header: &[&str]) -> Table {
         let mut table = self.rigid_table(header);
         if let Self::Terminal(width) = self {
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
@@ -51,10 +51,10 @@ impl Style {
         table
     }
 
-    /// A text within a table: in Markdown a bar would end the cell.
-    fn text(self, text: &str) -> String {
+    /// A text within a table: in Markdown a bar would end the cell, and what looks like HTML would be taken for that.
+    pub(crate) fn text(self, text: &str) -> String {
         let text = printable(text);
-        if self == Self::Markdown { text.replace('|', "\\|") } else { text }
+        if self == Self::Markdown { text.replace('|', "\\|").replace('<', "\\<") } else { text }
     }
 
     fn title(self, text: &str) -> String {
@@ -86,8 +86,9 @@ pub fn cell_line(m: &Measured) -> String {
     if let (Some(ratio), false) = (&m.ratio, m.cell.is_baseline()) {
         let _ = write!(line, ", {} x memcpy", digits(ratio.median));
     }
-    if let Some(latency) = &m.latency {
-        let _ = write!(line, ", p50 {}, p99 {}", nanos(latency.p50 as f64), nanos(latency.p99 as f64));
+    if m.latency.is_some() {
+        let [p50, _, p99, ..] = latencies(m);
+        let _ = write!(line, ", p50 {p50}, p99 {p99}");
     }
     if let Some(message) = &m.message {
         let _ = write!(line, "; {message}");
@@ -224,6 +225,42 @@ fn summary(results: &Results, style: Style, models: bool) -> String {
     text
 }
 
+/// The latencies of a cell, as tables have them: p50, p90, p99, p99.9 and the longest.
+pub(crate) fn latencies(m: &Measured) -> [String; 5] {
+    let known = |l: &Latency| {
+        [Some(l.p50), l.known(0.9, l.p90), l.known(0.99, l.p99), l.known(0.999, l.p999), Some(l.max)]
+    };
+    let text = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| nanos(ns as f64));
+    m.latency.as_ref().map_or([None; 5], known).map(text)
+}
+
+/// Of what kind the figures of a cell are, as CSV has it.
+pub(crate) fn kind(cell: &Cell, model: bool) -> &'static str {
+    match (cell.is_baseline(), model) {
+        (true, _) => "baseline",
+        (_, true) => "model",
+        _ => "measured",
+    }
+}
+
+/// What CSV calls a cell's operation and shape,
+pub(crate) const SHAPE: [&str; 8] =
+    ["op", "size", "depth", "batch", "queues", "segments", "footprint", "direction"];
+
+/// and what these are.
+pub(crate) fn shape(c: &Cell) -> [String; 8] {
+    [
+        c.op.to_string(),
+        c.size.to_string(),
+        c.depth.to_string(),
+        c.batch.to_string(),
+        c.queues.to_string(),
+        c.segments.to_string(),
+        c.footprint.to_string(),
+        c.direction.to_string(),
+    ]
+}
+
 /// The curve of a cell, a model's marked.
 fn marked(m: &Measured) -> String {
     if m.model { format!("{} [model]", curve(&m.cell)) } else { curve(&m.cell) }
@@ -231,7 +268,7 @@ fn marked(m: &Measured) -> String {
 
 /// What tells a curve over the size apart from others.
 #[must_use]
-pub fn curve(cell: &crate::plan::Cell) -> String {
+pub fn curve(cell: &Cell) -> String {
     let mut name = format!("{} q{}", cell.engine, cell.depth);
     if cell.batch > 1 {
         let _ = write!(name, " by {}", cell.batch);
@@ -244,7 +281,7 @@ pub fn curve(cell: &crate::plan::Cell) -> String {
 
 /// What a cell does: the operation, the memory, which way, and how many segments.
 #[must_use]
-pub fn what(c: &crate::plan::Cell) -> String {
+pub fn what(c: &Cell) -> String {
     let mut what = format!("{} {}", c.op, c.footprint);
     if c.direction != Direction::Local {
         let _ = write!(what, " {}", c.direction);
@@ -258,7 +295,7 @@ pub fn what(c: &crate::plan::Cell) -> String {
 /// How deep a cell's queues are, how many operations go with a doorbell, and how many queues there are; of the baseline, through how many
 /// buffers it goes.
 #[must_use]
-pub fn depth(c: &crate::plan::Cell) -> String {
+pub fn depth(c: &Cell) -> String {
     match c.depth {
         1 if c.is_baseline() => "-".to_owned(),
         n if c.is_baseline() => format!("{n} buffers"),
@@ -313,7 +350,7 @@ pub fn against(c: &Crossover) -> String {
     c.against.clone()
 }
 
-fn right(table: &mut Table, columns: &[usize]) {
+pub(crate) fn right(table: &mut Table, columns: &[usize]) {
     for &column in columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -434,19 +471,8 @@ fn troubles(results: &Results, style: Style) -> String {
 /// Memory runs out.
 pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record([
-        "engine",
-        "kind",
-        "model",
-        "rate",
-        "op",
-        "size",
-        "depth",
-        "batch",
-        "queues",
-        "segments",
-        "footprint",
-        "direction",
+    let head = ["engine", "kind", "model", "rate"].into_iter().chain(SHAPE);
+    writer.write_record(head.chain([
         "status",
         "ops_per_second_min",
         "ops_per_second_median",
@@ -474,33 +500,18 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         "shared",
         "moved",
         "message",
-    ])?;
+    ]))?;
     for m in &results.cells {
         let c = &m.cell;
-        let kind = match (c.is_baseline(), m.model) {
-            (true, _) => "baseline",
-            (_, true) => "model",
-            _ => "measured",
-        };
         let model = results.model_of(&c.engine).unwrap_or_default();
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v}"));
         let of = |f: &Option<Figures>, which: fn(&Figures) -> f64| number(f.as_ref().map(which));
         let latency = |f: fn(&crate::results::Latency) -> u64| {
             m.latency.as_ref().map_or(String::new(), |l| f(l).to_string())
         };
-        writer.write_record([
-            c.engine.clone(),
-            kind.to_owned(),
-            model.to_owned(),
-            number(results.campaign.rate.filter(|_| !c.is_baseline())),
-            c.op.to_string(),
-            c.size.to_string(),
-            c.depth.to_string(),
-            c.batch.to_string(),
-            c.queues.to_string(),
-            c.segments.to_string(),
-            c.footprint.to_string(),
-            c.direction.to_string(),
+        let rate = number(results.campaign.rate.filter(|_| !c.is_baseline()));
+        let head = [c.engine.clone(), kind(c, m.model).to_owned(), model.to_owned(), rate];
+        writer.write_record(head.into_iter().chain(shape(c)).chain([
             format!("{:?}", m.status).to_lowercase(),
             of(&m.ops_per_second, |f| f.min),
             of(&m.ops_per_second, |f| f.median),
@@ -528,7 +539,7 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
             m.shared.to_string(),
             m.moved.to_string(),
             m.message.clone().unwrap_or_default(),
-        ])?;
+        ]))?;
     }
     writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))
 }

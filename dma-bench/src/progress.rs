@@ -95,9 +95,10 @@ impl Observer for Progress {
 
     fn note(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.println(format!("note: {text}")),
-            None if !self.quiet => say(format_args!("note: {text}")),
-            None => {}
+            // Before it begins there is no bar to be kept whole, and one that is hidden prints nothing.
+            Some(bar) if !bar.is_hidden() => bar.println(format!("note: {text}")),
+            _ if !self.quiet => say(format_args!("note: {text}")),
+            _ => {}
         }
     }
 

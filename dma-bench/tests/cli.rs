@@ -408,3 +408,19 @@ fn lists_scripts_and_pages_are_printed() {
         assert!(command == "list" || help.contains("Example"), "{command} --help has examples: {help}");
     }
 }
+
+/// What is said before the live view is there is not lost in it.
+#[test]
+fn notes_are_shown_on_a_terminal() {
+    let program = env!("CARGO_BIN_EXE_dma-bench");
+    let words = "run -e cpu:threads=0 -o 64 -q 1 -t 1.02 -r 2 --warm-up 0.001 --footprint 1M --format csv";
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("{program} {words}"), "/dev/null"]).stdin(Stdio::null());
+    match script.output() {
+        Ok(shown) => {
+            let shown = out(&shown);
+            assert!(shown.contains("note: in repetitions of 510 ms") && shown.contains("Ctrl-C"), "{shown}");
+        }
+        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "script is not here, or runs"),
+    }
+}

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{Comparison, Difference, Quantity, Row, Verdict};
 use crate::cli::Metric;
 use crate::machine::Machine;
+use crate::output::{SHAPE, kind, shape};
 use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 
@@ -187,17 +188,8 @@ impl Comparison {
     /// Memory runs out.
     pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
-            "engine",
-            "kind",
-            "op",
-            "size",
-            "depth",
-            "batch",
-            "queues",
-            "segments",
-            "footprint",
-            "direction",
+        let head = ["engine", "kind"].into_iter().chain(SHAPE);
+        writer.write_record(head.chain([
             "status_before",
             "status_after",
             "quantity",
@@ -207,29 +199,13 @@ impl Comparison {
             "chance",
             "verdict",
             "ended",
-        ])?;
+        ]))?;
         for compared in self.compared() {
             let c = compared.cell;
-            let kind = match (c.is_baseline(), compared.model) {
-                (true, _) => "baseline",
-                (_, true) => "model",
-                _ => "measured",
-            };
             let status = |s: Option<Status>| s.map_or(String::new(), super::word);
-            let identity = [
-                c.engine.clone(),
-                kind.to_owned(),
-                c.op.to_string(),
-                c.size.to_string(),
-                c.depth.to_string(),
-                c.batch.to_string(),
-                c.queues.to_string(),
-                c.segments.to_string(),
-                c.footprint.to_string(),
-                c.direction.to_string(),
-                status(compared.status_before),
-                status(compared.status_after),
-            ];
+            let head = [c.engine.clone(), kind(c, compared.model).to_owned()];
+            let ended = [status(compared.status_before), status(compared.status_after)];
+            let identity: Vec<String> = head.into_iter().chain(shape(c)).chain(ended).collect();
             let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
             let mut figures: Vec<[String; 6]> = Vec::new();
             for f in &compared.figures {

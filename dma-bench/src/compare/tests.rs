@@ -1,6 +1,7 @@
 //! Two results, one of which is changed.
 
 use super::*;
+use crate::output::Style;
 use crate::plan::Verify;
 use crate::results::tests::sample;
 
@@ -41,8 +42,10 @@ fn the_same_results_have_not_changed() {
     assert!(comparison.rows.iter().all(|r| (r.verdict, r.chance) == same(r)), "{comparison:?}");
     assert_eq!((comparison.changes.len(), comparison.failures(0.0)), (0, vec![]));
     assert_eq!((comparison.notes.len(), comparison.differences.len()), (0, 0));
-    assert!(comparison.text(false).contains("sim:profile=dsa is a model: dsa (a public <source>)"));
-    assert!(comparison.text(false).contains("noise within these two runs"));
+    assert!(
+        comparison.text(false, Style::Plain).contains("sim:profile=dsa is a model: dsa (a public <source>)")
+    );
+    assert!(comparison.text(false, Style::Plain).contains("noise within these two runs"));
     let throughput = compare(&sample(), &sample(), Metric::Throughput, 0.01);
     assert_eq!(throughput.rows.len(), 12, "here the baseline is");
 }
@@ -110,7 +113,7 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
         comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Same),
         "these are exact"
     );
-    let text = comparison.text(false);
+    let text = comparison.text(false, Style::Plain);
     assert!(text.contains("4 of 8 cells cannot be told from noise with so few repetitions"), "{text}");
     assert!(text.contains("(have 5 before and 5 after): measure both with -r 6 or more"), "{text}");
     assert!(text.contains("-90.0 %"), "they could not be further apart: {text}");
@@ -125,9 +128,9 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
     // With as many as it asks for the slowdown is found.
     let six = repeated(sample(), 6);
     let comparison = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.01);
-    assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true));
+    assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true, Style::Plain));
     // Nothing is as sure as that.
-    let sure = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.0).text(false);
+    let sure = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.0).text(false, Style::Plain);
     assert!(sure.contains("greater --noise"), "{sure}");
 }
 
@@ -149,9 +152,9 @@ fn drift_within_a_run_is_noise() {
     let (a, b) = (&a.as_ref().unwrap().samples, &b.as_ref().unwrap().samples);
     assert!(mann_whitney(a, b) < 1e-4, "slice by slice it would seem sure");
     let comparison = compare(&before, &after, Metric::Ratio, 0.01);
-    assert_eq!(changed(&comparison), 0, "{}", comparison.text(true));
+    assert_eq!(changed(&comparison), 0, "{}", comparison.text(true, Style::Plain));
     let comparison = compare(&before, &drifting(4.0), Metric::Ratio, 0.01);
-    assert_eq!(changed(&comparison), 4, "{}", comparison.text(true));
+    assert_eq!(changed(&comparison), 4, "{}", comparison.text(true, Style::Plain));
 }
 
 /// Few repetitions of a model say as much as many, and so do those on a busy machine.
@@ -164,7 +167,7 @@ fn models_need_no_excuse() {
     };
     let comparison = compare(&only_model(sample()), &only_model(sample()), Metric::Ratio, 0.01);
     assert_eq!((comparison.rows.len(), &comparison.notes[..]), (4, &[][..]));
-    assert!(!comparison.text(true).contains("noise within"));
+    assert!(!comparison.text(true, Style::Plain).contains("noise within"));
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn cells_that_are_gone_are_named() {
     after.cells.retain(|m| m.cell.engine != "cpu" || m.cell.size > 4096);
     let comparison = compare(&sample(), &after, Metric::Ratio, 0.01);
     assert_eq!(comparison.rows.len(), 6);
-    let text = comparison.text(false);
+    let text = comparison.text(false, Style::Plain);
     assert!(text.contains("cpu copy 64 B q1 cold: is in the first only\n"), "{text}");
     assert!(text.contains("cpu copy 4 KiB q1 cold: is in the first only\n"), "{text}");
     let failures = comparison.failures(0.5);
@@ -183,7 +186,7 @@ fn cells_that_are_gone_are_named() {
     assert_eq!((back.notes.len(), back.changes.len()), (0, 0));
     // An engine that was not there says why.
     after.engines[1].error = Some("no such\x1b device".to_owned());
-    let text = compare(&sample(), &after, Metric::Ratio, 0.01).text(false);
+    let text = compare(&sample(), &after, Metric::Ratio, 0.01).text(false, Style::Plain);
     assert!(text.contains("is in the first only: no such  device"), "{text}");
 }
 
@@ -200,17 +203,19 @@ fn what_fails_now_does_not_pass() {
         after
     };
     let wrong = compare(&sample(), &ended(Status::Wrong, false), Metric::Ratio, 0.01);
-    let text = wrong.text(false);
+    let text = wrong.text(false, Style::Plain);
     let says = "cpu copy 4 KiB q1 cold: was ok and is wrong, without figures: offset 7";
     assert!(text.contains(says) && !text.contains("first only"), "{text}");
     let failures = wrong.failures(0.5);
     assert!(matches!(&failures[..], [why] if why.starts_with("4 cells ended worse")), "{failures:?}");
     let failed = compare(&sample(), &ended(Status::Failed, true), Metric::Ratio, 0.01);
     assert_eq!((failed.rows.len(), failed.failures(0.5).len()), (8, 1));
-    assert!(failed.text(false).contains("was ok and is failed: offset 7"));
+    assert!(failed.text(false, Style::Plain).contains("was ok and is failed: offset 7"));
     // The other way it is no failure, and worth a word all the same.
     let mended = compare(&ended(Status::Failed, true), &sample(), Metric::Ratio, 0.01);
-    assert!(mended.failures(0.0).is_empty() && mended.text(false).contains("was failed and is ok"));
+    assert!(
+        mended.failures(0.0).is_empty() && mended.text(false, Style::Plain).contains("was failed and is ok")
+    );
     // Many are named on demand.
     let mut many = (sample(), ended(Status::Wrong, false));
     for results in [&mut many.0, &mut many.1] {
@@ -223,9 +228,9 @@ fn what_fails_now_does_not_pass() {
         }
     }
     let many = compare(&many.0, &many.1, Metric::Ratio, 0.01);
-    let named = |all: bool| many.text(all).matches("was ok and is wrong").count();
+    let named = |all: bool| many.text(all, Style::Plain).matches("was ok and is wrong").count();
     assert_eq!((named(false), named(true)), (10, 20));
-    assert!(many.text(false).contains("and 10 more"));
+    assert!(many.text(false, Style::Plain).contains("and 10 more"));
 }
 
 #[test]
@@ -243,7 +248,7 @@ fn under_a_rate_latencies_are_compared() {
     };
     let comparison = compare(&at_rate(1), &at_rate(3), Metric::Ratio, 0.01);
     assert_eq!(comparison.rows.len(), 16, "p50 and p99 of each that is no baseline");
-    let text = comparison.text(false);
+    let text = comparison.text(false, Style::Plain);
     assert!(text.contains("cpu copy 4 KiB q1 cold, p99") && text.contains("+200.0 %"), "{text}");
     assert!(!text.contains("GB/s") && text.contains("not tested"), "{text}");
     let failures = comparison.failures(0.5);
@@ -261,9 +266,9 @@ fn under_a_rate_latencies_are_compared() {
     fast.campaign.seconds = 1.0;
     let missed = compare(&fast, &slow, Metric::Ratio, 0.01);
     assert!(
-        missed.text(false).contains("reached all of the rate and reaches 50.0 %"),
+        missed.text(false, Style::Plain).contains("reached all of the rate and reaches 50.0 %"),
         "{}",
-        missed.text(false)
+        missed.text(false, Style::Plain)
     );
     assert_eq!(
         (missed.failures(1.0).len(), compare(&slow, &fast, Metric::Ratio, 0.01).failures(1.0).len()),
@@ -307,24 +312,24 @@ fn what_was_nothing_has_no_percentage() {
     let back = compare(&sample(), &nothing, Metric::Ratio, 0.01);
     let same = compare(&nothing, &nothing, Metric::Ratio, 0.01);
     for comparison in [&there, &back, &same] {
-        let text = comparison.text(true);
+        let text = comparison.text(true, Style::Plain);
         assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
     }
     assert_eq!((slower(&there, 0.0), slower(&back, 0.5), slower(&same, 0.0)), (0, 4, 0));
-    assert!(there.text(false).contains("faster"));
+    assert!(there.text(false, Style::Plain).contains("faster"));
 }
 
 #[test]
 fn a_slowdown_is_found_and_a_small_one_tolerated() {
     // The samples lie within 12 % of each other.
     let comparison = compare(&sample(), &scaled(&sample(), "cpu", 0.7), Metric::Ratio, 0.02);
-    assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true));
+    assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true, Style::Plain));
     assert_eq!(slower(&comparison, 0.5), 0);
     let comparison = compare(&sample(), &scaled(&sample(), "cpu", 0.99), Metric::Ratio, 0.02);
     assert_eq!(slower(&comparison, 0.0), 0, "that is noise");
     let faster = compare(&sample(), &scaled(&sample(), "cpu", 2.0), Metric::Ratio, 0.02);
     assert_eq!(faster.failures(0.0), [""; 0]);
-    assert!(faster.text(false).contains("faster"));
+    assert!(faster.text(false, Style::Plain).contains("faster"));
 }
 
 #[test]
@@ -355,8 +360,8 @@ fn what_a_model_was_asked_beside_explains_a_little() {
         let verdicts: Vec<Verdict> = comparison.rows.iter().filter(|r| r.model).map(|r| r.verdict).collect();
         assert!(verdicts.iter().all(|v| *v == verdicts[0]), "{verdicts:?}");
         assert_eq!(slower(&comparison, 0.0) > 0, verdicts[0] == Verdict::Changed);
-        let said = comparison.text(false).contains("cells of models differ by up to ");
-        assert_eq!(said, verdicts[0] == Verdict::Otherwise, "{}", comparison.text(false));
+        let said = comparison.text(false, Style::Plain).contains("cells of models differ by up to ");
+        assert_eq!(said, verdicts[0] == Verdict::Otherwise, "{}", comparison.text(false, Style::Plain));
         verdicts[0]
     };
     let repetitions: Change = |r| r.campaign.repetitions = 250;
@@ -400,14 +405,14 @@ fn what_a_model_was_asked_beside_explains_a_little() {
 
 #[test]
 fn headings_say_what_the_figures_are() {
-    let text = compare(&sample(), &sample(), Metric::Ratio, 0.01).text(true);
+    let text = compare(&sample(), &sample(), Metric::Ratio, 0.01).text(true, Style::Plain);
     let (ratios, throughputs) = text.split_once("┌").unwrap().1.split_once("┌").unwrap();
     assert!(ratios.contains(" x memcpy before ┆ x memcpy after ") && !ratios.contains("model"), "{text}");
     assert!(throughputs.contains(" GB/s before ┆ GB/s after ") && !text.contains(" GB/s ┆"), "{text}");
     let (throughputs, rest) = throughputs.split_once("┘").unwrap();
     assert_eq!((ratios.matches("cpu copy").count(), throughputs.matches(" [model] ").count()), (4, 4));
     assert!(rest.starts_with("\n8 cells compared (4 by x memcpy, 4 by GB/s), 0 changed (Mann-W"), "{rest}");
-    let text = compare(&sample(), &sample(), Metric::Throughput, 0.01).text(true);
+    let text = compare(&sample(), &sample(), Metric::Throughput, 0.01).text(true, Style::Plain);
     assert!(text.contains("12 cells compared (12 by GB/s)") && !text.contains("x memcpy"), "{text}");
 }
 

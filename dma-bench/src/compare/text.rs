@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::Table;
 
 use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
-use crate::output::printable;
+use crate::output::{Style, printable, right};
 use crate::units::{digits, nanos};
 
 /// How many changes are named without being asked for all.
@@ -14,11 +13,6 @@ const NAMED: usize = 10;
 
 /// What the figures of a table are: a table has one kind of them.
 const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
-
-/// Text that Markdown shows as it is: a bar would end a cell, and what looks like HTML is none.
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "\\<")
-}
 
 impl Row {
     /// Which of [`TABLES`] it is in.
@@ -76,37 +70,27 @@ impl Row {
 
 impl Comparison {
     /// A table for each kind of figures.
-    fn tables(&self, all: bool, markdown: bool) -> Vec<Table> {
-        TABLES.into_iter().filter_map(|what| self.table(what, all, markdown)).collect()
+    fn tables(&self, all: bool, style: Style) -> Vec<Table> {
+        TABLES.into_iter().filter_map(|what| self.table(what, all, style)).collect()
     }
 
-    fn table(&self, what: &str, all: bool, markdown: bool) -> Option<Table> {
-        let mut table = Table::new();
+    fn table(&self, what: &str, all: bool, style: Style) -> Option<Table> {
         let (before, after) = (format!("{what} before"), format!("{what} after"));
-        table
-            .load_style(if markdown { ASCII_MARKDOWN } else { UTF8_FULL_CONDENSED })
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(["cell", &before, &after, "change", "chance of noise", ""]);
+        let mut table = style.table(&["cell", &before, &after, "change", "chance of noise", ""]);
         for row in self.rows.iter().filter(|r| r.what() == what && (all || r.is_worth_showing())) {
             let mut cells = row.cells();
-            if markdown {
-                cells[0] = escaped(&cells[0]);
-            }
+            cells[0] = style.text(&cells[0]);
             table.add_row(cells);
         }
-        for column in 1..5 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        right(&mut table, &[1, 2, 3, 4]);
         (table.row_count() > 0).then_some(table)
     }
 
     /// As tables, and what is to be said with them.
     #[must_use]
-    pub fn text(&self, all: bool) -> String {
+    pub fn text(&self, all: bool, style: Style) -> String {
         let mut text = String::new();
-        for table in self.tables(all, false) {
+        for table in self.tables(all, style) {
             let _ = writeln!(text, "{table}");
         }
         for line in self.lines(all) {
@@ -119,7 +103,7 @@ impl Comparison {
     #[must_use]
     pub fn markdown(&self, all: bool, limit: Option<f64>) -> String {
         let mut text = String::new();
-        for table in self.tables(all, true) {
+        for table in self.tables(all, Style::Markdown) {
             let _ = writeln!(text, "{table}\n");
         }
         let mut lines = self.lines(all);
@@ -133,7 +117,7 @@ impl Comparison {
             }
         }
         for line in lines {
-            let _ = writeln!(text, "- {}", escaped(&line).replace('\n', " "));
+            let _ = writeln!(text, "- {}", Style::Markdown.text(&line));
         }
         text
     }

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use comfy_table::ColumnConstraint;
 
-use super::{Style, depth, right, speed, what};
+use super::{Style, depth, latencies, right, speed, what};
 use crate::plan::Campaign;
-use crate::results::{Latency, Measured};
+use crate::results::Measured;
 use crate::stats::Figures;
 use crate::units::{bytes, digits, nanos};
 
@@ -68,9 +68,7 @@ fn draw(campaign: &Campaign, cells: &[&Measured], style: Style, marked: bool, wi
     };
     for m in cells {
         let c = &m.cell;
-        let time = |f: fn(&Latency) -> Option<u64>| {
-            m.latency.as_ref().and_then(f).map_or("-".to_owned(), |ns| nanos(ns as f64))
-        };
+        let [p50, p90, p99, p999, max] = latencies(m);
         let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let engine = if marked && m.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
         table.add_row([
@@ -84,11 +82,11 @@ fn draw(campaign: &Campaign, cells: &[&Measured], style: Style, marked: bool, wi
                 .as_ref()
                 .filter(|_| !c.is_baseline())
                 .map_or("-".to_owned(), |f| spread("x memcpy", f, 1.0)),
-            time(|l| Some(l.p50)),
-            time(|l| l.known(0.9, l.p90)),
-            time(|l| l.known(0.99, l.p99)),
-            time(|l| l.known(0.999, l.p999)),
-            time(|l| Some(l.max)),
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
             m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
             m.cpu_s_per_gb.as_ref().map_or("-".to_owned(), |f| digits(f.median)),
             per_op(m.doorbells_per_op),

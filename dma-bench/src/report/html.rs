@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::plot::{DARK, LIGHT, Plot};
 use super::{NO_PLOT, curves, escape};
 use crate::derive::{HERE, missed};
-use crate::output::{against, crossover_at, crossover_depth, depth, speed, what};
+use crate::output::{against, crossover_at, crossover_depth, depth, latencies, speed, what};
 use crate::plan::Op;
 use crate::results::{Crossover, Measured, Results, Status};
 use crate::stats::Figures;
@@ -209,9 +209,7 @@ fn table(body: &mut String, results: &Results, models: bool) {
     );
     for m in cells {
         let c = &m.cell;
-        let time = |f: fn(&crate::results::Latency) -> Option<u64>| {
-            m.latency.as_ref().and_then(f).map_or("-".to_owned(), |ns| nanos(ns as f64))
-        };
+        let [p50, p90, p99, p999, max] = latencies(m);
         let plain = |v: Option<f64>| v.map_or("-".to_owned(), digits);
         let ratio = if c.is_baseline() { "-".to_owned() } else { spread(m.ratio.as_ref(), 1.0) };
         let figures = [
@@ -219,11 +217,11 @@ fn table(body: &mut String, results: &Results, models: bool) {
             spread(m.bytes_per_second.as_ref(), 1e-9),
             speed(&results.campaign, m),
             ratio,
-            time(|l| Some(l.p50)),
-            time(|l| l.known(0.9, l.p90)),
-            time(|l| l.known(0.99, l.p99)),
-            time(|l| l.known(0.999, l.p999)),
-            time(|l| Some(l.max)),
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
             m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
             plain(m.cpu_s_per_gb.as_ref().map(|f| f.median)),
             plain(m.doorbells_per_op),

@@ -542,7 +542,8 @@ impl Class {
             return;
         }
         // Whoever sleeps that often is no help; but it may have been others, who use a core.
-        (self.together, self.doubted) = (self.together && !self.doubted, self.together && !self.doubted);
+        let doubted = self.together && !self.doubted;
+        (self.together, self.doubted) = (doubted, doubted);
         self.settle(index);
         self.left = self.left.max(paid_back(BELIEVED, self.late));
     }
