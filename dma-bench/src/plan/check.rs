@@ -1,0 +1,110 @@
+//! Whether a campaign makes sense: what is refused, and what is measured otherwise than asked for.
+
+use super::{Campaign, LONGEST, SHORTEST, Sweep, Values};
+use crate::units;
+
+/// Repetitions of more seconds than this are hardly paired with memcpy any more.
+const PAIRED: f64 = 0.5;
+
+impl Campaign {
+    /// Whether its numbers make sense.
+    ///
+    /// # Errors
+    ///
+    /// Which does not, and what would.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_numbers()?;
+        self.check_sweeps()
+    }
+
+    /// Whether the numbers that are no lists are within their ranges.
+    pub(crate) fn check_numbers(&self) -> Result<(), String> {
+        let within = |what: &str, value: f64, low: f64, high: f64| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{what} is {}; allowed are {low} to {high}", units::plain(value)))
+            }
+        };
+        within("repetitions", f64::from(self.repetitions), 1.0, 10_000.0)?;
+        within("passes", f64::from(self.passes), 1.0, 10_000.0)?;
+        if !(0.0..=1.0).contains(&self.precision) {
+            let percent = units::plain(self.precision * 100.0);
+            return Err(format!("precision is {percent} %; allowed are 0 to 100 %"));
+        }
+        if let Some(limit) = self.limit {
+            within("limit", limit, 0.0, LONGEST)?;
+        }
+        within("seconds", self.seconds, SHORTEST, LONGEST)?;
+        within("warm-up", self.warm_up, 0.0, 3600.0)?;
+        within("stall", self.stall, 0.01, 86_400.0)?;
+        if let Some(count) = self.count {
+            within("count", count as f64, 1.0, 1e12)?;
+        }
+        if let Some(rate) = self.rate {
+            within("rate", rate, 0.01, 1e9)?;
+        }
+        if let Some(bytes) = self.footprint {
+            within("footprint", bytes as f64, 4096.0, 1e13)?;
+        }
+        Ok(())
+    }
+
+    fn check_sweeps(&self) -> Result<(), String> {
+        if self.engines.is_empty() {
+            return Err("there is no engine; name one, or `real` for all usable ones".to_owned());
+        }
+        if self.sweeps.is_empty() {
+            return Err("there is nothing to measure: no sweeps".to_owned());
+        }
+        for sweep in &self.sweeps {
+            let most = |what: &str, values: &Values, high: u64| match values.0.iter().find(|v| **v > high) {
+                Some(v) => Err(format!("{what} {v} is too much; allowed are 1 to {high}")),
+                None if values.0.is_empty() => Err(format!("{what}: an empty list")),
+                None => Ok(()),
+            };
+            most("size", &sweep.sizes, 16 << 30)?;
+            most("depth", &sweep.depths, 65_536)?;
+            most("queues", &sweep.queues, 1024)?;
+            most("segments", &sweep.segments, 4096)?;
+            if let Some(batches) = &sweep.batches {
+                most("batch", batches, 65_536)?;
+                if self.rate.is_some() && batches.0 != [1] {
+                    return Err("at a rate, each operation has a doorbell of its own when it is due; \
+                        leave the batch out, or give 1"
+                        .to_owned());
+                }
+            }
+            if sweep.ops.is_empty() || sweep.footprints.is_empty() || sweep.directions.is_empty() {
+                return Err("a sweep needs at least one of ops, footprints and directions".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// What is measured otherwise than asked for.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let deepest = |s: &Sweep| s.depths.0.iter().copied().max().unwrap_or(1);
+        let batches = |s: &Sweep| s.batches.as_ref().map_or(Vec::new(), |b| b.0.clone());
+        let mut notes: Vec<String> = Vec::new();
+        for sweep in &self.sweeps {
+            let deepest = deepest(sweep);
+            for batch in batches(sweep).into_iter().filter(|b| *b > deepest) {
+                let note = format!(
+                    "{batch} operations for each doorbell do not fit into a depth of {deepest}: {deepest} are measured"
+                );
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        if self.count.is_none() && self.rate.is_none() && self.seconds > PAIRED {
+            notes.push(format!(
+                "in repetitions of {}, an engine and memcpy are measured so far apart that what drifts meanwhile does not cancel out; more of them (-r) are shorter",
+                units::nanos(self.seconds * 1e9)
+            ));
+        }
+        notes
+    }
+}

@@ -1,0 +1,143 @@
+//! [`Sweep`]: which values go with which, and all cells that they make; and [`Values`], as they are written on a command line or in a file.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cell, Direction, Footprint, Op};
+use crate::units;
+
+/// Values to go through: written as a list or a range, `64..2M`, or as a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Values(pub Vec<u64>);
+
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number, a list, or a text such as \"64..2M\"")]
+        enum Written {
+            Number(u64),
+            Text(String),
+            List(Vec<Self>),
+        }
+        fn read(written: &Written) -> Result<Vec<u64>, String> {
+            match written {
+                Written::Number(n) => units::list(&n.to_string()),
+                Written::Text(text) => units::list(text),
+                Written::List(list) => {
+                    let mut all = Vec::new();
+                    for item in list {
+                        all.extend(read(item)?);
+                    }
+                    all.sort_unstable();
+                    all.dedup();
+                    if all.is_empty() { Err("an empty list".to_owned()) } else { Ok(all) }
+                }
+            }
+        }
+        read(&Written::deserialize(from)?).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl std::str::FromStr for Values {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        units::list(text).map(Self)
+    }
+}
+
+/// What goes with what: every combination is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sweep {
+    /// Which engines; empty for all of the campaign.
+    pub engines: Vec<String>,
+    /// What is done.
+    pub ops: Vec<Op>,
+    /// Bytes of each operation.
+    pub sizes: Values,
+    /// Operations in flight on each queue.
+    pub depths: Values,
+    /// Operations for each doorbell; none for half the depth.
+    pub batches: Option<Values>,
+    /// Queues, each driven by a thread.
+    pub queues: Values,
+    /// Segments on each side of scatter-gather operations.
+    pub segments: Values,
+    /// Which memory.
+    pub footprints: Vec<Footprint>,
+    /// Which way.
+    pub directions: Vec<Direction>,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Self {
+            engines: Vec::new(),
+            ops: vec![Op::Copy],
+            sizes: Values(vec![4096]),
+            depths: Values(vec![32]),
+            batches: None,
+            queues: Values(vec![1]),
+            segments: Values(vec![4]),
+            footprints: vec![Footprint::Cold],
+            directions: vec![Direction::Local],
+        }
+    }
+}
+
+impl Sweep {
+    /// Every combination; the same may come twice, if one with fewer operations is left of a doorbell.
+    pub(super) fn cells(&self, engines: &[String]) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &op in &self.ops {
+            let segments = if op == Op::Sg { self.segments.0.clone() } else { vec![1] };
+            for &footprint in &self.footprints {
+                for &direction in &self.directions {
+                    for &segments in &segments {
+                        for &size in &self.sizes.0 {
+                            let like = Cell {
+                                engine: String::new(),
+                                op,
+                                size,
+                                depth: 1,
+                                batch: 1,
+                                queues: 1,
+                                segments: segments.min(size) as u32,
+                                footprint,
+                                direction,
+                            };
+                            self.of_size(&like, engines, &mut cells);
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    fn of_size(&self, like: &Cell, engines: &[String], cells: &mut Vec<Cell>) {
+        for &queues in &self.queues.0 {
+            for &depth in &self.depths.0 {
+                let batches = match &self.batches {
+                    Some(batches) => batches.0.clone(),
+                    None => vec![(depth / 2).max(1)],
+                };
+                for batch in batches {
+                    for engine in engines {
+                        if !self.engines.is_empty() && !self.engines.contains(engine) {
+                            continue;
+                        }
+                        cells.push(Cell {
+                            engine: engine.clone(),
+                            depth: depth as u32,
+                            batch: batch.min(depth) as u32,
+                            queues: queues as u32,
+                            ..like.clone()
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How campaigns are read, checked and spread out into cells.
+
+use super::*;
+
+#[test]
+fn a_campaign_file_is_read() {
+    let campaign = Campaign::from_toml(
+        r#"
+        name = "mine"
+        engines = ["cpu", "sim:profile=dsa"]
+        repetitions = 3
+        [[sweeps]]
+        sizes = "64..256"
+        depths = [1, "8..32*4"]
+        ops = ["copy", "sg"]
+        footprints = ["hot"]
+        "#,
+    )
+    .unwrap();
+    assert_eq!(campaign.sweeps[0].depths.0, [1, 8, 32]);
+    let groups = campaign.groups(&campaign.engines);
+    assert_eq!(groups.len(), 2 * 3 * 3, "a baseline for each operation, size, and number of hot buffers");
+    assert!(groups.iter().all(|g| g.cells.len() == 2));
+    let text = toml::to_string(&campaign).unwrap();
+    assert_eq!(Campaign::from_toml(&text).unwrap(), campaign, "it is kept in the results");
+}
+
+#[test]
+fn what_makes_no_sense_is_named() {
+    for (text, says) in [
+        ("nmae = 'x'", "nmae"),
+        ("repetitions = 0", "repetitions is 0"),
+        ("engines = []", "no engine"),
+        ("sweeps = []", "no sweeps"),
+        ("[[sweeps]]\nsizes = '2M..64'", "smaller end first"),
+        ("[[sweeps]]\nsizes = []", "empty list"),
+        ("[[sweeps]]\ndepths = 70000", "70000"),
+        ("[[sweeps]]\nops = ['move']", "move"),
+        ("rate = -1.0", "rate is -1"),
+        ("seconds = nan", "seconds is NaN"),
+        ("not toml", "expected"),
+    ] {
+        let error = Campaign::from_toml(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn batches_are_never_deeper_than_the_queue_and_no_cell_comes_twice() {
+    let sweep =
+        Sweep { depths: Values(vec![1, 4]), batches: Some(Values(vec![1, 2, 32])), ..Sweep::default() };
+    let campaign = Campaign { sweeps: vec![sweep.clone(), sweep], ..Campaign::default() };
+    let groups = campaign.groups(&["cpu".to_owned()]);
+    let cells: Vec<_> = groups.iter().flat_map(|g| &g.cells).map(|c| (c.depth, c.batch)).collect();
+    assert_eq!(cells, [(1, 1), (4, 1), (4, 2), (4, 4)]);
+}
