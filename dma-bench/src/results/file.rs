@@ -1,0 +1,112 @@
+//! Results in a file: written, and read with what may be wrong with it and without what does not belong on a terminal.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Results, SCHEMA, VERSION};
+use crate::files::{input, remedy, write_file};
+use crate::output::printable;
+
+/// Fields whose text stands in tables.
+const IN_TABLES: [&str; 8] =
+    ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
+
+/// A file that cannot be read, written, or understood.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system says no.
+    #[error("{path}: {error}{}", remedy(.error))]
+    Io {
+        /// Which file.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is not a whole results file.
+    #[error("{path}: no results of dma-bench: {reason}")]
+    Malformed {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It is of another version.
+    #[error(
+        "{path}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})"
+    )]
+    Version {
+        /// Which file.
+        path: String,
+        /// The version found.
+        found: u64,
+        /// The program that wrote it.
+        tool: String,
+    },
+}
+
+/// Makes all text from a file such that a terminal, a table and a page show it as it is: here, where it enters, once for all of them.
+fn clean(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = printable(text),
+        serde_json::Value::Array(all) => all.iter_mut().for_each(clean),
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                clean(value);
+                // What stands in a table must not end its column. No engine has such a name: only what was written by hand changes.
+                if let (true, serde_json::Value::String(text)) = (IN_TABLES.contains(&name.as_str()), value) {
+                    *text = text.replace('|', "\u{a6}");
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Results {
+    /// As JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Nothing in it can fail: no maps with odd keys, and no number that is not finite gets in.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Writes a results file.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        write_file(path, self.to_json().as_bytes())
+    }
+
+    /// Reads a results file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is cut off or something else, or is of another version.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let name = path.display().to_string();
+        let bytes = fs::read(input(path)).map_err(|error| FileError::Io { path: name.clone(), error })?;
+        Self::parse(&name, &bytes)
+    }
+
+    pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, FileError> {
+        let malformed = |reason: String| FileError::Malformed { path: name.to_owned(), reason };
+        let mut value: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| {
+            malformed(if e.is_eof() { format!("the file is cut off ({e})") } else { e.to_string() })
+        })?;
+        clean(&mut value);
+        if value.get("schema").and_then(|s| s.as_str()) != Some(SCHEMA) {
+            return Err(malformed(format!("it has no \"schema\": \"{SCHEMA}\"")));
+        }
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(found) => {
+                let tool = value.get("tool").and_then(|t| t.as_str()).unwrap_or("unknown").to_owned();
+                return Err(FileError::Version { path: name.to_owned(), found, tool });
+            }
+            None => return Err(malformed("it has no \"version\"".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|e| malformed(e.to_string()))
+    }
+}
