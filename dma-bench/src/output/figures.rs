@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use comfy_table::ColumnConstraint;
 
+use super::words::labelled;
 use super::{Style, depth, latencies, right, speed, what};
 use crate::plan::Campaign;
 use crate::results::Measured;
@@ -70,11 +71,10 @@ fn draw(campaign: &Campaign, cells: &[&Measured], style: Style, marked: bool, wi
         let c = &m.cell;
         let [p50, p90, p99, p999, max] = latencies(m);
         let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
-        let engine = if marked && m.model { format!("{} [model]", c.engine) } else { c.engine.clone() };
         table.add_row([
             what(c),
             bytes(c.size),
-            style.text(&engine),
+            style.text(&labelled(&c.engine, marked && m.model)),
             depth(c),
             m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| spread("GB/s", f, 1e-9)),
             speed(campaign, m),
