@@ -1,14 +1,15 @@
 //! The measuring loop against queues that do as they like within the contract, and against some that break it.
+#![expect(unsafe_code, reason = "stands in for a raw queue")]
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use dma::{EngineId, NativeError, RawStats, Work};
+use dma::{EngineId, ErrorKind, NativeError, Outcome, RawStats, Segment, Work};
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{Direction, Footprint};
+use crate::plan::{Direction, Footprint, Op};
 
 type Odd = (u64, fn(Completion) -> Completion);
 

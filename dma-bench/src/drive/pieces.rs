@@ -1,0 +1,34 @@
+//! What an engine can do of an operation, and in how many pieces.
+
+use dma::{Capabilities, EngineInfo, Limits};
+
+use super::Trouble;
+use crate::memory::PATTERN;
+use crate::plan::{Cell, Op};
+
+/// Into how many descriptors an operation is cut, and how long each is at most.
+pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
+    let Limits { max_transfer, max_segments, max_queue_depth, .. } = info.limits;
+    let pieces = cell.size.div_ceil(max_transfer).max(1);
+    let unsupported = |what: String| Err(Trouble::Unsupported(what));
+    match cell.op {
+        Op::Fill if !info.capabilities.contains(Capabilities::FILL) => {
+            unsupported("this device has no fill".to_owned())
+        }
+        Op::Sg if cell.segments as usize > max_segments => {
+            unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
+        }
+        // Each piece of a fill begins with the first byte of the pattern.
+        Op::Fill
+            if pieces > 1
+                && (!max_transfer.is_multiple_of(PATTERN.len() as u64)
+                    || pieces.saturating_mul(cell.depth.into()) > max_queue_depth as u64) =>
+        {
+            unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
+        }
+        Op::Sg if pieces > 1 => {
+            unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
+        }
+        _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),
+    }
+}
