@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::machine::Machine;
 use crate::plan::{Campaign, Cell};
 use crate::results::{self, Engine, Measured, Results};
-use crate::runner::Runner;
+use crate::runner::{Engines, Runner};
 use crate::{derive, published};
 
 /// Who watches a run.
@@ -102,8 +102,9 @@ pub fn run(
     let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
     let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
     let last_cache = machine.last_cache();
-    let mut runner = Runner::new(&campaign, contenders, baseline, groups, footprint as usize, last_cache);
-    runner.check_memory(machine.memory)?;
+    let contenders = Engines::new(contenders, groups, footprint as usize);
+    contenders.check_memory(machine.memory)?;
+    let mut runner = Runner::new(&campaign, contenders, baseline, last_cache);
     campaign.notes().iter().for_each(|note| observer.note(note));
     for name in unmeasured {
         observer.note(&format!("no sweep names {name}: nothing is measured of it"));

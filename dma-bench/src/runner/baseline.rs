@@ -1,0 +1,98 @@
+//! The baseline: `memcpy` before, between and after what is measured, warmed up and timed as the engines are.
+
+use std::time::Instant;
+
+use super::Runner;
+use super::calibration::{WARM_SHARED, is_shared, warm, warm_up_of_pass};
+use crate::drive::{Extent, Trouble};
+use crate::layout::Layout;
+use crate::memcpy::Memcpy;
+use crate::pairs::{Pair, Slot};
+use crate::plan::SLICE;
+use crate::record::Record;
+use crate::{interrupt, slices, waits};
+
+/// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to warm up in it.
+const LOOK: f64 = 0.000_5;
+/// So many slices of the baseline go before a run at a rate, and so many after it.
+const BESIDE_RATE: u32 = 5;
+
+impl Runner<'_> {
+    /// Warms the baseline up in the first pass, and finds out how many operations a slice takes.
+    pub(super) fn baseline_extent(&mut self, base: &mut Record, layout: &Layout) -> Result<(), Trouble> {
+        if self.memcpy.is_none() {
+            self.memcpy = Some(Memcpy::new(&self.baseline, self.engines.baseline_needs())?);
+        }
+        let warm_up = warm_up_of_pass(self.campaign);
+        let look = if is_shared(&base.cell) { WARM_SHARED } else { LOOK };
+        let least = if self.pass == 0 { warm_up } else { warm_up.min(look) };
+        let mut cold = self.cold(&base.cell);
+        let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
+        let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
+        while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
+            let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
+            let mut unused = crate::drive::histogram();
+            let (slice, _) = memcpy.run(&base.cell, layout, extent, &mut self.at, &mut unused)?;
+            spent += slice.seconds();
+            per_op = per_op.min(slice.seconds() / ops as f64);
+            cold = cold.saturating_sub(ops);
+            // No more than what is left to go through, once that is what it goes on for.
+            ops = if spent < least { ops * 2 } else { (ops * 2).min(cold).max(1) };
+        }
+        // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps slices of its own.
+        let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
+        let seconds = if own { self.campaign.seconds.min(SLICE) } else { self.campaign.seconds };
+        let ops = ((seconds / per_op.max(1e-9)) as u64).max(1);
+        let warm = warm(&base.cell, ops, per_op, u64::from(base.cell.depth));
+        base.extent =
+            Extent { warm, ops, sample_every: self.sampling(per_op * 1e9), compare: 0, each: false };
+        Ok(())
+    }
+
+    /// One slice of the baseline. `busy` is whether the core's other hardware thread was so before it, and becomes whether it is now.
+    pub(super) fn baseline_slot(
+        &mut self,
+        base: &mut Record,
+        layout: &Layout,
+        compare: usize,
+        busy: &mut bool,
+    ) -> Option<Slot> {
+        let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
+        // Whoever waits for this CPU goes first.
+        std::thread::yield_now();
+        let (before, begun) = (waits::of_thread(), Instant::now());
+        let extent = Extent { compare, ..base.extent };
+        match memcpy.run(&base.cell, layout, extent, &mut self.at, &mut base.latency) {
+            Ok((slice, _)) if slice.ops == 0 => {
+                base.cut |= slice.cut;
+                None
+            }
+            Ok((slice, cpu)) => {
+                let waited = slices::part(before, waits::of_thread(), begun);
+                let rate = slice.ops as f64 / slice.seconds();
+                let shared = self.cores.was_shared(busy);
+                let cpu_ns = cpu / slice.ops as f64;
+                let slot = Slot { rate, cpu_ns, waited, shared, beside: None };
+                base.count(std::slice::from_ref(&slice));
+                base.add(Pair { slot, ratio: Some(1.0), waited, shared, moved: false }, &self.cores.nearness);
+                Some(slot)
+            }
+            Err(trouble) => {
+                base.trouble = Some(trouble);
+                None
+            }
+        }
+    }
+
+    /// Some slices of the baseline; the last of them.
+    pub(super) fn beside(&mut self, base: &mut Record, layout: &Layout, compare: usize) -> Option<Slot> {
+        let mut last = None;
+        for _ in 0..BESIDE_RATE {
+            if interrupt::stopped() {
+                break;
+            }
+            last = self.baseline_slot(base, layout, compare, &mut false).or(last);
+        }
+        last
+    }
+}

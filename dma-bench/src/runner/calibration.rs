@@ -1,0 +1,202 @@
+//! Calibration: warms a cell up, and finds out how many operations a slice of it takes, how many go before its clock starts, and how many slices there are to be.
+
+use std::time::{Duration, Instant};
+
+use super::{Runner, passes};
+use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, COMPARE_OPS, Extent, Pace, Trouble, Worker};
+use crate::plan::{Campaign, Cell, Footprint, Verify};
+use crate::record::Record;
+use crate::{interrupt, slices};
+
+/// The part of the time that may go into reading the clock.
+const CLOCK_SHARE: f64 = 0.005;
+/// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
+const WARM_SHARE: f64 = 0.2;
+/// It takes no longer than so many seconds: a long slice needs no more than a short one.
+const WARM_LONGEST: f64 = 0.01;
+/// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
+const WARM_BYTES: u64 = 4 << 20;
+/// Hot buffers of more bytes, sources and destinations, fit into no core's own caches. They lie elsewhere in each pass, and it takes so many
+const OWN_CACHE: u64 = 1 << 20;
+/// seconds of copying until the shared one has taken them in, and until an engine that learns copies them as before. On a Zen 3, `memcpy` of 4 MiB over and over
+/// had 20 to 23 GB/s after half a millisecond, 25 to 26 after two, 24 to 27 after four and 27 to 29 after eight.
+pub(super) const WARM_SHARED: f64 = 0.004;
+/// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read once more slowly than what is read again.
+const ROUNDS: u64 = 3;
+/// Through more bytes than this it goes once.
+const ROUNDS_BYTES: u64 = 32 << 20;
+/// So many times what the last cache holds leaves nothing in it for what comes then: no round at all.
+const TOO_MUCH: u64 = 4;
+/// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
+const WARM_LEAST: f64 = 0.000_5;
+/// So many seconds if its queues stayed open, unless its buffers are to be in a shared cache.
+const WARM_AGAIN: f64 = 0.001;
+/// After the first pass, so many operations are enough: what an engine learns, it learns from these.
+const WARM_OPS: u64 = 4096;
+
+impl Runner<'_> {
+    /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices there are to be.
+    pub(super) fn warm_up(&self, record: &mut Record, stayed: bool) -> Result<(), Trouble> {
+        let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
+        let compare = self.compare();
+        let fresh = record.wanted == 0;
+        if fresh {
+            record.wanted = self.campaign.repetitions;
+        }
+        // A simulated device that will not be run again needs no look either.
+        let much = compare == COMPARE_MUCH;
+        if much && self.campaign.verify == Verify::Sample && record.again().is_none() {
+            check_some(record)?;
+        }
+        if record.virtual_clock {
+            let least = (2 * depth).max(few(record.cell.size)).next_multiple_of(batch);
+            let ops = self.campaign.count.unwrap_or(least);
+            record.extent = Extent { warm: 2 * depth, ops, sample_every: 1, compare, each: false };
+            record.workers.iter_mut().for_each(Worker::forget);
+            return Ok(());
+        }
+        let per_op = match self.campaign.rate {
+            Some(rate) => self.warm_at_rate(record, rate)?,
+            None => self.warm_at_will(record, stayed)?,
+        };
+        // What the warm-up took is not the cell's.
+        record.workers.iter_mut().for_each(Worker::forget);
+        let sample_every = self.sampling(per_op * 1e9 * batch as f64);
+        let seconds = self.campaign.seconds;
+        let (warm, ops) = match (self.campaign.count, self.campaign.rate) {
+            (Some(ops), Some(_)) => (0, ops),
+            // As warm as memcpy beside it.
+            (Some(ops), None) => (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops),
+            (None, Some(rate)) => (0, ((seconds * rate) as u64).max(1)),
+            (None, None) => {
+                let ops = ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch);
+                (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops)
+            }
+        };
+        record.extent = Extent { warm, ops, sample_every, compare, each: false };
+        let slice = record.extent.ops as f64 * per_op;
+        record.slice = Duration::try_from_secs_f64(slice).unwrap_or(Duration::ZERO);
+        if fresh && self.campaign.count.is_none() && self.campaign.rate.is_none() && slice > 2.0 * seconds {
+            let fewer = (f64::from(record.wanted) * seconds / slice) as u32;
+            record.wanted = fewer.max(passes(self.campaign));
+        }
+        Ok(())
+    }
+
+    /// How many operations it takes until hot buffers are in the caches, as far as they fit: they lie elsewhere in each pass.
+    pub(super) fn cold(&self, cell: &Cell) -> u64 {
+        let buffers = u64::from(cell.depth) * u64::from(cell.queues);
+        match cell.footprint {
+            Footprint::Hot => buffers * rounds(buffers * cell.size, self.last_cache),
+            _ => 0,
+        }
+    }
+
+    /// Runs a cell as fast as it goes until it is warm; the seconds that an operation takes.
+    fn warm_at_will(&self, record: &mut Record, stayed: bool) -> Result<f64, Trouble> {
+        let (whole, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
+        // A queue that was used before has learned what it can.
+        let again = if is_shared(&record.cell) { WARM_SHARED } else { WARM_AGAIN };
+        let least = if stayed { whole.min(again) } else { whole };
+        let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
+        let all = self.pass == 0 || is_shared(&record.cell);
+        let (mut done, enough) = (0, if all { u64::MAX } else { WARM_OPS });
+        let least_of_all = WARM_LEAST.min(least);
+        let cold = if stayed { self.cold(&record.cell) / u64::from(record.cell.queues) } else { 0 };
+        while (done < cold || spent < least.max(1e-9) && (done < enough || spent < least_of_all))
+            && !interrupt::stopped()
+        {
+            let begun = Instant::now();
+            let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false };
+            let sliced = slices::run(&mut record.workers, extent, None)?;
+            spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
+            // The fastest: a busy machine makes some slower, and none faster.
+            per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
+            done += ops;
+            let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
+            ops = (ops * 2).min(left.max(depth).max(cold.saturating_sub(done)));
+        }
+        Ok(per_op)
+    }
+
+    /// Runs a cell at its rate until it is warm. Each operation is timed there, whatever it takes.
+    fn warm_at_rate(&self, record: &mut Record, rate: f64) -> Result<f64, Trouble> {
+        let least = warm_up_of_pass(self.campaign);
+        let ops = (rate * least) as u64;
+        if least > 0.0 {
+            let extent = Extent {
+                warm: 0,
+                ops: ops.max(1),
+                sample_every: 1 << 10,
+                compare: COMPARE_LITTLE,
+                each: false,
+            };
+            // Where none would be due in that time, one at once.
+            slices::run(&mut record.workers, extent, (ops > 0).then_some(Pace { rate, each: ops }))?;
+        }
+        Ok(1.0 / rate)
+    }
+
+    /// One in how many doorbells is timed, if each takes so long.
+    pub(super) fn sampling(&self, ns: f64) -> u64 {
+        ((2.0 * self.clock_ns / (CLOCK_SHARE * ns.max(1.0))).ceil() as u64).max(1)
+    }
+}
+
+/// How many seconds each pass warms a cell up.
+pub(super) fn warm_up_of_pass(campaign: &Campaign) -> f64 {
+    let all = campaign.warm_up;
+    (all / f64::from(passes(campaign))).max(WARM_LEAST.min(all))
+}
+
+/// Has every operation of a short slice compared before its buffer is used again: in what is timed, only the last that reached a buffer can
+/// be.
+fn check_some(record: &mut Record) -> Result<(), Trouble> {
+    let ops = (COMPARE_MUCH as u64 / record.cell.size.max(1)).clamp(1, COMPARE_OPS as u64);
+    let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: 0, each: true };
+    let sliced = slices::run(&mut record.workers, extent, None)?;
+    record.count_verified(&sliced.slices);
+    Ok(())
+}
+
+/// How many operations a simulated device does in a slice, at least: fewer of those that take this machine long.
+pub(super) fn few(size: u64) -> u64 {
+    const OPS: u64 = 128;
+    const BYTES: u64 = 64 << 20;
+    (BYTES / size.max(1)).clamp(OPS / 4, OPS)
+}
+
+/// Whether a cell's buffers are to be in a cache that cores share.
+pub(super) fn is_shared(cell: &Cell) -> bool {
+    let bytes = 2 * u64::from(cell.depth) * u64::from(cell.queues) * cell.size;
+    cell.footprint == Footprint::Hot && bytes > OWN_CACHE
+}
+
+/// How often the baseline goes through hot buffers of so many bytes on each side.
+pub(super) fn rounds(bytes: u64, last_cache: u64) -> u64 {
+    match bytes {
+        _ if bytes > ROUNDS_BYTES && 2 * bytes >= TOO_MUCH * last_cache => 0,
+        _ if bytes > ROUNDS_BYTES => 1,
+        _ => ROUNDS,
+    }
+}
+
+/// How many operations of so many seconds go before the clock starts.
+pub(super) fn warm(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
+    let part = (ops as f64 * WARM_SHARE).min(WARM_LONGEST / per_op.max(1e-9)) as u64;
+    let small = 2 * buffers * cell.size <= WARM_BYTES;
+    if cell.footprint == Footprint::Hot && small { part.max(buffers) } else { part.max(1) }
+}
+
+/// What one reading of the clock costs, in nanoseconds.
+pub(super) fn clock_cost() -> f64 {
+    let once = || {
+        let begun = Instant::now();
+        for _ in 0..100 {
+            std::hint::black_box(begun.elapsed().as_nanos() as u64);
+        }
+        begun.elapsed().as_nanos() as f64 / 100.0
+    };
+    // The least: a busy machine makes some longer.
+    (0..20).map(|_| once()).fold(f64::INFINITY, f64::min)
+}

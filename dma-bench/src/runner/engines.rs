@@ -1,0 +1,111 @@
+//! [`Engines`]: the engines that take part, opened anew when they fail, and the memory that their cells need.
+
+use std::collections::HashMap;
+
+use crate::contender::Contender;
+use crate::drive::Trouble;
+use crate::layout::Layout;
+use crate::memory::Memory;
+use crate::plan::{Cell, Direction, Group};
+
+/// So much memory is left over, for hot buffers to lie elsewhere in each pass.
+const ROOM: usize = 16 << 20;
+/// How much cold memory the simulated devices go through: they have no caches.
+const MODEL_FOOTPRINT: usize = 16 << 20;
+
+/// The engines that take part, what they are to do, and their memory.
+pub(crate) struct Engines {
+    contenders: Vec<Contender>,
+    pub(super) groups: Vec<Group>,
+    pub(super) footprint: usize,
+    memories: HashMap<(String, Direction), Memory>,
+    /// How often one was opened anew.
+    pub(super) reopened: u32,
+}
+
+impl Engines {
+    /// These engines, to measure `groups`, with cold memory of `footprint` bytes of source, and as many of destination.
+    pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize) -> Self {
+        Self { contenders, groups, footprint, memories: HashMap::new(), reopened: 0 }
+    }
+
+    /// How much cold memory an engine goes through.
+    pub(super) fn footprint_of(&self, contender: &Contender) -> usize {
+        if contender.clock.is_virtual() { self.footprint.min(MODEL_FOOTPRINT) } else { self.footprint }
+    }
+
+    pub(super) fn contender(&self, cell: &Cell) -> Option<&Contender> {
+        self.contenders.iter().find(|c| c.name == cell.engine)
+    }
+
+    /// Bytes of each side that an engine needs for a direction.
+    pub(super) fn needs(&self, contender: &Contender, direction: Direction) -> usize {
+        let footprint = self.footprint_of(contender);
+        let cells = self.groups.iter().flat_map(|g| &g.cells);
+        cells
+            .filter(|c| c.engine == contender.name && c.direction == direction)
+            .map(|c| Layout::bytes(c, footprint).saturating_mul(c.queues as usize))
+            .map(|bytes| if contender.clock.is_virtual() { bytes } else { bytes.saturating_add(ROOM) })
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The memory of an engine for a direction, with a peer's if bytes go there or come from there.
+    pub(super) fn memory(&mut self, contender: &Contender, direction: Direction) -> Result<Memory, Trouble> {
+        let key = (contender.name.clone(), direction);
+        if let Some(memory) = self.memories.get(&key) {
+            return Ok(memory.clone());
+        }
+        let len = self.needs(contender, direction);
+        let peer = match direction {
+            Direction::Local => None,
+            _ => Some(Contender::open(&contender.name)?.engine),
+        };
+        let memory = Memory::new(&contender.engine, peer.as_ref(), len, direction)?;
+        self.memories.insert(key, memory.clone());
+        Ok(memory)
+    }
+
+    /// Bytes of each side that the baseline needs.
+    pub(super) fn baseline_needs(&self) -> usize {
+        self.groups
+            .iter()
+            .map(|g| Layout::bytes(&g.baseline, self.footprint).saturating_add(ROOM))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether the machine has as much memory as this takes.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
+        let mut total = self.baseline_needs();
+        for contender in &self.contenders {
+            for direction in [Direction::Local, Direction::Push, Direction::Pull] {
+                total = total.saturating_add(self.needs(contender, direction));
+            }
+        }
+        let total = total as u64 * 2;
+        if memory > 0 && total > memory / 10 * 8 {
+            return Err(format!(
+                "this needs {} MiB of memory, and the machine has {}; make --footprint, sizes, depths or queues smaller",
+                total >> 20,
+                memory >> 20
+            ));
+        }
+        Ok(())
+    }
+
+    /// An engine that failed is opened anew, so that one bad cell does not cost the others.
+    pub(super) fn reopen(&mut self, name: &str) {
+        self.memories.retain(|(engine, _), _| engine != name);
+        // Queues that are still open are of the one before.
+        self.reopened += 1;
+        let Some(contender) = self.contenders.iter_mut().find(|c| c.name == name) else { return };
+        if let Ok(fresh) = Contender::open(name) {
+            *contender = fresh;
+        }
+    }
+}

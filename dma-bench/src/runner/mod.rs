@@ -1,0 +1,69 @@
+//! [`Runner`]: goes through all cells several times, and measures each slice of an engine between two of the baseline.
+
+mod baseline;
+mod calibration;
+mod cores;
+mod engines;
+mod opening;
+mod passes;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod visit;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use dma::DmaEngine;
+
+use self::calibration::clock_cost;
+use self::cores::Cores;
+pub(crate) use self::engines::Engines;
+pub(crate) use self::passes::passes;
+use crate::memcpy::Memcpy;
+use crate::plan::Campaign;
+
+/// Who takes part, how far it has got, and what has been found out about the machine.
+pub(crate) struct Runner<'a> {
+    campaign: &'a Campaign,
+    engines: Engines,
+    /// Whose memory the baseline uses.
+    baseline: Arc<dyn DmaEngine>,
+    memcpy: Option<Memcpy>,
+    /// Where the baseline has got to in its memory.
+    at: usize,
+    /// The number of the pass,
+    pass: u32,
+    /// and of the visit, over all passes.
+    visit: u32,
+    /// What the last cache holds, in bytes.
+    last_cache: u64,
+    /// What one reading of the clock costs, in nanoseconds.
+    clock_ns: f64,
+    cores: Cores,
+    begun: Instant,
+}
+
+impl<'a> Runner<'a> {
+    /// To measure what these engines are to do, with memory of `baseline` for memcpy.
+    pub(crate) fn new(
+        campaign: &'a Campaign,
+        engines: Engines,
+        baseline: Arc<dyn DmaEngine>,
+        last_cache: u64,
+    ) -> Self {
+        Self {
+            campaign,
+            engines,
+            baseline,
+            memcpy: None,
+            at: 0,
+            pass: 0,
+            visit: 0,
+            last_cache,
+            clock_ns: clock_cost(),
+            cores: Cores::default(),
+            begun: Instant::now(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a cell needs before it is measured: queues, and memory in which its buffers lie elsewhere in each pass.
+
+use std::time::Duration;
+
+use super::{Runner, passes};
+use crate::contender::Contender;
+use crate::drive::{Trouble, Worker};
+use crate::interrupt;
+use crate::layout::Layout;
+use crate::plan::Footprint;
+use crate::record::Record;
+
+/// Queues of the CPU engine stay open if a campaign has no more.
+const STAY: u64 = 64;
+
+impl Runner<'_> {
+    /// Whether the queues of a cell stay open until the next visit: what the CPU engine learns, it learns once, as where it is used. A device may not have
+    /// so many, and learns nothing.
+    pub(super) fn stays(&self, record: &Record) -> bool {
+        let learns = |contender: &Contender| contender.engine.info().backend == "cpu";
+        let cells =
+            self.engines.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == record.cell.engine);
+        self.engines.contender(&record.cell).is_some_and(learns)
+            && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= STAY
+            // The order in which it goes through them would stay too.
+            && record.cell.footprint != Footprint::Random
+            && self.pass + 1 < passes(self.campaign)
+    }
+
+    /// Opens what a cell needs, and warms it up, unless it has failed before.
+    pub(super) fn open(&mut self, record: &mut Record) {
+        if record.trouble.is_none()
+            && let Err(trouble) = self.try_open(record)
+        {
+            // What it did before it failed is no part of a repetition.
+            record.workers.iter_mut().for_each(Worker::forget);
+            if !interrupt::stopped() {
+                record.trouble = Some(trouble);
+            }
+        }
+    }
+
+    fn try_open(&mut self, record: &mut Record) -> Result<(), Trouble> {
+        if record.again().is_some() {
+            return Ok(());
+        }
+        let cell = record.cell.clone();
+        let contender = self
+            .engines
+            .contender(&cell)
+            .cloned()
+            .ok_or_else(|| Trouble::Failed("no such engine".to_owned()))?;
+        record.model = contender.is_model();
+        record.virtual_clock = contender.clock.is_virtual();
+        if contender.timeless {
+            return Err(Trouble::Unsupported(TIMELESS.to_owned()));
+        }
+        let footprint = self.engines.footprint_of(&contender);
+        let memory = self.engines.memory(&contender, cell.direction)?;
+        let free = self.engines.needs(&contender, cell.direction)
+            - Layout::bytes(&cell, footprint) * cell.queues as usize;
+        let stall = Duration::from_secs_f64(self.campaign.stall);
+        let layouts = (0..cell.queues as usize)
+            .map(|queue| Layout::new(&cell, queue, footprint).in_pass(&cell, self.pass, self.visit, free));
+        if std::mem::replace(&mut record.reopened, self.engines.reopened) != self.engines.reopened {
+            record.workers.clear();
+        }
+        let stayed = !record.workers.is_empty();
+        if stayed {
+            record.workers.iter_mut().zip(layouts).for_each(|(worker, layout)| worker.move_to(layout));
+        } else {
+            for layout in layouts {
+                let (memory, verify) = (memory.clone(), self.campaign.verify);
+                record.workers.push(Worker::new(&contender, &cell, memory, layout, verify, stall)?);
+            }
+        }
+        self.warm_up(record, stayed)
+    }
+}
+
+/// Why a device that takes no time is not measured.
+pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
+    sim:profile=dsa, or what it takes, as in sim:latency=1us,bandwidth=10GiB";

@@ -1,0 +1,78 @@
+//! A slice of an engine, and what becomes of it: one repetition, or all of a run at a rate.
+
+use super::Runner;
+use super::opening::TIMELESS;
+use crate::drive::{COMPARE_LITTLE, Extent, Pace, Trouble};
+use crate::pairs::Slot;
+use crate::plan::Campaign;
+use crate::record::Record;
+use crate::slices::{self, Sliced};
+
+impl Runner<'_> {
+    /// One slice of an engine. `busy` is whether the core's other hardware thread was so before it, and becomes whether it is now.
+    pub(super) fn slot(&mut self, record: &mut Record, busy: &mut bool) -> Option<Slot> {
+        if record.trouble.is_some() {
+            return None;
+        }
+        if let Some(slot) = record.again() {
+            return Some(slot);
+        }
+        let sliced = match slices::run(&mut record.workers, record.extent, None) {
+            Ok(sliced) => sliced,
+            Err(trouble) => {
+                record.trouble = Some(trouble);
+                return None;
+            }
+        };
+        record.extent.compare = COMPARE_LITTLE;
+        let (ops, ns) = sliced.ops_and_ns();
+        if record.virtual_clock && ns == 0 {
+            record.trouble = Some(Trouble::Unsupported(TIMELESS.to_owned()));
+            return None;
+        }
+        record.count(&sliced.slices);
+        if sliced.cut() && (ops == 0 || ns == 0) {
+            return None;
+        }
+        let (rate, cpu_ns) =
+            (ops as f64 / (ns.max(1) as f64 / 1e9), sliced.cpu_ns / sliced.all_ops().max(1) as f64);
+        if record.virtual_clock {
+            return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false, beside: None });
+        }
+        let shared = self.cores.was_shared(busy);
+        let beside = self.cores.beside(sliced.beside, record.in_company());
+        Some(Slot { rate, cpu_ns, waited: sliced.waited, shared, beside })
+    }
+}
+
+/// All repetitions of a cell at the campaign's rate; what the user stopped early is one, if it has no whole one.
+pub(super) fn paced(record: &mut Record, campaign: &Campaign) -> Vec<Slot> {
+    let Some(rate) = campaign.rate else { return Vec::new() };
+    let each = record.extent.ops;
+    let extent = Extent { ops: each * u64::from(record.wanted), ..record.extent };
+    let sliced = match slices::run(&mut record.workers, extent, Some(Pace { rate, each })) {
+        Ok(sliced) => sliced,
+        Err(trouble) => {
+            record.trouble = Some(trouble);
+            return Vec::new();
+        }
+    };
+    record.count(&sliced.slices);
+    slots(&sliced)
+}
+
+/// The repetitions of a run at a rate.
+fn slots(sliced: &Sliced) -> Vec<Slot> {
+    let slot = |ops: u64, ns: u64, cpu_ns: f64| Slot {
+        rate: ops as f64 / (ns.max(1) as f64 / 1e9),
+        cpu_ns: cpu_ns / ops.max(1) as f64,
+        waited: sliced.waited,
+        shared: false,
+        beside: None,
+    };
+    let (ops, ns) = sliced.ops_and_ns();
+    if sliced.parts.is_empty() && ops > 0 && ns > 0 {
+        return vec![slot(ops, ns, sliced.cpu_ns)];
+    }
+    sliced.parts.iter().map(|p| slot(p.ops, p.ns, p.cpu_ns)).collect()
+}
