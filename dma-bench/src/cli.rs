@@ -152,10 +152,11 @@ pub struct CompareArguments {
     pub after: PathBuf,
     /// Exit with 4 if a cell is slower by more than this and it is no noise, or cannot be told from noise with so few repetitions; and if
     /// a cell fails, delivers wrong bytes or is missing that did not before. Of runs with a rate, if latencies are longer by more.
-    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
+    // With its sign, `-5%` is no number to clap, which would take it for an option: what is wrong with it is said by its parser.
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = units::percent)]
     pub fail_if_slower: Option<f64>,
     /// What counts as noise: the chance, at most, that a difference as large comes from noise within the runs, all cells taken together.
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = units::chance)]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, default_value = "1%", value_parser = units::chance)]
     pub noise: f64,
     /// What is compared; of runs with a rate it is the latency, whatever is given here.
     #[arg(long, value_enum, default_value_t)]
@@ -250,7 +251,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "COUNT", conflicts_with = "rate")]
     pub passes: Option<u32>,
     /// A cell whose ratio to memcpy is known this well, such as 2%, is left out of five passes in six from then on; 0 for none.
-    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = units::percent)]
     pub precision: Option<f64>,
     /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no longer.
     #[arg(long, value_name = "SECONDS", conflicts_with = "rate", value_parser = units::seconds)]
@@ -424,11 +425,28 @@ mod tests {
 
     #[test]
     fn less_than_nothing_is_refused_by_what_it_is() {
-        for option in ["--fail-if-slower", "--noise"] {
-            let words = ["dma-bench", "compare", "a.json", "b.json", option, "-5"];
-            let error = Arguments::try_parse_from(words).unwrap_err().to_string();
-            assert!(error.contains("`-5` is no percentage; write 5%") && !error.contains("tip:"), "{error}");
+        let compare = ["compare", "a.json", "b.json"];
+        let cases = [(&compare[..], "--fail-if-slower"), (&compare, "--noise"), (&["run"], "--precision")];
+        for (command, option) in cases {
+            for less in ["-5", "-5%", "-0.5%", "-inf%"] {
+                let words = ["dma-bench"].iter().chain(command).chain([&option, &less]);
+                let error = Arguments::try_parse_from(words).unwrap_err();
+                assert_eq!(error.exit_code(), 2);
+                let (error, says) =
+                    (error.to_string(), format!("`{less}` is less than 0; write a percentage of"));
+                assert!(
+                    error.contains(&says) && error.contains(option) && !error.contains("tip:"),
+                    "{error}"
+                );
+            }
         }
+    }
+
+    #[test]
+    fn what_follows_a_percentage_that_is_missing_is_none() {
+        let words = ["dma-bench", "compare", "a.json", "b.json", "--fail-if-slower", "--all"];
+        let error = Arguments::try_parse_from(words).unwrap_err().to_string();
+        assert!(error.contains("`--all` is no percentage; write 5%"), "{error}");
     }
 
     #[test]

@@ -133,12 +133,13 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
 ///
 /// What is wrong with it.
 pub fn percent(text: &str) -> Result<f64, String> {
-    text.trim_end_matches('%')
-        .parse::<f64>()
-        .ok()
-        .filter(|p| (0.0..=1000.0).contains(p))
-        .map(|p| p / 100.0)
-        .ok_or_else(|| format!("`{text}` is no percentage; write 5% or 2.5%"))
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
+        Ok(percent) if percent < 0.0 => {
+            Err(format!("`{text}` is less than 0; write a percentage of 0 or more, such as 5%"))
+        }
+        _ => Err(format!("`{text}` is no percentage; write 5% or 2.5%")),
+    }
 }
 
 /// Reads a chance, `1%` or `1`, as a fraction.

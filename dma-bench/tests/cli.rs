@@ -286,6 +286,7 @@ fn what_makes_no_sense_is_refused_at_once() {
         (&["run", "--json", "/nowhere/r.json"], 2, "/nowhere"),
         (&["report", &other, "-o", "x.html"], 1, "version 99"),
         (&["compare", &cut, &cut], 1, "cut off"),
+        (&["compare", &cut, &cut, "--fail-if-slower", "-5%"], 2, "`-5%` is less than 0"),
         (&["show", "/nowhere/r.json"], 1, "/nowhere/r.json"),
         (&["doctor", "abacus"], 2, "there are: cpu"),
         (&["profiles", "bluefield9"], 2, "there are: bluefield2"),
