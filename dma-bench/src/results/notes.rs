@@ -33,7 +33,7 @@ impl Results {
     /// What to say if a limit of time ended the passes.
     #[must_use]
     pub fn limited(&self) -> Option<String> {
-        let of = self.campaign.passes.min(self.campaign.repetitions);
+        let of = crate::runner::passes(&self.campaign);
         let limit = self.campaign.limit.filter(|limit| !self.interrupted && self.seconds >= *limit)?;
         let visits = self.cells.iter().filter_map(|m| m.visits).max().filter(|n| *n < of)?;
         let seconds = digits(limit);

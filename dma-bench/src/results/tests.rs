@@ -139,6 +139,11 @@ fn a_limit_that_ended_it_is_named() {
     assert_eq!(results.limited(), None, "all of them");
     (results.campaign.passes, results.interrupted) = (160, true);
     assert_eq!(results.limited(), None, "that is said elsewhere");
+    results.interrupted = false;
+    assert!(results.limited().is_some());
+    results.cells.iter_mut().for_each(|m| m.visits = Some(1));
+    results.campaign.rate = Some(1000.0);
+    assert_eq!(results.limited(), None, "at a rate there is one pass, which no limit ends");
 }
 
 #[test]
