@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use dma_core::{DmaEngineExt, QueueOptions};
+use dma_core::{DmaEngineExt, QueueOptions, SharedQueueOptions};
 use dma_sim::cpu::{CpuEngine, CpuOptions};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -84,4 +84,33 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
     let (engine, queue) = (engine.expect("the parent's"), queue.expect("the parent's"));
     copy(&engine, &queue);
     drop((engine, queue));
+    shared_queues_are_their_parents();
+}
+
+/// Dropping a shared queue in the child, closing it, or being its last transfer, waits for no thread of the parent's.
+fn shared_queues_are_their_parents() {
+    let engine = CpuEngine::open(&CpuOptions::new().with_threads(0)).expect("in range");
+    let memory = || engine.allocate(1 << 20).expect("memory");
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
+    queue.copy(memory(), memory()).expect("accepted").wait().expect("completes");
+    let transfer = queue.copy(memory(), memory()).expect("accepted");
+    while !transfer.is_done() {
+        std::thread::yield_now();
+    }
+    // So that the lane's thread sleeps, and holds no lock.
+    std::thread::sleep(Duration::from_millis(50));
+
+    let (mut queue, mut transfer) = (Some(queue), Some(transfer));
+    assert!(child(|| drop((queue.take(), transfer.take()))), "the last transfer closes");
+    assert!(
+        child(|| {
+            let queue = queue.take().expect("the parent's");
+            assert_eq!(queue.close(Duration::from_secs(1)).completed, 2);
+        }),
+        "closing"
+    );
+    let (queue, transfer) = (queue.expect("the parent's"), transfer.expect("the parent's"));
+    transfer.wait().expect("completes");
+    queue.copy(memory(), memory()).expect("accepted").wait().expect("completes");
+    assert_eq!(queue.close(Duration::from_secs(1)).completed, 3);
 }

@@ -79,6 +79,9 @@ impl SharedQueueOptions {
 /// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
 /// a listener that uses the queue then may hang.
 ///
+/// `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never woken. What it drops or closes it leaves to the
+/// parent.
+///
 /// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
 /// a clone does: where that is the last, its wait or its drop closes.
 pub struct SharedQueue {
@@ -110,6 +113,8 @@ struct Hub {
     clones: AtomicUsize,
     /// The threads of the lanes, in their order. Locked only by who waits for them to end, and never on one of them.
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The process whose threads they are: a forked child has the handles, too.
+    process: u32,
     drop_timeout: Duration,
 }
 
@@ -136,6 +141,7 @@ impl SharedQueue {
             lanes,
             clones: AtomicUsize::new(0),
             threads: Mutex::default(),
+            process: std::process::id(),
             drop_timeout: options.queue.drop_timeout,
         };
         // If one thread cannot be started, dropping the hub stops the others.
@@ -342,6 +348,11 @@ impl Hub {
         let mut orphans = Vec::new();
         // Held until they have ended, so that a second closer waits for the first.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.process != std::process::id() {
+            // In a forked child there are no such threads, and joining them panics. What is in flight is the parent's.
+            std::mem::forget(std::mem::take(&mut *threads));
+            return;
+        }
         for (lane, thread) in self.lanes.iter().zip(threads.drain(..)) {
             if thread.join().is_err() {
                 orphans.push(lane);

@@ -151,6 +151,7 @@ impl Rig {
             lanes: [lane].into(),
             clones: AtomicUsize::new(0),
             threads: Mutex::new(vec![std::thread::spawn(move || work(&own))]),
+            process: std::process::id(),
             drop_timeout: Duration::from_secs(5),
         };
         Self { engine, script, queue: SharedQueue::of(Arc::new(hub)) }
