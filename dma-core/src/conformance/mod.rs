@@ -16,6 +16,7 @@
 
 mod basics;
 mod lifetimes;
+mod raw;
 mod reference;
 mod rejects;
 mod sharing;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 pub use basics::*;
 pub use lifetimes::*;
+pub use raw::*;
 pub use reference::{ReferenceEngine, ReferenceOptions};
 pub use rejects::*;
 pub use sharing::*;
@@ -84,6 +86,8 @@ macro_rules! conformance_tests {
             shared_queues_close_cleanly
             exports_are_imported_and_revoked
             exports_grant_only_what_they_say
+            descriptors_are_reported_once
+            stopped_queues_report_everything
         }
     };
     (@table; $($case:ident)+) => {

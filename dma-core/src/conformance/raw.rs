@@ -1,0 +1,136 @@
+//! Cases: what the safe API takes on a queue's word, asked of the queue itself.
+#![expect(unsafe_code, reason = "calls the raw traits")]
+
+use std::time::Instant;
+
+use super::SOON;
+use crate::{
+    Capabilities, Completion, Descriptor, DmaEngine, ErrorKind, MemoryRequest, Outcome, QueueOptions,
+    RawQueue, RawRegion, Segment,
+};
+
+/// The longest copy of these cases.
+const LEN: usize = 16 << 10;
+
+fn memory(engine: &dyn DmaEngine, len: usize) -> Box<dyn RawRegion> {
+    engine.allocate_raw(&MemoryRequest::new(len)).expect("an engine allocates memory")
+}
+
+fn part(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
+    assert!(len <= region.len() && offset <= region.len() - len, "the case keeps to its memory");
+    // SAFETY: within the region, as was checked.
+    Segment { key: region.key(), addr: unsafe { region.base().add(offset) }, len }
+}
+
+/// Descriptors that are to be reported: one place for each token, counted from `first`.
+struct Awaited {
+    first: u64,
+    reported: Vec<bool>,
+    last: Option<u64>,
+    in_order: bool,
+}
+
+impl Awaited {
+    fn new(engine: &dyn DmaEngine, first: u64, count: usize) -> Self {
+        let in_order = engine.info().capabilities.contains(Capabilities::IN_ORDER);
+        Self { first, reported: vec![false; count], last: None, in_order }
+    }
+
+    fn note(&mut self, token: u64) {
+        let at = token.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let known = at.and_then(|at| self.reported.get_mut(at));
+        let known = known.unwrap_or_else(|| panic!("token {token} is reported, which is not in flight"));
+        assert!(!std::mem::replace(known, true), "token {token} is reported twice");
+        if let Some(last) = self.last.replace(token).filter(|_| self.in_order) {
+            assert!(
+                last < token,
+                "token {token} is reported after {last} by an engine that claims `IN_ORDER`"
+            );
+        }
+    }
+
+    /// Polls until all are reported. `what` says when that was to be.
+    fn all(&mut self, q: &mut dyn RawQueue, what: &str, mut check: impl FnMut(Completion)) {
+        // Fewer than there are, so that what does not fit has to wait.
+        let mut completions = [Completion::done(u64::MAX); 3];
+        let begun = Instant::now();
+        while let Some(missing) = self.reported.iter().position(|reported| !reported) {
+            let n = q.poll(&mut completions);
+            assert!(n <= completions.len(), "{n} completions are reported where {} fit", completions.len());
+            for completion in &completions[..n] {
+                self.note(completion.token);
+                check(*completion);
+            }
+            let token = self.first + missing as u64;
+            assert!(begun.elapsed() < SOON, "token {token} is not reported within {SOON:?} {what}");
+        }
+    }
+}
+
+/// A queue reports every descriptor that it took, once, and nothing else; in the order of submission if it claims that.
+pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
+    let depth = engine.info().limits.max_queue_depth.min(16);
+    let most = usize::try_from(engine.info().limits.max_transfer).map_or(LEN, |most| most.min(LEN));
+    // Dropped after the queue.
+    let (src, dst) = (memory(engine, most), memory(engine, depth * most));
+    let mut q =
+        engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue");
+    let mut first = 1;
+    for _ in 0..16 {
+        // Long ones first: what copies with several hands at a time is done with a later one before.
+        let descriptors: Vec<_> = (0..depth)
+            .map(|i| {
+                let len = if i % 4 == 0 { most } else { 1 };
+                Descriptor::copy(first + i as u64, part(&*src, 0, len), part(&*dst, i * most, len))
+            })
+            .collect();
+        let mut awaited = Awaited::new(engine, first, depth);
+        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from each other and from the source.
+        let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
+        assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
+        q.flush();
+        awaited.all(&mut *q, "after the doorbell", |completion| {
+            assert_eq!(completion.outcome, Outcome::Done, "token {}", completion.token);
+        });
+        first += depth as u64;
+        let mut completions = [Completion::done(u64::MAX); 3];
+        for _ in 0..8 {
+            let n = q.poll(&mut completions);
+            assert_eq!(n, 0, "nothing is in flight, but token {} is reported", completions[0].token);
+        }
+    }
+}
+
+/// A queue that is told to stop reports what it had taken, once, and takes nothing any more.
+pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
+    let depth = engine.info().limits.max_queue_depth.min(8);
+    // Dropped after the queue.
+    let (src, dst) = (memory(engine, 64), memory(engine, depth * 64));
+    for rung in [false, true] {
+        let mut q =
+            engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue");
+        let descriptors: Vec<_> = (0..depth)
+            .map(|i| Descriptor::copy(i as u64, part(&*src, 0, 64), part(&*dst, i * 64, 64)))
+            .collect();
+        let mut awaited = Awaited::new(engine, 0, depth);
+        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from each other and from the source.
+        let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
+        assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
+        if rung {
+            q.flush();
+        }
+        q.stop();
+        q.stop();
+        // SAFETY: as above.
+        match unsafe { q.submit(&descriptors) } {
+            Ok(n) => panic!("a stopped queue takes {n} descriptors instead of answering `Closed`"),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Closed, "a stopped queue answers `{e}` to a submission")
+            }
+        }
+        awaited.all(&mut *q, "after `stop`", |completion| {
+            let good = matches!(completion.outcome, Outcome::Done | Outcome::Aborted);
+            assert!(good, "token {} ends as {:?} by `stop`", completion.token, completion.outcome);
+        });
+    }
+}
