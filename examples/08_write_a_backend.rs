@@ -51,7 +51,9 @@ unsafe impl DmaEngine for MyEngine {
         if !request.export.is_empty() {
             return Err(unsupported("this engine exports nothing"));
         }
-        // A real backend maps the memory for its device here. The safe API has checked that the length is not 0.
+        // At least 1 byte, aligned to a power of two: anybody may call this, so the engine looks.
+        request.check()?;
+        // A real backend maps the memory for its device here.
         let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("{} bytes", request.len));
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the layout's size is not 0.
@@ -68,10 +70,11 @@ unsafe impl DmaEngine for MyEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let depth = options.depth_on(&self.info.limits);
         Ok(Box::new(MyQueue {
             engine: self.id,
-            depth: options.depth,
-            ring: VecDeque::with_capacity(options.depth),
+            depth,
+            ring: VecDeque::with_capacity(depth),
             rung: 0,
             doorbells: 0,
             stopped: false,

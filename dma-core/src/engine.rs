@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bitflags::bitflags;
 
-use crate::{ExportDescriptor, RawQueue, RawRegion, Result};
+use crate::{Error, ErrorKind, ExportDescriptor, RawQueue, RawRegion, Result};
 
 /// An opened DMA device.
 ///
@@ -42,7 +42,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// `Unsupported` without [`Capabilities::ALLOCATE`], or if `request.export` is not empty without [`Capabilities::EXPORT`];
-    /// `InvalidArgument` for a length of 0 or an alignment that is no power of two; `OutOfMemory`; `PermissionDenied` where
+    /// `InvalidArgument` as [`MemoryRequest::check`] says; `OutOfMemory`; `PermissionDenied` where
     /// pinning is refused (memlock).
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>>;
 
@@ -73,7 +73,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// export back or is gone; `Malformed` if the backend's part of the descriptor is damaged; `PermissionDenied`.
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>>;
 
-    /// Opens a queue of at least one descriptor.
+    /// Opens a queue of at least one descriptor, and of as many as [`QueueOptions::depth_on`] says.
     ///
     /// # Errors
     ///
@@ -345,6 +345,27 @@ impl MemoryRequest {
         self.huge_pages = huge;
         self
     }
+
+    /// Whether memory of this length and alignment can exist: what [`DmaEngine::allocate_raw`] asks first, since anybody may call it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, or an alignment that is no power of two.
+    pub fn check(&self) -> Result<()> {
+        let bad = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+        if self.len == 0 {
+            return Err(bad("0 bytes".to_owned()).with_hint("ask for at least 1 byte"));
+        }
+        if isize::try_from(self.len).is_err() {
+            return Err(bad(format!("{} bytes", self.len))
+                .with_numbers(self.len as u64, isize::MAX as u64)
+                .with_hint("no address space holds that: ask for less"));
+        }
+        if !self.align.is_power_of_two() {
+            return Err(bad(format!("alignment {}", self.align)).with_hint("an alignment is a power of two"));
+        }
+        Ok(())
+    }
 }
 
 /// Memory of the caller's that is to be registered, with whatever keeps it alive.
@@ -513,6 +534,12 @@ impl QueueOptions {
     pub const fn with_depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
+    }
+
+    /// The depth that is meant on an engine with these limits: [`Limits::default_queue_depth`] for 0.
+    #[must_use]
+    pub const fn depth_on(&self, limits: &Limits) -> usize {
+        if self.depth == 0 { limits.default_queue_depth } else { self.depth }
     }
 
     /// Sets the cache hint.

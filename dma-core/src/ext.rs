@@ -120,18 +120,7 @@ impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
 fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
-    if request.len == 0 || isize::try_from(request.len).is_err() {
-        return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, format!("{} bytes", request.len))
-                .with_hint("ask for at least 1 byte"),
-        ));
-    }
-    if !request.align.is_power_of_two() {
-        return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, format!("alignment {}", request.align))
-                .with_hint("an alignment is a power of two"),
-        ));
-    }
+    request.check().map_err(fail)?;
     Ok(Region::new(engine.allocate_raw(request).map_err(fail)?, None, info.backend))
 }
 
@@ -151,10 +140,7 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
                 .with_hint("open a queue of at most the allowed depth, or several queues"),
         ));
     }
-    let mut options = options.clone();
-    if options.depth == 0 {
-        options.depth = info.limits.default_queue_depth;
-    }
+    let options = options.clone().with_depth(options.depth_on(&info.limits));
     let raw = engine.open_queue_raw(&options).map_err(fail)?;
     let by_copy = !info.capabilities.contains(Capabilities::FILL)
         && info.capabilities.contains(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE);

@@ -152,11 +152,7 @@ unsafe impl DmaEngine for DocaEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        if request.len == 0 || !request.align.is_power_of_two() {
-            let message = format!("{} bytes aligned to {}", request.len, request.align);
-            return Err(error(ErrorKind::InvalidArgument, message)
-                .with_hint("ask for at least 1 byte, aligned to a power of two"));
-        }
+        request.check().map_err(|e| e.with_backend(BACKEND))?;
         Ok(Box::new(DocaRegion::allocate(&self.inner, request)?))
     }
 
@@ -183,7 +179,7 @@ unsafe impl DmaEngine for DocaEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let limits = &self.inner.info.limits;
-        let depth = if options.depth == 0 { limits.default_queue_depth } else { options.depth };
+        let depth = options.depth_on(limits);
         if depth > limits.max_queue_depth {
             let too_deep = Error::new(ErrorKind::OutOfRange, format!("a depth of {depth}"));
             return Err(too_deep

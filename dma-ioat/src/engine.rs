@@ -129,6 +129,7 @@ unsafe impl DmaEngine for IoatEngine {
         if !request.export.is_empty() {
             return Err(error(ErrorKind::Unsupported, "I/OAT copies within one machine: it exports nothing"));
         }
+        request.check()?;
         Ok(Box::new(IoatRegion::allocate(&self.environment, self.id, self.numa, request)?))
     }
 
@@ -147,6 +148,7 @@ unsafe impl DmaEngine for IoatEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
         let channel = loop {
             let mut pool = self.environment.pool();
             match pool.take(&self.environment.spdk, self.address) {
@@ -164,7 +166,7 @@ unsafe impl DmaEngine for IoatEngine {
                 .with_numbers(options.depth as u64, most as u64)
                 .with_hint("a channel's ring holds that many descriptors: open several queues"));
         }
-        Ok(Box::new(IoatQueue::open(&self.environment, self.id, channel, options)))
+        Ok(Box::new(IoatQueue::open(&self.environment, self.id, channel, &options)))
     }
 }
 

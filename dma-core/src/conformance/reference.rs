@@ -72,9 +72,10 @@ unsafe impl DmaEngine for ReferenceEngine {
         if !request.export.is_empty() {
             return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
         }
+        request.check()?;
         let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("{} bytes", request.len));
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
-        // SAFETY: the length is not 0: the safe API checked.
+        // SAFETY: the length is not 0, as was checked.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
         Ok(Box::new(Memory {
             engine: self.id,
@@ -101,7 +102,7 @@ unsafe impl DmaEngine for ReferenceEngine {
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         Ok(Box::new(ReferenceQueue {
             engine: self.id,
-            depth: options.depth,
+            depth: options.depth_on(&self.info.limits),
             options: self.options,
             accepted: VecDeque::new(),
             submitted: 0,

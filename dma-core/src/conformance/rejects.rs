@@ -81,7 +81,24 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
         engine.allocate_with(&request).expect_err("a strange alignment").kind(),
         ErrorKind::InvalidArgument
     );
-    assert_eq!(engine.allocate(usize::MAX).expect_err("too much").kind(), ErrorKind::InvalidArgument);
+    let e = engine.allocate(usize::MAX).expect_err("too much");
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.hint().contains("less"), "it says what to do: {e}");
+    // The contract is everybody's to call, not only the safe API's.
+    for request in
+        [MemoryRequest::new(0), MemoryRequest::new(64).with_align(3), MemoryRequest::new(usize::MAX)]
+    {
+        let e = engine.allocate_raw(&request).expect_err("no memory is like that");
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "`allocate_raw` of {request:?}: {e}");
+    }
+    let q = engine.open_queue_raw(&QueueOptions::new()).expect("an engine opens a queue");
+    assert!(
+        q.depth() >= limits.default_queue_depth,
+        "`open_queue_raw` with a depth of 0, which asks for the default of {}, opens a queue of {}",
+        limits.default_queue_depth,
+        q.depth()
+    );
+    drop(q);
     let enormous = engine.allocate(1 << 60).expect_err("more memory than there is");
     assert!(matches!(enormous.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfResources), "{enormous}");
     if let Some(depth) = limits.max_queue_depth.checked_add(1) {

@@ -94,6 +94,7 @@ unsafe impl DmaEngine for CpuEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        request.check()?;
         Ok(Box::new(CpuRegion::allocate(self.id, request)?))
     }
 
@@ -111,6 +112,7 @@ unsafe impl DmaEngine for CpuEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let hint = if options.hint == CacheHint::Auto { self.hint } else { options.hint };
-        Ok(Box::new(CpuQueue::open(self.id, options, self.inline_limit, hint, &self.pool)?))
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        Ok(Box::new(CpuQueue::open(self.id, &options, self.inline_limit, hint, &self.pool)?))
     }
 }

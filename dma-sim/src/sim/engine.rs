@@ -155,6 +155,7 @@ unsafe impl DmaEngine for SimEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        request.check()?;
         Ok(Box::new(SimRegion::allocate(&self.shared, request)?))
     }
 
@@ -172,6 +173,7 @@ unsafe impl DmaEngine for SimEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(SimQueue::open(&self.shared, options, self.wakes)?))
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        Ok(Box::new(SimQueue::open(&self.shared, &options, self.wakes)?))
     }
 }
