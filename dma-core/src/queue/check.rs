@@ -32,7 +32,7 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     if !D::UNIQUE {
         let (s, d) = (src.ptr.as_ptr().addr(), dst.ptr.as_ptr().addr());
         if s < d + dst.len && d < s + src.len {
-            return Err(overlap(s.max(d), (s + src.len).min(d + dst.len)));
+            return Err(overlap(s.max(d), (s + src.len).min(d + dst.len), false));
         }
     }
     Ok(dst.len)
@@ -180,8 +180,14 @@ fn lengths_differ(src: usize, dst: usize) -> Error {
 }
 
 #[cold]
-fn overlap(begin: usize, end: usize) -> Error {
-    Error::new(ErrorKind::Overlap, format!("{} bytes of the destination are named twice", end - begin))
+fn overlap(begin: usize, end: usize, in_destination: bool) -> Error {
+    let bytes = end - begin;
+    let message = if in_destination {
+        format!("{bytes} bytes of the destination are named twice")
+    } else {
+        format!("source and destination share {bytes} bytes")
+    };
+    Error::new(ErrorKind::Overlap, message)
         .with_hint("a device copies in no particular direction: use disjoint ranges")
 }
 
@@ -215,7 +221,7 @@ fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(usize, usize, b
     for (begin, end, written) in scratch.drain(..) {
         let taken = if written { written_to.max(read_to) } else { written_to };
         if begin < taken {
-            result = Err(overlap(begin, end.min(taken)));
+            result = Err(overlap(begin, end.min(taken), written && begin < written_to));
             break;
         }
         let to = if written { &mut written_to } else { &mut read_to };
@@ -234,6 +240,17 @@ mod tests {
 
     use super::*;
     use crate::RegionKey;
+
+    #[test]
+    fn an_overlap_says_of_what() {
+        let message = |src: &[(usize, usize)], dst: &[(usize, usize)]| {
+            let segments = |list: &[(usize, usize)]| list.iter().copied().map(segment).collect::<Vec<_>>();
+            disjoint(&segments(src), &segments(dst), &mut Vec::new()).unwrap_err().message().to_owned()
+        };
+        assert_eq!(message(&[(1, 10)], &[(6, 10)]), "source and destination share 5 bytes");
+        assert_eq!(message(&[(6, 10)], &[(1, 10)]), "source and destination share 5 bytes");
+        assert_eq!(message(&[(100, 20)], &[(1, 10), (8, 10)]), "3 bytes of the destination are named twice");
+    }
 
     fn segment((at, len): (usize, usize)) -> Segment {
         Segment { key: RegionKey(0), addr: NonNull::without_provenance(NonZero::new(at).unwrap()), len }
