@@ -1,12 +1,12 @@
 //! `report`: one self-contained HTML page, and files of its plots.
 
 mod curves;
-mod html;
+mod page;
 mod plot;
 
 use std::path::Path;
 
-pub use html::page;
+pub use page::page;
 
 use crate::files::remedy;
 use crate::results::{Results, write_file};

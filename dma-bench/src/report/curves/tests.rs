@@ -1,0 +1,187 @@
+//! Tests of which plots there are.
+
+use super::choose::{Candidate, chosen, spread_out};
+use super::*;
+use crate::plan::{Cell, Footprint};
+use crate::report::plot::{LIGHT, Series};
+use crate::results::tests::sample;
+use crate::stats::Figures;
+use crate::units;
+
+#[test]
+fn models_and_measurements_are_not_in_one_plot() {
+    let plots = plots(&sample());
+    assert!(plots.iter().any(|p| p.id == "throughput-copy-local-cold-1"));
+    for plot in &plots {
+        let names: Vec<_> = plot.series.iter().map(|s| s.name.as_str()).collect();
+        let model = names.iter().any(|n| n.starts_with("sim:"));
+        assert!(!(model && names.iter().any(|n| n.starts_with("cpu"))), "{names:?}");
+        assert_eq!(model, plot.note.starts_with("MODEL"), "{}", plot.title);
+        let svg = plot.svg(&LIGHT).unwrap();
+        assert_eq!(model, svg.contains("Models of: dsa (a public"), "with its source: {}", plot.title);
+    }
+    let marked = plots.iter().find(|p| p.id == "model-throughput-copy-local-cold-1").unwrap();
+    assert_eq!(marked.marks.len(), 1, "the crossover");
+}
+
+/// The height of a curve at `x`, on straight lines through the logarithms.
+fn height(series: &Series, x: f64) -> f64 {
+    let at = series.points.windows(2).find(|w| (w[0].0..=w[1].0).contains(&x)).expect("within the curve");
+    let part = (x / at[0].0).ln() / (at[1].0 / at[0].0).ln();
+    (at[0].1[1].ln() * (1.0 - part) + at[1].1[1].ln() * part).exp()
+}
+
+#[test]
+fn a_crossover_is_marked_where_the_curves_that_are_drawn_cross() {
+    let mut results = sample();
+    let like = results.cells[4].clone();
+    results.cells.clear();
+    // memcpy is faster with one hot buffer than with 32; the engine gains on both, and its curve is not straight.
+    let speeds: [(&str, u32, [f64; 4]); 4] = [
+        ("memcpy", 1, [9.0, 80.0, 40.0, 12.0]),
+        ("memcpy", 32, [8.0, 30.0, 13.0, 9.0]),
+        ("cpu", 1, [1.0, 40.0, 39.0, 30.0]),
+        ("cpu", 32, [5.0, 29.0, 31.0, 27.0]),
+    ];
+    for (engine, depth, speed) in speeds {
+        for (at, size) in [64_u64, 4096, 65_536, 1 << 20].into_iter().enumerate() {
+            let mut m = like.clone();
+            m.cell = Cell { engine: engine.to_owned(), depth, size, footprint: Footprint::Hot, ..m.cell };
+            let base = speeds.iter().find(|s| s.0 == "memcpy" && s.1 == depth).map_or(1.0, |s| s.2[at]);
+            m.bytes_per_second = Figures::of(vec![speed[at] * 1e9]);
+            m.ratio = Figures::of(vec![speed[at] / base]);
+            results.cells.push(m);
+        }
+    }
+    results.crossovers = crate::derive::crossovers(&results.cells);
+    let plots = plots(&results);
+    let plot = plots.iter().find(|p| p.id == "throughput-copy-local-hot-1").unwrap();
+    assert_eq!(plot.marks.len(), 2, "{:?}", plot.marks);
+    for (x, _, curve) in &plot.marks {
+        let engine = &plot.series[*curve];
+        let buffers = if engine.name.contains("q32") { "memcpy, 32 buffers" } else { "memcpy, 1 buffer" };
+        let base = plot.series.iter().find(|s| s.name == buffers).expect("its baseline is drawn");
+        let (there, baseline) = (height(engine, *x), height(base, *x));
+        assert!((there / baseline - 1.0).abs() < 1e-9, "{}: {there} and {baseline} at {x}", engine.name);
+    }
+    let ratios = plots.iter().find(|p| p.id == "ratio-copy-local-hot-1").unwrap();
+    assert_eq!(ratios.marks.len(), 2);
+    for (x, _, curve) in &ratios.marks {
+        assert!((height(&ratios.series[*curve], *x) - 1.0).abs() < 1e-9, "the ratio is 1 where it is marked");
+    }
+    let line: Vec<_> = ratios.series.iter().filter(|s| s.reference).collect();
+    assert!(line.len() == 1 && line[0].points.len() == 4 && line[0].points.iter().all(|p| p.1 == [1.0; 3]));
+}
+
+/// Copies by the CPU engine, hot, at so many depths, and their baselines.
+fn at_depths(footprint: Footprint) -> Results {
+    let mut results = sample();
+    let like = results.cells[4].clone();
+    results.cells.clear();
+    for depth in (0..9).map(|n| 1 << n) {
+        for size in [64_u64, 4096] {
+            for engine in ["memcpy", "cpu"] {
+                let mut m = like.clone();
+                let batch = (depth / 2).max(1);
+                m.cell = Cell { engine: engine.to_owned(), size, depth, batch, footprint, ..m.cell };
+                m.cell = if engine == "memcpy" { m.cell.baseline() } else { m.cell };
+                m.cpu_s_per_gb = Figures::of(vec![0.1]);
+                if !results.cells.iter().any(|other| other.cell == m.cell) {
+                    results.cells.push(m);
+                }
+            }
+        }
+    }
+    results
+}
+
+#[test]
+fn many_baselines_leave_room_for_the_engines() {
+    for (footprint, baselines) in [(Footprint::Hot, 9), (Footprint::Cold, 1)] {
+        let plots = plots(&at_depths(footprint));
+        for what in ["throughput", "ratio", "latency", "cpu"] {
+            let id = format!("{what}-copy-local-{footprint}-1");
+            let plot = plots.iter().find(|p| p.id == id).unwrap_or_else(|| panic!("{id} is missing"));
+            let engines: Vec<_> =
+                plot.series.iter().filter(|s| !s.reference).map(|s| s.name.as_str()).collect();
+            assert!(engines.len() == 8, "{engines:?}");
+            assert!(engines.contains(&"cpu q1") && engines.contains(&"cpu q256 by 128"), "{engines:?}");
+            let drawn = plot.series.iter().filter(|s| s.reference).count();
+            let left: Vec<_> = plot.left_out.iter().filter(|n| n.starts_with("cpu")).collect();
+            assert!(left.len() == 1 && !engines.contains(&left[0].as_str()), "{:?}", plot.left_out);
+            match what {
+                "ratio" => assert_eq!((drawn, plot.left_out.len()), (1, 1)),
+                _ => {
+                    assert_eq!((drawn, plot.left_out.len()), (baselines.min(3), 1 + baselines.max(3) - 3))
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_engine_is_drawn_with_its_least_and_greatest_depth() {
+    let candidate = |engine: &str, at: u64| Candidate {
+        name: format!("{engine}{at}"),
+        family: (engine.to_owned(), 1),
+        at,
+    };
+    let all: Vec<_> = ["a", "b"].iter().flat_map(|e| (1..9).map(|at| candidate(e, at))).collect();
+    assert_eq!(chosen(&all, 6), ["a1", "a5", "a8", "b1", "b5", "b8"]);
+    assert_eq!(chosen(&all[..5], 9), ["a1", "a2", "a3", "a4", "a5"]);
+    assert_eq!(chosen(&all[5..9], 3), ["a6", "a8", "b1"]);
+    assert_eq!((spread_out(5, 0), spread_out(5, 1)), (vec![], vec![4]));
+}
+
+#[test]
+fn three_batches_at_one_size_and_depth_are_plotted() {
+    let mut results = sample();
+    let like = results.cells[5].clone();
+    results.cells.clear();
+    for (depth, batches) in [(32, [1, 4, 16].as_slice()), (8, &[1, 4]), (64, &[1, 8, 16, 64])] {
+        for batch in batches {
+            let mut m = like.clone();
+            (m.cell.depth, m.cell.batch) = (depth, *batch);
+            m.bytes_per_second = Figures::of(vec![f64::from(*batch) * 1e9]);
+            results.cells.push(m);
+        }
+    }
+    let mut plots = plots(&results);
+    plots.retain(|p| p.id.contains("batch"));
+    assert_eq!(plots.len(), 1);
+    assert_eq!(plots[0].id, "batch-throughput-copy-local-cold-1");
+    let size = units::bytes(like.cell.size);
+    let drawn: Vec<_> = plots[0].series.iter().map(|s| (s.name.clone(), s.points.clone())).collect();
+    let points = |batches: &[u32]| batches.iter().map(|b| (f64::from(*b), [f64::from(*b); 3])).collect();
+    let expected = [
+        (format!("cpu q32, {size}"), points(&[1, 4, 16])),
+        (format!("cpu q64, {size}"), points(&[1, 8, 16, 64])),
+    ];
+    assert_eq!(drawn, expected);
+}
+
+#[test]
+fn both_plots_by_depth_show_the_same_batch() {
+    let mut results = sample();
+    let like = results.cells[5].clone();
+    results.cells.clear();
+    for depth in [1, 2, 4] {
+        // The faster way to ring answers sooner as well.
+        for (batch, speed, ns) in [(1, 2e9, 100), (2, 1e9, 900)] {
+            let mut m = like.clone();
+            (m.cell.depth, m.cell.batch) = (depth, batch);
+            m.bytes_per_second = Figures::of(vec![speed]);
+            let latency = m.latency.as_mut().unwrap();
+            (latency.p50, latency.p99) = (ns, ns);
+            results.cells.push(m);
+        }
+    }
+    let plots = plots(&results);
+    for (what, value) in [("throughput", 2.0), ("latency", 100.0)] {
+        let id = format!("depth-{what}-copy-local-cold-1");
+        let plot = plots.iter().find(|p| p.id == id).unwrap();
+        assert_eq!(plot.series.len(), 1);
+        assert!(plot.series[0].points.iter().all(|p| p.1[1] == value), "{:?}", plot.series);
+        assert_eq!(plot.series[0].points.len(), 3);
+    }
+}
