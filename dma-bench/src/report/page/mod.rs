@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use details::{details, troubles};
 use tables::{crossovers, knees, published, table};
 
-use super::plot::{DARK, LIGHT, Plot};
+use super::plot::{Plot, styles};
 use super::{NO_PLOT, curves, escape};
 use crate::derive::{HERE, missed};
 use crate::output::{against, crossover_at};
@@ -59,9 +59,10 @@ pub fn page(results: &Results) -> Result<String, String> {
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>dma-bench: {}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+         <title>dma-bench: {}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         escape(&results.campaign.name),
         include_str!("style.css"),
+        styles(),
     ))
 }
 
@@ -166,10 +167,9 @@ fn figures(body: &mut String, plots: &[&Plot]) -> Result<(), String> {
     for plot in plots {
         let _ = writeln!(
             body,
-            "<figure id=\"{}\"><div class=\"light\">{}</div><div class=\"dark\">{}</div>{}</figure>",
+            "<figure id=\"{}\"><div class=\"plot\">{}</div>{}</figure>",
             escape(&plot.id),
-            plot.svg(&LIGHT)?,
-            plot.svg(&DARK)?,
+            plot.inline()?,
             left_out(plot),
         );
     }

@@ -2,6 +2,7 @@
 
 mod axis;
 mod draw;
+mod inline;
 mod labels;
 mod legend;
 mod palette;
@@ -11,6 +12,7 @@ mod pictures;
 mod tests;
 
 pub(super) use axis::Axis;
+pub(super) use inline::styles;
 pub(super) use palette::{CURVES, DARK, LIGHT, REFERENCES};
 
 use palette::Style;

@@ -19,6 +19,27 @@ pub(super) enum Role {
     Reference(usize),
 }
 
+impl Role {
+    /// Every role that a plot can have.
+    pub(super) const ALL: [Self; 4 + CURVES + REFERENCES] = [
+        Self::Paper,
+        Self::Ink,
+        Self::Dim,
+        Self::Grid,
+        Self::Curve(0),
+        Self::Curve(1),
+        Self::Curve(2),
+        Self::Curve(3),
+        Self::Curve(4),
+        Self::Curve(5),
+        Self::Curve(6),
+        Self::Curve(7),
+        Self::Reference(0),
+        Self::Reference(1),
+        Self::Reference(2),
+    ];
+}
+
 /// The most curves that can be told apart.
 pub(in crate::report) const CURVES: usize = 8;
 /// The most references that can be told apart.

@@ -1,6 +1,7 @@
 //! Tests of plots.
 
 mod axis;
+mod inline;
 mod labels;
 mod styles;
 mod words;
