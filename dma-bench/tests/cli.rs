@@ -40,6 +40,24 @@ fn run(words: &[&str]) -> Output {
 }
 
 #[test]
+fn plots_over_queues_and_segments_have_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let plots = folder.path().join("plots");
+    let plots = plots.to_str().unwrap();
+    let of = ["-e", "cpu", "-w", "copy,sg", "-o", "4K", "-q", "2", "-T", "1,2", "-s", "2,4", "-a", "hot"];
+    let output = run(&[of.as_slice(), &["--plots", plots]].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let mut names: Vec<_> =
+        fs::read_dir(plots).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|n| n.ends_with(".svg") && !n.contains("-dark"));
+    names.sort();
+    let queues = ["copy-local-hot-1", "sg-local-hot-2", "sg-local-hot-4"];
+    let mut expected: Vec<_> = queues.iter().map(|of| format!("queues-throughput-{of}.svg")).collect();
+    expected.push("segments-throughput-sg-local-hot.svg".to_owned());
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn a_run_writes_everything_it_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();

@@ -29,7 +29,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Said where there is no plot.
-const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, three depths or three numbers of operations for each doorbell";
+const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers of queues or of segments, or three depths or numbers of operations for each doorbell";
 
 /// Writes an SVG and a PNG of every plot into `folder`, for light and for dark slides.
 ///

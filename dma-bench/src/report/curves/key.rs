@@ -12,7 +12,8 @@ pub(super) struct Key {
     pub(super) op: Op,
     pub(super) direction: Direction,
     pub(super) footprint: Footprint,
-    pub(super) segments: u32,
+    /// Of gathers; none where the plot is over these.
+    pub(super) segments: Option<u32>,
 }
 
 impl Key {
@@ -23,21 +24,33 @@ impl Key {
             op: c.op,
             direction: c.direction,
             footprint: c.footprint,
-            segments: c.segments,
+            segments: Some(c.segments),
         }
+    }
+
+    /// Whether it is a cell of this plot.
+    pub(super) fn has(&self, m: &Measured) -> bool {
+        let key = Self::of(m);
+        let segments = self.segments.or(key.segments);
+        !m.cell.is_baseline() && key == Self { segments, ..*self }
     }
 
     /// Whether a baseline belongs to it, whatever its direction.
     pub(super) fn has_baseline(&self, m: &Measured) -> bool {
         let c = &m.cell;
-        c.is_baseline() && c.op == self.op && c.footprint == self.footprint && c.segments == self.segments
+        c.is_baseline()
+            && c.op == self.op
+            && c.footprint == self.footprint
+            && Some(c.segments) == self.segments
     }
 
     pub(super) fn words(&self) -> String {
         let mut words = match self.op {
             Op::Copy => "copies".to_owned(),
             Op::Fill => "fills".to_owned(),
-            Op::Sg => format!("gathers of {} segments", self.segments),
+            Op::Sg => self
+                .segments
+                .map_or("gathers".to_owned(), |segments| format!("gathers of {segments} segments")),
         };
         if !self.model {
             let _ = write!(words, ", {}", self.footprint);
@@ -55,7 +68,8 @@ impl Key {
 
     pub(super) fn id(&self, what: &str) -> String {
         let model = if self.model { "model-" } else { "" };
-        format!("{model}{what}-{}-{}-{}-{}", self.op, self.direction, self.footprint, self.segments)
+        let segments = self.segments.map_or(String::new(), |segments| format!("-{segments}"));
+        format!("{model}{what}-{}-{}-{}{segments}", self.op, self.direction, self.footprint)
     }
 
     pub(super) fn note(&self, band: &str) -> String {

@@ -11,10 +11,14 @@ mod tests;
 use figures::{Pick, axis, cpu, latency, number, ratio, speed, time};
 use key::Key;
 use marks::mark;
-use over::{add, over_batch, over_depth, over_size, sorted};
+use over::{Across, BATCHES, QUEUES, SEGMENTS, add, over, over_depth, over_size, sorted};
 
 use super::plot::{Axis, Plot};
+use crate::plan::Op;
 use crate::results::Results;
+
+/// What most bands are.
+const SPREAD: &str = "Line: median of the repetitions; band: the middle half of them.";
 
 /// Every plot that the results have figures for.
 #[must_use]
@@ -22,14 +26,20 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
     let mut keys: Vec<Key> = Vec::new();
     for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && m.ops_per_second.is_some()) {
         let key = Key::of(m);
-        if !keys.contains(&key) {
-            keys.push(key);
+        // What is plotted over the segments has any number of them.
+        for key in [key, Key { segments: None, ..key }] {
+            if !keys.contains(&key) && (key.segments.is_some() || key.op == Op::Sg) {
+                keys.push(key);
+            }
         }
     }
-    keys.sort_by_key(|k| (k.model, k.op, k.direction, k.footprint, k.segments));
+    keys.sort_by_key(|k| (k.model, k.op, k.direction, k.footprint, k.segments.unwrap_or(u32::MAX)));
     let mut plots = Vec::new();
     for key in keys {
-        let spread = "Line: median of the repetitions; band: the middle half of them.";
+        if key.segments.is_none() {
+            plots.extend(by(&SEGMENTS, results, key));
+            continue;
+        }
         let tail = "Line: median; band: up to the 99th percentile. Timed from submission to completion.";
         let mut by_size = |what: &str, title: &str, y: Axis, pick: Pick, band: &str| {
             if let Some(mut plot) = over_size(results, key, pick) {
@@ -59,8 +69,8 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                 plots.push(plot);
             }
         };
-        by_size("throughput", "Throughput", axis("GB/s", number, 10.0), speed, spread);
-        by_size("ratio", "Times memcpy", axis("times memcpy's throughput", number, 10.0), ratio, spread);
+        by_size("throughput", "Throughput", axis("GB/s", number, 10.0), speed, SPREAD);
+        by_size("ratio", "Times memcpy", axis("times memcpy's throughput", number, 10.0), ratio, SPREAD);
         by_size("latency", "Latency", axis("", time, 10.0), latency, tail);
         if !key.model {
             let y = axis("CPU seconds for 10\u{2079} bytes", number, 10.0);
@@ -81,18 +91,24 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                 plots.push(plot);
             }
         };
-        by_depth("depth-throughput", "Throughput", axis("GB/s", number, 10.0), speed, spread);
+        by_depth("depth-throughput", "Throughput", axis("GB/s", number, 10.0), speed, SPREAD);
         by_depth("depth-latency", "Latency", axis("", time, 10.0), latency, tail);
-        if let Some(mut plot) = over_batch(results, key, speed) {
-            plot.id = key.id("batch-throughput");
-            plot.title = format!("Throughput by operations for each doorbell: {}", key.words());
-            plot.note = key.note(spread).replace(" memcpy was measured on this machine.", "");
-            plot.y = axis("GB/s", number, 10.0);
-            plots.push(plot);
+        for across in [BATCHES, QUEUES] {
+            plots.extend(by(&across, results, key));
         }
     }
     for plot in plots.iter_mut().filter(|p| p.id.starts_with("model-")) {
         plot.models = results.models().into_iter().map(str::to_owned).collect();
     }
     plots
+}
+
+/// Throughput over what is neither size nor depth.
+fn by(across: &Across, results: &Results, key: Key) -> Option<Plot> {
+    let mut plot = over(results, key, across, speed)?;
+    plot.id = key.id(across.id);
+    plot.title = format!("Throughput by {}: {}", across.name, key.words());
+    plot.note = key.note(SPREAD).replace(" memcpy was measured on this machine.", "");
+    plot.y = axis("GB/s", number, 10.0);
+    Some(plot)
 }

@@ -1,4 +1,4 @@
-//! What goes to the right: curves over the size, the depth and the operations for each doorbell.
+//! What goes to the right: curves over the size, the depth, the operations for each doorbell, the queues and the segments.
 
 use super::choose::{Candidate, thin};
 use super::figures::{Pick, axis, bytes, number};
@@ -22,7 +22,7 @@ pub(super) fn over_size(results: &Results, key: Key, pick: Pick) -> Option<Plot>
             add(&mut plot.series, name, m.cell.size as f64, figures, true);
         }
     }
-    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key) {
+    for m in results.cells.iter().filter(|m| key.has(m)) {
         if let Some(figures) = pick(m) {
             let c = &m.cell;
             let family = (c.engine.clone(), c.queues);
@@ -38,7 +38,7 @@ pub(super) fn over_size(results: &Results, key: Key, pick: Pick) -> Option<Plot>
 
 pub(super) fn over_depth(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
     let mut plot = empty(axis("operations in flight", number, 2.0));
-    let of_key = |m: &&Measured| !m.cell.is_baseline() && Key::of(m) == key && m.cell.queues == 1;
+    let of_key = |m: &&Measured| key.has(m) && m.cell.queues == 1;
     let mut candidates = Vec::new();
     for m in results.cells.iter().filter(of_key).filter(|m| is_best_batch(results, m)) {
         if let Some(figures) = pick(m) {
@@ -53,22 +53,68 @@ pub(super) fn over_depth(results: &Results, key: Key, pick: Pick) -> Option<Plot
     Some(plot)
 }
 
-pub(super) fn over_batch(results: &Results, key: Key, pick: Pick) -> Option<Plot> {
-    let mut plot = empty(axis("operations for each doorbell", number, 2.0));
+/// What a plot can be over besides size and depth.
+pub(super) struct Across {
+    /// Its name for files and anchors.
+    pub(super) id: &'static str,
+    /// Its name in titles.
+    pub(super) name: &'static str,
+    /// Its name beside the axis.
+    label: &'static str,
+    /// How many there are of it in a cell,
+    of: fn(&Cell) -> u32,
+    /// and a cell where they are not to be told apart by it.
+    without: fn(&Cell) -> Cell,
+    /// How many values of it make a plot.
+    least: usize,
+}
+
+/// Over the operations for each doorbell.
+pub(super) const BATCHES: Across = Across {
+    id: "batch-throughput",
+    name: "operations for each doorbell",
+    label: "operations for each doorbell",
+    of: |c| c.batch,
+    without: |c| Cell { batch: 1, ..c.clone() },
+    least: 3,
+};
+
+/// Over the queues.
+pub(super) const QUEUES: Across = Across {
+    id: "queues-throughput",
+    name: "queues",
+    label: "queues, each with a thread of its own",
+    of: |c| c.queues,
+    without: |c| Cell { queues: 1, ..c.clone() },
+    least: 2,
+};
+
+/// Over the segments of gathers.
+pub(super) const SEGMENTS: Across = Across {
+    id: "segments-throughput",
+    name: "segments",
+    label: "segments on each side of an operation",
+    of: |c| c.segments,
+    without: |c| Cell { segments: 1, ..c.clone() },
+    least: 2,
+};
+
+pub(super) fn over(results: &Results, key: Key, across: &Across, pick: Pick) -> Option<Plot> {
+    let mut plot = empty(axis(across.label, number, 2.0));
     let mut candidates = Vec::new();
-    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && Key::of(m) == key) {
+    for m in results.cells.iter().filter(|m| key.has(m)) {
         if let Some(figures) = pick(m) {
             let c = &m.cell;
-            // All of its name but the batch.
-            let whole = curve(&Cell { batch: 1, ..c.clone() });
-            let name = format!("{whole}, {}", units::bytes(c.size));
-            let family = (c.engine.clone(), c.queues);
+            // All of its name but what the plot is over.
+            let whole = (across.without)(c);
+            let name = format!("{}, {}", curve(&whole), units::bytes(c.size));
+            let family = (c.engine.clone(), whole.queues);
             let at = c.size << 32 | u64::from(c.depth);
             candidates.push(Candidate { name: name.clone(), family, at });
-            add(&mut plot.series, name, f64::from(c.batch), figures, false);
+            add(&mut plot.series, name, f64::from((across.of)(c)), figures, false);
         }
     }
-    let mut plot = finish(plot, 3)?;
+    let mut plot = finish(plot, across.least)?;
     thin(&mut plot, &candidates, &[]);
     Some(plot)
 }

@@ -2,8 +2,9 @@
 
 use super::choose::{Candidate, chosen, spread_out};
 use super::*;
-use crate::plan::{Cell, Footprint};
+use crate::plan::{Cell, Footprint, Op};
 use crate::report::plot::{LIGHT, Series};
+use crate::results::Measured;
 use crate::results::tests::sample;
 use crate::stats::Figures;
 use crate::units;
@@ -184,4 +185,82 @@ fn both_plots_by_depth_show_the_same_batch() {
         assert!(plot.series[0].points.iter().all(|p| p.1[1] == value), "{:?}", plot.series);
         assert_eq!(plot.series[0].points.len(), 3);
     }
+}
+
+/// What a plot is over, and what is drawn: the names of curves, and where their points are.
+fn drawn(plot: &Plot) -> Vec<(&str, Vec<f64>)> {
+    plot.series.iter().map(|s| (s.name.as_str(), s.points.iter().map(|p| p.0).collect())).collect()
+}
+
+#[test]
+fn two_numbers_of_queues_are_plotted() {
+    let mut results = sample();
+    let like = results.cells[5].clone();
+    let model = results.cells[9].clone();
+    assert!(model.model && like.cell.size == model.cell.size);
+    results.cells.clear();
+    for (like, depth, queues) in
+        [(&like, 1_u32, [1, 2].as_slice()), (&like, 8, &[1]), (&like, 32, &[1, 2, 4]), (&model, 32, &[1, 4])]
+    {
+        for queues in queues {
+            let mut m = like.clone();
+            (m.cell.depth, m.cell.batch, m.cell.queues) = (depth, depth.div_ceil(2), *queues);
+            results.cells.push(m);
+        }
+    }
+    let mut plots = plots(&results);
+    plots.retain(|p| !p.id.contains("depth"));
+    let ids: Vec<_> = plots.iter().map(|p| p.id.as_str()).collect();
+    assert_eq!(ids, ["queues-throughput-copy-local-cold-1", "model-queues-throughput-copy-local-cold-1"]);
+    let size = units::bytes(like.cell.size);
+    let (alone, deep) = (format!("cpu q1, {size}"), format!("cpu q32 by 16, {size}"));
+    assert_eq!(drawn(&plots[0]), [(alone.as_str(), vec![1.0, 2.0]), (&deep, vec![1.0, 2.0, 4.0])]);
+    assert_eq!(drawn(&plots[1]), [(format!("sim:profile=dsa q32 by 16, {size}").as_str(), vec![1.0, 4.0])]);
+    assert_eq!(plots[0].title, "Throughput by queues: copies, cold");
+    assert!(plots[1].note.starts_with("MODEL") && !plots[1].models.is_empty());
+}
+
+#[test]
+fn two_numbers_of_segments_are_plotted() {
+    let mut results = sample();
+    let like = results.cells[5].clone();
+    results.cells.clear();
+    let gather = |segments, footprint| {
+        let mut m = like.clone();
+        m.cell = Cell { op: Op::Sg, segments, footprint, ..m.cell };
+        m
+    };
+    results.cells.extend([8, 2].map(|segments| gather(segments, Footprint::Cold)));
+    // One is no plot, nor are copies, which have one segment each.
+    results.cells.push(gather(4, Footprint::Hot));
+    results.cells.push(like.clone());
+    for m in results.cells.clone() {
+        results.cells.push(Measured { cell: m.cell.baseline(), ..m });
+    }
+    let plots = plots(&results);
+    let ids: Vec<_> = plots.iter().map(|p| p.id.as_str()).collect();
+    assert_eq!(ids, ["segments-throughput-sg-local-cold"]);
+    let name = format!("cpu q1, {}", units::bytes(like.cell.size));
+    assert_eq!(drawn(&plots[0]), [(name.as_str(), vec![2.0, 8.0])]);
+    assert_eq!(plots[0].title, "Throughput by segments: gathers, cold");
+}
+
+#[test]
+fn gathers_by_size_come_before_those_by_segments() {
+    let mut results = sample();
+    let engine: Vec<_> = results.cells.iter().filter(|m| m.cell.engine == "cpu").cloned().collect();
+    results.cells.clear();
+    for segments in [8, 2] {
+        for m in &engine {
+            let cell = Cell { op: Op::Sg, segments, ..m.cell.clone() };
+            results.cells.push(Measured { cell, ..m.clone() });
+        }
+    }
+    let plots = plots(&results);
+    let ids: Vec<_> = plots.iter().map(|p| p.id.as_str()).filter(|id| id.contains("throughput")).collect();
+    let by_size = ["throughput-sg-local-cold-2", "throughput-sg-local-cold-8"];
+    assert_eq!(ids, [by_size[0], by_size[1], "segments-throughput-sg-local-cold"]);
+    assert_eq!(plots.iter().filter(|p| p.title.contains("gathers of 2 segments")).count(), 4);
+    let over = &plots[plots.len() - 1];
+    assert!(over.series.len() == engine.len() && over.series.iter().all(|s| s.points.len() == 2));
 }

@@ -116,7 +116,8 @@ fn it_has_no_colour_but_those_of_roles() {
 fn roles_are_told_apart_where_they_look_the_same() {
     assert_eq!(LIGHT.color(Role::Ink), LIGHT.color(Role::Reference(0)), "the case that this is about");
     let inline = full().inline().unwrap();
-    let groups: Vec<_> = between(&inline, "<g class=\"", "</g>").filter(|g| g.contains("opacity=\"0.15\"")).collect();
+    let groups: Vec<_> =
+        between(&inline, "<g class=\"", "</g>").filter(|g| g.contains("opacity=\"0.15\"")).collect();
     for (at, group) in groups.iter().enumerate() {
         let role = if at < REFERENCES { Role::Reference(at) } else { Role::Curve(at - REFERENCES) };
         assert!(group.starts_with(&format!("{}\"", class(role))), "band {at}: {group}");
