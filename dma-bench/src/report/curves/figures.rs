@@ -1,7 +1,8 @@
 //! Which figures of a cell are drawn, and how the axes write them.
 
-use crate::report::plot::Axis;
+use crate::report::plot::{Axis, Height, Plot};
 use crate::results::Measured;
+use crate::stats::Figures;
 use crate::units;
 
 pub(super) fn bytes(v: f64) -> String {
@@ -24,28 +25,40 @@ pub(super) fn axis(label: &str, format: fn(f64) -> String, base: f64) -> Axis {
     Axis { label: label.to_owned(), format, base }
 }
 
-/// The three figures of a cell that are drawn.
-pub(super) type Pick = fn(&Measured) -> Option<[f64; 3]>;
+/// What is drawn of a cell.
+pub(super) type Pick = fn(&Measured) -> Option<Height>;
 
-pub(super) fn speed(m: &Measured) -> Option<[f64; 3]> {
-    let f = m.bytes_per_second.as_ref()?;
-    let (low, high) = f.quartiles();
-    Some([low, f.median, high].map(|v| v / 1e9))
+/// The median, and the middle half of the repetitions.
+fn spread(figures: Option<&Figures>, over: f64) -> Option<Height> {
+    let figures = figures?;
+    let (low, high) = figures.quartiles();
+    Some(Height { middle: figures.median / over, band: Some([low / over, high / over]) })
 }
 
-pub(super) fn latency(m: &Measured) -> Option<[f64; 3]> {
+pub(super) fn speed(m: &Measured) -> Option<Height> {
+    spread(m.bytes_per_second.as_ref(), 1e9)
+}
+
+pub(super) fn ratio(m: &Measured) -> Option<Height> {
+    spread(m.ratio.as_ref().filter(|f| f.min > 0.0), 1.0)
+}
+
+pub(super) fn cpu(m: &Measured) -> Option<Height> {
+    spread(m.cpu_s_per_gb.as_ref().filter(|f| f.min > 0.0), 1.0)
+}
+
+/// The median, and up to the 99th percentile if that is known.
+pub(super) fn latency(m: &Measured) -> Option<Height> {
     let l = m.latency.as_ref()?;
-    Some([l.p50, l.p50, l.p99].map(|v| v as f64))
+    let band = l.known(0.99, l.p99).map(|p99| [l.p50 as f64, p99 as f64]);
+    Some(Height { middle: l.p50 as f64, band })
 }
 
-pub(super) fn ratio(m: &Measured) -> Option<[f64; 3]> {
-    let f = m.ratio.as_ref()?;
-    let (low, high) = f.quartiles();
-    (f.min > 0.0).then_some([low, f.median, high])
-}
-
-pub(super) fn cpu(m: &Measured) -> Option<[f64; 3]> {
-    let f = m.cpu_s_per_gb.as_ref()?;
-    let (low, high) = f.quartiles();
-    (f.min > 0.0).then_some([low, f.median, high])
+/// What is to be said of a plot of latencies where the 99th percentile is not known of all, as tables have none there.
+pub(super) fn without_bands(plot: &Plot) -> &'static str {
+    if plot.series.iter().all(|s| s.points.iter().all(|p| p.1.band.is_some())) {
+        ""
+    } else {
+        " No band where fewer than 100 were timed."
+    }
 }

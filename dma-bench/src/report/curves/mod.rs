@@ -8,12 +8,12 @@ mod over;
 #[cfg(test)]
 mod tests;
 
-use figures::{Pick, axis, cpu, latency, number, ratio, speed, time};
+use figures::{Pick, axis, cpu, latency, number, ratio, speed, time, without_bands};
 use key::Key;
 use marks::mark;
 use over::{Across, BATCHES, QUEUES, SEGMENTS, add, over, over_depth, over_size, sorted};
 
-use super::plot::{Axis, Plot};
+use super::plot::{Axis, Height, Plot};
 use crate::plan::Op;
 use crate::results::Results;
 
@@ -45,7 +45,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
             if let Some(mut plot) = over_size(results, key, pick) {
                 plot.id = key.id(what);
                 plot.title = format!("{title} by size: {}", key.words());
-                plot.note = key.note(band);
+                plot.note = key.note(band) + without_bands(&plot);
                 plot.y = y;
                 if what == "ratio" {
                     plot.left_out.retain(|name| !name.starts_with("memcpy, "));
@@ -59,7 +59,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                         .collect();
                     plot.series.retain(|s| !s.reference);
                     for x in at_one {
-                        add(&mut plot.series, "memcpy".to_owned(), x, [1.0; 3], true);
+                        add(&mut plot.series, "memcpy".to_owned(), x, Height::flat(1.0), true);
                     }
                     plot.series = std::mem::take(&mut plot.series).into_iter().map(sorted).collect();
                 }
@@ -87,6 +87,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
                 plot.id = key.id(what);
                 plot.title = format!("{title} by depth: {}", key.words());
                 plot.note = key.note(band).replace(" memcpy was measured on this machine.", "");
+                plot.note += without_bands(&plot);
                 plot.y = y;
                 plots.push(plot);
             }

@@ -5,7 +5,7 @@ use super::figures::{Pick, axis, bytes, number};
 use super::key::Key;
 use crate::output::{baseline, curve};
 use crate::plan::Cell;
-use crate::report::plot::{Axis, Plot, Series};
+use crate::report::plot::{Axis, Height, Plot, Series};
 use crate::results::{Measured, Results};
 use crate::units;
 
@@ -128,7 +128,7 @@ pub(super) fn is_best_batch(results: &Results, m: &Measured) -> bool {
     best.is_none_or(|best| best.cell == m.cell)
 }
 
-pub(super) fn add(series: &mut Vec<Series>, name: String, x: f64, figures: [f64; 3], reference: bool) {
+pub(super) fn add(series: &mut Vec<Series>, name: String, x: f64, figures: Height, reference: bool) {
     let at = series.iter().position(|s| s.name == name).unwrap_or_else(|| {
         series.push(Series { name, points: Vec::new(), reference });
         series.len() - 1

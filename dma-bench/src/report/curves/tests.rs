@@ -29,7 +29,7 @@ fn models_and_measurements_are_not_in_one_plot() {
 fn height(series: &Series, x: f64) -> f64 {
     let at = series.points.windows(2).find(|w| (w[0].0..=w[1].0).contains(&x)).expect("within the curve");
     let part = (x / at[0].0).ln() / (at[1].0 / at[0].0).ln();
-    (at[0].1[1].ln() * (1.0 - part) + at[1].1[1].ln() * part).exp()
+    (at[0].1.middle.ln() * (1.0 - part) + at[1].1.middle.ln() * part).exp()
 }
 
 #[test]
@@ -71,7 +71,11 @@ fn a_crossover_is_marked_where_the_curves_that_are_drawn_cross() {
         assert!((height(&ratios.series[*curve], *x) - 1.0).abs() < 1e-9, "the ratio is 1 where it is marked");
     }
     let line: Vec<_> = ratios.series.iter().filter(|s| s.reference).collect();
-    assert!(line.len() == 1 && line[0].points.len() == 4 && line[0].points.iter().all(|p| p.1 == [1.0; 3]));
+    assert!(
+        line.len() == 1
+            && line[0].points.len() == 4
+            && line[0].points.iter().all(|p| p.1 == Height::flat(1.0))
+    );
 }
 
 /// Copies by the CPU engine, hot, at so many depths, and their baselines.
@@ -153,7 +157,8 @@ fn three_batches_at_one_size_and_depth_are_plotted() {
     assert_eq!(plots[0].id, "batch-throughput-copy-local-cold-1");
     let size = units::bytes(like.cell.size);
     let drawn: Vec<_> = plots[0].series.iter().map(|s| (s.name.clone(), s.points.clone())).collect();
-    let points = |batches: &[u32]| batches.iter().map(|b| (f64::from(*b), [f64::from(*b); 3])).collect();
+    let points =
+        |batches: &[u32]| batches.iter().map(|b| (f64::from(*b), Height::flat(f64::from(*b)))).collect();
     let expected = [
         (format!("cpu q32, {size}"), points(&[1, 4, 16])),
         (format!("cpu q64, {size}"), points(&[1, 8, 16, 64])),
@@ -182,7 +187,7 @@ fn both_plots_by_depth_show_the_same_batch() {
         let id = format!("depth-{what}-copy-local-cold-1");
         let plot = plots.iter().find(|p| p.id == id).unwrap();
         assert_eq!(plot.series.len(), 1);
-        assert!(plot.series[0].points.iter().all(|p| p.1[1] == value), "{:?}", plot.series);
+        assert!(plot.series[0].points.iter().all(|p| p.1.middle == value), "{:?}", plot.series);
         assert_eq!(plot.series[0].points.len(), 3);
     }
 }
@@ -263,4 +268,33 @@ fn gathers_by_size_come_before_those_by_segments() {
     assert_eq!(plots.iter().filter(|p| p.title.contains("gathers of 2 segments")).count(), 4);
     let over = &plots[plots.len() - 1];
     assert!(over.series.len() == engine.len() && over.series.iter().all(|s| s.points.len() == 2));
+}
+
+/// The plots of latencies of four sizes, of which so many operations were timed each.
+fn latencies(timed: [u64; 4], model: bool) -> Vec<Plot> {
+    let mut results = sample();
+    let engine = if model { "sim:profile=dsa" } else { "cpu" };
+    results.cells.retain(|m| m.cell.engine == engine);
+    for (m, timed) in results.cells.iter_mut().zip(timed) {
+        m.latency.as_mut().unwrap().samples = timed;
+    }
+    let mut plots = plots(&results);
+    plots.retain(|p| p.id.contains("latency"));
+    plots
+}
+
+#[test]
+fn a_band_goes_to_a_percentile_that_is_known() {
+    for model in [false, true] {
+        let [plot] = &latencies([5000, 100, 99, 7], model)[..] else { panic!("one plot") };
+        let points = &plot.series[0].points;
+        let known: Vec<bool> = points.iter().map(|p| p.1.band.is_some()).collect();
+        assert_eq!(known, [true, true, false, false]);
+        assert!(points[0].1.band.unwrap()[1] > points[0].1.middle * 1.2, "p99");
+        assert!(plot.note.ends_with(" No band where fewer than 100 were timed."), "{}", plot.note);
+        assert_eq!(plot.note.starts_with("MODEL"), model);
+        let [plot] = &latencies([5000, 1000, 100, 100], model)[..] else { panic!("one plot") };
+        assert!(plot.series[0].points.iter().all(|p| p.1.band.is_some()));
+        assert!(!plot.note.contains("No band"), "{}", plot.note);
+    }
 }

@@ -18,6 +18,9 @@ pub(super) const MARGINS: (i32, i32) = (8, 14);
 /// The width of the ticks' labels on the left.
 pub(super) const Y_LABELS: i32 = 64;
 
+/// Half the width of a band that is at one point only.
+const BAR: i32 = 4;
+
 type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<Ticks, Ticks>>;
 
 impl Plot {
@@ -28,7 +31,7 @@ impl Plot {
         let (left, legend) = body.split_horizontally(area.dim_in_pixel().0 as i32 - pen.px(LEGEND));
 
         let xs = self.x.ticks(self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0)));
-        let ys = self.y.ticks(self.series.iter().flat_map(|s| s.points.iter().flat_map(|p| p.1)));
+        let ys = self.y.ticks(self.series.iter().flat_map(|s| s.points.iter().flat_map(|p| p.1.all())));
         let labels = self.labels(&xs);
         let rows = labels.iter().filter_map(|l| l.place).map(|p| p.1 + 1).max().unwrap_or(0);
         let top = 8 + (ROW * rows).max(28);
@@ -115,26 +118,38 @@ impl Plot {
         pen: &Pen<'_>,
     ) -> Drawn {
         let (series, style) = (&self.series[at], self.style(at));
-        let at =
-            |which: usize| series.points.iter().map(move |p| (self.x.place(p.0), self.y.place(p.1[which])));
-        let mut band: Vec<(f64, f64)> = at(0).collect();
-        band.extend(at(2).collect::<Vec<_>>().into_iter().rev());
-        if band.len() > 2 {
-            let faint = pen.color(style.role).mix(0.15);
-            chart.draw_series(std::iter::once(Polygon::new(band, faint))).map_err(text)?;
+        let place = |x: f64, y: f64| (self.x.place(x), self.y.place(y));
+        let faint = pen.color(style.role).mix(0.15);
+        // Where nothing is known of the band, it is interrupted.
+        for run in series.points.split(|p| p.1.band.is_none()) {
+            let edge = |which: usize| run.iter().filter_map(move |p| Some(place(p.0, p.1.band?[which])));
+            let band: Vec<(f64, f64)> = edge(0).chain(edge(1).rev()).collect();
+            match band[..] {
+                // One between others without: a bar.
+                [low, high] if series.points.len() > 1 => {
+                    let [(x, bottom), (_, top)] = [low, high].map(|p| within(left, chart.backend_coord(&p)));
+                    let corners = [(x - pen.px(BAR), top), (x + pen.px(BAR), bottom)];
+                    left.draw(&Rectangle::new(corners, faint.filled())).map_err(text)?;
+                }
+                [] | [_, _] => {}
+                _ => {
+                    chart.draw_series(std::iter::once(Polygon::new(band, faint))).map_err(text)?;
+                }
+            }
         }
+        let line = || series.points.iter().map(|p| place(p.0, p.1.middle));
         let stroke = pen.stroke(style.role, style.width());
         match style.dash {
             Some((dash, gap)) => {
                 chart
-                    .draw_series(DashedLineSeries::new(at(1), pen.px(dash), pen.px(gap), stroke))
+                    .draw_series(DashedLineSeries::new(line(), pen.px(dash), pen.px(gap), stroke))
                     .map_err(text)?;
             }
             None => {
-                chart.draw_series(LineSeries::new(at(1), stroke)).map_err(text)?;
+                chart.draw_series(LineSeries::new(line(), stroke)).map_err(text)?;
             }
         }
-        for p in at(1) {
+        for p in line() {
             pen.dot(left, style, within(left, chart.backend_coord(&p)))?;
         }
         Ok(())

@@ -45,10 +45,31 @@ pub(super) struct Plot {
 pub(super) struct Series {
     /// Its name.
     pub(super) name: String,
-    /// Its points by x: the least, the middle, the most.
-    pub(super) points: Vec<(f64, [f64; 3])>,
+    /// Its points by x.
+    pub(super) points: Vec<(f64, Height)>,
     /// It is what others are compared with.
     pub(super) reference: bool,
+}
+
+/// How high a point is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Height {
+    /// Where the line goes through.
+    pub(super) middle: f64,
+    /// From where to where the band reaches; none if that is not known.
+    pub(super) band: Option<[f64; 2]>,
+}
+
+impl Height {
+    /// A point whose band has no height.
+    pub(super) fn flat(middle: f64) -> Self {
+        Self { middle, band: Some([middle; 2]) }
+    }
+
+    /// All that has to be within the chart.
+    fn all(self) -> impl Iterator<Item = f64> {
+        std::iter::once(self.middle).chain(self.band.into_iter().flatten())
+    }
 }
 
 impl Plot {

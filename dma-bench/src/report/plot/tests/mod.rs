@@ -1,12 +1,13 @@
 //! Tests of plots.
 
 mod axis;
+mod bands;
 mod inline;
 mod labels;
 mod styles;
 mod words;
 
-use super::{Axis, Plot, Series};
+use super::{Axis, Height, Plot, Series};
 
 /// So many curves and references that rise, one above the other.
 fn plot(curves: usize, references: usize) -> Plot {
@@ -14,7 +15,7 @@ fn plot(curves: usize, references: usize) -> Plot {
     let series = |reference: bool| {
         move |i: usize| {
             let name = format!("{} {i}", if reference { "reference" } else { "curve" });
-            let points = [64.0, 4096.0, 65_536.0].map(|x: f64| (x, [x.sqrt() * (i + 1) as f64; 3]));
+            let points = [64.0, 4096.0, 65_536.0].map(|x: f64| (x, Height::flat(x.sqrt() * (i + 1) as f64)));
             Series { name, points: points.to_vec(), reference }
         }
     };

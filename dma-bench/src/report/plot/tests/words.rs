@@ -1,7 +1,7 @@
 //! Names from a file, however odd or long.
 
 use crate::report::plot::legend::wrapped;
-use crate::report::plot::{Axis, LIGHT, Plot, Series};
+use crate::report::plot::{Axis, Height, LIGHT, Plot, Series};
 
 #[test]
 fn names_from_a_file_leave_the_picture_whole() {
@@ -16,7 +16,7 @@ fn names_from_a_file_leave_the_picture_whole() {
         y: axis(),
         series: vec![Series {
             name: odd.to_owned(),
-            points: vec![(1.0, [1.0; 3]), (2.0, [2.0; 3])],
+            points: [1.0, 2.0].map(|x| (x, Height::flat(x))).to_vec(),
             reference: false,
         }],
         marks: vec![(1.5, odd.to_owned(), 0)],
