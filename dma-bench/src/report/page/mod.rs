@@ -176,13 +176,17 @@ fn figures(body: &mut String, plots: &[&Plot]) -> Result<(), String> {
     Ok(())
 }
 
-/// What a plot has no room for.
+/// What a plot has no room for: its names, folded away if they are many.
 fn left_out(plot: &Plot) -> String {
-    if plot.left_out.is_empty() {
-        return String::new();
-    }
+    const MANY: usize = 12;
     let names = escape(&plot.left_out.join("; "));
-    format!(
-        "<figcaption class=\"dim\">Not drawn, for want of room: {names}. The table has their figures.</figcaption>"
-    )
+    match plot.left_out.len() {
+        0 => String::new(),
+        n if n > MANY => format!(
+            "<figcaption class=\"dim\"><details><summary>{n} curves are not drawn, for want of room. The table has their figures.</summary>{names}</details></figcaption>"
+        ),
+        _ => format!(
+            "<figcaption class=\"dim\">Not drawn, for want of room: {names}. The table has their figures.</figcaption>"
+        ),
+    }
 }

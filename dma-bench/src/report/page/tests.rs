@@ -103,3 +103,20 @@ fn a_rate_that_is_missed_is_marked() {
     let page = page(&results).unwrap();
     assert!(page.contains(" % of the rate</td>") && page.contains("The rate was missed in 8 of 8 cells"));
 }
+
+#[test]
+fn a_long_list_of_what_is_not_drawn_is_folded() {
+    let mut plot = curves::plots(&sample()).remove(0);
+    let said = |plot: &Plot| left_out(plot);
+    assert_eq!(said(&plot), "");
+    plot.left_out = (0..12).map(|n| format!("<{n}>")).collect();
+    assert!(
+        said(&plot).contains("Not drawn, for want of room: &lt;0&gt;; ")
+            && !said(&plot).contains("<details>")
+    );
+    plot.left_out.push("another".to_owned());
+    assert!(
+        said(&plot).contains("<summary>13 curves are not drawn")
+            && said(&plot).contains("; another</details>")
+    );
+}
