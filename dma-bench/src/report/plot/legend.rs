@@ -58,15 +58,32 @@ impl Plot {
 
 /// A text in lines of at most `width` characters, cut where there is a space or a comma if possible.
 pub(super) fn wrapped(name: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut words: Vec<String> = Vec::new();
     for word in name.split_inclusive([' ', ',', ':']) {
+        match words.last_mut() {
+            // A number stays with its unit.
+            Some(number) if UNITS.contains(&word.trim_end_matches([' ', ','])) && counts(number) => {
+                number.push_str(word)
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    let mut lines = vec![String::new()];
+    for word in words {
         let last = lines.len() - 1;
         if lines[last].chars().count() + word.trim_end().chars().count() > width && !lines[last].is_empty() {
-            lines.push(word.to_owned());
+            lines.push(word);
         } else {
-            lines[last].push_str(word);
+            lines[last].push_str(&word);
         }
     }
     lines.truncate(3);
     lines
+}
+
+/// What sizes are counted in.
+const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+fn counts(word: &str) -> bool {
+    word.trim_end().parse::<f64>().is_ok()
 }

@@ -41,4 +41,6 @@ fn names_from_a_file_leave_the_picture_whole() {
 fn long_names_are_cut_where_they_may_be() {
     assert_eq!(wrapped("sim:profile=bluefield3 q32 by 16", 28), ["sim:profile=bluefield3 q32 ", "by 16"]);
     assert_eq!(wrapped("short", 28), ["short"]);
+    assert_eq!(wrapped("cpu q32 on 2 queues, 64 KiB", 24), ["cpu q32 on 2 queues, ", "64 KiB"]);
+    assert_eq!(wrapped("cpu q32 on 2 queues, 64 KiB, more", 26), ["cpu q32 on 2 queues, ", "64 KiB, more"]);
 }
