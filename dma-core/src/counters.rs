@@ -11,7 +11,7 @@ pub struct Counters {
     pub completed: u64,
     /// Operations that failed.
     pub failed: u64,
-    /// Operations that a device reset ended; safe to submit again.
+    /// Operations that a device reset, or closing the queue, ended; safe to submit again, to another queue if this one is closed.
     pub aborted: u64,
     /// Operations that had not ended when the queue was closed: the device may still be at them, so their memory is never reused.
     pub abandoned: u64,

@@ -505,7 +505,14 @@ pub struct QueueOptions {
     pub depth: usize,
     /// Whether the data is expected to be in the CPU's caches. Default [`CacheHint::Auto`].
     pub hint: CacheHint,
-    /// How long a wait without a deadline of its own goes on while the device completes nothing on this queue. Default 30 s.
+    /// How long the device may have work on this queue, or lane, and complete none of it before it counts as hanging. Default 30 s.
+    ///
+    /// Then a blocking wait without a deadline of its own ends with `TimedOut`. A submission that finds the queue full is refused with `TimedOut` rather than
+    /// `QueueFull`, if the queue was looked at all the time, which a [`SharedQueue`](crate::SharedQueue)'s threads do, and who polls a
+    /// [`Queue`](crate::Queue). [`SharedQueue::stalled`](crate::SharedQueue::stalled) tells it, too.
+    ///
+    /// It ends no operation: one that is awaited, or whose transfer was dropped, goes on until the device completes it or the queue is closed. The time is
+    /// that of a clock on the wall, on devices with a time of their own, too.
     pub stall_timeout: Duration,
     /// How long dropping the queue waits for what is in flight. Default 5 s. What is left is aborted then, for which the device has up to a second more.
     pub drop_timeout: Duration,
@@ -549,7 +556,8 @@ impl QueueOptions {
         self
     }
 
-    /// Sets how long a wait without a deadline goes on while nothing completes.
+    /// Sets how long the device may complete nothing of what it has before it counts as hanging: see
+    /// [`stall_timeout`](Self::stall_timeout).
     #[must_use]
     pub const fn with_stall_timeout(mut self, timeout: Duration) -> Self {
         self.stall_timeout = timeout;

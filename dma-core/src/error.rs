@@ -38,7 +38,8 @@ pub enum ErrorKind {
     NotFound,
     /// The operating system refuses: privileges, memlock limit, device permissions.
     PermissionDenied,
-    /// The time allowed ran out. The operation may still be in flight.
+    /// The time allowed ran out. The operation may still be in flight; if it was refused, because the queue is full and its device hangs, the operands
+    /// come back.
     TimedOut,
     /// The device reported that the operation failed.
     DeviceFault,
@@ -49,7 +50,8 @@ pub enum ErrorKind {
     DeviceLost,
     /// The peer that exported the memory took it back, or died.
     Revoked,
-    /// The queue, channel or export is closed.
+    /// The queue, channel or export is closed: open another. An operation that was in flight then and did not end by itself has this kind, too; its
+    /// destination may hold old bytes, new or both.
     Closed,
     /// Bytes that should be an export descriptor or another encoded thing are not.
     Malformed,

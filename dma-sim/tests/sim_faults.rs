@@ -394,7 +394,7 @@ fn dropping_a_queue_in_use_ends_what_is_in_flight() {
     let (engine, queue) = open(Profile::bluefield3(), "stick@1");
     let transfer = copy(&engine, &queue).unwrap();
     drop(queue);
-    assert_eq!(transfer.wait().unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(transfer.wait().unwrap_err().kind(), ErrorKind::Closed);
     let trace = engine.take_trace();
     let halts = trace.iter().filter(|e| matches!(e.what, Happening::Halt { cause: HaltCause::Stopped }));
     assert_eq!(halts.count(), 1);
@@ -430,4 +430,24 @@ fn engines_say_what_they_model_and_refuse_what_cannot_be() {
     );
     let source = std::error::Error::source(&error).unwrap();
     assert!(source.downcast_ref::<OptionError>().is_some());
+}
+
+/// Nobody waits for what a stuck channel has: a refusal is all that is heard of it.
+#[test]
+fn a_shared_queue_on_a_stuck_channel_says_so() {
+    let faults = "stick@1:ch=0".parse().unwrap();
+    let engine = SimEngine::open(&SimOptions::new().with_faults(faults)).unwrap();
+    let options = QueueOptions::new().with_depth(2).with_stall_timeout(SHORT).with_drop_timeout(SHORT);
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).unwrap();
+    let copy = || queue.copy(engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap());
+    let refusal = std::iter::repeat_with(copy)
+        .inspect(|_| std::thread::yield_now())
+        .filter_map(Result::err)
+        .find(|e| e.kind() != ErrorKind::QueueFull)
+        .unwrap();
+    assert_eq!(refusal.kind(), ErrorKind::TimedOut, "{refusal}");
+    assert!(refusal.into_operands().is_some());
+    assert!(queue.stalled().unwrap() >= SHORT);
+    let counters = queue.close(SHORT);
+    assert_eq!((counters.in_flight, counters.completed, counters.abandoned), (0, 0, 0), "{counters:?}");
 }

@@ -1,6 +1,7 @@
 //! [`OpError`]: an operation that was refused or did not succeed, with its operands.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::planner::Failure;
 use crate::{Error, ErrorKind};
@@ -21,6 +22,24 @@ impl Operation {
             Self::Batch => "batch",
         }
     }
+}
+
+/// What to do about a queue that takes no more.
+pub(crate) const REOPEN: &str = "open another queue";
+
+/// Why a closed queue, or one whose engine was given up, takes nothing.
+#[cold]
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the queue takes nothing more").with_hint(REOPEN)
+}
+
+/// Why a full queue on a device that hangs takes nothing.
+#[cold]
+pub(crate) fn stalled(silence: Duration) -> Error {
+    let message = format!("the queue is full, and the device has completed nothing for {silence:.1?}");
+    Error::new(ErrorKind::TimedOut, message).with_hint(
+        "close the queue and open another; or go on, should the device complete something after all",
+    )
 }
 
 /// An operation that was refused, or that did not succeed. The operands come back with it.
@@ -62,8 +81,9 @@ impl<T> OpError<T> {
             .into_iter()
             .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation.name(), backend) })
             .collect();
-        // A failure says more than an abort, which only came with it.
-        let worst = failures.iter().find(|f| f.error.kind() != ErrorKind::Aborted).or(failures.first());
+        // A failure says more than an abort, which only came with it, or with the close.
+        let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);
+        let worst = failures.iter().find(|f| !only_ended(f.error.kind())).or(failures.first());
         let error = worst.map_or(Error::bare(ErrorKind::DeviceFault), |worst| {
             let message = format!(
                 "{} copies of the batch did not succeed, copy {} for one",
@@ -72,7 +92,8 @@ impl<T> OpError<T> {
             );
             let error = Error::new(worst.error.kind(), message)
                 .with_operation(operation.name())
-                .with_backend(backend);
+                .with_backend(backend)
+                .with_hint(worst.error.hint().to_owned());
             match worst.error.native() {
                 Some(native) => error.with_native(native.clone()),
                 None => error,

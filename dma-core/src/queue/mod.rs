@@ -3,9 +3,10 @@
 mod batch;
 pub(crate) mod check;
 mod cut;
-mod error;
+pub(crate) mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod odd_device;
+pub(crate) mod patience;
 pub(crate) mod planner;
 mod transfer;
 pub(crate) mod wait;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 pub use batch::Batch;
 pub(crate) use error::Operation;
 pub use error::{OpError, OpFailure};
+use patience::Patience;
 use planner::{News, Plan, Planner};
 pub use transfer::Transfer;
 
@@ -47,7 +49,7 @@ pub type SubmitResult<T> = Result<Transfer<T>, OpError<T>>;
 /// # Ok(()) }
 /// ```
 ///
-/// - Submitting never blocks: a full queue hands the operands back ([`ErrorKind::QueueFull`]). An operation counts against the depth until its
+/// - Submitting never blocks: a full queue hands the operands back ([`ErrorKind::QueueFull`], or [`ErrorKind::TimedOut`] if the device hangs). An operation counts against the depth until its
 ///   [`Transfer`] is taken or dropped.
 /// - Operations gather until [`flush`](Self::flush), a wait, or an await: one doorbell for all of them.
 /// - Order between operations is not promised, except across a [`fence`](Self::fence).
@@ -70,6 +72,8 @@ struct State {
     ended: Vec<u32>,
     spare: Aftermath,
     stall_timeout: Duration,
+    /// Asked where the queue is full.
+    patience: Patience,
     /// Whether an awaiting transfer asks to be polled again by itself, because nobody drives the queue.
     cooperative: bool,
 }
@@ -182,6 +186,15 @@ impl State {
         self.attend()
     }
 
+    /// For how long a device that has work has completed none of it, if that is too long.
+    fn stalled(&mut self) -> Option<Duration> {
+        if !self.planner.is_at_device() {
+            self.patience.rest();
+            return None;
+        }
+        self.patience.ask(self.planner.reported(), self.planner.looks(), Instant::now())
+    }
+
     /// Has every task that waits look for itself.
     fn wake_all(&mut self) -> Aftermath {
         let mut aftermath = self.aftermath();
@@ -246,6 +259,7 @@ impl Queue {
                 ended: Vec::new(),
                 spare: Aftermath::default(),
                 stall_timeout: options.stall_timeout,
+                patience: Patience::new(options.stall_timeout),
                 cooperative: true,
             })),
             drop_timeout: options.drop_timeout,
@@ -258,7 +272,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// With the operands: `QueueFull`; `LengthMismatch`; `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of
+    /// With the operands: `QueueFull`, or `TimedOut` if besides the device hangs: it has been polled, and has completed nothing, for
+    /// [`QueueOptions::stall_timeout`]; `LengthMismatch`; `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of
     /// another engine; `Closed`. Nothing has reached the device then.
     #[inline]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
@@ -269,7 +284,7 @@ impl Queue {
             return match check::flat::<D>(state.planner.engine, from, to) {
                 Ok(len) => {
                     let Some(slot) = Self::begin(state, 1, len) else {
-                        return Err(Self::full(state, Plan::Empty, (src, dst)));
+                        return Err(Self::full(state, Operation::Copy, Plan::Empty, (src, dst)));
                     };
                     if len > 0 {
                         state.planner.push_flat(slot, 0, from.segment(), to.segment());
@@ -282,7 +297,7 @@ impl Queue {
         match check::copy(state.planner.engine, &src, &dst, &mut state.planner.lists) {
             Ok(plan) => {
                 let Some(slot) = Self::begin(state, 1, plan.len()) else {
-                    return Err(Self::full(state, plan, (src, dst)));
+                    return Err(Self::full(state, Operation::Copy, plan, (src, dst)));
                 };
                 state.planner.push(slot, 0, plan);
                 Ok(self.pushed(guard, slot, Operation::Copy, (src, dst)))
@@ -310,7 +325,7 @@ impl Queue {
         match check::fill(state.planner.engine, &dst, pattern, &mut state.planner.lists) {
             Ok(plan) => {
                 let Some(slot) = Self::begin(state, 1, plan.len()) else {
-                    return Err(Self::full(state, plan, dst));
+                    return Err(Self::full(state, Operation::Fill, plan, dst));
                 };
                 state.planner.push(slot, 0, plan);
                 Ok(self.pushed(guard, slot, Operation::Fill, dst))
@@ -357,7 +372,7 @@ impl Queue {
             }
         };
         let Some(slot) = Self::begin(state, operations, bytes) else {
-            return Err(Self::full(state, Plan::Empty, batch));
+            return Err(Self::full(state, Operation::Batch, Plan::Empty, batch));
         };
         if flat.is_some() {
             state.planner.pushed_all(slot, operations);
@@ -409,13 +424,16 @@ impl Queue {
     }
 
     #[cold]
-    fn full<T>(state: &mut State, plan: Plan, operands: T) -> OpError<T> {
+    fn full<T>(state: &mut State, operation: Operation, plan: Plan, operands: T) -> OpError<T> {
         plan.discard(|list| state.planner.lists.keep(list));
         if state.planner.is_closed() {
-            return OpError::new(Error::bare(ErrorKind::Closed), Some(operands));
+            return Self::refuse(state, operation, error::closed(), operands);
         }
         state.planner.count_full();
-        OpError::full(operands)
+        match state.stalled() {
+            Some(silence) => Self::refuse(state, operation, error::stalled(silence), operands),
+            None => OpError::full(operands),
+        }
     }
 
     #[cold]

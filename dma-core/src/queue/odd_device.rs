@@ -15,7 +15,7 @@ use crate::conformance::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Access, Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind,
     ExportDescriptor, HostMemory, MemoryRequest, NativeError, Outcome, Queue, QueueOptions, RawQueue,
-    RawStats, Result,
+    RawStats, Result, Retry,
 };
 
 /// What the device is told, and what it saw. Descriptors go by their lengths, of which the tests have each but once.
@@ -159,14 +159,15 @@ struct Rig {
 impl Rig {
     /// On a device that keeps fences itself and takes descriptors of up to 64 bytes.
     fn new() -> Self {
-        let options =
+        Self::with(QueueOptions::new().with_depth(64).with_stall_timeout(Duration::from_secs(5)))
+    }
+
+    fn with(options: QueueOptions) -> Self {
+        let of_engine =
             ReferenceOptions { max_transfer: 64, native: true, per_poll: 64, ..ReferenceOptions::default() };
-        let engine = ReferenceEngine::new(options);
+        let engine = ReferenceEngine::new(of_engine);
         let script = Arc::<Mutex<Script>>::default();
-        let options = QueueOptions::new()
-            .with_depth(64)
-            .with_stall_timeout(Duration::from_secs(5))
-            .with_drop_timeout(Duration::from_millis(500));
+        let options = options.with_drop_timeout(Duration::from_millis(500));
         let inner = engine.open_queue_raw(&options).expect("it opens");
         let (event, writer) = std::io::pipe().expect("a pipe");
         let raw = Odd {
@@ -454,7 +455,7 @@ fn deadlines_hold_while_the_device_makes_progress() {
     long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
     let counters = rig.queue.close(Duration::ZERO);
     assert_eq!((counters.aborted, counters.in_flight), (1, 0));
-    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Closed);
 }
 
 /// What works for a device may not get to run for a while, least of all on a busy machine.
@@ -468,7 +469,10 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
     assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
     assert_eq!(lock(&rig.script).stops_late, [], "it was asked until it answered");
     let e = long.wait().expect_err("it was stopped");
-    assert_eq!(e.kind(), ErrorKind::Aborted);
+    assert_eq!(
+        (e.kind(), e.error().retry(), e.error().hint()),
+        (ErrorKind::Closed, Retry::Never, "open another queue")
+    );
     assert!(e.into_operands().is_some(), "they come back");
 }
 
@@ -814,7 +818,7 @@ fn what_never_went_out_is_aborted_by_closing() {
     let counters = queue.close(Duration::from_millis(20));
     assert_eq!((counters.aborted, counters.failed, counters.abandoned, counters.in_flight), (3, 0, 0, 0));
     for transfer in transfers {
-        assert_eq!(transfer.wait().expect_err("it never ran").kind(), ErrorKind::Aborted);
+        assert_eq!(transfer.wait().expect_err("it never ran").kind(), ErrorKind::Closed);
     }
     assert!(lock(&script).dropped);
 }
@@ -963,4 +967,66 @@ fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
     window.try_into_mut().expect("the last view");
     let e = ExportDescriptor::new("x", Access::READ, u64::MAX, 2, &[]).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfRange);
+}
+
+/// A queue of 8 on a device that hangs at once for who has no patience, and the copies in it: 7 that were dropped.
+fn hung() -> (Rig, crate::Transfer<(BufferMut, BufferMut)>) {
+    let rig = Rig::with(QueueOptions::new().with_depth(8).with_stall_timeout(Duration::ZERO));
+    lock(&rig.script).mute = true;
+    (1..8).for_each(|len| drop(rig.copy(len)));
+    let last = rig.copy(8);
+    (rig, last)
+}
+
+fn refusal(rig: &Rig) -> crate::OpError<(BufferMut, BufferMut)> {
+    let (src, dst) = rig.pair(9);
+    rig.queue.copy(src, dst).expect_err("the queue is full")
+}
+
+#[test]
+fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
+    let (rig, last) = hung();
+    rig.queue.flush();
+    for round in 0..64 {
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it was looked at {round} times");
+        rig.queue.poll();
+    }
+    for refusal in [refusal(&rig), refusal(&rig)] {
+        assert_eq!(refusal.kind(), ErrorKind::TimedOut);
+        assert!(refusal.error().hint().contains("open another"), "{refusal}");
+        assert!(refusal.into_operands().is_some(), "they come back");
+    }
+    assert_eq!(rig.queue.counters().full, 66);
+    lock(&rig.script).mute = false;
+    rig.queue.poll();
+    lock(&rig.script).mute = true;
+    (0..7).for_each(|len| drop(rig.copy(20 + len)));
+    rig.queue.flush();
+    assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it has completed something");
+    assert!(last.wait().is_ok());
+}
+
+#[test]
+fn a_full_queue_does_not_blame_a_device_that_nobody_polls_or_flushes() {
+    let (rig, last) = hung();
+    for _ in 0..200 {
+        rig.queue.poll();
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it has no work yet");
+    }
+    rig.queue.flush();
+    for _ in 0..200 {
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it was not looked at");
+    }
+    lock(&rig.script).mute = false;
+    rig.queue.poll();
+    assert!(last.is_done());
+    // Seven places are free, but for what holds the last.
+    let held: Vec<_> = (0..7).map(|len| rig.copy(30 + len)).collect();
+    rig.queue.flush();
+    while rig.queue.poll() > 0 {}
+    for _ in 0..200 {
+        rig.queue.poll();
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "the device has done all of it");
+    }
+    held.into_iter().chain([last]).for_each(|transfer| _ = transfer.wait().expect("done"));
 }

@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 
 use super::check::{self, Lists};
 use super::cut::{Fence, Piece, Staged};
+use super::error::REOPEN;
 use crate::operand::sealed::Operand;
 use crate::{
     BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ErrorKind,
@@ -65,6 +66,8 @@ pub(crate) struct Failure {
     native: Option<NativeError>,
     /// What the engine said, if it did not take it.
     refusal: Option<Error>,
+    /// The queue was being closed: what was aborted is so because of that.
+    closing: bool,
 }
 
 /// What the log is to be told once nothing is borrowed or locked: who listens may panic, or use the queue.
@@ -181,6 +184,8 @@ pub(crate) struct Planner {
     push: bool,
     /// The engine is running. Found so, it has panicked: what it took is not known, and it is not asked again.
     asked: bool,
+    /// The device was asked to give up, since the queue is closed.
+    stopped: bool,
     fill_block: Option<FillBlock>,
     counters: Counters,
     /// For the layer above to tell.
@@ -228,6 +233,7 @@ impl Planner {
             unrung: false,
             push: false,
             asked: false,
+            stopped: false,
             fill_block: fill_block.map(|mut buffer| {
                 buffer.fill(0);
                 FillBlock { buffer, pattern: [0; 8] }
@@ -267,6 +273,22 @@ impl Planner {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.raw.is_none()
+    }
+
+    /// Whether the device is to make the next move: operations are open, and nothing of them waits for a flush.
+    pub(crate) fn is_at_device(&self) -> bool {
+        let flushed = self.push || (self.handed == self.pending.len() && self.staged.is_empty());
+        self.open_operations() > 0 && flushed && !self.unrung
+    }
+
+    /// Descriptors that the device has reported so far.
+    pub(crate) fn reported(&self) -> u64 {
+        self.counters.descriptors - self.in_flight as u64
+    }
+
+    /// Looks at the device so far.
+    pub(crate) fn looks(&self) -> u64 {
+        self.counters.polls
     }
 
     /// What is submitted from here on starts only when all before has completed.
@@ -593,12 +615,14 @@ impl Planner {
     #[cold]
     fn refused(&mut self, token: u64, error: Error) {
         let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
-        self.note(token, Failure { index: index_of(token), outcome, native, refusal: Some(error) });
+        let (index, closing) = (index_of(token), self.stopped);
+        self.note(token, Failure { index, outcome, native, refusal: Some(error), closing });
     }
 
     #[cold]
     fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
-        self.note(token, Failure { index: index_of(token), outcome, native, refusal: None });
+        let (index, closing) = (index_of(token), self.stopped);
+        self.note(token, Failure { index, outcome, native, refusal: None, closing });
     }
 
     /// Notes that a piece of an operation failed, and gives up the pieces that have not gone out.
@@ -668,6 +692,7 @@ impl Planner {
             return self.wrecked();
         }
         let Some(raw) = &mut self.raw else { return };
+        self.stopped = true;
         self.asked = true;
         raw.stop();
         self.asked = false;
@@ -750,6 +775,11 @@ impl Failure {
                     _ => error,
                 }
             }
+            _ if self.closing => Error::new(
+                ErrorKind::Closed,
+                "the queue was closed before the device had done this operation",
+            )
+            .with_hint(REOPEN),
             _ => Error::new(
                 ErrorKind::Aborted,
                 "the device was reset or stopped before it reported this operation",

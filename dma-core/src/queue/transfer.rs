@@ -65,8 +65,8 @@ impl<T: 'static> Transfer<T> {
     ///
     /// # Errors
     ///
-    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else the device reported, with the operands; `TimedOut` without them:
-    /// the queue keeps them until the device is done.
+    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else the device reported, with the operands; `Closed` with them if the queue was closed
+    /// before; `TimedOut` without them: the queue keeps them until the device is done.
     ///
     /// # Panics
     ///

@@ -12,8 +12,10 @@ use crossbeam_utils::CachePadded;
 
 use super::after::{After, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
+use super::silence::Silence;
 use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
+use crate::queue::patience::Patience;
 use crate::queue::planner::{News, Planner};
 use crate::{Counters, EngineId, Outcome, QueueOptions};
 
@@ -55,6 +57,7 @@ pub(super) struct Lane {
     driven: CachePadded<AtomicU64>,
     /// How often the device reported something, to whomever. Written under the lock.
     reports: CachePadded<AtomicU64>,
+    silence: Silence,
     thread: OnceLock<Thread>,
     /// `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
@@ -117,6 +120,7 @@ impl Lane {
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
             reports: CachePadded::new(AtomicU64::new(0)),
+            silence: Silence::new(),
             thread: OnceLock::new(),
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
@@ -153,7 +157,10 @@ impl Lane {
             let mut core = self.enter();
             self.run(&mut core, None);
             self.leave(core);
-        } else if let Some(thread) = self.thread.get() {
+        } else if self.presence.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && let Some(thread) = self.thread.get()
+        {
+            // Otherwise it is awake already, or somebody else wakes it.
             thread.unpark();
         }
     }
@@ -349,6 +356,11 @@ impl Lane {
         self.reports.load(Ordering::Relaxed)
     }
 
+    /// For how long the device has had work and completed none of it, if the lane's thread has found that to be too long.
+    pub(super) fn stalled(&self) -> Option<Duration> {
+        self.silence.lasts(self.reports())
+    }
+
     pub(super) fn depth(&self) -> usize {
         self.slots.len()
     }
@@ -378,6 +390,7 @@ impl Lane {
         ON_LANE.set(true);
         self.thread.get_or_init(std::thread::current);
         let deadline = self.watch();
+        self.silence.end();
         self.drain(deadline);
     }
 
@@ -394,6 +407,7 @@ impl Lane {
         let mut idle = 0_u32;
         let mut naps = 0_u32;
         let mut driven = 0;
+        let mut patience = Patience::new(self.stall_timeout);
         loop {
             if let Some(deadline) = self.closing() {
                 return deadline;
@@ -416,27 +430,71 @@ impl Lane {
                 std::hint::spin_loop();
             } else if idle < YIELDS {
                 std::thread::yield_now();
-            } else if naps < NAPS || self.in_flight() {
-                naps = naps.saturating_add(1);
+            } else if naps < NAPS {
+                naps += 1;
                 std::thread::park_timeout(NAP);
+            } else if self.watch_device(&mut patience) {
+                naps = naps.saturating_add(1);
+                let nap = NAP * nap_for(naps);
+                if nap == NAP {
+                    std::thread::park_timeout(NAP);
+                } else if self.sleep(Some(nap)) {
+                    // A device that was given something new may have it done soon.
+                    naps = 0;
+                }
             } else {
-                self.sleep();
+                self.sleep(None);
                 idle = 0;
                 naps = 0;
             }
         }
     }
 
-    fn sleep(&self) {
+    /// Whether something is in flight; if so, sees whether the device hangs.
+    fn watch_device(&self, patience: &mut Patience) -> bool {
+        let core = self.lock();
+        let in_flight = !core.over && core.planner.open_operations() > 0;
+        let (reports, looks) = (self.reports(), core.planner.looks());
+        drop(core);
+        if !in_flight {
+            patience.rest();
+            self.silence.end();
+            return false;
+        }
+        let now = Instant::now();
+        if let Some(silence) = patience.ask(reports, looks, now)
+            && self.silence.begin(reports, now.checked_sub(silence))
+        {
+            let tell = || {
+                tracing::warn!(backend = self.backend, ?silence, "the device has work and completes nothing")
+            };
+            guarded("the log", tell);
+        }
+        true
+    }
+
+    /// Sleeps for `nap`, or without one until there is something to do, unless there is already. Returns whether somebody woke it for a request.
+    fn sleep(&self, nap: Option<Duration>) -> bool {
         // Either this sees a request that came meanwhile, or its submitter sees this thread asleep. Whoever drained the lane has the last word.
         let (order, otherwise) = (Ordering::SeqCst, Ordering::Relaxed);
-        if self.presence.compare_exchange(AWAKE, ASLEEP, order, otherwise).is_ok() {
-            if self.is_empty() && !self.in_flight() && self.closing().is_none() {
-                std::thread::park();
-            }
-            // Nobody to tell if it is not ASLEEP any more.
-            let _ = self.presence.compare_exchange(ASLEEP, AWAKE, order, otherwise);
+        if self.presence.compare_exchange(AWAKE, ASLEEP, order, otherwise).is_err() {
+            return false;
         }
+        if self.is_empty() && self.closing().is_none() {
+            match nap {
+                Some(nap) => std::thread::park_timeout(nap),
+                None if !self.in_flight() => std::thread::park(),
+                None => {}
+            }
+        }
+        // Nobody to tell if it is not ASLEEP any more.
+        self.presence.compare_exchange(ASLEEP, AWAKE, order, otherwise).is_err()
+    }
+
+    /// Whether the lane's thread is asleep.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn sleeps(&self) -> bool {
+        self.presence.load(Ordering::Relaxed) == ASLEEP
     }
 
     /// Whether no request waits to be taken.
@@ -528,6 +586,12 @@ impl Lane {
             }
         }
     }
+}
+
+/// How many times the shortest nap the one is that follows so many in vain. It is a sixtieth, at most, of the time that the device has taken by then, so
+/// that what it completes at last is not noticed much later for it; and a device that hangs takes no CPU to speak of.
+pub(super) fn nap_for(naps: u32) -> u32 {
+    (naps / 64).clamp(1, 20)
 }
 
 impl Drop for Lane {

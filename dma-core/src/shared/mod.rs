@@ -3,6 +3,7 @@
 mod after;
 mod inbox;
 mod lane;
+mod silence;
 mod slot;
 mod sync;
 mod transfer;
@@ -21,6 +22,7 @@ pub use transfer::SharedTransfer;
 use crate::operand::sealed::Operand;
 use crate::queue::Operation;
 use crate::queue::check::{self, Lists};
+use crate::queue::error;
 use crate::queue::planner::{Plan, Planner};
 use crate::queue::wait::deadline;
 use crate::{
@@ -78,6 +80,17 @@ impl SharedQueueOptions {
 ///
 /// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
 /// a listener that uses the queue then may hang.
+///
+/// # A device that hangs
+///
+/// No time limit ends an operation, since memory cannot be had back from a device that may still write to it: an `.await` on a device that hangs goes on
+/// until the queue is closed, and a transfer that was dropped keeps its memory, and its place, until then. A service that must go on watches for it:
+/// now and then it asks [`stalled`](Self::stalled), and it takes `TimedOut` from a submission, which a full queue answers then in place of
+/// `QueueFull`, for the same. Either is told after [`QueueOptions::stall_timeout`] without a completion, and no more once there is one. What helps is to
+/// [`close`](Self::close) the queue with a short timeout, which ends every transfer, and to open another queue, or another engine if that one hangs, too;
+/// [`Counters::abandoned`] says how many operations had memory that is lost.
+///
+/// # Processes
 ///
 /// `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never woken. What it drops or closes it leaves to the
 /// parent.
@@ -286,7 +299,7 @@ impl SharedQueue {
         let home = self.home();
         let first = self.handle.lane(home);
         if first.refuses() {
-            return Err(refuse(first, operation, Error::bare(ErrorKind::Closed), operands));
+            return Err(refuse(first, operation, error::closed(), operands));
         }
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
@@ -297,7 +310,10 @@ impl SharedQueue {
             }
         }
         first.count_full();
-        Err(OpError::full(operands))
+        Err(match self.handle.hub.hangs() {
+            Some(silence) => refuse(first, operation, error::stalled(silence), operands),
+            None => OpError::full(operands),
+        })
     }
 
     /// The lane that this clone begins with.
@@ -309,6 +325,16 @@ impl SharedQueue {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.handle.hub.counters()
+    }
+
+    /// For how long the device has had work and completed none of it, if that is longer than [`QueueOptions::stall_timeout`]. With several lanes, that of
+    /// the lane where it is longest: what is in flight there does not end, though the others may be well.
+    ///
+    /// Does not block, and does not look at the device: the lanes' threads do so all the time, and notice within a few milliseconds once it completes
+    /// something again. The time before the machine, or this process, let them look does not count.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Duration> {
+        self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()
     }
 
     /// The most operations in flight, on all lanes together.
@@ -363,6 +389,12 @@ impl Hub {
             tracing::error!("a lane's thread panicked; its lane is drained in its place");
             lane.drain(lane.close(deadline));
         }
+    }
+
+    /// For how long no lane's device has completed anything, if that is too long for all of them.
+    #[cold]
+    fn hangs(&self) -> Option<Duration> {
+        self.lanes.iter().map(|lane| lane.stalled()).min().flatten()
     }
 
     fn counters(&self) -> Counters {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 
-use super::lane::Driven;
+use super::lane::{Driven, nap_for};
 use super::slot::{Request, Seen};
 use super::*;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
@@ -29,6 +29,8 @@ struct Script {
     panics: AtomicBool,
     /// Reports failures.
     fails: AtomicBool,
+    /// Speaks again once it is stopped.
+    stops: AtomicBool,
     /// Reports to this thread alone.
     only: Mutex<Option<ThreadId>>,
     dropped: AtomicBool,
@@ -79,6 +81,9 @@ unsafe impl RawQueue for Odd {
         self.inner.explain(code)
     }
     fn stop(&mut self) {
+        if self.script.stops.load(SeqCst) {
+            self.script.mute.store(false, SeqCst);
+        }
         self.inner.stop();
     }
     fn stats(&self) -> RawStats {
@@ -124,11 +129,14 @@ fn waker(f: impl Fn() + Send + Sync + 'static) -> Waker {
 }
 
 fn lane_of(engine: &ReferenceEngine, script: &Arc<Script>) -> Arc<Lane> {
-    let options = QueueOptions::new().with_depth(64);
-    let inner = engine.open_queue_raw(&options).expect("it opens");
+    lane_with(engine, script, &QueueOptions::new().with_depth(64))
+}
+
+fn lane_with(engine: &ReferenceEngine, script: &Arc<Script>, options: &QueueOptions) -> Arc<Lane> {
+    let inner = engine.open_queue_raw(options).expect("it opens");
     let raw = Odd { inner, script: Arc::clone(script) };
     let depth = raw.depth();
-    Arc::new(Lane::new(Planner::new(Box::new(raw), engine.info(), depth, None), &options))
+    Arc::new(Lane::new(Planner::new(Box::new(raw), engine.info(), depth, None), options))
 }
 
 struct Rig {
@@ -144,8 +152,16 @@ impl Rig {
     }
 
     fn on(engine: ReferenceEngine, work: impl FnOnce(&Lane) + Send + 'static) -> Self {
+        Self::of(engine, &QueueOptions::new().with_depth(64), work)
+    }
+
+    fn of(
+        engine: ReferenceEngine,
+        options: &QueueOptions,
+        work: impl FnOnce(&Lane) + Send + 'static,
+    ) -> Self {
         let script = Arc::<Script>::default();
-        let lane = lane_of(&engine, &script);
+        let lane = lane_with(&engine, &script, options);
         let own = Arc::clone(&lane);
         let hub = Hub {
             lanes: [lane].into(),
@@ -159,6 +175,12 @@ impl Rig {
 
     fn new() -> Self {
         Self::with(Lane::serve)
+    }
+
+    /// With a lane that has no patience with a device, and room for `depth`.
+    fn impatient(depth: usize) -> Self {
+        let options = QueueOptions::new().with_depth(depth).with_stall_timeout(Duration::ZERO);
+        Self::of(ReferenceEngine::new(ReferenceOptions::default()), &options, Lane::serve)
     }
 
     /// With a thread that does nothing: who waits drives.
@@ -178,6 +200,26 @@ impl Rig {
 
     fn lane(&self) -> &Lane {
         self.queue.handle.lane(0)
+    }
+
+    /// Tries a copy, and drops its transfer.
+    fn try_copy(&self) -> Result<(), OpError<(BufferMut, BufferMut)>> {
+        let memory = || self.engine.allocate(32).expect("memory");
+        self.queue.copy(memory(), memory()).map(drop)
+    }
+
+    /// Tries a copy until it ends so, and returns the refusal, if it is one.
+    #[track_caller]
+    fn copy_until(&self, end: Option<ErrorKind>) -> Option<OpError<(BufferMut, BufferMut)>> {
+        let deadline = Instant::now() + HANGS;
+        loop {
+            let refusal = self.try_copy().err();
+            if refusal.as_ref().map(OpError::kind) == end {
+                return refusal;
+            }
+            assert!(Instant::now() < deadline, "it stays {refusal:?}");
+            std::thread::yield_now();
+        }
     }
 
     fn mute(&self, mute: bool) {
@@ -492,7 +534,7 @@ fn deadlines_hold_while_the_device_makes_progress() {
     let lane = rig.lane();
     lane.drain(lane.close(Instant::now()));
     assert_eq!(rig.queue.counters().aborted, 1);
-    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Aborted);
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -600,4 +642,100 @@ fn who_closes_waits_no_longer_than_it_says() {
     assert_eq!(rig.queue.close(Duration::ZERO).abandoned, 1);
     assert!(started.elapsed() < HANGS / 2, "it waited as long as another");
     assert_eq!(patient.join().expect("it closes").abandoned, 1);
+}
+
+/// Nobody waits for what it has: a refusal is all that is ever heard of it.
+#[test]
+fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
+    let rig = Rig::impatient(4);
+    for _ in 0..2 {
+        rig.mute(true);
+        // Each of them is dropped, and has a place for ever.
+        let refusal = rig.copy_until(Some(ErrorKind::TimedOut)).expect("it is refused");
+        assert!(refusal.error().message().contains("has completed nothing for"), "{refusal}");
+        assert!(refusal.error().hint().contains("open another"), "{refusal}");
+        assert!(refusal.into_operands().is_some(), "they come back");
+        assert!(rig.queue.stalled().is_some());
+        rig.mute(false);
+        rig.copy_until(None);
+        let deadline = Instant::now() + HANGS;
+        while rig.queue.stalled().is_some() {
+            assert!(Instant::now() < deadline, "it completes everything");
+        }
+    }
+    assert_eq!(rig.queue.close(HANGS).abandoned, 0);
+}
+
+#[test]
+fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
+    let rig = Rig::impatient(4);
+    rig.try_copy().expect("room");
+    // Its thread sleeps once nothing is in flight.
+    let deadline = Instant::now() + HANGS;
+    while rig.queue.counters().completed == 0 || !rig.lane().sleeps() {
+        assert!(Instant::now() < deadline, "it hangs");
+        std::thread::yield_now();
+    }
+    assert_eq!(rig.queue.stalled(), None);
+    rig.mute(true);
+    rig.try_copy().expect("room");
+    while rig.queue.stalled().is_none() {
+        assert!(Instant::now() < deadline, "it completes nothing");
+        std::thread::yield_now();
+    }
+    rig.try_copy().expect("room");
+    rig.queue.close(Duration::ZERO);
+    assert_eq!(rig.queue.stalled(), None, "it has no device any more");
+}
+
+/// However impatient it is.
+#[test]
+fn a_queue_whose_thread_does_not_run_does_not_blame_the_device() {
+    let options = QueueOptions::new().with_depth(4).with_stall_timeout(Duration::ZERO);
+    let rig = Rig::of(ReferenceEngine::new(ReferenceOptions::default()), &options, |_| ());
+    rig.mute(true);
+    for _ in 0..1_000 {
+        if let Err(refusal) = rig.try_copy() {
+            assert_eq!(refusal.kind(), ErrorKind::QueueFull);
+        }
+    }
+}
+
+/// And wakes up for a request.
+#[test]
+fn the_thread_of_a_device_that_hangs_sleeps_longer() {
+    let rig = Rig::new();
+    rig.mute(true);
+    rig.try_copy().expect("room");
+    let deadline = Instant::now() + HANGS;
+    while !rig.lane().sleeps() {
+        assert!(Instant::now() < deadline, "it stays awake for a device that completes nothing");
+        std::hint::spin_loop();
+    }
+    let naps = |count: u32| (0..count).map(nap_for).map(u64::from).sum::<u64>();
+    for vain in 1..2_000 {
+        assert!(nap_for(vain) <= 20 && u64::from(nap_for(vain)) <= 1 + naps(vain) / 60, "{vain} naps");
+    }
+    assert_eq!(nap_for(u32::MAX), 20);
+}
+
+#[test]
+fn what_a_close_ends_says_so_and_is_not_to_be_tried_again() {
+    let rig = Rig::new();
+    rig.script.stops.store(true, SeqCst);
+    rig.mute(true);
+    let one = rig.copy(|| ());
+    let pair = || (rig.engine.allocate(32).expect("memory"), rig.engine.allocate(32).expect("memory"));
+    let batch = rig.queue.submit((0..2).map(|_| pair()).collect::<Batch<_, _>>()).expect("room");
+    assert!(!one.is_done() && !batch.is_done());
+    assert_eq!(rig.queue.close(Duration::ZERO).aborted, 3);
+    let says = |error: &Error| {
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Closed, crate::Retry::Never), "{error}");
+        assert_eq!(error.hint(), "open another queue", "{error}");
+    };
+    let error = one.wait().expect_err("the device did not do it");
+    says(error.error());
+    assert!(error.into_operands().is_some(), "the device gave them back");
+    says(batch.wait().expect_err("the device did not do it").error());
+    says(rig.try_copy().expect_err("it is closed").error());
 }

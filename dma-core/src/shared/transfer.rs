@@ -12,6 +12,7 @@ use super::Handle;
 use super::lane::{Driven, Lane};
 use super::slot::{Report, Seen};
 use crate::queue::Operation;
+use crate::queue::error::REOPEN;
 use crate::queue::wait::{Backoff, deadline};
 use crate::{Error, ErrorKind, OpError, Result};
 
@@ -71,8 +72,8 @@ impl<T: Send + 'static> SharedTransfer<T> {
     ///
     /// # Errors
     ///
-    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked`, `Closed` or what else became of it, with the operands; `TimedOut` without them: the
-    /// queue keeps them until the device is done.
+    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else became of it, with the operands; `Closed` with them if the queue was closed
+    /// before; `TimedOut` without them: the queue keeps them until the device is done.
     ///
     /// # Panics
     ///
@@ -177,7 +178,8 @@ impl<T: Send + 'static> SharedTransfer<T> {
                 let error = Error::new(
                     ErrorKind::Closed,
                     "the queue was closed before the operation reached the device",
-                );
+                )
+                .with_hint(REOPEN);
                 OpError::new(error.with_operation(operation.name()).with_backend(backend), Some(operands))
             }
         }
