@@ -2,6 +2,7 @@
 //!
 //! `cargo run --example 04_async_tokio`
 
+use dma::SharedQueue;
 use dma::prelude::*;
 use tokio::io::unix::AsyncFd;
 
@@ -46,10 +47,11 @@ fn one_thread() -> dma::Result<()> {
     })
 }
 
-/// A `SharedQueue` can be cloned into any task, and its transfers are `Send`.
+/// A `SharedQueue` can be cloned into any task, and its transfers are `Send`. It is full with so many tasks: each waits until there is room.
 fn many_threads() -> dma::Result<()> {
     let engine = dma::open("auto")?;
-    let queue = engine.open_shared_queue(&SharedQueueOptions::new())?;
+    let options = SharedQueueOptions::new().with_queue(QueueOptions::new().with_depth(4));
+    let queue = engine.open_shared_queue(&options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     runtime.block_on(async {
         let tasks: Vec<_> = (0..COPIES)
@@ -58,7 +60,8 @@ fn many_threads() -> dma::Result<()> {
                 tokio::spawn(async move {
                     let mut src = engine.allocate(LEN)?;
                     src.fill(i as u8);
-                    let (src, dst) = queue.copy(src, engine.allocate(LEN)?)?.await?;
+                    let dst = engine.allocate(LEN)?;
+                    let (src, dst) = copy(&queue, src, dst).await?;
                     assert_eq!(src[..], dst[..]);
                     Ok::<(), dma::Error>(())
                 })
@@ -73,4 +76,21 @@ fn many_threads() -> dma::Result<()> {
     println!("many threads: {} copies awaited, {} doorbells", counters.completed, counters.doorbells);
     assert_eq!(counters.completed as usize, COPIES);
     Ok(())
+}
+
+async fn copy(
+    queue: &SharedQueue,
+    mut src: BufferMut,
+    mut dst: BufferMut,
+) -> dma::Result<(BufferMut, BufferMut)> {
+    loop {
+        match queue.copy(src, dst) {
+            Ok(transfer) => return Ok(transfer.await?),
+            Err(e) if e.kind() == ErrorKind::QueueFull => {
+                (src, dst) = e.into_operands().expect("a refusal gives them back");
+                queue.ready().await?;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
 }

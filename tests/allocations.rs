@@ -97,6 +97,21 @@ fn nothing_is_allocated_per_copy_once_warm() {
         warm(&format!("{name}: shared, awaited copy"), || {
             cycle(&mut pair, |(src, dst)| block_on(shared.copy(src, dst).expect("accepted")).expect("done"));
         });
+        let one = QueueOptions::new().with_depth(1);
+        let small =
+            engine.open_shared_queue(&SharedQueueOptions::new().with_queue(one)).expect("a shared queue");
+        let depth = small.depth();
+        let mut pairs: Vec<_> = (0..depth).map(|_| (buffer(8), buffer(8))).collect();
+        let mut transfers = Vec::with_capacity(depth);
+        warm(&format!("{name}: waiting for room"), || {
+            transfers.extend(pairs.drain(..).map(|(src, dst)| small.copy(src, dst).expect("accepted")));
+            let mut ready = small.ready();
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(std::pin::Pin::new(&mut ready).poll(&mut context).is_pending(), "the places are held");
+            pairs.extend(transfers.drain(..).map(|transfer| transfer.wait().expect("done")));
+            block_on(ready).expect("there is room");
+        });
+        drop(small);
         warm(&format!("{name}: shared gather and scatter"), || {
             cycle(&mut list, |(src, dst)| shared.copy(src, dst).expect("accepted").wait().expect("done"));
         });

@@ -26,7 +26,8 @@ pub enum ErrorKind {
     WrongEngine,
     /// The engine cannot do this at all; its [`Capabilities`](crate::Capabilities) say so beforehand.
     Unsupported,
-    /// The queue is full: poll it, then submit again. Nothing is lost; the operands come back.
+    /// The queue is full: poll it, or await a shared queue's [`ready`](crate::SharedQueue::ready), then submit again. Nothing is lost; the operands come
+    /// back.
     QueueFull,
     /// Something still uses what was to be closed, freed or reconfigured.
     InUse,

@@ -147,5 +147,5 @@ pub use pci::PciAddress;
 pub use queue::{Batch, Driver, OpError, OpFailure, Queue, SubmitResult, Transfer};
 pub use raw::*;
 pub use region::Region;
-pub use shared::{SharedQueue, SharedQueueOptions, SharedResult, SharedTransfer};
+pub use shared::{SharedQueue, SharedQueueOptions, SharedReady, SharedResult, SharedTransfer};
 pub use window::{Export, Window};

@@ -39,12 +39,20 @@ impl Backoff {
             // There may be progress for long: the rest of a long operation, or what others have in flight.
             return self.polls.is_multiple_of(Self::CLOCK) && Instant::now() >= deadline();
         }
+        self.pause();
+        if self.idle < Self::SPINS {
+            return false;
+        }
+        (self.may_sleep() || self.idle.is_multiple_of(Self::CLOCK)) && Instant::now() >= deadline()
+    }
+
+    /// Passes the time after a poll that reported nothing.
+    pub(crate) fn pause(&mut self) {
         self.idle = self.idle.saturating_add(1);
         if self.idle < Self::SPINS {
             std::hint::spin_loop();
-            return false;
+        } else {
+            std::thread::yield_now();
         }
-        std::thread::yield_now();
-        (self.may_sleep() || self.idle.is_multiple_of(Self::CLOCK)) && Instant::now() >= deadline()
     }
 }

@@ -1,6 +1,6 @@
 //! [`Inbox`] and [`FreeSlots`]: how slots travel between threads without a lock.
 
-use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicU32, AtomicU64, Ordering, in_order};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -98,9 +98,21 @@ impl FreeSlots {
         None
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back. Sequentially consistent with [`any`](Self::any): either the caller sees who waits for one, or that one sees the slot.
     pub(super) fn give(&self, slot: u32) {
-        self.0[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::Release);
+        self.0[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::SeqCst);
+        in_order();
+    }
+
+    /// Whether there is a free slot.
+    pub(super) fn any(&self) -> bool {
+        in_order();
+        self.0.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
+    }
+
+    /// How many there are at the moment.
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(|word| word.0.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 }
 

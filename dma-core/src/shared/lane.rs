@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crossbeam_utils::CachePadded;
 
 use super::after::{After, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
+use super::line::Line;
 use super::silence::Silence;
 use super::slot::{Report, Request, Slot, Work};
 use crate::queue::check::Lists;
@@ -46,6 +47,8 @@ pub(super) struct Lane {
     pub(super) slots: Box<[Slot]>,
     /// Slots that no operation uses.
     free: FreeSlots,
+    /// Tasks that wait for one, on any lane of the queue.
+    line: Arc<Line>,
     /// Slots with a request for the device. Several, so that threads which submit and wait at the same time mostly meet their own.
     submitted: [CachePadded<Inbox>; Self::INBOXES],
     links: Links,
@@ -95,7 +98,7 @@ impl Lane {
     /// the lane's thread stays away while somebody drives.
     const TURNS: u32 = 16;
 
-    pub(super) fn new(planner: Planner, options: &QueueOptions) -> Self {
+    pub(super) fn new(planner: Planner, options: &QueueOptions, line: Arc<Line>) -> Self {
         let depth = planner.ops.len();
         Self {
             engine: planner.engine,
@@ -104,6 +107,7 @@ impl Lane {
             stall_timeout: options.stall_timeout,
             slots: std::iter::repeat_with(Slot::new).take(depth).collect(),
             free: FreeSlots::new(depth),
+            line,
             submitted: std::array::from_fn(|_| CachePadded::new(Inbox::new())),
             links: Links::new(depth),
             core: CachePadded::new(Mutex::new(Core {
@@ -169,9 +173,23 @@ impl Lane {
         self.full.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes a slot whose operation was taken ready for another.
+    /// Makes a slot whose operation was taken ready for another, and wakes who waits for one.
+    #[inline]
     pub(super) fn release(&self, slot: u32) {
         self.free.give(slot);
+        if let Some(waker) = self.line.next() {
+            After::Wake(waker).run();
+        }
+    }
+
+    /// Whether a slot is free.
+    pub(super) fn has_room(&self) -> bool {
+        self.free.any()
+    }
+
+    /// Slots that are free at the moment.
+    pub(super) fn room(&self) -> usize {
+        self.free.count()
     }
 
     /// Submits what has gathered and polls the device, unless another thread is at it. Does not block. A caller with a `home` number leaves other
@@ -214,6 +232,7 @@ impl Lane {
         self.give_up(&mut core);
         self.core.clear_poison();
         core.after.push(After::Tell(News::Wrecked, self.backend));
+        core.after.extend(self.line.all().into_iter().map(After::Wake));
         core
     }
 
@@ -282,10 +301,12 @@ impl Lane {
     #[inline]
     fn ended(&self, list: &mut Vec<After>, slot: u32, after: Option<After>) {
         let Some(after) = after else { return };
-        if let After::Drop(_) = after {
-            self.release(slot);
-        }
+        let is_over = matches!(after, After::Drop(_));
         list.push(after);
+        if is_over {
+            self.free.give(slot);
+            list.extend(self.line.next().map(After::Wake));
+        }
     }
 
     /// Hands the requests taken to the planner.
@@ -469,6 +490,8 @@ impl Lane {
                 tracing::warn!(backend = self.backend, ?silence, "the device has work and completes nothing")
             };
             guarded("the log", tell);
+            // Who waits for room is to know.
+            self.line.all().into_iter().map(After::Wake).for_each(After::run);
         }
         true
     }
@@ -489,6 +512,11 @@ impl Lane {
         }
         // Nobody to tell if it is not ASLEEP any more.
         self.presence.compare_exchange(ASLEEP, AWAKE, order, otherwise).is_err()
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.line)
     }
 
     /// Whether the lane's thread is asleep.

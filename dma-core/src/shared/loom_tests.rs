@@ -8,6 +8,7 @@ use loom::thread;
 
 use super::after::After;
 use super::inbox::{FreeSlots, Inbox, Links};
+use super::line::Line;
 use super::slot::{Report, Seen, Slot};
 
 /// Operands that tell when they are dropped.
@@ -222,5 +223,73 @@ fn a_free_slot_has_one_owner() {
         use_once(&free);
         thread.join().unwrap();
         assert_eq!(free.0.take(0), Some(0));
+    });
+}
+
+/// Free slots, and who waits for one.
+type Places = Arc<(FreeSlots, Line)>;
+
+/// One slot, and it is taken.
+fn full() -> Places {
+    let places = Arc::new((FreeSlots::new(1), Line::new()));
+    assert_eq!(places.0.take(0), Some(0));
+    places
+}
+
+/// Gives the slot back, as a lane does.
+fn give(places: &Places) {
+    places.0.give(0);
+    if let Some(waker) = places.1.next() {
+        waker.wake();
+    }
+}
+
+/// Waits for a slot, as `SharedReady` does.
+fn wait(places: &Places) {
+    let mut number = None;
+    loom::future::block_on(std::future::poll_fn(|context| {
+        if !places.0.any() {
+            number = Some(places.1.join(number, context.waker().clone()).0);
+            if !places.0.any() {
+                return std::task::Poll::Pending;
+            }
+        }
+        leave(places, number.take(), true);
+        std::task::Poll::Ready(())
+    }));
+}
+
+fn leave(places: &Places, number: Option<u64>, seen: bool) {
+    let Some(number) = number else { return };
+    if (places.1.leave(number).is_none() || seen)
+        && let Some(waker) = places.1.next()
+    {
+        waker.wake();
+    }
+}
+
+#[test]
+fn who_waits_for_a_slot_sees_it_or_is_woken() {
+    loom::model(|| {
+        let places = full();
+        let other = Arc::clone(&places);
+        let thread = thread::spawn(move || give(&other));
+        wait(&places);
+        assert_eq!(places.0.take(0), Some(0));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_slot_that_one_was_woken_for_and_gives_up_wakes_the_next() {
+    loom::model(|| {
+        let places = full();
+        let (number, _) = places.1.join(None, std::task::Waker::noop().clone());
+        let [of_giver, of_waiter] = [Arc::clone(&places), Arc::clone(&places)];
+        let giver = thread::spawn(move || give(&of_giver));
+        let waiter = thread::spawn(move || wait(&of_waiter));
+        leave(&places, Some(number), false);
+        giver.join().unwrap();
+        waiter.join().unwrap();
     });
 }

@@ -3,6 +3,8 @@
 mod after;
 mod inbox;
 mod lane;
+mod line;
+mod ready;
 mod silence;
 mod slot;
 mod sync;
@@ -15,7 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use after::After;
 use lane::Lane;
+use line::Line;
+pub use ready::SharedReady;
 use slot::Work;
 pub use transfer::SharedTransfer;
 
@@ -76,6 +81,8 @@ impl SharedQueueOptions {
 /// Submitting a copy of one range to another is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A
 /// thread that waits for its transfer drives the device itself; for tasks, which must not, each lane has a thread.
 ///
+/// A full queue hands the operands back; [`ready`](Self::ready) waits until it has room.
+///
 /// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
 ///
 /// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
@@ -122,6 +129,8 @@ impl Clone for SharedQueue {
 
 struct Hub {
     lanes: Box<[Arc<Lane>]>,
+    /// Tasks that wait for room.
+    line: Arc<Line>,
     /// Clones made so far.
     clones: AtomicUsize,
     /// The threads of the lanes, in their order. Locked only by who waits for them to end, and never on one of them.
@@ -143,15 +152,18 @@ impl SharedQueue {
                 Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
             ));
         }
+        let line = Arc::new(Line::new());
         let lanes: Box<[_]> = lanes
             .into_iter()
             .map(|(raw, fill_block)| {
                 let depth = raw.depth();
-                Arc::new(Lane::new(Planner::new(raw, info, depth, fill_block), &options.queue))
+                let planner = Planner::new(raw, info, depth, fill_block);
+                Arc::new(Lane::new(planner, &options.queue, Arc::clone(&line)))
             })
             .collect();
         let hub = Hub {
             lanes,
+            line,
             clones: AtomicUsize::new(0),
             threads: Mutex::default(),
             process: std::process::id(),
@@ -321,6 +333,44 @@ impl SharedQueue {
         self.handle.number % self.handle.hub.lanes.len()
     }
 
+    /// Waits, once awaited, until there is room for an operation:
+    ///
+    /// ```
+    /// # use dma_core::{BufferMut, ErrorKind, Result, SharedQueue};
+    /// # async fn copy(queue: &SharedQueue, mut src: BufferMut, mut dst: BufferMut) -> Result<(BufferMut, BufferMut)> {
+    /// loop {
+    ///     match queue.copy(src, dst) {
+    ///         Ok(transfer) => return Ok(transfer.await?),
+    ///         Err(e) if e.kind() == ErrorKind::QueueFull => {
+    ///             (src, dst) = e.into_operands().expect("a refusal gives them back");
+    ///             queue.ready().await?;
+    ///         }
+    ///         Err(e) => return Err(e.into()),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// Room is seen, not reserved: several tasks may be woken for one place, and others who submit at the time may be faster, so that a submission may
+    /// still find the queue full. Tasks wait in line, and nothing is allocated per wait once warm. [`SharedReady::wait`] is for threads.
+    ///
+    /// A place is free once its transfer has given its operands back, or was dropped and has ended: a task that holds all the transfers waits for itself.
+    ///
+    /// # Errors
+    ///
+    /// Of awaiting it: `Closed` once the queue is; `TimedOut` when there is no room and the device hangs (see
+    /// [`QueueOptions::stall_timeout`]).
+    pub fn ready(&self) -> SharedReady {
+        SharedReady::new(Arc::clone(&self.handle))
+    }
+
+    /// Places that are free at this moment, on all lanes together: for metrics, and to shed load. Others take and free places meanwhile, so that a
+    /// submission may be refused though there was room, or accepted though there was none.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.handle.hub.lanes.iter().map(|lane| lane.room()).sum()
+    }
+
     /// What the lanes have done so far, together.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -360,6 +410,9 @@ impl Hub {
         let deadline = deadline(timeout);
         // All of them, before the first is waited for.
         self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
+        if self.process == std::process::id() {
+            self.line.all().into_iter().map(After::Wake).for_each(After::run);
+        }
         if lane::on_lane() {
             // A waker, or the destructor of operands. The threads, this one among them, find nothing left to do and end by themselves.
             self.lanes.iter().for_each(|lane| lane.drain(lane.close(deadline)));
@@ -388,6 +441,12 @@ impl Hub {
         for lane in orphans {
             tracing::error!("a lane's thread panicked; its lane is drained in its place");
             lane.drain(lane.close(deadline));
+        }
+    }
+
+    fn wake_next(&self) {
+        if let Some(waker) = self.line.next() {
+            After::Wake(waker).run();
         }
     }
 

@@ -229,7 +229,7 @@ impl Slot {
 }
 
 /// Drops a waker, which may run anybody's code. A panic ends here: the task whose it is has nothing to do with who drops it.
-fn let_go(waker: Option<Waker>) {
+pub(super) fn let_go(waker: Option<Waker>) {
     if let Some(waker) = waker {
         guarded("the drop of a task's waker", || drop(waker));
     }

@@ -18,6 +18,13 @@ pub(super) use loom::{
     },
 };
 
+/// Stands between two accesses of one thread that are sequentially consistent. Loom takes such accesses for weaker ones, but a fence for what it is.
+#[inline]
+pub(super) fn in_order() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
 /// `UnsafeCell` with loom's interface.
 #[cfg(not(loom))]
 #[derive(Debug)]

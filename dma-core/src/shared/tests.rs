@@ -1,6 +1,8 @@
 //! Shared queues whose users' code panics, calls the queue, or comes at a bad time; and engines that panic.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
+mod ready;
+
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -136,7 +138,8 @@ fn lane_with(engine: &ReferenceEngine, script: &Arc<Script>, options: &QueueOpti
     let inner = engine.open_queue_raw(options).expect("it opens");
     let raw = Odd { inner, script: Arc::clone(script) };
     let depth = raw.depth();
-    Arc::new(Lane::new(Planner::new(Box::new(raw), engine.info(), depth, None), options))
+    let planner = Planner::new(Box::new(raw), engine.info(), depth, None);
+    Arc::new(Lane::new(planner, options, Arc::new(Line::new())))
 }
 
 struct Rig {
@@ -162,8 +165,9 @@ impl Rig {
     ) -> Self {
         let script = Arc::<Script>::default();
         let lane = lane_with(&engine, &script, options);
-        let own = Arc::clone(&lane);
+        let (own, line) = (Arc::clone(&lane), lane.line());
         let hub = Hub {
+            line,
             lanes: [lane].into(),
             clones: AtomicUsize::new(0),
             threads: Mutex::new(vec![std::thread::spawn(move || work(&own))]),

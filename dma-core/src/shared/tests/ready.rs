@@ -1,0 +1,263 @@
+//! Waiting for room.
+
+use std::sync::atomic::AtomicU64;
+
+use super::*;
+
+type Pair = (BufferMut, BufferMut);
+
+/// Room for 2, on a device that takes a poll for each 64 bytes, and a thread that does `work`.
+fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
+    let device = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
+    let rig = Rig::of(ReferenceEngine::new(device), &QueueOptions::new().with_depth(2), work);
+    assert_eq!((rig.queue.depth(), rig.queue.room()), (2, 2));
+    rig
+}
+
+/// A full queue that nobody but the test drives, and what is in it, done.
+fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
+    let rig = small(|_| ());
+    let held = [rig.copy(|| ()), rig.copy(|| ())];
+    (0..2).for_each(|_| _ = rig.lane().drive(None));
+    assert_eq!((rig.queue.counters().completed, rig.queue.room()), (2, 0));
+    (rig, held)
+}
+
+/// One who waits, is polled by hand, and says when it is woken.
+fn waiter(rig: &Rig) -> (SharedReady, Waker, Receiver<()>) {
+    let (woken, receiver) = signal();
+    let (mut ready, waker) = (rig.queue.ready(), waker(woken));
+    assert!(super::poll(&mut ready, &waker).is_pending());
+    (ready, waker, receiver)
+}
+
+/// Copies `pair` as an asynchronous service does. Counts refusals.
+async fn copy(queue: &SharedQueue, mut pair: Pair, refusals: &AtomicU64) -> Result<Pair> {
+    loop {
+        match queue.copy(pair.0, pair.1) {
+            Ok(transfer) => return Ok(transfer.await?),
+            Err(e) if e.kind() == ErrorKind::QueueFull => {
+                refusals.fetch_add(1, SeqCst);
+                pair = e.into_operands().expect("a refusal gives them back");
+                queue.ready().await?;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Runs all of `tasks` on this thread, each only when it is woken. Fails if none is for long.
+fn run(tasks: Vec<impl Future<Output = ()>>) {
+    let mut tasks: Vec<_> = tasks
+        .into_iter()
+        .map(|task| {
+            let (woken, thread) = (Arc::new(AtomicBool::new(true)), std::thread::current());
+            let of_task = Arc::clone(&woken);
+            let wake = move || {
+                of_task.store(true, SeqCst);
+                thread.unpark();
+            };
+            (Some(Box::pin(task)), woken, waker(wake))
+        })
+        .collect();
+    let mut last = Instant::now();
+    while tasks.iter().any(|(task, ..)| task.is_some()) {
+        let mut idle = true;
+        for (task, woken, waker) in &mut tasks {
+            let Some(running) = task else { continue };
+            if woken.swap(false, SeqCst) {
+                idle = false;
+                if running.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
+                    *task = None;
+                }
+            }
+        }
+        if idle {
+            assert!(last.elapsed() < HANGS, "a wake-up was lost");
+            std::thread::park_timeout(HANGS);
+        } else {
+            last = Instant::now();
+        }
+    }
+}
+
+#[test]
+fn many_tasks_pass_a_small_queue_without_a_busy_loop() {
+    const TASKS: usize = 16;
+    const COPIES: usize = 50;
+    for threads in [1, 3] {
+        let rig = small(Lane::serve);
+        let refusals = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (queue, engine, refusals) = (rig.queue.clone(), &rig.engine, &refusals);
+                scope.spawn(move || {
+                    let queue = &queue;
+                    let tasks = (0..TASKS).map(|_| async move {
+                        let memory = || engine.allocate(1024).expect("memory");
+                        let mut pair = (memory(), memory());
+                        for _ in 0..COPIES {
+                            pair = copy(queue, pair, refusals).await.expect("it is done");
+                        }
+                    });
+                    run(tasks.collect());
+                });
+            }
+        });
+        let copies = (threads * TASKS * COPIES) as u64;
+        assert_eq!(rig.queue.counters().completed, copies);
+        // Each finds the queue full before it waits. What is refused after that met another thread's submission between a look and the next, and each
+        // of those meets one of each other thread's at most.
+        let refusals = refusals.into_inner();
+        assert!(refusals > 0, "the queue was full");
+        assert!(refusals <= copies * threads as u64, "{refusals} refusals for {copies} copies");
+        assert_eq!(rig.queue.room(), 2);
+    }
+}
+
+#[test]
+fn threads_may_wait_for_room_too() {
+    let rig = small(Lane::serve);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let (queue, engine) = (rig.queue.clone(), &rig.engine);
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    let memory = || engine.allocate(64).expect("memory");
+                    let mut pair = (memory(), memory());
+                    while let Err(e) = queue.copy(pair.0, pair.1) {
+                        assert_eq!(e.kind(), ErrorKind::QueueFull);
+                        pair = e.into_operands().expect("they come back");
+                        queue.ready().wait().expect("there will be");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(rig.queue.close(HANGS).completed, 600);
+}
+
+#[test]
+fn waiting_for_room_has_a_deadline() {
+    let (rig, held) = full();
+    let error = rig.queue.ready().wait_until(Instant::now()).expect_err("the places are held");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    drop(held);
+    rig.queue.ready().wait_until(Instant::now()).expect("whatever the deadline");
+    rig.queue.ready().wait().expect("there is room");
+}
+
+#[test]
+fn a_place_wakes_the_first_in_line() {
+    let (rig, [one, other]) = full();
+    let (mut first, of_first, first_woken) = waiter(&rig);
+    let (_second, _, second_woken) = waiter(&rig);
+    one.wait().expect("done");
+    first_woken.try_recv().expect("there is room");
+    second_woken.try_recv().expect_err("there is room for one");
+    // Others were faster.
+    let _again = rig.copy(|| ());
+    assert!(super::poll(&mut first, &of_first).is_pending());
+    other.wait().expect("done");
+    first_woken.try_recv().expect("it is still the first");
+    second_woken.try_recv().expect_err("there is room for one");
+    assert!(matches!(super::poll(&mut first, &of_first), Poll::Ready(Ok(()))));
+    second_woken.try_recv().expect("the first may not use it");
+}
+
+#[test]
+fn who_gives_up_passes_on_what_it_was_woken_for() {
+    let (rig, [one, _other]) = full();
+    let (first, of_first, first_woken) = waiter(&rig);
+    let (mut second, of_second, second_woken) = waiter(&rig);
+    one.wait().expect("done");
+    first_woken.try_recv().expect("there is room");
+    drop(first);
+    drop(of_first);
+    second_woken.try_recv().expect("the first does not use it");
+    assert!(matches!(super::poll(&mut second, &of_second), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn who_gives_up_leaves_nothing_behind() {
+    let (rig, [one, _other]) = full();
+    let (let_go, gone) = signal();
+    let waker = Arc::new(LetGo(let_go)).into();
+    let mut ready = rig.queue.ready();
+    assert!(super::poll(&mut ready, &waker).is_pending());
+    let (_second, _, second_woken) = waiter(&rig);
+    drop(waker);
+    gone.try_recv().expect_err("it waits");
+    drop(ready);
+    gone.try_recv().expect("the line keeps a task that may keep the queue");
+    one.wait().expect("done");
+    second_woken.try_recv().expect("it is the first now");
+}
+
+#[test]
+fn dropped_transfers_free_their_places_for_who_waits() {
+    let rig = small(|_| ());
+    rig.mute(true);
+    drop([rig.copy(|| ()), rig.copy(|| ())]);
+    let (mut ready, waker, woken) = waiter(&rig);
+    rig.mute(false);
+    rig.lane().drive(None);
+    woken.try_recv().expect("there is room");
+    assert!(matches!(super::poll(&mut ready, &waker), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn a_close_ends_the_waiting_for_room() {
+    let (rig, _held) = full();
+    let (mut ready, waker, woken) = waiter(&rig);
+    rig.queue.close(HANGS);
+    woken.try_recv().expect("there will be no room");
+    let error = ready_error(super::poll(&mut ready, &waker));
+    assert_eq!((error.kind(), error.hint()), (ErrorKind::Closed, "open another queue"));
+    assert_eq!(rig.queue.ready().wait().expect_err("likewise").kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_device_that_hangs_ends_the_waiting_for_room() {
+    let rig = Rig::impatient(4);
+    rig.mute(true);
+    rig.copy_until(Some(ErrorKind::QueueFull));
+    let waiting = || {
+        let (woken, receiver) = signal();
+        let (mut ready, waker) = (rig.queue.ready(), waker(woken));
+        let mut result = super::poll(&mut ready, &waker);
+        while result.is_pending() {
+            heard(&receiver);
+            result = super::poll(&mut ready, &waker);
+        }
+        result
+    };
+    let error = ready_error(waiting());
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::TimedOut, "wait for room"), "{error}");
+    assert_eq!(rig.queue.ready().wait().expect_err("likewise").kind(), ErrorKind::TimedOut);
+    rig.mute(false);
+    // Until the lane's thread has seen it complete something.
+    let deadline = Instant::now() + HANGS;
+    while !matches!(waiting(), Poll::Ready(Ok(()))) {
+        assert!(Instant::now() < deadline, "all is well with it");
+    }
+}
+
+#[test]
+fn an_engine_that_panics_ends_the_waiting_for_room() {
+    let rig = small(Lane::serve);
+    rig.mute(true);
+    let _held = [rig.copy(|| ()), rig.copy(|| ())];
+    let (mut ready, waker, woken) = waiter(&rig);
+    rig.script.panics.store(true, SeqCst);
+    heard(&woken);
+    assert_eq!(ready_error(super::poll(&mut ready, &waker)).kind(), ErrorKind::Closed);
+}
+
+#[track_caller]
+fn ready_error(result: Poll<Result<()>>) -> Error {
+    match result {
+        Poll::Ready(Err(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
