@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every example of every package runs as it is, without arguments, and ends well. What needs arguments is left to others:
-# `copy_file` to readme.sh, host and DPU to the end of this script.
+# `copy_file` to readme.sh, host and DPU to the end of this script. What people copy for a backend of their own also builds and
+# runs as a project that depends on nothing but `dma`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 shopt -s nullglob
@@ -32,9 +33,28 @@ done < <(ci/members.sh)
     exit 1
 }
 
-echo "--- host and DPU"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+
+echo "--- a backend of one's own"
+mkdir -p "$dir/backend/src"
+cp examples/08_write_a_backend.rs "$dir/backend/src/main.rs"
+cat >"$dir/backend/Cargo.toml" <<EOF
+[package]
+name = "a-backend-elsewhere"
+edition = "2024"
+
+[dependencies]
+dma = { path = "$PWD", features = ["conformance"] }
+
+[workspace]
+EOF
+# The same versions as here, which are at hand.
+cp Cargo.lock "$dir/backend/"
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+CARGO_TARGET_DIR=$target timeout "$seconds" cargo run --offline --release --quiet --manifest-path "$dir/backend/Cargo.toml"
+
+echo "--- host and DPU"
 example() { timeout "$seconds" cargo run --locked --release --quiet --example "$@"; }
 mkfifo "$dir/enter"
 example 10_copy_host -- --export "$dir/export" --buffer "$dir/buffer" --txt "a text" <"$dir/enter" &
@@ -52,4 +72,4 @@ dpu=$!
 example dma_copy -- --role host --channel "unix:$dir/socket" --file Cargo.lock
 wait "$dpu"
 cmp Cargo.lock "$dir/copy"
-echo "$((ran + 3)) examples ran"
+echo "$((ran + 4)) examples ran"

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Features that need an installed SDK are sdk.sh's.
-cargo clippy --locked --workspace --all-targets --features dma-core/conformance,bindings/generate -- -D warnings
+cargo clippy --locked --workspace --all-targets --features dma/conformance,bindings/generate -- -D warnings
 
 # One at a time: together, their features would be united.
 ci/members.sh | while read -r package _; do

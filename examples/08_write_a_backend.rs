@@ -1,6 +1,7 @@
 //! Write an engine of your own: all that a minimal backend needs, in one file, checked by the conformance suite.
 //!
-//! Run it with `cargo run --example 08_write_a_backend`.
+//! Run it with `cargo run --example 08_write_a_backend`. In a project of your own it needs `dma` with its feature
+//! `conformance`, and nothing else: `cargo add dma --path WHERE-IT-LIES --features conformance`.
 //!
 //! The device here is a `VecDeque`: descriptors go in when they are submitted, and their bytes are moved when the queue
 //! is polled. Replace it by a ring in device memory and a doorbell register, and you have a driver. What the engine

@@ -28,6 +28,14 @@
 //!
 //! [`discover`] lists what there is on this machine. The documentation of `dma-core` describes the contract and the safe API, all of which is
 //! re-exported here; those of `dma-sim`, `dma-doca` and `dma-ioat` the engines.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: what every engine must do, for a backend of your own to run |
+//!
+//! All engines are always there: they need nothing to be installed before they are opened.
 
 mod discover;
 mod name;
