@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -158,7 +159,9 @@ impl fmt::Display for NativeError {
 /// An error without detail (a full queue) costs no allocation.
 pub struct Error {
     kind: ErrorKind,
-    detail: Option<Box<Detail>>,
+    /// It stands in the chain of causes behind an [`OpError`](crate::OpError), which says all of it: `Display` is the kind's name alone.
+    told: bool,
+    detail: Option<Arc<Detail>>,
 }
 
 #[derive(Default)]
@@ -177,7 +180,7 @@ impl Error {
     /// An error of `kind` with nothing more to say. Allocates nothing.
     #[must_use]
     pub const fn bare(kind: ErrorKind) -> Self {
-        Self { kind, detail: None }
+        Self { kind, told: false, detail: None }
     }
 
     /// An error of `kind` with a message that says what is wrong with which input.
@@ -186,8 +189,15 @@ impl Error {
         Self::bare(kind).with_message(message)
     }
 
+    /// The same error as the cause of one that says all of it already.
+    pub(crate) fn to_cause(&self) -> Self {
+        Self { kind: self.kind, told: true, detail: self.detail.clone() }
+    }
+
     fn detail_mut(&mut self) -> &mut Detail {
-        self.detail.get_or_insert_default()
+        let detail = self.detail.get_or_insert_default();
+        // A cause never leaves its `OpError`, which is taken apart before its error can be changed.
+        Arc::get_mut(detail).expect("nobody else has the detail")
     }
 
     /// Sets the message.
@@ -296,9 +306,10 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(detail) = &self.detail else { return self.kind.fmt(f) };
+impl Error {
+    /// All that is known, in one line.
+    fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(detail) = &self.detail else { return fmt::Display::fmt(&self.kind, f) };
         if !detail.operation.is_empty() {
             write!(f, "{}", detail.operation)?;
             if !detail.backend.is_empty() {
@@ -308,7 +319,7 @@ impl fmt::Display for Error {
         } else if !detail.backend.is_empty() {
             write!(f, "{}: ", detail.backend)?;
         }
-        self.kind.fmt(f)?;
+        fmt::Display::fmt(&self.kind, f)?;
         if !detail.message.is_empty() {
             write!(f, ": {}", detail.message)?;
         }
@@ -325,11 +336,17 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.told { write!(f, "kind {:?}", self.kind) } else { self.line(f) }
+    }
+}
+
 /// The message, so that `unwrap` and a `main` that returns it say what to do; `{:#?}` has the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
-            return fmt::Display::fmt(self, f);
+            return self.line(f);
         }
         let mut out = f.debug_struct("Error");
         out.field("kind", &self.kind);

@@ -45,8 +45,29 @@ pub(crate) fn stalled(silence: Duration) -> Error {
 /// An operation that was refused, or that did not succeed. The operands come back with it.
 ///
 /// It turns into an [`Error`] by `?`, which drops the operands.
+///
+/// `Display` is the error's line, all of it. In a chain of causes, as `anyhow` or `Box<dyn std::error::Error>` have it, the
+/// [`source`](std::error::Error::source) is that [`Error`] itself, so that who has nothing but the chain finds the
+/// [`kind`](Error::kind) and [`retry`](Error::retry); there its `Display` is no more than the name of the kind, as in `kind Aborted`,
+/// since the line has been said.
+///
+/// ```
+/// use dma_core::{Error, Retry};
+///
+/// /// Of any error that a program may end up with, `anyhow::Error` (by its `as_ref`) as well as a box.
+/// fn is_worth_a_retry(error: &(dyn std::error::Error + 'static)) -> bool {
+///     std::iter::successors(Some(error), |e| (*e).source())
+///         .find_map(|e| e.downcast_ref::<Error>())
+///         .is_some_and(|e| e.retry() != Retry::Never)
+/// }
+/// # assert!(is_worth_a_retry(&Error::bare(dma_core::ErrorKind::Aborted)));
+/// ```
+///
+/// An error that is passed on so keeps the operands, and their memory, for as long as it lives; `.map_err(dma::Error::from)` lets them go.
 pub struct OpError<T> {
     error: Error,
+    /// The error, as the chain of causes shows it.
+    cause: Error,
     operands: Option<T>,
     failures: Vec<OpFailure>,
 }
@@ -63,7 +84,11 @@ pub struct OpFailure {
 
 impl<T> OpError<T> {
     pub(crate) fn new(error: Error, operands: Option<T>) -> Self {
-        Self { error, operands, failures: Vec::new() }
+        Self::with_failures(error, operands, Vec::new())
+    }
+
+    fn with_failures(error: Error, operands: Option<T>, failures: Vec<OpFailure>) -> Self {
+        Self { cause: error.to_cause(), error, operands, failures }
     }
 
     /// What became of an operation or batch, some or all of which did not succeed.
@@ -99,7 +124,7 @@ impl<T> OpError<T> {
                 None => error,
             }
         });
-        Self { error, operands: Some(operands), failures }
+        Self::with_failures(error, Some(operands), failures)
     }
 
     pub(crate) fn full(operands: T) -> Self {
@@ -165,6 +190,43 @@ impl<T> fmt::Debug for OpError<T> {
 
 impl<T> std::error::Error for OpError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&self.error)
+        Some(&self.cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    /// What `anyhow`'s `{:#}` shows of it.
+    fn chain(first: &(dyn std::error::Error + 'static)) -> Vec<String> {
+        std::iter::successors(Some(first), |e| (*e).source()).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn who_has_but_the_chain_finds_the_error_and_reads_its_line_once() {
+        let reset = || {
+            Error::new(ErrorKind::Aborted, "a reset")
+                .with_operation("copy")
+                .with_hint("submit it again")
+                .with_source(std::io::Error::other("the cable"))
+        };
+        let passed_on: Box<dyn std::error::Error> = Box::new(OpError::new(reset(), Some([1, 2])));
+        let line = "copy: aborted by a device reset: a reset; submit it again";
+        assert_eq!(chain(&*passed_on), [line, "kind Aborted", "the cable"]);
+        let found = std::iter::successors(Some(&*passed_on), |e| (*e).source())
+            .find_map(|e| e.downcast_ref::<Error>())
+            .expect("the chain has it");
+        assert_eq!((found.kind(), found.hint()), (ErrorKind::Aborted, "submit it again"));
+        assert_eq!(format!("{found:?}"), line, "to a programmer it says all");
+        // Without detail, too.
+        assert_eq!(chain(&OpError::full(())), ["queue full", "kind QueueFull"]);
+        // Out of its chain it is an error as any other, and can be added to.
+        let taken: Error = OpError::new(reset(), Some(())).into();
+        assert_eq!(chain(&taken.with_operation("fill")), [&line.replace("copy", "fill"), "the cable"]);
+        let (taken, _) = OpError::new(reset(), Some(())).into_parts();
+        assert_eq!(taken.with_message("").source().map(ToString::to_string).as_deref(), Some("the cable"));
     }
 }
