@@ -74,7 +74,8 @@ fn reset() -> dma::Result<()> {
             Ok(operands) => operands,
             Err(e) => {
                 println!("copy {}: {e} (retry: {:?})", i + 1, e.error().retry());
-                assert!(matches!(e.error().retry(), Retry::Now) || e.kind() == ErrorKind::DeviceFault);
+                // The one that failed may do so again; those that were only in flight with it will not.
+                assert!(matches!(e.error().retry(), Retry::Now | Retry::FewTimes));
                 again += 1;
                 let (src, dst) = e.into_operands().expect("the device is done with them");
                 queue.copy(src, dst)?.wait()?

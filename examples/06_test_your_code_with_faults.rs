@@ -3,11 +3,10 @@
 //! `cargo run --example 06_test_your_code_with_faults`
 
 use dma::prelude::*;
-use dma::{OpError, Queue};
+use dma::{Queue, Retry};
 
 /// The code under test: copies `bytes` in chunks, all in flight at once, and sees each chunk through.
 fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: usize) -> dma::Result<Vec<u8>> {
-    const TRIES: usize = 20;
     let mut transfers = Vec::new();
     for part in bytes.chunks(chunk) {
         let mut src = engine.allocate(part.len())?;
@@ -17,13 +16,15 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
     let mut out = Vec::with_capacity(bytes.len());
     for transfer in transfers {
         let mut outcome = transfer.and_then(|transfer| transfer.wait());
-        for _ in 0..TRIES {
-            outcome = match outcome {
-                Err(e) if can_be_tried_again(&e) => {
-                    let (src, dst) = e.into_operands().expect("it can be tried again");
-                    queue.copy(src, dst).and_then(|transfer| transfer.wait())
-                }
-                other => other,
+        let (mut tries, mut faults) = (0, 0);
+        while let Err(e) = outcome {
+            if !can_be_tried_again(e.error(), &mut tries, &mut faults) {
+                return Err(e.into());
+            }
+            outcome = match e.into_parts() {
+                (_, Some((src, dst))) => queue.copy(src, dst).and_then(|transfer| transfer.wait()),
+                // The device may still be at them.
+                (error, None) => return Err(error),
             };
         }
         out.extend_from_slice(&outcome?.1);
@@ -31,12 +32,23 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
     Ok(out)
 }
 
-/// Leave out `DeviceFault` here, and the test below finds a seed within the first few.
-fn can_be_tried_again<T>(e: &OpError<T>) -> bool {
-    matches!(
-        e.kind(),
-        ErrorKind::Aborted | ErrorKind::DeviceFault | ErrorKind::OutOfResources | ErrorKind::QueueFull
-    )
+/// What [`dma::Error::retry`] says, with an end to everything: a few times after the copy's own faults, which may be there to stay, and more often after what
+/// befell others or will pass. Answer `false` to `FewTimes` here, and the test below finds a seed within the first few.
+fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> bool {
+    const TRIES: u32 = 20;
+    const FAULTS: u32 = 3;
+    match error.retry() {
+        Retry::Never => false,
+        Retry::FewTimes => {
+            *faults += 1;
+            *faults <= FAULTS
+        }
+        // A program that shares its device would sleep a little after `Later`.
+        _ => {
+            *tries += 1;
+            *tries <= TRIES
+        }
+    }
 }
 
 fn main() -> dma::Result<()> {

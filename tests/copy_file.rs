@@ -491,7 +491,7 @@ fn a_failed_copy_ends_with_what_the_device_said() {
     let place = Place::new();
     place.file("src", 100 * CHUNK);
     let at = "cannot move the bytes of SRC at";
-    place.refuses("--engine sim:faults=fail@7 --chunk 4K src dst", &[at, "device fault"]);
+    place.refuses("--engine sim:faults=fail --chunk 4K src dst", &[at, "device fault"]);
     place.refuses("--engine sim:faults=gone@7 --chunk 4K src dst", &["device"]);
 }
 
@@ -499,8 +499,8 @@ fn a_failed_copy_ends_with_what_the_device_said() {
 fn what_can_be_tried_again_is() {
     let place = Place::new();
     let src = place.file("src", 100 * CHUNK);
-    // A reset while copies are in flight, and a device that is short of something for a moment.
-    for faults in ["reset@t=1us", "refuse@7"] {
+    // A reset while copies are in flight, a copy that fails once, and a device that is short of something for a moment.
+    for faults in ["reset@t=1us", "fail@7", "refuse@7"] {
         let line =
             place.copies(&format!("--engine sim:profile=bluefield3,faults={faults} --chunk 4K src dst"));
         assert!(line.contains(" retried"), "{line}");

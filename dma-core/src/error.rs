@@ -43,7 +43,9 @@ pub enum ErrorKind {
     /// The time allowed ran out. The operation may still be in flight; if it was refused, because the queue is full and its device hangs, the operands
     /// come back.
     TimedOut,
-    /// The device reported that the operation failed.
+    /// The device reported that the operation failed, for no reason that lies in the request: its arguments were checked before, and rights, revoked
+    /// memory and a device that is gone have kinds of their own. Whether it passes is not known: a bus error may be gone at the next try, a page that
+    /// cannot be reached is not. The destination may hold old bytes, new bytes or others; submitting it again is safe.
     DeviceFault,
     /// The device was reset before it reported this operation. Its destination may hold old bytes, new bytes or both;
     /// submitting it again is safe.
@@ -66,12 +68,15 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether doing the same again, unchanged, can succeed.
+    /// Whether doing the same again, unchanged, can succeed. It says what may help, not how often: whoever tries again counts, and stops.
+    ///
+    /// Submitting again what came back with an error does no harm: a destination that was written in part is written whole.
     #[must_use]
     pub const fn retry(self) -> Retry {
         match self {
             Self::QueueFull | Self::InUse => Retry::AfterProgress,
             Self::Aborted => Retry::Now,
+            Self::DeviceFault => Retry::FewTimes,
             Self::OutOfMemory | Self::OutOfResources | Self::TimedOut => Retry::Later,
             _ => Retry::Never,
         }
@@ -122,6 +127,9 @@ pub enum Retry {
     Never,
     /// At once.
     Now,
+    /// At once, a few times (three, say), and then not any more. It may have been a fault of the moment. If it was not, each try costs a
+    /// reset of the queue on many devices (BlueField, I/OAT), which aborts what else is in flight there.
+    FewTimes,
     /// Once the queue has been polled, or the user of the resource is done.
     AfterProgress,
     /// Perhaps, after a while: somebody else may free what is short.
@@ -433,6 +441,15 @@ mod tests {
         let error = Error::from(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn what_a_device_alone_is_to_blame_for_may_be_tried_again() {
+        assert_eq!(ErrorKind::DeviceFault.retry(), Retry::FewTimes);
+        assert_eq!(ErrorKind::Aborted.retry(), Retry::Now);
+        for kind in [ErrorKind::AccessDenied, ErrorKind::Overlap, ErrorKind::Revoked, ErrorKind::DeviceLost] {
+            assert_eq!(kind.retry(), Retry::Never, "{kind}");
+        }
     }
 
     #[test]

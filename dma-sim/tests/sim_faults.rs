@@ -60,7 +60,7 @@ fn fail_is_a_device_fault_of_that_operation() {
     let results = run(&engine, &queue, 3);
     assert_eq!(kinds(&results), [None, Some(ErrorKind::DeviceFault), None]);
     let error = results[1].as_ref().unwrap_err();
-    assert_eq!((native(error), error.retry(), error.backend()), ("SIM_ENGINE", Retry::Never, "sim"));
+    assert_eq!((native(error), error.retry(), error.backend()), ("SIM_ENGINE", Retry::FewTimes, "sim"));
     let counters = queue.counters();
     assert_eq!((counters.completed, counters.failed, counters.aborted, counters.resets), (2, 1, 0, 0));
 }

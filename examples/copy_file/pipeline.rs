@@ -31,6 +31,8 @@ const SPINS: u32 = 4000;
 const STALL: Duration = Duration::from_secs(10);
 /// How often one copy is submitted again where the error says that this can help: after a device reset, mostly.
 const TRIES: u32 = 100;
+/// How often one copy is submitted again after the device failed it: that may be a fault of the moment.
+const FAULTS: u32 = 3;
 /// The longest that anything waits without a look at whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -273,7 +275,7 @@ impl Lane<'_, '_> {
                 Ok(())
             }
             Err(e) => match e.into_parts() {
-                (error, Some((src, dst))) if error.retry() != Retry::Never && tries < TRIES => {
+                (error, Some((src, dst))) if tries < tries_after(&error) => {
                     if error.retry() == Retry::Later {
                         std::thread::sleep(Duration::from_millis(1));
                     }
@@ -304,6 +306,15 @@ impl Lane<'_, '_> {
             }
         }
         Ok(())
+    }
+}
+
+/// How often to try again after `error`.
+fn tries_after(error: &dma::Error) -> u32 {
+    match error.retry() {
+        Retry::Never => 0,
+        Retry::FewTimes => FAULTS,
+        _ => TRIES,
     }
 }
 

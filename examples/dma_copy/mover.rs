@@ -110,8 +110,8 @@ fn parts<T>(e: OpError<T>, buffer: impl FnOnce(T) -> BufferMut) -> (dma::Error, 
 /// How often to try again after `error`. Copying again to the same place does no harm.
 fn tries_after(error: &dma::Error) -> u32 {
     match error.retry() {
-        Retry::Never if error.kind() == ErrorKind::DeviceFault => FAULTS,
         Retry::Never => 0,
+        Retry::FewTimes => FAULTS,
         _ => TRIES,
     }
 }

@@ -769,7 +769,7 @@ impl Failure {
                 match kind {
                     _ if !error.hint().is_empty() => error,
                     ErrorKind::DeviceFault => error.with_hint(
-                        "what the destination holds is undefined; the log of the device's driver (dmesg) may say why",
+                        "what the destination holds is undefined; submit it again, a few times; if it goes on, the log of the device's driver (dmesg) may say why",
                     ),
                     ErrorKind::Revoked => error.with_hint("have the peer export its memory again"),
                     _ => error,
