@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SOON, allocate, queue, sample};
+use super::{ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, queue, sample};
 use crate::{Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory};
 
 /// A dropped transfer goes on, and its place and memory come free.
@@ -11,16 +11,20 @@ pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
     let source = allocate(engine, 10_000).freeze();
     for _ in 0..3 {
         for _ in 0..q.depth() {
-            drop(q.copy(source.clone(), allocate(engine, 10_000)).expect("there is room"));
+            drop(q.copy(source.clone(), allocate(engine, 10_000)).expect(ACCEPTS));
         }
         q.flush();
         let started = std::time::Instant::now();
         while q.room() < q.depth() {
             q.poll();
-            assert!(started.elapsed() < SOON, "dropped transfers complete");
+            let left = q.depth() - q.room();
+            assert!(
+                started.elapsed() < SOON,
+                "{COMPLETES}, whether anybody waits for it or not: {left} copies are not within {SOON:?}"
+            );
         }
     }
-    assert_eq!(q.counters().completed, 3 * q.depth() as u64);
+    expect_all_completed(q.counters(), 3 * q.depth() as u64, "after the last one made room");
     let region = source.region().clone();
     drop(source);
     region.deregister().expect("nothing uses the memory any more");
@@ -29,9 +33,9 @@ pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
 /// A forgotten transfer leaks its memory and nothing else.
 pub fn forgotten_transfers_are_harmless(engine: &dyn DmaEngine) {
     let q = queue(engine);
-    std::mem::forget(q.copy(allocate(engine, 5000), allocate(engine, 5000)).expect("accepted"));
+    std::mem::forget(q.copy(allocate(engine, 5000), allocate(engine, 5000)).expect(ACCEPTS));
     let counters = q.close(SOON);
-    assert_eq!((counters.completed, counters.in_flight, counters.abandoned), (1, 0, 0));
+    expect_all_completed(counters, 1, "after the close");
 }
 
 /// Closing drains, and every operation is in exactly one counter.
@@ -41,17 +45,15 @@ pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
         .map(|i| {
             let mut src = allocate(engine, 3000);
             src.copy_from_slice(&sample(i as u64, 3000));
-            q.copy(src, allocate(engine, 3000)).expect("accepted")
+            q.copy(src, allocate(engine, 3000)).expect(ACCEPTS)
         })
         .collect();
     let n = held.len() as u64;
     let counters = q.close(SOON);
-    assert_eq!(counters.submitted, n);
-    assert_eq!(counters.completed + counters.failed + counters.aborted + counters.abandoned, n);
-    assert_eq!((counters.completed, counters.in_flight), (n, 0), "a healthy device finishes what it has");
+    expect_all_completed(counters, n, format_args!("after a close that had {SOON:?} for it"));
     for transfer in held {
-        let (src, dst) = transfer.wait().expect("it had completed");
-        assert!(src[..] == dst[..]);
+        let (src, dst) = transfer.wait().expect(COMPLETES);
+        expect_arrived(&src, &dst, "a copy that the close completed");
     }
 }
 
@@ -60,12 +62,12 @@ pub fn dropping_a_queue_completes_its_transfers(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 3000);
     src.fill(3);
-    let transfer = q.copy(src, allocate(engine, 3000)).expect("accepted");
+    let transfer = q.copy(src, allocate(engine, 3000)).expect(ACCEPTS);
     let unheld = q.copy(allocate(engine, 3000), allocate(engine, 3000));
     drop(unheld);
     drop(q);
-    let (_, dst) = transfer.wait().expect("the drop waited for it");
-    assert!(dst.iter().all(|b| *b == 3));
+    let (_, dst) = transfer.wait().expect("dropping a queue waits for what is in flight");
+    expect_arrived(&[3; 3000], &dst, "a copy that the drop of its queue completed");
 }
 
 /// Memory and queues outlive the views, regions and handles they came from.
@@ -76,11 +78,11 @@ pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
     let region = tail.region().clone();
     drop(src);
     let dst = allocate(engine, 32);
-    let transfer = q.copy(tail, dst).expect("accepted");
+    let transfer = q.copy(tail, dst).expect(ACCEPTS);
     drop(region);
-    let (tail, dst) = transfer.wait().expect("completes");
+    let (tail, dst) = transfer.wait().expect(COMPLETES);
     drop(q);
-    assert!(tail[..] == dst[..]);
+    expect_arrived(&tail, &dst, "a copy");
 }
 
 /// A region in use cannot be deregistered; one that is not can.
@@ -88,10 +90,10 @@ pub fn deregistration_refuses_while_in_use(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let src = allocate(engine, 4096);
     let region = src.region().clone();
-    let transfer = q.copy(src, allocate(engine, 4096)).expect("accepted");
+    let transfer = q.copy(src, allocate(engine, 4096)).expect(ACCEPTS);
     let (region, e) = region.deregister().expect_err("a transfer names it");
-    assert_eq!(e.kind(), ErrorKind::InUse);
-    let (src, _) = transfer.wait().expect("completes");
+    assert_eq!(e.kind(), ErrorKind::InUse, "a region that a transfer names is in use: {e}");
+    let (src, _) = transfer.wait().expect(COMPLETES);
     let (region, _) = region.deregister().expect_err("a view names it");
     drop(src);
     assert!(region.deregister().expect("nothing names it").is_none(), "the engine's own memory is freed");
@@ -114,17 +116,17 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     }
     let src = engine.register(HostMemory::from_owner(vector)).expect("a vector can be registered");
     let address = src.as_ptr().addr();
-    let (src, dst) = q.copy(src, allocate(engine, len)).expect("accepted").wait().expect("completes");
-    assert!(src[..] == dst[..]);
+    let (src, dst) = q.copy(src, allocate(engine, len)).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&src, &dst, "a copy from registered memory");
     // And as a destination.
-    let (dst, src) = q.copy(dst, src).expect("accepted").wait().expect("completes");
+    let (dst, src) = q.copy(dst, src).expect(ACCEPTS).wait().expect(COMPLETES);
     drop(dst);
     let region = src.region().clone();
     drop(src);
     let memory = region.deregister().expect("nothing names it").expect("it was the caller's");
     let vector: Vec<u8> = memory.into_owner().expect("it is the vector");
     assert_eq!(vector.as_ptr().addr(), address, "it never moved");
-    assert!(vector == sample(5, len));
+    expect_arrived(&sample(5, len), &vector, "a copy to registered memory");
 }
 
 /// Frozen buffers become `bytes::Bytes` without a copy, and keep the memory alive.
@@ -132,7 +134,7 @@ pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 100);
     src.fill(8);
-    let (src, dst) = q.copy(src, allocate(engine, 100)).expect("accepted").wait().expect("completes");
+    let (src, dst) = q.copy(src, allocate(engine, 100)).expect(ACCEPTS).wait().expect(COMPLETES);
     let address = dst.as_ptr();
     let dst = dst.freeze();
     let half = dst.slice(50..);
@@ -141,7 +143,7 @@ pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
     let region = half.region().clone();
     drop((src, half));
     assert!(region.deregister().is_err(), "the bytes keep it registered");
-    assert!(bytes.iter().all(|b| *b == 8));
+    expect_arrived(&[8; 100], &bytes, "a copy to a buffer that was frozen");
     // Frozen memory becomes writable again once nobody else sees it.
     let (one, other) = {
         let buffer = allocate(engine, 10).freeze();

@@ -15,6 +15,9 @@
 #![expect(clippy::missing_panics_doc, reason = "every case panics if the engine breaks the contract")]
 
 mod basics;
+#[cfg(all(test, not(loom)))]
+mod broken;
+mod expect;
 mod lifetimes;
 mod raw;
 mod reference;
@@ -31,6 +34,7 @@ pub use rejects::*;
 pub use sharing::*;
 
 use crate::{BufferMut, DmaEngine, DmaEngineExt, Queue, QueueOptions};
+use expect::{ACCEPTS, COMPLETES, expect_all_completed, expect_arrived};
 
 /// A case: a name and what to call.
 pub type Case = (&'static str, fn(&dyn DmaEngine));
@@ -127,16 +131,21 @@ pub fn doc_engine() -> ReferenceEngine {
     ReferenceEngine::new(ReferenceOptions::default())
 }
 
-/// How long a case waits for what an engine does at once.
-const SOON: Duration = Duration::from_secs(20);
+/// How long a case waits for what an engine does at once, and a queue for a device that completes nothing.
+const SOON: Duration = Duration::from_secs(10);
 
 fn queue(engine: &dyn DmaEngine) -> Queue {
-    engine.open_queue(&QueueOptions::new()).expect("an engine opens a queue")
+    queue_of(engine, 0)
 }
 
 fn queue_of(engine: &dyn DmaEngine, depth: usize) -> Queue {
     let depth = depth.min(engine.info().limits.max_queue_depth);
-    engine.open_queue(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue")
+    engine.open_queue(&queue_options(depth)).expect("an engine opens a queue")
+}
+
+/// A completion that never comes is named soon.
+fn queue_options(depth: usize) -> QueueOptions {
+    QueueOptions::new().with_depth(depth).with_stall_timeout(SOON)
 }
 
 fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use super::{SOON, allocate, queue, sample};
+use super::{
+    ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, queue, queue_options, sample,
+};
 use crate::{
     Access, Batch, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor, MemoryRequest,
-    QueueOptions, SharedQueue, SharedQueueOptions,
+    SharedQueue, SharedQueueOptions,
 };
 
 fn shared(engine: &dyn DmaEngine, depth: usize) -> SharedQueue {
     let depth = depth.min(engine.info().limits.max_queue_depth);
-    let options = SharedQueueOptions::new().with_queue(QueueOptions::new().with_depth(depth));
+    let options = SharedQueueOptions::new().with_queue(queue_options(depth));
     engine.open_shared_queue(&options).expect("an engine opens a shared queue")
 }
 
@@ -19,9 +21,9 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
     let q = shared(engine, 32);
     const PER_THREAD: u64 = 100;
     std::thread::scope(|scope| {
-        for thread in 0..4_u64 {
+        let work = |thread: u64| {
             let q = q.clone();
-            scope.spawn(move || {
+            move || {
                 for i in 0..PER_THREAD {
                     let len = 1 + (i as usize * 131) % 9000;
                     let mut src = allocate(engine, len);
@@ -31,32 +33,41 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
                         match q.copy(src, dst) {
                             Ok(transfer) => break transfer,
                             Err(e) => {
-                                assert_eq!(e.kind(), ErrorKind::QueueFull, "{e}");
+                                assert_eq!(
+                                    e.kind(),
+                                    ErrorKind::QueueFull,
+                                    "{ACCEPTS}, and is full without: {e}"
+                                );
                                 (src, dst) = e.into_operands().expect("a refusal gives the operands back");
                                 std::thread::yield_now();
                             }
                         }
                     };
                     let (src, dst) = match (thread + i) % 3 {
-                        0 => transfer.wait().expect("completes"),
-                        1 => block_on(transfer).expect("completes"),
+                        0 => transfer.wait().expect(COMPLETES),
+                        1 => block_on(transfer).expect(COMPLETES),
                         _ => {
                             drop(transfer);
                             continue;
                         }
                     };
-                    assert!(src[..] == dst[..]);
+                    expect_arrived(&src, &dst, format_args!("copy {i} of thread {thread}, of {len} bytes,"));
                 }
-            });
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(work(thread))).collect();
+        for thread in threads {
+            // Else all that is said is that a thread panicked.
+            thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
         }
     });
     let batch: Batch<_, _> = (0..10).map(|_| (allocate(engine, 64), allocate(engine, 64))).collect();
-    q.submit(batch).expect("accepted").wait().expect("completes");
-    let filled = q.fill(vec![allocate(engine, 5), allocate(engine, 50)], [7; 8]).expect("accepted");
-    assert!(filled.wait().expect("completes").iter().all(|part| part.iter().all(|b| *b == 7)));
-    let counters = q.close(SOON);
-    assert_eq!(counters.completed, 4 * PER_THREAD + 11);
-    assert_eq!(counters.in_flight, 0);
+    q.submit(batch).expect(ACCEPTS).wait().expect(COMPLETES);
+    let filled = q.fill(vec![allocate(engine, 5), allocate(engine, 50)], [7; 8]).expect(ACCEPTS);
+    for part in filled.wait().expect(COMPLETES) {
+        expect_arrived(&[7; 50][..part.len()], &part, "a fill of a list");
+    }
+    expect_all_completed(q.close(SOON), 4 * PER_THREAD + 11, "after a close that came after everything else");
 }
 
 /// Blocks this thread on a future.
@@ -85,19 +96,23 @@ pub fn shared_queues_close_cleanly(engine: &dyn DmaEngine) {
     let n = held.len() as u64;
     let clone = q.clone();
     let counters = clone.close(SOON);
-    assert_eq!((counters.submitted, counters.completed, counters.in_flight), (n, n, 0));
+    expect_all_completed(counters, n, format_args!("after a close that had {SOON:?} for it"));
     let refused = q.copy(allocate(engine, 8), allocate(engine, 8)).expect_err("it is closed");
-    assert_eq!(refused.kind(), ErrorKind::Closed);
-    assert!(refused.into_operands().is_some());
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::Closed,
+        "what is closed by one handle is closed for all: {refused}"
+    );
+    assert!(refused.into_operands().is_some(), "a refusal gives the operands back");
     for transfer in held {
-        transfer.wait().expect("it had completed");
+        transfer.wait().expect(COMPLETES);
     }
     assert_eq!(q.close(SOON).completed, n, "closing again says the same");
     // Dropped with transfers in flight, it drains too.
     let q = shared(engine, 16);
-    let transfer = q.copy(allocate(engine, 1000), allocate(engine, 1000)).expect("accepted");
+    let transfer = q.copy(allocate(engine, 1000), allocate(engine, 1000)).expect(ACCEPTS);
     drop(q);
-    transfer.wait().expect("the drop waited for it");
+    transfer.wait().expect("dropping the last handle waits for what is in flight");
 }
 
 /// Exported memory is imported, copied both ways, and revoked.
@@ -109,7 +124,11 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
             .allocate_window(&request)
             .and_then(|w| w.export(Access::READ))
             .expect_err("it cannot export");
-        assert_eq!(e.kind(), ErrorKind::Unsupported);
+        assert_eq!(
+            e.kind(),
+            ErrorKind::Unsupported,
+            "without `EXPORT`, exporting answers `Unsupported`: {e}"
+        );
         return;
     }
     let local = engine.allocate_window(&request).expect("exportable memory is allocated");
@@ -117,20 +136,24 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     let export = local.export(Access::READ | Access::WRITE).expect("it can be exported");
     let descriptor =
         ExportDescriptor::from_bytes(&export.descriptor().to_bytes()).expect("it survives the wire");
-    assert_eq!(descriptor.len(), 10_000);
+    assert_eq!(descriptor.len(), 10_000, "a descriptor says how much was exported");
     if !capabilities.contains(Capabilities::IMPORT) {
-        assert_eq!(engine.import(&descriptor).expect_err("it cannot import").kind(), ErrorKind::Unsupported);
+        let e = engine.import(&descriptor).expect_err("it cannot import");
+        assert_eq!(
+            e.kind(),
+            ErrorKind::Unsupported,
+            "without `IMPORT`, importing answers `Unsupported`: {e}"
+        );
         return;
     }
     let remote = engine.import(&descriptor).expect("it can be imported");
-    assert_eq!(remote.len(), 10_000);
+    assert_eq!(remote.len(), 10_000, "what is imported is as long as what was exported");
     let q = queue(engine);
-    let (_, got) =
-        q.copy(remote.clone(), allocate(engine, 10_000)).expect("accepted").wait().expect("completes");
+    let (_, got) = q.copy(remote.clone(), allocate(engine, 10_000)).expect(ACCEPTS).wait().expect(COMPLETES);
     assert!(got[..] == sample(1, 10_000)[..], "the peer's bytes");
     let mut new = allocate(engine, 100);
     new.fill(0xcd);
-    q.copy(new, remote.slice(50..150)).expect("accepted").wait().expect("completes");
+    q.copy(new, remote.slice(50..150)).expect(ACCEPTS).wait().expect(COMPLETES);
     let mut bytes = vec![0; 200];
     local.read_at(0, &mut bytes).expect("local memory can be read");
     assert!(bytes[50..150].iter().all(|b| *b == 0xcd), "written by the peer");
@@ -139,12 +162,16 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     export.revoke(Duration::from_secs(5)).expect("nobody is copying");
     let late = q.copy(remote, allocate(engine, 10_000)).expect("the queue cannot know").wait();
     let late = late.expect_err("the memory was taken back");
-    assert_eq!(late.kind(), ErrorKind::Revoked, "{late}");
-    assert!(late.into_operands().is_some());
+    assert_eq!(
+        late.kind(),
+        ErrorKind::Revoked,
+        "a copy from memory that was taken back fails as `Revoked`: {late}"
+    );
+    assert!(late.into_operands().is_some(), "a failure that was reported gives the operands back");
     let e = engine.import(&descriptor).expect_err("it is revoked");
-    assert_eq!(e.kind(), ErrorKind::Revoked, "{e}");
+    assert_eq!(e.kind(), ErrorKind::Revoked, "importing what was taken back answers `Revoked`: {e}");
     // The queue goes on.
-    q.copy(allocate(engine, 8), allocate(engine, 8)).expect("accepted").wait().expect("completes");
+    q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }
 
 /// An export grants its range and rights, not those of the memory it is part of.
@@ -161,10 +188,15 @@ pub fn exports_grant_only_what_they_say(engine: &dyn DmaEngine) {
     );
     let export = local.slice(100..200).export(Access::READ).expect("a part can be exported");
     let remote = engine.import(export.descriptor()).expect("it can be imported");
-    assert_eq!((remote.len(), remote.region().access()), (100, Access::READ));
+    let granted = (remote.len(), remote.region().access());
+    assert_eq!(granted, (100, Access::READ), "an import has the range and the rights of the export");
     let q = queue(engine);
     let refused = q.copy(allocate(engine, 100), remote.clone()).expect_err("it cannot be written");
-    assert_eq!(refused.kind(), ErrorKind::AccessDenied);
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::AccessDenied,
+        "memory exported for reading is not written: {refused}"
+    );
     // A descriptor altered to grant more gets an error, or no more than was granted.
     let d = export.descriptor();
     let wider = ExportDescriptor::new(d.backend(), Access::all(), d.address(), 8092, d.native())

@@ -1,0 +1,39 @@
+//! What cases say when an engine does not do what they expect: what the contract asks, and what was seen.
+
+use std::fmt::Display;
+
+use crate::Counters;
+
+/// Of an operation that is submitted to a queue with room.
+pub(super) const ACCEPTS: &str = "a queue with room takes an operation that is right";
+
+/// Of an operation that was accepted.
+pub(super) const COMPLETES: &str = "a device that is well reports every descriptor it took as done, once";
+
+/// Panics unless `dst` holds the bytes of `src`: whatever is reported as done has been copied whole.
+#[track_caller]
+pub(super) fn expect_arrived(src: &[u8], dst: &[u8], what: impl Display) {
+    if src == dst {
+        return;
+    }
+    let wrong = || src.iter().zip(dst).enumerate().filter(|(_, (s, d))| s != d);
+    let first = wrong().next().map_or(src.len().min(dst.len()), |(at, _)| at);
+    panic!(
+        "{what} was reported as done, so all its bytes must be in place: of {} bytes {} are wrong, the first at {first} ({:?} instead of {:?})",
+        src.len(),
+        wrong().count(),
+        dst.get(first),
+        src.get(first),
+    );
+}
+
+/// Panics unless `operations` were accepted, and are all done.
+#[track_caller]
+pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: impl Display) {
+    let Counters { submitted, completed, failed, aborted, abandoned, in_flight, .. } = counters;
+    assert!(
+        (submitted, completed, in_flight) == (operations, operations, 0),
+        "{when}, all of {operations} operations must be completed, each counted once: {submitted} were submitted, {completed} completed, \
+         {failed} failed, {aborted} were aborted, {abandoned} abandoned, {in_flight} are in flight. What is missing was never reported, or not as done",
+    );
+}
