@@ -1,6 +1,6 @@
 //! Cases: several threads, and memory shared with peers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, queue, queue_options, sample,
@@ -29,6 +29,7 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
                     let mut src = allocate(engine, len);
                     src.copy_from_slice(&sample(thread * 1000 + i, len));
                     let (mut src, mut dst) = (src, allocate(engine, len));
+                    let begun = Instant::now();
                     let transfer = loop {
                         match q.copy(src, dst) {
                             Ok(transfer) => break transfer,
@@ -39,6 +40,10 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
                                     "{ACCEPTS}, and is full without: {e}"
                                 );
                                 (src, dst) = e.into_operands().expect("a refusal gives the operands back");
+                                assert!(
+                                    begun.elapsed() < SOON,
+                                    "{COMPLETES}: the queue has timed out, full for {SOON:?}"
+                                );
                                 std::thread::yield_now();
                             }
                         }
@@ -80,11 +85,14 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     }
     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
     let mut context = std::task::Context::from_waker(&waker);
+    let begun = Instant::now();
     loop {
         match std::pin::Pin::new(&mut future).poll(&mut context) {
             std::task::Poll::Ready(output) => return output,
             std::task::Poll::Pending => std::thread::park_timeout(SOON),
         }
+        // Awaiting has no end of its own.
+        assert!(begun.elapsed() < SOON, "{COMPLETES}: one that was awaited has timed out after {SOON:?}");
     }
 }
 
