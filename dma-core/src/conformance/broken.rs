@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{
     COMPLETES, ReferenceEngine, ReferenceOptions, closing_accounts_for_everything,
-    copies_of_every_size_arrive, dropped_transfers_finish, futures_resolve_anywhere, many_in_flight,
-    shared_queues_close_cleanly, shared_queues_serve_threads,
+    copies_of_every_size_arrive, descriptors_are_reported_once, dropped_transfers_finish,
+    futures_resolve_anywhere, many_in_flight, shared_queues_close_cleanly, shared_queues_serve_threads,
 };
 use crate::{
     Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory,
@@ -21,6 +21,8 @@ enum Fault {
     Lost,
     /// It is reported as failed.
     Failed,
+    /// It is reported twice.
+    Twice,
     /// Its first byte is wrong.
     Wrong,
 }
@@ -107,6 +109,12 @@ unsafe impl RawQueue for BrokenQueue {
                 return n - 1;
             }
             Fault::Failed => completions[at].outcome = Outcome::Failed(ErrorKind::DeviceFault),
+            Fault::Twice if n < completions.len() => {
+                completions[n] = completions[at];
+                return n + 1;
+            }
+            // Instead of another one, where there is no room.
+            Fault::Twice => completions[(at + 1) % n] = completions[at],
             // SAFETY: the destination is the device's until it is reported.
             Fault::Wrong => unsafe { *dst.addr.as_ptr() ^= 0xff },
         }
@@ -181,6 +189,24 @@ fn a_copy_that_fails_is_said_to_have_failed() {
             (futures_resolve_anywhere, &[COMPLETES, fault]),
             (dropped_transfers_finish, &[COUNTED, "1 failed"]),
             (closing_accounts_for_everything, &[COUNTED, "1 failed"]),
+        ],
+    );
+}
+
+#[test]
+fn a_copy_that_is_reported_twice_is_a_breach_of_contract() {
+    expect_complaints(
+        Fault::Twice,
+        &[
+            (descriptors_are_reported_once, &["token 3 is reported twice"]),
+            (
+                futures_resolve_anywhere,
+                &["breaks the contract of `RawQueue`, to report every descriptor once"],
+            ),
+            (
+                copies_of_every_size_arrive,
+                &["breaks the contract of `RawQueue`, to report every descriptor once"],
+            ),
         ],
     );
 }

@@ -35,6 +35,8 @@ struct Script {
     stops_late: Vec<Duration>,
     /// Panics after it took something.
     panics: bool,
+    /// Reports the first one again: beside the others, or instead of the last one.
+    again: Option<Again>,
     /// What it took, and whether with a fence.
     taken: Vec<(usize, bool)>,
     dropped: bool,
@@ -42,6 +44,12 @@ struct Script {
     armed: bool,
     /// How often it was to be.
     arms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Beside,
+    Instead,
 }
 
 #[derive(Debug)]
@@ -113,6 +121,7 @@ unsafe impl RawQueue for Odd {
             std::thread::sleep(nap);
             return 0;
         }
+        let again = script.again;
         drop(script);
         let n = self.inner.poll(completions);
         for completion in &mut completions[..n] {
@@ -123,6 +132,14 @@ unsafe impl RawQueue for Odd {
             if let Some((outcome, native)) = end {
                 (completion.outcome, completion.native) = (outcome, native);
             }
+        }
+        match again {
+            Some(Again::Beside) if n > 0 => {
+                completions[n] = completions[0];
+                return n + 1;
+            }
+            Some(Again::Instead) if n > 0 => completions[n - 1] = completions[0],
+            _ => {}
         }
         n
     }
@@ -538,6 +555,36 @@ fn an_engine_that_panics_is_given_up() {
     assert_eq!(queue.close(Duration::ZERO).abandoned, 2);
     assert_eq!(count(&given_back), 0, "freed under the device");
     assert!(!lock(&script).dropped);
+}
+
+#[test]
+fn an_engine_that_reports_twice_is_given_up() {
+    for again in [Again::Beside, Again::Instead] {
+        let rig = Rig::new();
+        let (parked, given_back) = rig.copy_to_owned(44);
+        drop(parked);
+        let held = rig.copy(11);
+        lock(&rig.script).again = Some(again);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            rig.queue.flush();
+            rig.queue.poll();
+        }));
+        let said = panicked.expect_err("it cannot be relied on").downcast::<String>().expect("a message");
+        assert!(
+            said.contains("breaks the contract of `RawQueue`, to report every descriptor once"),
+            "{said}"
+        );
+        lock(&rig.script).again = None;
+        rig.queue.poll();
+        let end = held.wait().map_err(|e| e.kind()).err();
+        assert!(matches!(end, None | Some(ErrorKind::DeviceLost)), "{end:?}");
+        let (src, dst) = rig.pair(12);
+        assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+        let Rig { queue, script, .. } = rig;
+        drop(queue);
+        assert!(count(&given_back) <= 1);
+        assert!(!lock(&script).dropped, "nobody knows what the device still does");
+    }
 }
 
 #[test]

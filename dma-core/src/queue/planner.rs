@@ -567,6 +567,10 @@ impl Planner {
             let n = raw.poll(&mut self.reports[..]);
             self.asked = false;
             self.counters.polls += 1;
+            if n > self.in_flight.min(REPORTS) {
+                let has = self.in_flight;
+                self.miscounted(format_args!("{n} completions of {has} descriptors"));
+            }
             self.in_flight -= n;
             let mut at = 0;
             while at < n {
@@ -583,7 +587,11 @@ impl Planner {
                         at += 1;
                         run += 1;
                     }
-                } else {
+                }
+                if self.ops.get(slot as usize).is_none_or(|op| op.descriptors < run) {
+                    self.miscounted(format_args!("token {token:#x}, which is not in flight"));
+                }
+                if outcome != Outcome::Done {
                     let native = (native != 0).then(|| self.explain(native));
                     self.bad(token, outcome, native);
                 }
@@ -720,6 +728,17 @@ impl Planner {
         if !self.news.iter().any(|news| matches!(news, News::Wrecked)) {
             self.news.push(News::Wrecked);
         }
+    }
+
+    /// The engine reported what it does not have: a descriptor twice, or none of ours. What else it said cannot be relied on, so it is given up like one that
+    /// panics. Not every such report is seen: the slot may have another operation by then. That is what `RawQueue` is unsafe for.
+    #[cold]
+    fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
+        self.asked = true;
+        panic!(
+            "engine `{}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is given up",
+            self.backend
+        );
     }
 
     /// Gives up the device. What has not ended never will: whoever holds its operands must leak them.
