@@ -55,7 +55,7 @@ unsafe impl DmaEngine for MyEngine {
         // At least 1 byte, aligned to a power of two: anybody may call this, so the engine looks.
         request.check()?;
         // A real backend maps the memory for its device here.
-        let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("{} bytes", request.len));
+        let no_memory = || request.out_of_memory();
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the layout's size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;

@@ -295,6 +295,9 @@ bitflags! {
     }
 }
 
+/// Up to this alignment, in bytes, a failure is hardly the alignment's doing.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// What memory to allocate or how to register it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -303,7 +306,7 @@ pub struct MemoryRequest {
     pub len: usize,
     /// Alignment of the first byte, a power of two. Default 4096. Ignored when registering.
     pub align: usize,
-    /// What the local device may do with it. Default: read and write.
+    /// What the local device may do with it; empty only for memory that is exported. Default: read and write.
     pub access: Access,
     /// The most that may later be granted to a peer by an export; empty (the default) for memory that is not exported.
     pub export: Access,
@@ -350,7 +353,7 @@ impl MemoryRequest {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, or an alignment that is no power of two.
+    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is no power of two, or no rights, neither for the device nor for a peer.
     pub fn check(&self) -> Result<()> {
         let bad = |what: String| Error::new(ErrorKind::InvalidArgument, what);
         if self.len == 0 {
@@ -364,7 +367,32 @@ impl MemoryRequest {
         if !self.align.is_power_of_two() {
             return Err(bad(format!("alignment {}", self.align)).with_hint("an alignment is a power of two"));
         }
+        self.check_rights()
+    }
+
+    /// Whether anybody may use the memory. A peer's rights alone will do.
+    pub(crate) fn check_rights(&self) -> Result<()> {
+        if self.access.is_empty() && self.export.is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "no rights: no device could read or write the memory",
+            )
+            .with_hint("ask for `Access::READ`, `Access::WRITE` or both"));
+        }
         Ok(())
+    }
+
+    /// The error for memory that the system does not have: `OutOfMemory`, with the length and the alignment, and which of them to lower. A backend that knows better
+    /// sets another hint.
+    #[must_use]
+    pub fn out_of_memory(&self) -> Error {
+        let hint = if self.align > self.len.max(HUGE_PAGE) {
+            "ask for a smaller alignment"
+        } else {
+            "ask for less, or free some memory"
+        };
+        Error::new(ErrorKind::OutOfMemory, format!("{} bytes aligned to {}", self.len, self.align))
+            .with_hint(hint)
     }
 }
 
@@ -587,6 +615,17 @@ pub enum CacheHint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_there_is_no_memory_for_says_what_to_lower() {
+        let error = MemoryRequest::new(10).with_align(1 << 40).out_of_memory();
+        assert_eq!(
+            error.to_string(),
+            "out of memory: 10 bytes aligned to 1099511627776; ask for a smaller alignment"
+        );
+        let error = MemoryRequest::new(1 << 50).out_of_memory();
+        assert_eq!(error.hint(), "ask for less, or free some memory");
+    }
 
     #[test]
     fn host_memory_gives_its_owner_back() {

@@ -58,12 +58,16 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; the memory is dropped.
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes or no rights; the memory is dropped.
     fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
         let fail = |e: Error| e.with_operation("register").with_backend(self.info().backend);
         if memory.is_empty() {
-            return Err(fail(Error::new(ErrorKind::InvalidArgument, "no bytes to register")));
+            return Err(fail(
+                Error::new(ErrorKind::InvalidArgument, "no bytes to register")
+                    .with_hint("register memory of at least 1 byte: a `Vec` by its length, not its capacity"),
+            ));
         }
+        request.check_rights().map_err(fail)?;
         #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
         // SAFETY: `HostMemory` promises mapped, initialized, exclusive bytes while it lives, and the region keeps it until the raw
         // region has been dropped.

@@ -301,7 +301,10 @@ impl Export {
     pub fn revoke(mut self, timeout: Duration) -> Result<(), (Self, Error)> {
         match self.raw.revoke(timeout) {
             Ok(()) => Ok(()),
-            Err(e) => Err((self, e)),
+            Err(e) => {
+                let error = e.with_operation("revoke an export").with_backend(self.region.backend());
+                Err((self, error))
+            }
         }
     }
 }
@@ -382,6 +385,18 @@ mod tests {
         fn revoke(&mut self, _: Duration) -> Result<()> {
             Err(Error::bare(ErrorKind::TimedOut))
         }
+    }
+
+    #[test]
+    fn an_export_that_is_held_on_to_says_which_call_and_which_backend() {
+        let window = window(8);
+        let region = window.region().clone();
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 0, 8, &[]).expect("a descriptor");
+        let export = Export { raw: Box::new(Held), descriptor, region };
+        let (export, error) = export.revoke(Duration::ZERO).expect_err("a peer has it");
+        assert_eq!(error.to_string(), "revoke an export on reference: timed out");
+        // Its drop would wait and leak.
+        std::mem::forget(export);
     }
 
     #[cfg(not(loom))]

@@ -7,7 +7,7 @@ use dma_core::{Error, ErrorKind, MemoryRequest, Result};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::error::error;
+use crate::error::BACKEND;
 
 /// The smallest page that any machine has: mappings begin at a multiple of it.
 const PAGE: usize = 4096;
@@ -32,7 +32,7 @@ impl Mapping {
     pub(crate) fn new(request: &MemoryRequest) -> Result<Self> {
         let shared = !request.export.is_empty();
         let align = if request.huge_pages { request.align.max(HUGE) } else { request.align };
-        let too_long = || error(ErrorKind::OutOfMemory, format!("{} bytes aligned to {align}", request.len));
+        let too_long = || request.clone().with_align(align).out_of_memory().with_backend(BACKEND);
         let round = if request.huge_pages { HUGE } else { PAGE };
         let len = request.len.checked_next_multiple_of(round).ok_or_else(too_long)?;
         // A stricter alignment is found within a longer mapping.
@@ -42,7 +42,9 @@ impl Mapping {
         }
         let start = map(mapped, shared).map_err(|e| {
             let kind = if e == rustix::io::Errno::NOMEM { ErrorKind::OutOfMemory } else { ErrorKind::Os };
-            Error::new(kind, format!("mapping {mapped} bytes")).with_source(std::io::Error::from(e))
+            Error::new(kind, format!("mapping {mapped} bytes, for {} aligned to {align}", request.len))
+                .with_hint(request.out_of_memory().hint().to_owned())
+                .with_source(std::io::Error::from(e))
         })?;
         let offset = start.as_ptr().align_offset(align);
         debug_assert!(offset + request.len <= mapped);

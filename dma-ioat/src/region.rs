@@ -49,8 +49,10 @@ impl IoatRegion {
             } else {
                 "give SPDK more memory with the option `mem`"
             };
-            error(ErrorKind::OutOfMemory, format!("SPDK's environment has no {len} bytes in one piece"))
-                .with_hint(format!("{huge}, or free some regions"))
+            let message = format!("SPDK's environment has no {len} bytes aligned to {align} in one piece");
+            let usual = request.out_of_memory();
+            error(ErrorKind::OutOfMemory, message)
+                .with_hint(format!("{huge}, free some regions, or {}", usual.hint()))
         })?;
         let region =
             Self { environment: Arc::clone(environment), engine, base, len, access, allocated: true };

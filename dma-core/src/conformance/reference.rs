@@ -73,7 +73,7 @@ unsafe impl DmaEngine for ReferenceEngine {
             return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
         }
         request.check()?;
-        let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("{} bytes", request.len));
+        let no_memory = || request.out_of_memory();
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the length is not 0, as was checked.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;

@@ -109,9 +109,12 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
     assert!(e.hint().contains("less"), "it says what to do: {e}");
     // The contract is everybody's to call, not only the safe API's.
-    for request in
-        [MemoryRequest::new(0), MemoryRequest::new(64).with_align(3), MemoryRequest::new(usize::MAX)]
-    {
+    for request in [
+        MemoryRequest::new(0),
+        MemoryRequest::new(64).with_align(3),
+        MemoryRequest::new(usize::MAX),
+        MemoryRequest::new(64).with_access(Access::empty()),
+    ] {
         let e = engine.allocate_raw(&request).expect_err("no memory is like that");
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "`allocate_raw` of {request:?}: {e}");
     }
@@ -133,6 +136,14 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     }
     let e = engine.register(HostMemory::from_owner(Vec::new())).expect_err("no bytes");
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    assert!(!e.hint().is_empty(), "it says what to do: {e}");
+    let none = MemoryRequest::new(0).with_access(Access::empty());
+    let e = engine.register_with(HostMemory::from_owner(vec![0; 4096]), &none).expect_err("no rights");
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    let e = engine
+        .allocate_with(&MemoryRequest::new(10).with_align(1 << 62))
+        .expect_err("an alignment that no address space has");
+    assert!(e.to_string().contains("aligned to") && !e.hint().is_empty(), "it names the alignment: {e}");
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         let e = engine.register(HostMemory::from_owner(vec![0; 4096])).expect_err("it cannot register");
         assert_eq!(

@@ -4,7 +4,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 
-use dma_core::{Error, ErrorKind, MemoryRequest, Result};
+use dma_core::{Error, MemoryRequest, Result};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -38,11 +38,11 @@ impl LocalMemory {
     pub(super) fn allocate(request: &MemoryRequest) -> Result<Self> {
         let &MemoryRequest { len, align, huge_pages, .. } = request;
         debug_assert!(len > 0 && align.is_power_of_two());
-        let layout = Layout::from_size_align(len, align).map_err(|_| out_of_memory(len, None))?;
+        let layout = Layout::from_size_align(len, align).map_err(|_| out_of_memory(request, None))?;
         if len < MAP_MIN && !huge_pages {
             // SAFETY: the length is not 0.
             let base =
-                NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| out_of_memory(len, None))?;
+                NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| out_of_memory(request, None))?;
             return Ok(Self { base, from: From::Heap(layout) });
         }
         if len >= ASK_MIN
@@ -50,10 +50,10 @@ impl LocalMemory {
             && len as u64 > available
         {
             // The system might say yes, and end some process once the memory is touched.
-            return Err(out_of_memory(len, Some(available)));
+            return Err(out_of_memory(request, Some(available)));
         }
         Self::map(len, align, huge_pages).map_err(|errno| match errno {
-            Errno::NOMEM => out_of_memory(len, None),
+            Errno::NOMEM => out_of_memory(request, None),
             errno => Error::from(std::io::Error::from(errno)),
         })
     }
@@ -124,12 +124,10 @@ impl Drop for LocalMemory {
     }
 }
 
-fn out_of_memory(asked: usize, available: Option<u64>) -> Error {
-    let error = Error::new(ErrorKind::OutOfMemory, format!("{asked} bytes"));
+fn out_of_memory(request: &MemoryRequest, available: Option<u64>) -> Error {
+    let error = request.out_of_memory();
     match available {
-        Some(available) => {
-            error.with_numbers(asked as u64, available).with_hint("ask for less, or free some")
-        }
+        Some(available) => error.with_numbers(request.len as u64, available),
         None => error,
     }
 }
@@ -146,6 +144,8 @@ fn available_memory() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use dma_core::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -171,6 +171,10 @@ mod tests {
         for len in [1 << 46, 1 << 60, isize::MAX as usize - (1 << 20)] {
             let error = LocalMemory::allocate(&MemoryRequest::new(len)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+            assert!(error.hint().contains("less"), "{error}");
         }
+        let error = LocalMemory::allocate(&MemoryRequest::new(10).with_align(1 << 40)).unwrap_err();
+        assert!(error.to_string().contains("10 bytes aligned to 1099511627776"), "{error}");
+        assert!(error.hint().contains("smaller alignment"), "{error}");
     }
 }

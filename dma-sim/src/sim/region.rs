@@ -66,7 +66,7 @@ fn remote(access: Access) -> Rights {
 impl SimRegion {
     pub(super) fn allocate(shared: &Arc<Shared>, request: &MemoryRequest) -> Result<Self> {
         let (base, backing) = if request.export.is_empty() {
-            let heap = Heap::allocate(request.len, request.align)?;
+            let heap = Heap::allocate(request)?;
             (heap.base, Backing::Heap(heap))
         } else {
             let pages = if request.huge_pages { Pages::PreferHuge } else { Pages::Normal };
@@ -245,10 +245,10 @@ struct Heap {
 }
 
 impl Heap {
-    /// `len` is not 0 and `align` a power of two.
-    fn allocate(len: usize, align: usize) -> Result<Self> {
-        let none = || Error::new(ErrorKind::OutOfMemory, format!("{len} bytes")).with_hint("ask for less");
-        let layout = Layout::from_size_align(len, align).map_err(|_| none())?;
+    /// As `request` says; its length is not 0 and its alignment a power of two.
+    fn allocate(request: &MemoryRequest) -> Result<Self> {
+        let none = || request.out_of_memory();
+        let layout = Layout::from_size_align(request.len, request.align).map_err(|_| none())?;
         if layout.size() == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "no bytes"));
         }
