@@ -206,7 +206,9 @@ bitflags! {
         const EVENT_FD = 1 << 6;
         /// The CPU can read and write the engine's allocated memory (a GPU's it may not).
         const CPU_VISIBLE = 1 << 7;
-        /// Completions of one queue are reported in the order of submission.
+        /// Completions of one queue are reported in the order of submission. Nothing in the safe API relies on it, which takes completions in any order;
+        /// the conformance suite holds an engine to the claim, and whoever uses [`RawQueue`] by themselves may build on it. It says
+        /// nothing about when bytes move: that takes a fence.
         const IN_ORDER = 1 << 8;
     }
 }

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "asserts that a region's pointer may cross threads")]
 
 use std::fmt;
+use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -36,6 +37,10 @@ pub(crate) struct RegionInner {
 unsafe impl Send for RegionInner {}
 // SAFETY: as above; all else is Sync.
 unsafe impl Sync for RegionInner {}
+
+/// Nothing in here changes while it is shared, and the owner of the caller's memory is not touched until it is given back: a panic leaves no half of it behind.
+/// A window's bytes may be half written, with or without a panic; that is what a window is.
+impl RefUnwindSafe for RegionInner {}
 
 impl Region {
     pub(crate) fn new(raw: Box<dyn RawRegion>, memory: Option<HostMemory>, backend: &'static str) -> Self {

@@ -388,6 +388,18 @@ mod tests {
     }
 
     #[test]
+    fn views_may_be_used_where_a_panic_is_caught() {
+        let window = window(8);
+        let caught = std::panic::catch_unwind(|| window.write_at(4, b"tail").is_ok());
+        assert!(caught.expect("no panic"));
+        fn safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+        safe::<Window>();
+        safe::<BufferMut>();
+        safe::<crate::Buffer>();
+        safe::<Region>();
+    }
+
+    #[test]
     fn an_export_that_is_held_on_to_says_which_call_and_which_backend() {
         let window = window(8);
         let region = window.region().clone();

@@ -1,5 +1,6 @@
 //! [`CpuEngine`]: the CPU as a DMA device.
 
+use std::fmt;
 use std::sync::Arc;
 
 use dma_core::{
@@ -38,7 +39,6 @@ use super::{BACKEND, CpuOptions, Kernel};
 ///   [`remote`](crate::remote). A copy to or from a peer that revoked or died fails with
 ///   [`Revoked`](dma_core::ErrorKind::Revoked).
 /// - Which instructions move the bytes is chosen by length, [`CacheHint`] and experience: see [`Chooser`](super::Chooser).
-#[derive(Debug)]
 pub struct CpuEngine {
     id: EngineId,
     info: EngineInfo,
@@ -86,6 +86,17 @@ impl CpuEngine {
     }
 }
 
+impl fmt::Debug for CpuEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuEngine")
+            .field("device", &self.info.device)
+            .field("threads", &self.pool.size())
+            .field("inline_limit", &self.inline_limit)
+            .field("hint", &self.hint)
+            .finish_non_exhaustive()
+    }
+}
+
 #[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
 // SAFETY: a queue takes lists of any length and copies of up to the length that `info` says.
 unsafe impl DmaEngine for CpuEngine {
@@ -114,5 +125,20 @@ unsafe impl DmaEngine for CpuEngine {
         let hint = if options.hint == CacheHint::Auto { self.hint } else { options.hint };
         let options = options.clone().with_depth(options.depth_on(&self.info.limits));
         Ok(Box::new(CpuQueue::open(self.id, &options, self.inline_limit, hint, &self.pool)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_debug_view_is_what_it_was_opened_with() {
+        let mut options = CpuOptions::new();
+        (options.threads, options.hint) = (Some(2), CacheHint::Cold);
+        let engine = CpuEngine::open(&options).expect("it opens");
+        let shown = format!("{engine:?}");
+        assert!(shown.contains("threads: 2, inline_limit: 32768, hint: Cold"), "{shown}");
+        assert!(shown.len() < 300, "{shown}");
     }
 }
