@@ -69,7 +69,8 @@ pub struct OpError<T> {
     /// The error, as the chain of causes shows it.
     cause: Error,
     operands: Option<T>,
-    failures: Vec<OpFailure>,
+    // Two words, not three: clippy's limit for an error is 128 bytes, operands included.
+    failures: Box<[OpFailure]>,
 }
 
 /// One operation of a batch that did not succeed; the others did.
@@ -88,7 +89,7 @@ impl<T> OpError<T> {
     }
 
     fn with_failures(error: Error, operands: Option<T>, failures: Vec<OpFailure>) -> Self {
-        Self { cause: error.to_cause(), error, operands, failures }
+        Self { cause: error.to_cause(), error, operands, failures: failures.into() }
     }
 
     /// What became of an operation or batch, some or all of which did not succeed.
@@ -203,6 +204,11 @@ mod tests {
     /// What `anyhow`'s `{:#}` shows of it.
     fn chain(first: &(dyn std::error::Error + 'static)) -> Vec<String> {
         std::iter::successors(Some(first), |e| (*e).source()).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn with_two_buffers_it_is_no_large_error() {
+        assert!(size_of::<OpError<(crate::BufferMut, crate::BufferMut)>>() < 128);
     }
 
     #[test]
