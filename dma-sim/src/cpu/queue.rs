@@ -160,8 +160,9 @@ impl CpuQueue {
         let pick = chooser.pick(len, self.hint);
         if !at_once || (len > self.inline_limit && !pick.alone) {
             let pick = pick.shared();
-            let nobody = pick.is_shared_trial() && !self.pool.helpers().are_there();
-            let pick = if nobody { chooser.put_off(pick, !self.trial) } else { pick };
+            let helpers = self.pool.helpers();
+            let nobody = pick.is_shared_trial() && !helpers.are_there();
+            let pick = if nobody { chooser.put_off(pick, !self.trial, helpers.any_asleep()) } else { pick };
             return self.publish(descriptor, moves, pick);
         }
         // SAFETY: the caller's promise.

@@ -41,6 +41,8 @@ pub struct Chooser {
     hot_cost: f32,
     /// How many picks may be made before the first of them is recorded.
     in_flight: u32,
+    /// [`OLD`] in ticks.
+    old: u64,
     classes: [Class; CLASSES],
 }
 
@@ -62,7 +64,7 @@ impl Chooser {
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
         let alone_max = alone_max(second_level_cache());
         let classes = std::array::from_fn(|index| Class::new(index, alone_max));
-        Self { streaming, hot_cost: hot_cost(), in_flight: 1, classes }
+        Self { streaming, hot_cost: hot_cost(), in_flight: 1, old: ticks_in(OLD), classes }
     }
 
     /// The same for a queue of this depth: up to so many copies are in flight, and their times come as late.
@@ -134,8 +136,17 @@ impl Chooser {
         let result = work(kernel);
         if result.is_ok() {
             self.record(pick, ticks().wrapping_sub(start), len);
+            self.remind(pick, start);
         }
         result
+    }
+
+    /// A timed pick was done by who asked for it, and begun at `now`.
+    fn remind(&mut self, pick: Pick, now: u64) {
+        if pick.alone {
+            let index = usize::from(pick.class);
+            self.classes[index].remind(index, now, self.old);
+        }
     }
 
     /// What to use for a copy of `len` bytes. Where [`Pick::is_timed`], tell [`Self::record`] how long it took.
@@ -175,10 +186,10 @@ impl Chooser {
     }
 
     /// A pick that [`Pick::is_shared_trial`] is made while nobody who is to share it is awake: it shows nothing, and another one takes its place. `first`: of
-    /// those since the last doorbell, which is what wakes them. A trial to which they do not come for long is dropped.
-    pub(crate) fn put_off(&mut self, pick: Pick, first: bool) -> Pick {
+    /// those since the last doorbell, which is what wakes them, if anybody `sleeps`. A trial to which they do not come for long is dropped.
+    pub(crate) fn put_off(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
         let index = usize::from(pick.class);
-        self.classes[index].put_off(index, first);
+        self.classes[index].put_off(index, first, sleeps);
         Pick { role: Role::Untimed, ..pick }
     }
 
@@ -260,6 +271,10 @@ struct Class {
     /// The last trial was the first to show that the other way is better: the next one decides.
     doubted: bool,
     left: u32,
+    /// So many of these pay nothing back: they are left out once it is long ago that something was tried.
+    spare: u32,
+    /// When the first copy after that was begun, in ticks; 0: none was yet.
+    since: u64,
     /// Smoothed cost of the kernel in use.
     cost: f32,
     /// The cost when it had settled, to see a shift by.
@@ -283,8 +298,10 @@ struct Class {
     probe_min: f32,
     probe_seen: u32,
     trial: Trial,
-    /// Doorbells of this trial before which picks were put off.
+    /// Doorbells of this trial before which picks were put off,
     late: u32,
+    /// and those of them that had to wake somebody.
+    calls: u32,
 }
 
 /// Classes from 4 MiB on start with the streaming kernel: what does not fit a second level cache gains little from it.
@@ -334,6 +351,9 @@ const ODD_TURN: u8 = 4;
 const TRIAL_SHARED: u32 = 3;
 /// Once copies within a cache are faster or slower than they were, the next trial is this rare at most.
 const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
+/// What a trial has shown may be different by then, however few copies there were: a host moves the virtual CPUs of a machine, some times a second, to
+/// the hardware threads of one core, behind different caches, and back.
+const OLD: Duration = Duration::from_millis(100);
 /// How much slower than the core's own cache at its best still counts as that.
 const HOT: f32 = 1.5;
 /// A probe that is this many times slower than the kernel in use ends at once.
@@ -343,6 +363,8 @@ const HOPELESS: f32 = 1.5;
 const PAID_BACK: f32 = 32.0;
 /// But no more than so many times as long is believed: it may have been an interrupt.
 const BELIEVED: f32 = 16.0;
+/// What is published takes so many times as long at most, if who published it does it all, and nobody has to be woken.
+const PUBLISHED: f32 = 1.25;
 /// Streaming has to win by this much, since it leaves the destination outside the cache for whoever reads it next ...
 const STREAMING_WINS: f32 = 0.92;
 /// ... and `memcpy` is taken even when it is a little slower.
@@ -359,6 +381,8 @@ impl Class {
             together: false,
             doubted: false,
             left: FIRST_PROBE_AFTER,
+            spare: 0,
+            since: 0,
             cost: 0.0,
             reference: 0.0,
             age: 0,
@@ -373,6 +397,7 @@ impl Class {
             probe_seen: 0,
             trial: Trial::default(),
             late: 0,
+            calls: 0,
         }
     }
 
@@ -432,7 +457,7 @@ impl Class {
                 self.probe_streaming = !self.streaming && !self.turn_of_trial(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
-                (self.trial, self.late) = (Trial::default(), 0);
+                (self.trial, self.late, self.calls) = (Trial::default(), 0, 0);
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
@@ -515,28 +540,29 @@ impl Class {
         }
         self.together = verdict.share;
         self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
-        // The way that is not taken from now on, and how many copies went it.
-        let (dearer, bursts) = if alone {
-            (verdict.shared / verdict.alone, TRIAL_SHARED)
+        // The way that is not taken from now on, how many copies went it, and at how many doorbells somebody was woken who is not from now on.
+        let (dearer, bursts, calls) = if alone {
+            (verdict.shared / verdict.alone, TRIAL_SHARED, self.calls)
         } else {
-            (verdict.alone / verdict.shared, 1)
+            (verdict.alone / verdict.shared, 1, 0)
         };
-        let owed = paid_back(dearer, bursts * self.memcpy_burst(index));
+        let owed = paid_back(dearer, bursts * self.memcpy_burst(index)) + paid_back(BELIEVED, calls);
         if alone != were_alone {
             (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
             // What has changed may change again.
             self.backoff = self.backoff.min(BACKOFF_SHIFTED);
         }
         self.settle(index);
-        self.left = self.left.max(owed);
+        self.rest_for(self.left, owed);
     }
 
     /// The last pick was to be shared and there was nobody to share it with: that may be so for as many doorbells as the trial has copies.
-    fn put_off(&mut self, index: usize, first: bool) {
+    fn put_off(&mut self, index: usize, first: bool, sleeps: bool) {
         if self.phase != Phase::Probing || !self.is_trial() {
             return;
         }
         self.late += u32::from(first);
+        self.calls += u32::from(first && sleeps);
         if self.late <= TRIAL_SHARED * self.memcpy_burst(index) {
             self.left += 1;
             return;
@@ -545,7 +571,7 @@ impl Class {
         let doubted = self.together && !self.doubted;
         (self.together, self.doubted) = (doubted, doubted);
         self.settle(index);
-        self.left = self.left.max(paid_back(BELIEVED, self.late));
+        self.rest_for(self.left, paid_back(BELIEVED, self.calls) + paid_back(PUBLISHED, self.late));
     }
 
     /// The trial is over, whatever came of it.
@@ -553,7 +579,28 @@ impl Class {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX_MEMCPY);
         (self.phase, self.drift) = (Phase::Settled, 0);
         self.next_turn();
-        self.left = self.rest(index);
+        self.rest_for(self.rest(index), 0);
+    }
+
+    /// The next probe comes after so many copies, of which so many pay back what the last one took; others are added if these are more.
+    fn rest_for(&mut self, copies: u32, owed: u32) {
+        self.left = copies.max(owed);
+        (self.spare, self.since) = (self.left - owed, 0);
+    }
+
+    /// A copy was begun at `now` and left to one core. Whether it should be is tried again as soon as that was found out long ago and is paid for.
+    fn remind(&mut self, index: usize, now: u64, old: u64) {
+        let is_left_alone = self.hot && !self.together && self.phase == Phase::Settled;
+        if !is_left_alone || !self.may_be_alone(index) {
+            return;
+        }
+        if self.since == 0 {
+            self.since = now;
+        } else if self.spare > 0 && now.saturating_sub(self.since) > old {
+            self.left = self.left.saturating_sub(self.spare);
+            // A short one will do, and if it contradicts, the next one is soon.
+            (self.spare, self.backoff) = (0, self.backoff.min(ODD_TURN));
+        }
     }
 
     fn sample(&mut self, cost: f32, index: usize, hot_cost: f32) {
@@ -625,12 +672,8 @@ impl Class {
             }
         }
         (self.phase, self.alarm) = (Phase::Settled, false);
-        if known {
-            self.left = self.rest(index).max(owed);
-        } else {
-            // Soon again, and the same.
-            self.left = FIRST_PROBE_AFTER;
-        }
+        // If nothing is known, soon again, and the same.
+        self.rest_for(if known { self.rest(index) } else { FIRST_PROBE_AFTER }, owed);
         self.drift = 0;
     }
 

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// [`OLD`], in ticks of the model.
+const SOME_TIME: u64 = 250_000_000;
 /// What two cores take together for what is in a cache that they share, in ticks per byte.
 const FAR_WORK: f64 = 0.09;
 
@@ -25,6 +27,8 @@ struct Model {
     written: usize,
     noise: u64,
     noisy: bool,
+    /// What all copies so far took.
+    now: u64,
 }
 
 impl Model {
@@ -40,6 +44,7 @@ impl Model {
             written: 0,
             noise: 0x9e37_79b9_7f4a_7c15,
             noisy: false,
+            now: 1,
         }
     }
 
@@ -99,10 +104,15 @@ impl Model {
                 ticks
             };
             let (ticks, work) = ((ticks * off) as u64, (work * off) as u64);
+            let begun = self.now;
+            self.now += ticks;
             if pick.is_shared_trial() {
                 chooser.record_shared(pick, ticks, work, self.len);
             } else {
                 chooser.record(pick, work, self.len);
+            }
+            if pick.is_timed() {
+                chooser.remind(pick, begun);
             }
         }
         total
@@ -117,7 +127,7 @@ impl Model {
 fn chooser() -> Chooser {
     // Any kernel does: the model decides what it costs.
     let classes = std::array::from_fn(|index| Class::new(index, ALONE_MAX));
-    Chooser { hot_cost: 0.05, classes, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
+    Chooser { hot_cost: 0.05, old: SOME_TIME, classes, ..Chooser::with_streaming(Some(Kernel::memcpy())) }
 }
 
 impl Chooser {
@@ -219,6 +229,49 @@ fn what_is_in_a_shared_cache_is_shared() {
             let cost = model.run(&mut chooser, 10_000) / model.best(10_000);
             assert!(cost < 1.08, "{len} x {pairs}, noisy {noisy}: {cost:.3} times the best");
         }
+    }
+}
+
+/// As when the host moves the virtual CPUs, and few copies are made at a time.
+#[test]
+fn what_was_found_out_long_ago_is_tried_again_soon() {
+    const LEN: usize = 256 << 10;
+    let index = class_of(LEN);
+    for few in [50, 200, 1_000] {
+        let (mut chooser, mut model) =
+            (chooser().for_cores(2), Model { helped: true, ..Model::new(LEN, 1, true) });
+        model.run(&mut chooser, 100_000);
+        assert!(chooser.classes[index].hot && !chooser.classes[index].together, "left to one core");
+        model.far = true;
+        let found = (1..100_000 / few).find(|_| {
+            model.now += 2 * SOME_TIME;
+            model.run(&mut chooser, few);
+            chooser.classes[index].together
+        });
+        assert!(found.is_some_and(|times| times * few <= 3_000), "{found:?} times {few}");
+    }
+}
+
+/// However long ago the last trial was: where it was dear, there are so many copies before the next that it costs one part in [`PAID_BACK`] at most.
+#[test]
+fn what_is_tried_again_is_paid_back() {
+    for (len, pause) in [(64 << 10, 0), (256 << 10, 0), (64 << 10, SOME_TIME), (256 << 10, SOME_TIME)] {
+        let (mut chooser, mut model) =
+            (chooser().for_cores(2), Model { helped: true, ..Model::new(len, 1, true) });
+        model.run(&mut chooser, 50_000);
+        let (mut cost, mut trials, mut trial) = (0.0, 0, false);
+        const ALL: usize = 400_000;
+        for at in 0..ALL {
+            model.now += if at % 100 == 0 { pause } else { 0 };
+            cost += model.run(&mut chooser, 1);
+            let is = chooser.classes[class_of(len)].is_trial();
+            trials += usize::from(is && !std::mem::replace(&mut trial, is));
+            trial = is;
+        }
+        let over = cost / model.best(ALL) - 1.0;
+        assert!(over < 1.2 / f64::from(PAID_BACK), "{len}, pauses of {pause}: {over:.4} over the best");
+        let often = if pause > 0 { ALL / 40_000 } else { 1 };
+        assert!(trials > often, "{len}, pauses of {pause}: {trials} trials");
     }
 }
 
@@ -638,24 +691,28 @@ struct Bursts {
     from: usize,
     /// and comes no more after this one.
     to: usize,
+    /// How long the pauses are, in ticks.
+    pause: u64,
 }
 
 impl Bursts {
     /// How many of the last quarter of so many copies are shared, and how many of all woke somebody for a trial.
     fn run(&self, chooser: &mut Chooser, copies: usize) -> (usize, usize) {
         let len = 256 << 10;
-        let (mut shared, mut woken, mut trial) = (0, 0, false);
+        let (mut shared, mut woken, mut trial, mut now) = (0, 0, false, 1);
         for at in 0..copies {
+            now += if at % self.burst == 0 { self.pause } else { 0 };
             let mut pick = chooser.pick(len, CacheHint::Auto);
             let nobody = at % self.burst < self.late || at >= self.to;
+            let sleeps = at % self.burst == 0;
             if at % self.batch == 0 {
                 trial = false;
             }
             shared += usize::from(!pick.alone && !pick.streaming && at >= copies / 4 * 3);
             if pick.is_shared_trial() {
-                woken += usize::from(nobody && !trial);
+                woken += usize::from(nobody && sleeps && !trial);
                 if nobody {
-                    pick = chooser.put_off(pick, !trial);
+                    pick = chooser.put_off(pick, !trial, sleeps);
                 }
                 trial = true;
             }
@@ -673,6 +730,10 @@ impl Bursts {
             } else {
                 chooser.record(pick, work, len);
             }
+            if pick.is_timed() {
+                chooser.remind(pick, now);
+            }
+            now += busy;
         }
         (shared, woken)
     }
@@ -683,7 +744,7 @@ const COPIES: usize = 400_000;
 #[test]
 fn who_is_not_there_in_time_may_be_worth_it_all_the_same() {
     for (burst, late, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
-        let bursts = Bursts { burst, late, batch, from: COPIES / 2, to: COPIES };
+        let bursts = Bursts { burst, late, batch, from: COPIES / 2, to: COPIES, pause: 0 };
         let (shared, _) = bursts.run(&mut chooser().for_cores(2), COPIES);
         assert!(shared > COPIES / 4 * 95 / 100, "{shared} shared, in bursts of {burst}");
     }
@@ -691,19 +752,52 @@ fn who_is_not_there_in_time_may_be_worth_it_all_the_same() {
 
 #[test]
 fn who_never_comes_is_not_waited_for() {
-    let bursts = Bursts { burst: 1, late: 1, batch: 1, from: 0, to: 0 };
+    let bursts = Bursts { burst: 1, late: 1, batch: 1, from: 0, to: 0, pause: 0 };
     let (shared, woken) = bursts.run(&mut chooser().for_cores(2), COPIES);
     assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
 }
 
+/// Each trial wakes somebody again and again, for copies that take less time than that.
+#[test]
+fn who_is_woken_for_nothing_is_rarely_woken() {
+    for (burst, late) in [(20, 3), (40, 10), (8, 7)] {
+        let bursts = Bursts { burst, late, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
+        let (shared, woken) = bursts.run(&mut chooser().for_cores(2), COPIES);
+        assert!(shared < COPIES / 4 * 8 / 100, "{shared} shared, in bursts of {burst}");
+        assert!((1..COPIES / 400).contains(&woken), "{woken} woken, in bursts of {burst}");
+    }
+}
+
 #[test]
 fn who_comes_no_more_is_forgotten() {
-    let bursts = Bursts { burst: 1, late: 0, batch: 1, from: 0, to: COPIES / 4 };
+    let bursts = Bursts { burst: 1, late: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
     let mut chooser = chooser().for_cores(2);
     assert!(bursts.run(&mut chooser, COPIES / 4).0 > COPIES / 16 * 95 / 100, "shared at first");
     let bursts = Bursts { to: 0, ..bursts };
     let (shared, woken) = bursts.run(&mut chooser, COPIES);
     assert!(shared < COPIES / 400 && woken < COPIES / 200, "{shared} shared, {woken} woken");
+}
+
+/// A core is taken away for a while: who was called once, and did not come, has cost little.
+#[test]
+fn who_was_called_in_vain_is_soon_called_again() {
+    let (len, index) = (256 << 10, 4);
+    let rest = |calls: usize| {
+        let mut chooser = chooser().for_cores(2);
+        chooser.begin_trial(len);
+        let mut pick = chooser.pick(len, CacheHint::Auto);
+        for at in 0.. {
+            chooser.put_off(pick, true, at < calls);
+            if !chooser.classes[index].is_trial() {
+                break;
+            }
+            pick = chooser.pick(len, CacheHint::Auto);
+        }
+        let class = &chooser.classes[index];
+        class.left - class.spare
+    };
+    assert!((100..1_000).contains(&rest(1)), "{}", rest(1));
+    assert!(rest(usize::MAX) > 10_000, "each time: {}", rest(usize::MAX));
 }
 
 #[test]
@@ -716,7 +810,7 @@ fn what_is_awaited_is_not_put_off() {
     assert!(pick.is_shared_trial() && !pick.is_timed());
     let left = chooser.classes[index].left;
     for _ in 0..100 {
-        chooser.put_off(pick, true);
+        chooser.put_off(pick, true, true);
     }
     let class = &chooser.classes[index];
     assert_eq!((class.phase, class.left, class.late), (Phase::Awaiting, left, 0));
@@ -803,7 +897,7 @@ proptest! {
                 _ => {
                     let pick = chooser.pick(len, CacheHint::Auto);
                     let nobody = pick.is_shared_trial() && value.is_multiple_of(2);
-                    open.push(if nobody { chooser.put_off(pick, value.is_multiple_of(4)) } else { pick });
+                    open.push(if nobody { chooser.put_off(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
                 }
             }
         }
