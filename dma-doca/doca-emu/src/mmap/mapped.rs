@@ -11,7 +11,16 @@ use crate::door::{INVALID, Outcome, c, require};
 /// `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it is not to be read, or to be written.
 pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     // Where it cannot be told, the program's word is taken.
-    fs::read_to_string("/proc/self/maps").map_or(Ok(()), |maps| covered(&maps, addr, len, writable))
+    let list = || fs::read_to_string("/proc/self/maps");
+    sought(LISTINGS, || list().map_or(Ok(()), |maps| covered(&maps, addr, len, writable)))
+}
+
+/// The kernel makes the listing page by page, while other threads map and unmap: what is missing in so many of them is not there.
+const LISTINGS: u32 = 3;
+
+/// Looks up to so many times for what may be missed.
+fn sought(times: u32, look: impl Fn() -> Outcome) -> Outcome {
+    (1..times).find_map(|_| Some(look()).filter(|seen| *seen != Err(INVALID))).unwrap_or_else(look)
 }
 
 /// `maps` is as proc_pid_maps(5) has it: by address, and mappings that touch are separate lines.
@@ -39,6 +48,20 @@ fn covered(maps: &str, addr: usize, len: usize, writable: bool) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_one_listing_lacks_is_sought_in_others() {
+        for (missed, wanted, looks) in [(0, Ok(()), 1), (2, Ok(()), 3), (3, Err(INVALID), 3)] {
+            let seen = std::cell::Cell::new(0);
+            let outcome = sought(3, || {
+                seen.set(seen.get() + 1);
+                require(seen.get() > missed, INVALID)
+            });
+            assert_eq!((outcome, seen.get()), (wanted, looks));
+        }
+        let denied = Err(c::DOCA_ERROR_NOT_PERMITTED);
+        assert_eq!(sought(3, || denied), denied, "it is there");
+    }
 
     #[test]
     fn ranges_are_covered_by_mappings_with_the_rights() {
