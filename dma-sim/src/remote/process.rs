@@ -98,15 +98,19 @@ pub(super) fn own_address_space(rights: Access) -> Result<OwnedFd, RemoteError> 
 /// Whether this process has all of `len` bytes at `address` mapped as `rights` need them. A device would find out when
 /// the memory is registered; and the kernel's file lets nobody read what cannot be read, but write what is read-only.
 pub(super) fn check_mapped(address: u64, len: u64, rights: Access) -> Result<(), RemoteError> {
-    let maps = fs::read_to_string("/proc/self/maps")
-        .map_err(|source| RemoteError::Os { operation: "reading /proc/self/maps", source })?;
     let writable = rights.contains(Access::WRITE);
-    if covered(&maps, address, len, writable) {
-        Ok(())
-    } else {
-        Err(RemoteError::NotMapped { address, len, writable })
+    for _ in 0..LISTINGS {
+        let maps = fs::read_to_string("/proc/self/maps")
+            .map_err(|source| RemoteError::Os { operation: "reading /proc/self/maps", source })?;
+        if covered(&maps, address, len, writable) {
+            return Ok(());
+        }
     }
+    Err(RemoteError::NotMapped { address, len, writable })
 }
+
+/// The kernel makes the listing page by page, while other threads map and unmap: what is missing in so many of them is not there.
+const LISTINGS: u32 = 3;
 
 /// `maps` is as proc_pid_maps(5) has it: by address, and mappings that touch are separate lines.
 fn covered(maps: &str, address: u64, len: u64, writable: bool) -> bool {
