@@ -88,6 +88,9 @@ impl SharedQueueOptions {
 /// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
 /// a listener that uses the queue then may hang.
 ///
+/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
+/// a clone does: where that is the last, its wait or its drop closes.
+///
 /// # A device that hangs
 ///
 /// No time limit ends an operation, since memory cannot be had back from a device that may still write to it: an `.await` on a device that hangs goes on
@@ -101,9 +104,6 @@ impl SharedQueueOptions {
 ///
 /// `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never woken. What it drops or closes it leaves to the
 /// parent.
-///
-/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
-/// a clone does: where that is the last, its wait or its drop closes.
 pub struct SharedQueue {
     handle: Arc<Handle>,
 }

@@ -5,7 +5,6 @@
 //! gone, because the process ended or executed another program, there is nothing left to read, whoever has the process
 //! id by then. See proc_pid_mem(5).
 
-use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use dma_core::Access;
@@ -13,6 +12,7 @@ use rustix::fs::{Mode, OFlags, fstatfs, open};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use super::RemoteError;
+use crate::mappings::{Mapped, mapped};
 
 /// Bytes that are copied under one lease: what a revoker may have to wait for.
 pub(super) const CHUNK: usize = 1 << 20;
@@ -99,69 +99,16 @@ pub(super) fn own_address_space(rights: Access) -> Result<OwnedFd, RemoteError> 
 /// the memory is registered; and the kernel's file lets nobody read what cannot be read, but write what is read-only.
 pub(super) fn check_mapped(address: u64, len: u64, rights: Access) -> Result<(), RemoteError> {
     let writable = rights.contains(Access::WRITE);
-    for _ in 0..LISTINGS {
-        let maps = fs::read_to_string("/proc/self/maps")
-            .map_err(|source| RemoteError::Os { operation: "reading /proc/self/maps", source })?;
-        if covered(&maps, address, len, writable) {
-            return Ok(());
-        }
+    match mapped(address, len, writable) {
+        Ok(Mapped::Whole) => Ok(()),
+        Ok(Mapped::Missing | Mapped::Denied) => Err(RemoteError::NotMapped { address, len, writable }),
+        Err(source) => Err(RemoteError::Os { operation: "reading /proc/self/maps", source }),
     }
-    Err(RemoteError::NotMapped { address, len, writable })
-}
-
-/// The kernel makes the listing page by page, while other threads map and unmap: what is missing in so many of them is not there.
-const LISTINGS: u32 = 3;
-
-/// `maps` is as proc_pid_maps(5) has it: by address, and mappings that touch are separate lines.
-fn covered(maps: &str, address: u64, len: u64, writable: bool) -> bool {
-    let Some(end) = address.checked_add(len) else { return false };
-    let mut reached = address;
-    for line in maps.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let range = words.next().and_then(|range| range.split_once('-'));
-        let (Some((from, to)), Some(perms)) = (range, words.next()) else { continue };
-        let [Ok(from), Ok(to)] = [from, to].map(|text| u64::from_str_radix(text, 16)) else { continue };
-        if to <= reached {
-            continue;
-        }
-        if reached >= end
-            || from > reached
-            || !perms.starts_with('r')
-            || (writable && !perms[1..].starts_with('w'))
-        {
-            break;
-        }
-        reached = to;
-    }
-    reached >= end
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_covered_by_whole_mappings_with_the_rights() {
-        let maps = "1000-3000 rw-p 0 00:00 0 [heap]\n3000-4000 r--p 0 00:00 0\n5000-6000 rw-s 0 00:00 0 /x y\n\
-                    6000-7000 ---p 0 00:00 0\nrubbish\n";
-        for (address, len, writable, wanted) in [
-            (0x1000, 0x3000, false, true),
-            (0x1fff, 1, true, true),
-            (0x1000, 0x2000, true, true),
-            (0x1000, 0x2001, true, false),
-            (0x3fff, 1, false, true),
-            (0x3fff, 2, false, false),
-            (0x4000, 1, false, false),
-            (0xfff, 2, false, false),
-            (0x5000, 0x1000, true, true),
-            (0x5000, 0x1001, false, false),
-            (0x6000, 1, false, false),
-            (0x7000, 1, false, false),
-            (u64::MAX, 2, false, false),
-        ] {
-            assert_eq!(covered(maps, address, len, writable), wanted, "{address:#x}+{len:#x} {writable}");
-        }
-    }
 
     #[test]
     fn the_own_memory_is_there_as_it_is_mapped() {
@@ -192,7 +139,7 @@ mod tests {
 
     #[test]
     fn files_of_other_kinds_are_no_address_space() {
-        let file = fs::File::open("/dev/null").unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
         assert!(ProcessMemory::new(file.into(), 0).is_none());
         assert!(ProcessMemory::new(own_address_space(Access::READ).unwrap(), 0).is_some());
     }
