@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Everything compiles for aarch64 Linux, which a BlueField's own cores run; libraries, programs and examples link. Built, not
-# run: Debian 12's user-mode qemu does not start threads.
+# Everything compiles for aarch64 Linux, as on a BlueField's cores. Libraries, programs and examples link. Nothing is
+# run, because Debian 12's user-mode qemu does not start threads.
 #
 # The standard library for it is rustup's if that is installed (rustup target add aarch64-unknown-linux-gnu), or else
 # that of Debian's rustc-web (ci/install.sh). Exits with 77 ("skipped") if neither is there.
 #
-# --rustup-target: only tells, by its exit status, whether rustup's is installed.
+# --rustup-target: only checks for rustup's, and reports it by the exit status.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target=aarch64-unknown-linux-gnu
 
-# Whether the compiler $1 has the standard library of the target.
+# True if the compiler $1 has the target's standard library.
 has_std() {
     local libdir
     libdir=$("$1" --print target-libdir --target "$target" 2>/dev/null) || return 1
@@ -42,7 +42,7 @@ fi
 
 echo "compiler: $compiler, $("$compiler" --version)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/aarch64"
-# Nobody debugs what is not run.
+# No debug information, because nothing is run.
 export CARGO_PROFILE_DEV_DEBUG=0
 cargo check --locked --workspace --all-targets --target "$target"
 cargo build --locked --workspace --lib --bins --examples --target "$target"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# dma-bench compares its own results. The simulated devices run on a clock of their own, so that their figures are the same on every machine: a
-# difference from dma-bench/baseline.json is a change of the model, of the engine, or of the measuring loop. After a change on purpose:
+# dma-bench compares its own results. Simulated devices run on a virtual clock, so their figures are the same on every
+# machine. A difference from dma-bench/baseline.json is a change of the model, the engine or the measuring loop. After an
+# intended change:
 #   ci/bench.sh update
-# No judgement on the time that this machine takes.
+# The speed of this machine is not judged.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +18,7 @@ now=$folder/now.json
 bench run -e sim:profile=bluefield3 -e sim:profile=dsa -e sim:profile=ioat -o 64,4K,1M -q 1,32 -r 3 -t 0.003 \
     --warm-up 0.001 --footprint 1M --quiet --json "$now" >"$folder/table"
 bench compare dma-bench/baseline.json "$now" --fail-if-slower 1%
-# Slower by half is found; the exit code says so.
+# A slowdown by 50 % is reported by the exit code.
 sed -E 's/("(min|median|max)": )([0-9]+)[.]/\10.\3/' "$now" >"$folder/slower.json"
 status=0
 bench compare dma-bench/baseline.json "$folder/slower.json" --fail-if-slower 1% >"$folder/comparison" 2>&1 || status=$?

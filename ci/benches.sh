@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every bench works. Each case runs once and no time is judged: that needs a quiet machine, and criterion's own run.
+# Every bench works. Each case runs once, and no time is judged, because that needs a quiet machine and a whole run of
+# criterion.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 shopt -s nullglob
@@ -13,6 +14,6 @@ done < <(ci/members.sh)
     echo "no bench ran: benches/*.rs were looked for in every package" >&2
     exit 1
 }
-# With what the tests were built with; '*': benches only, or cargo would run the unit tests too.
+# The profile of the tests, whose builds are reused. '*' selects benches only; without it cargo runs the unit tests too.
 cargo test --locked --workspace --bench '*' -- --test </dev/null
 echo "$ran benches ran"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The committed declarations of the vendors' C calls are what the headers give. Needs libclang.
+# The committed declarations of the vendors' C calls match the headers. Needs libclang.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# What we promise about dependencies:
-# - Cargo.lock is as Cargo.toml wants it.
-# - dma-core depends on the crates listed here and on nothing else: no foreign code beyond the kernel's interface, no
-#   async runtime, no compiler of another language.
-# - `dma` by default builds with nothing but Rust (no C compiler, no bindgen, no pkg-config, no OpenSSL), links no foreign
-#   library but the C library, and brings no async runtime and no crate twice.
-# - All that we build with has a permissive licence.
+# The dependencies are as promised:
+# - Cargo.lock matches Cargo.toml.
+# - dma-core depends on the crates listed here only: no C code, no async runtime, no compiler of another language.
+# - By default `dma` builds with Rust alone (no C compiler, bindgen, pkg-config or OpenSSL), links no library but the C
+#   library, and has no async runtime and no crate in two versions.
+# - All dependencies, including those of the build, have permissive licences.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +15,7 @@ fail() {
 
 targets=(x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu)
 
-# The names of what package $1 is built from, on all targets, further options of `cargo tree` behind it.
+# The names of all dependencies of package $1 on all targets. Further arguments go to `cargo tree`.
 dependencies() {
     local package=$1 target
     shift
@@ -27,9 +26,10 @@ dependencies() {
 
 cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is stale: run cargo check and commit it"
 
-# A new name is a decision: what is it for, and who keeps it?
+# Before adding a name, check its purpose and its maintenance.
 core_known=(
     bitflags bytes cfg-if crc32fast crossbeam-utils
+    crc32c rustc_version semver # The CRC-32C of operations whose device has none; the latter two at build time.
     rustix linux-raw-sys
     libc # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     tracing tracing-core once_cell pin-project-lite
@@ -50,7 +50,7 @@ for target in "${targets[@]}"; do
     [[ -z "$twice" ]] || fail "the default build of dma has a crate in two versions:"$'\n'"$twice"
 done
 
-# Offered under MIT or Apache-2.0, among others or not; or else under nothing but licences of that kind.
+# Accepted: MIT or Apache-2.0 as one choice, or else permissive licences only.
 permissive='MIT|Apache-2\.0|BSD-[23]-Clause|ISC|Zlib|0BSD|BSL-1\.0|CC0-1\.0|Unlicense|Unicode-3\.0|LLVM-exception'
 while IFS='|' read -r licence package; do
     names=$(grep -oE '[A-Za-z0-9.-]+' <<<"$licence" | grep -vxE 'AND|OR|WITH') || true

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rust is formatted, and so are the shell scripts, which shellcheck also finds nothing in.
+# Rust and the shell scripts are formatted, and shellcheck reports nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The parsers of bytes from elsewhere never panic, never take what they should not, and drop nothing (fuzz/src/lib.rs).
-# No sequence of calls at the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
-# (fuzz/src/door.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), and SPDK's (spdk.rs).
-#   ci/fuzz.sh replay         every input of the committed corpus, and all those one change away: any compiler
+# Parsers of foreign bytes never panic, accept only valid input, and drop nothing (fuzz/src/lib.rs). No sequence of calls
+# to the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
+# (fuzz/src/calls.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), and SPDK (spdk.rs).
+#   ci/fuzz.sh replay         every input of the committed corpus, and those with one change; works with any compiler
 #   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;
 #                             exits with 77 ("skipped") if they are not installed
-# An input that breaks something is left in fuzz/artifacts/: fix it, and commit it to the corpus under a telling name.
+# Failing inputs are left in fuzz/artifacts/. Fix the fault, and commit the input to the corpus under a descriptive name.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
 [[ "$CARGO_TARGET_DIR" == /* ]] || CARGO_TARGET_DIR="$PWD/$CARGO_TARGET_DIR"
 
-# The same versions as the workspace; what only the fuzzer needs, cargo adds.
+# The versions of the workspace. Cargo adds the fuzzer's own dependencies.
 cp Cargo.lock fuzz/Cargo.lock
 
 if [[ "${1:-}" == replay ]]; then
@@ -39,7 +39,7 @@ trap 'rm -rf "$found"' EXIT
 for target in $(cargo +nightly fuzz list); do
     echo "--- $target"
     mkdir "$found/$target"
-    # What is found goes to the first folder, so that the committed corpus stays as it is.
+    # New inputs go to the first folder, so that the committed corpus is unchanged.
     cargo +nightly fuzz run "$target" "$found/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command with libclang where bindgen finds it: ci/libclang.sh COMMAND. Exits with 77 ("skipped") where there is none.
-# LIBCLANG_PATH says where it is, if it is in no usual place.
+# Runs a command with libclang where bindgen finds it: ci/libclang.sh COMMAND. Exits with 77 ("skipped") without libclang.
+# LIBCLANG_PATH names its directory if that is not a usual one.
 set -euo pipefail
 
 if [[ -z "${LIBCLANG_PATH:-}" ]] && ! ldconfig -p | grep -q 'libclang[-.0-9]*\.so'; then

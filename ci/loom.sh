@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Loom visits every interleaving of what threads share. It runs in each package that has loom as a dependency.
+# Loom checks every interleaving of the threads' shared state, in each package that depends on loom.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
-# Other flags, so another place: the normal build stays as it is.
+# Other flags, so another target directory, which keeps the normal build.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 
 packages=()
@@ -21,7 +21,7 @@ done < <(ci/members.sh)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "${packages[*]}"
-# Of what is built, loom alone takes time when it runs.
+# Only loom takes time when the tests run.
 quick=(--config 'profile.release.package."*".opt-level=0')
 for package in loom generator scoped-tls; do
     quick+=(--config "profile.release.package.$package.opt-level=3")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything compiles with the oldest compiler that Cargo.toml promises (rust-version).
+# Everything compiles with the oldest supported compiler (rust-version in Cargo.toml).
 # Exits with 77 ("skipped") if rustup does not have that compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

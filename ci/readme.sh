@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# README.md's two commands work as they stand there, in a fenced block, on one line:
+# The two commands in README.md work. Each is one line of a fenced block:
 #   ci/readme.sh test   the one that begins with `cargo test`: runs it
 #   ci/readme.sh main   the one that begins with `cargo run --release --example copy_file`, whose last two words are the
 #                       source and the destination: copies a file of random bytes in their place, and compares
@@ -44,7 +44,7 @@ main)
     command=${BASH_REMATCH[1]}
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    # Not a multiple of anything.
+    # An odd length.
     head -c $((64 * 1024 * 1024 + 4321)) /dev/urandom >"$folder/source"
     echo "\$ $command $folder/source $folder/destination"
     bash -c "$command \"\$1\" \"\$2\"" readme "$folder/source" "$folder/destination" </dev/null

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The stand-in SDKs are laid out as the vendors', and serve as those do: by soname and symbol version, to the features that
-# need an installed SDK (`linked`, `bindgen`), and to the tests that are for hardware.
-# `bindgen` needs libclang: without it that part is skipped.
+# The stand-in SDKs are laid out like the vendors', with the same sonames and symbol versions. The features that need an
+# installed SDK (`linked`, `bindgen`) and the tests for hardware work on them. Without libclang `bindgen` is skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,16 +34,40 @@ has "$doca/libdoca_comch.so" ' doca_comch_server_create@@DOCA_2$'
 has "$spdk/libspdk_ioat.so" 'soname: \[libspdk_ioat\.so\.9\]'
 has "$spdk/libspdk_env_dpdk.so" 'soname: \[libspdk_env_dpdk\.so\.17\]'
 
-# What is for hardware runs on whatever is installed; linked, nothing is looked for.
+# Tests for hardware run on the installed SDK. With `linked` no library is searched for.
 for features in "" linked; do
     echo "--- the tests for hardware, on the stand-ins${features:+, $features}"
     DMA_DOCA_LIB_DIR=$doca cargo test --locked -p dma-doca --features "$features" --test conformance_loaded -- --ignored hardware
     DMA_SPDK_LIB_DIR=$spdk cargo test --locked -p dma-ioat --features "$features" --test hardware -- --ignored
 done
 
+bindgen() { # clippy's arguments
+    local status=0
+    ci/libclang.sh cargo clippy --locked "$@" -- -D warnings || status=$?
+    ((status == 0 || status == 77)) || exit "$status" # 77: it said what it left out
+}
+
 echo "--- bindgen"
-status=0
-ci/libclang.sh cargo clippy --locked -p dma-doca-sys -p dma-spdk-sys \
-    --features dma-doca-sys/bindgen,dma-doca-sys/linked,dma-spdk-sys/bindgen,dma-spdk-sys/linked -- -D warnings || status=$?
-((status == 0 || status == 77)) || exit "$status" # 77: it said what it left out
+bindgen -p dma-doca-sys -p dma-spdk-sys \
+    --features dma-doca-sys/bindgen,dma-doca-sys/linked,dma-spdk-sys/bindgen,dma-spdk-sys/linked
+
+echo "--- all features, without an SDK"
+(
+    unset PKG_CONFIG_PATH DOCA_INCLUDE_DIR SPDK_INCLUDE_DIR
+    bindgen -p dma-doca -p dma-doca-sys -p dma-ioat -p dma-spdk-sys --all-features
+)
+
+echo "--- bindgen, on headers as old as DOCA 2.5"
+older=$prefix/doca-2.5
+rm -rf "$older"
+cp -r "$DOCA_INCLUDE_DIR" "$older"
+ci/older_doca.sh "$older"
+find "$older" -name '*.h' -printf '#include <%f>\n' | cc -DDOCA_ALLOW_EXPERIMENTAL_API -I"$older" -fsyntax-only -xc -
+for later in doca_task_batch doca_pe_event_mode doca_comch_server; do
+    if grep -rqw "$later" "$older"; then
+        echo "ci/older_doca.sh left $later, which came after 2.5" >&2
+        exit 1
+    fi
+done
+DOCA_INCLUDE_DIR=$older bindgen -p dma-doca -p dma-doca-sys --features dma-doca-sys/bindgen
 echo "the stand-in SDKs serve as the vendors' do"

@@ -5,28 +5,28 @@
 use dma::prelude::*;
 
 fn main() -> dma::Result<()> {
-    // The best engine of this machine. Any other name works the same: see 02_choose_engine.
+    // The best engine of this machine. 02_choose_engine shows other names.
     let engine = dma::open("auto")?;
-    // A queue is one thread's path to the device.
+    // A queue belongs to one thread.
     let queue = engine.open_queue(&QueueOptions::new())?;
 
-    // Memory that the device can reach; a slice like any other while no device uses it.
+    // Memory that the device can reach. It is a slice while no operation uses it.
     let mut src = engine.allocate(1 << 20)?;
     src.fill(42);
     let dst = engine.allocate(1 << 20)?;
 
-    // Both move into the operation, so nothing can touch them until it is over, and come back with its end.
+    // Both buffers move into the operation, and `wait` returns them. Nothing can access them meanwhile.
     let transfer = queue.copy(src, dst)?;
     let (src, mut dst) = transfer.wait()?;
     assert_eq!(src[..], dst[..]);
 
-    // A part of a buffer is a buffer: split without a copy, fill with 8 bytes over and over, put together again.
+    // A buffer splits without a copy. Fill one half with a pattern of 8 bytes, and join them again.
     let tail = dst.split_off(512 << 10);
     let tail = queue.fill(tail, *b"pattern!")?.wait()?;
     dst.unsplit(tail).expect("it was cut off there");
     assert_eq!(&dst[512 << 10..][..16], b"pattern!pattern!");
 
-    // Frozen, it is shared and read-only, and becomes `bytes::Bytes` without a copy.
+    // A frozen buffer is shared and read-only, and becomes `bytes::Bytes` without a copy.
     let bytes = bytes::Bytes::from(dst.freeze());
     assert_eq!(bytes[0], 42);
 

@@ -1,6 +1,7 @@
-//! Which engines there are, and how to name one.
+//! Lists this machine's engines and opens engines by name.
 //!
-//! `cargo run --example 02_choose_engine -- [NAME...]`, such as `cpu:threads=1` or `sim:profile=bluefield3,seed=7`
+//! `cargo run --example 02_choose_engine -- [NAME...]`, such as `cpu:threads=1` or
+//! `sim:profile=bluefield3,seed=7`.
 
 use dma::prelude::*;
 
@@ -10,7 +11,7 @@ fn main() -> dma::Result<()> {
         match found.info {
             Ok(info) if info.model.is_some() => println!("  {:5} {}, a model", found.name, info.device),
             Ok(info) => println!("  {:5} {}", found.name, info.device),
-            // Why not, and what to do about it.
+            // The reason and the remedy.
             Err(e) => println!("  {:5} not usable: {e}", found.name),
         }
     }
@@ -38,13 +39,13 @@ fn main() -> dma::Result<()> {
                     "  {name}: {}, copies up to {} bytes at once, {:?}",
                     info.device, info.limits.max_transfer, info.capabilities
                 );
-                // What is written against `dyn DmaEngine` runs on any of them.
+                // Code that takes `&dyn DmaEngine` runs on any engine.
                 match greet(&*engine) {
                     Ok(()) => opened += 1,
                     Err(e) => println!("    {e}"),
                 }
             }
-            // A name that is wrong says what would have been right.
+            // The error suggests a valid name.
             Err(e) => println!("  {name}: {e}"),
         }
     }

@@ -1,16 +1,17 @@
-//! Several buffers into one, and one into several, in one operation each. Where the device takes no lists, the library cuts.
+//! Gathers several buffers into one, and scatters one into several, in one operation each. The library splits
+//! the operation if the device takes no lists.
 //!
 //! `cargo run --example 03_scatter_gather`
 
 use dma::prelude::*;
 
 fn main() -> dma::Result<()> {
-    // BlueField-3's model takes lists; I/OAT's takes none: the code is the same.
+    // BlueField-3's model takes lists, and I/OAT's takes none. The code is the same.
     for name in ["cpu", "sim:profile=bluefield3", "sim:profile=ioat"] {
         let engine = dma::open(name)?;
         let queue = engine.open_queue(&QueueOptions::new())?;
 
-        // Gather: a header, a payload that others read too, and a trailer become one message.
+        // Gather: a header, a shared payload and a trailer become one message.
         let mut header = engine.allocate(4)?;
         header.copy_from_slice(b"LEN:");
         let mut payload = engine.allocate(11)?;

@@ -1,4 +1,4 @@
-//! Transfers are futures: on one thread, woken by the device's file descriptor, and on many threads.
+//! Awaits transfers: on one thread, woken by the device's file descriptor, and on many threads.
 //!
 //! `cargo run --example 04_async_tokio`
 
@@ -14,8 +14,8 @@ fn main() -> dma::Result<()> {
     many_threads()
 }
 
-/// A `Queue` belongs to its thread, so this is for a current-thread runtime. Its driver polls the device when the descriptor says so;
-/// without a driver, awaiting polls by itself.
+/// A `Queue` belongs to its thread, so this needs a current-thread runtime. The driver polls the device when
+/// its file descriptor is readable. Without a driver, awaiting polls the device.
 fn one_thread() -> dma::Result<()> {
     let engine = dma::open("cpu:threads=1,inline=0")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -25,7 +25,7 @@ fn one_thread() -> dma::Result<()> {
         // SAFETY: the driver owns its file descriptor, and gives out the same one for as long as it lives.
         let driver = unsafe { AsyncFd::register(queue.driver()?) }.map_err(std::io::Error::from)?;
         let driving = tokio::task::spawn_local(async move {
-            // Ends with the queue: arming one that is closed is an error.
+            // `run` fails once the queue is closed.
             while driver.get_ref().run().is_ok() {
                 driver.readable().await?.clear_ready();
             }
@@ -47,7 +47,8 @@ fn one_thread() -> dma::Result<()> {
     })
 }
 
-/// A `SharedQueue` can be cloned into any task, and its transfers are `Send`. It is full with so many tasks: each waits until there is room.
+/// A `SharedQueue` can be cloned into any task, and its transfers are `Send`. These tasks fill it, so they
+/// wait for room.
 fn many_threads() -> dma::Result<()> {
     let engine = dma::open("auto")?;
     let options = SharedQueueOptions::new().with_queue(QueueOptions::new().with_depth(4));

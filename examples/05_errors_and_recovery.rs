@@ -1,4 +1,4 @@
-//! What goes wrong, how it is told, and how to go on: bad requests, a full queue, a device reset, a device that does not answer.
+//! Handles errors: bad requests, a full queue, a device reset, a device that hangs.
 //!
 //! `cargo run --example 05_errors_and_recovery`
 
@@ -14,7 +14,7 @@ fn main() -> dma::Result<()> {
     dead_device()
 }
 
-/// Refused before it reaches the device; the operands come back.
+/// A bad request is refused before it reaches the device, and the operands come back.
 fn bad_requests() -> dma::Result<()> {
     let engine = dma::open("cpu")?;
     let queue = engine.open_queue(&QueueOptions::new())?;
@@ -26,7 +26,7 @@ fn bad_requests() -> dma::Result<()> {
     Ok(())
 }
 
-/// Back-pressure is a value: nothing blocks, nothing is lost.
+/// A full queue returns an error with the operands. Nothing blocks.
 fn full_queue() -> dma::Result<()> {
     let engine = dma::open("sim:profile=bluefield3")?;
     let queue = engine.open_queue(&QueueOptions::new().with_depth(4))?;
@@ -41,7 +41,7 @@ fn full_queue() -> dma::Result<()> {
                 Err(e) if e.kind() == ErrorKind::QueueFull => {
                     full += 1;
                     (src, dst) = e.into_operands().expect("a refusal gives the operands back");
-                    // Make room: wait for the oldest.
+                    // Make room by waiting for the oldest.
                     let (i, oldest) = waiting.pop_front().expect("a full queue has operations");
                     assert_eq!(oldest.wait()?.1[0], i);
                 }
@@ -56,7 +56,8 @@ fn full_queue() -> dma::Result<()> {
     Ok(())
 }
 
-/// The fifth task fails and takes the device down. The backend restarts it; what was in flight is `Aborted`, which is safe to submit again.
+/// The fifth copy resets the device. The backend restarts it. Copies in flight end as `Aborted` and may be
+/// submitted again.
 fn reset() -> dma::Result<()> {
     let engine = dma::open("sim:profile=bluefield3,seed=1,faults=reset@5")?;
     let queue = engine.open_queue(&QueueOptions::new())?;
@@ -74,7 +75,7 @@ fn reset() -> dma::Result<()> {
             Ok(operands) => operands,
             Err(e) => {
                 println!("copy {}: {e} (retry: {:?})", i + 1, e.error().retry());
-                // The one that failed may do so again; those that were only in flight with it will not.
+                // `FewTimes` for the copy that failed, which may fail again; `Now` for the aborted ones.
                 assert!(matches!(e.error().retry(), Retry::Now | Retry::FewTimes));
                 again += 1;
                 let (src, dst) = e.into_operands().expect("the device is done with them");
@@ -88,7 +89,7 @@ fn reset() -> dma::Result<()> {
     Ok(())
 }
 
-/// A device that stops answering: waiting has a deadline, closing is bounded, and the memory is never reused.
+/// A device hangs. Waiting has a deadline, closing is bounded in time, and the memory is never reused.
 fn dead_device() -> dma::Result<()> {
     let engine = dma::open("sim:faults=stick@1")?;
     let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(Duration::from_millis(50)))?;

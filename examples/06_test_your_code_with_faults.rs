@@ -1,11 +1,11 @@
-//! Your own code against a device that fails, in plain CI: many seeds, faults by chance, the failing seed printed.
+//! Tests your code against a simulated device with random faults, for many seeds. Prints the failing seed.
 //!
 //! `cargo run --example 06_test_your_code_with_faults`
 
 use dma::prelude::*;
 use dma::{Queue, Retry};
 
-/// The code under test: copies `bytes` in chunks, all in flight at once, and sees each chunk through.
+/// The code under test: copies `bytes` in chunks, all in flight at once, and retries failed chunks.
 fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: usize) -> dma::Result<Vec<u8>> {
     let mut transfers = Vec::new();
     for part in bytes.chunks(chunk) {
@@ -23,7 +23,7 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
             }
             outcome = match e.into_parts() {
                 (_, Some((src, dst))) => queue.copy(src, dst).and_then(|transfer| transfer.wait()),
-                // The device may still be at them.
+                // The device may still access the buffers.
                 (error, None) => return Err(error),
             };
         }
@@ -32,8 +32,9 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
     Ok(out)
 }
 
-/// What [`dma::Error::retry`] says, with an end to everything: a few times after the copy's own faults, which may be there to stay, and more often after what
-/// befell others or will pass. Answer `false` to `FewTimes` here, and the test below finds a seed within the first few.
+/// Follows [`dma::Error::retry`], with limits: a few attempts after faults of this copy, which may be
+/// permanent, and more after resets and temporary errors. If this returned false for `FewTimes`, the test
+/// below would fail within the first few seeds.
 fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> bool {
     const TRIES: u32 = 20;
     const FAULTS: u32 = 3;
@@ -43,7 +44,7 @@ fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> 
             *faults += 1;
             *faults <= FAULTS
         }
-        // A program that shares its device would sleep a little after `Later`.
+        // A program that shares its device would sleep after `Later`.
         _ => {
             *tries += 1;
             *tries <= TRIES
@@ -54,14 +55,14 @@ fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> 
 fn main() -> dma::Result<()> {
     let (mut resets, mut failed) = (0, 0);
     for seed in 0..200 {
-        // Every device is another one; the same seed is the same device again, to the byte.
+        // The same seed reproduces the same device.
         let name =
             format!("sim:profile=bluefield3,seed={seed},faults=reset:p=0.03+fail:p=0.03+refuse:p=0.02");
         let engine = dma::open(&name)?;
         let queue = engine.open_queue(&QueueOptions::new())?;
         let bytes: Vec<u8> = (0..50_000_u32).map(|i| (i * 7 + seed) as u8).collect();
         let copied = copy_in_chunks(&*engine, &queue, &bytes, 1000);
-        // The failing seed is all that is needed to see it again.
+        // The engine's name holds the seed that reproduces a failure.
         assert!(copied.is_ok_and(|copied| copied == bytes), "failed with {name}");
         resets += queue.counters().resets;
         failed += queue.counters().failed + queue.counters().aborted;

@@ -1,4 +1,5 @@
-//! Two processes, one region: this one exports memory and the peer, which it starts, copies to and from it until the export is revoked.
+//! Shares memory between two processes. This one exports memory and starts a peer, which copies to and from
+//! it until the export is revoked.
 //!
 //! `cargo run --example 07_share_memory`
 
@@ -18,17 +19,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// The host, say: it has the memory.
+/// The exporter, such as a host.
 fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     let engine = dma::open("auto")?;
-    // Memory that a peer may read and write is reached by copy, never by reference.
+    // A window is accessed by copies, never by reference, because a peer may change it at any time.
     let request = MemoryRequest::new(LEN).exportable(Access::READ | Access::WRITE);
     let window = engine.allocate_window(&request)?;
     window.write_at(0, b"from the exporter")?;
 
-    // Only the range and the rights said here are granted. The descriptor is bytes: a file, a socket, anything carries it.
+    // Grants this range with these rights only. Any channel can carry the descriptor's bytes, here a file.
     let export = window.slice(..LEN / 2).export(Access::READ | Access::WRITE)?;
-    // Whoever reads it can ask for the memory: this directory is its owner's alone, and goes when it is dropped.
+    // The descriptor grants access to the memory, so it lies in a directory that only this user can read.
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("export");
     export.descriptor().save(&file)?;
@@ -40,7 +41,7 @@ fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     println!("exporter: the peer wrote {:?}", String::from_utf8_lossy(&answer));
     assert_eq!(&answer, b"from the importer");
 
-    // From here on the peer's copies fail, and the memory is this process's alone again.
+    // The peer's copies fail from here on, and the memory belongs to this process alone.
     export.revoke(Duration::from_secs(5)).map_err(|(_, e)| e)?;
     peer.go_on()?;
     peer.expect("revoked")?;
@@ -50,7 +51,7 @@ fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The DPU, say: it moves the bytes.
+/// The importer, such as a DPU.
 fn importer(path: &str) -> dma::Result<()> {
     let engine = dma::open("auto")?;
     let remote = engine.import(&ExportDescriptor::load(path)?)?;
@@ -72,7 +73,7 @@ fn importer(path: &str) -> dma::Result<()> {
     Ok(())
 }
 
-/// The other process.
+/// The importing process.
 struct Peer {
     child: Child,
     says: BufReader<ChildStdout>,

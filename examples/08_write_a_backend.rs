@@ -1,23 +1,27 @@
-//! Write an engine of your own: all that a minimal backend needs, in one file, checked by the conformance suite.
+//! Write an engine of your own: all that a minimal backend needs, in one file, checked by the conformance
+//! suite.
 //!
-//! Run it with `cargo run --example 08_write_a_backend`. In a project of your own it needs `dma` with its feature
-//! `conformance`, and nothing else: `cargo add dma --path WHERE-IT-LIES --features conformance`.
+//! Run it with `cargo run --example 08_write_a_backend`. In a project of your own it needs `dma` with its
+//! feature `conformance`, and nothing else: `cargo add dma --path WHERE-IT-LIES --features conformance`.
 //!
-//! The device here is a `VecDeque`: descriptors go in when they are submitted, and their bytes are moved when the queue
-//! is polled. Replace it by a ring in device memory and a doorbell register, and you have a driver. What the engine
-//! does not declare among its capabilities (lists, fills, fences, ...) the safe API makes from plain copies, or answers
-//! `Unsupported`.
+//! The device here is a `VecDeque`: descriptors go in when they are submitted, and their bytes are moved when
+//! the queue is polled. A driver has a ring in device memory and a doorbell register instead. The safe API
+//! makes undeclared capabilities (lists, fills, fences, ...) from plain copies, or answers `Unsupported`.
+//!
+//! At its end it gives the engine a name: a [`Backend`] in the registry, and every program that opens engines
+//! by name knows it.
 #![expect(unsafe_code, reason = "a backend answers for memory: that is what its unsafe traits say")]
 
 use std::alloc::Layout;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use dma::{
-    Access, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, Error,
-    ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Outcome, QueueOptions,
-    RawExport, RawQueue, RawRegion, RawStats, RegionKey, Result, Segment, Work,
+    Access, Backend, Capabilities, Completion, Descriptor, Discovered, DmaEngine, DmaEngineExt, EngineId,
+    EngineInfo, EngineName, Error, ErrorKind, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest,
+    NativeError, Operation, OptionInfo, Outcome, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue,
+    RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
 
 /// The opened device. Only what an implementer must provide: five methods.
@@ -28,13 +32,13 @@ struct MyEngine {
 }
 
 impl MyEngine {
-    fn open() -> Self {
+    fn open(max_transfer: u64) -> Self {
         // A real backend asks its device for these.
-        let limits = Limits::default().with_max_transfer(1 << 20).with_queue_depth(1024, 64);
+        let limits = Limits::default().with_max_transfer(max_transfer).with_queue_depth(1024, 64);
         let info = EngineInfo::new("mine", "a VecDeque", "1.0")
             .with_capabilities(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE | Capabilities::IN_ORDER)
             .with_limits(limits);
-        Self { id: EngineId::next(), info }
+        Self { id: EngineId::unique(), info }
     }
 }
 
@@ -52,14 +56,16 @@ unsafe impl DmaEngine for MyEngine {
         if !request.export.is_empty() {
             return Err(unsupported("this engine exports nothing"));
         }
-        // At least 1 byte, aligned to a power of two: anybody may call this, so the engine looks.
-        request.check()?;
+        // At least 1 byte, aligned to a power of two: callers need not be the safe API, so the engine checks.
+        request.validate()?;
         // A real backend maps the memory for its device here.
         let no_memory = || request.out_of_memory();
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the layout's size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
-        Ok(Box::new(MyRegion { engine: self.id, access: request.access, base, layout }))
+        // This device needs no key besides the address; others give an lkey or an index into their table.
+        let info = RegionInfo::local(self.id, RegionKey(0), base, request.len, request.access);
+        Ok(Box::new(MyRegion { info, layout }))
     }
 
     unsafe fn register_raw(&self, _: &HostMemory, _: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
@@ -83,40 +89,18 @@ unsafe impl DmaEngine for MyEngine {
     }
 }
 
-/// Memory that the device reaches. It is freed by its drop, which the safe API holds back while anything uses it.
+/// Memory that the device reaches. It is freed by its drop, which the safe API holds back while anything uses
+/// it.
 #[derive(Debug)]
 struct MyRegion {
-    engine: EngineId,
-    access: Access,
-    base: NonNull<u8>,
+    info: RegionInfo,
     layout: Layout,
 }
 
-// SAFETY: an address and numbers; the contract says who may use the memory when.
-unsafe impl Send for MyRegion {}
-// SAFETY: as above.
-unsafe impl Sync for MyRegion {}
-
-// SAFETY: the answers never change, and the memory stays allocated until the drop.
+// SAFETY: `info` never changes, and the memory stays allocated until the drop.
 unsafe impl RawRegion for MyRegion {
-    fn engine_id(&self) -> EngineId {
-        self.engine
-    }
-    fn key(&self) -> RegionKey {
-        // This device needs no key besides the address; others give an lkey or an index into their table.
-        RegionKey(0)
-    }
-    fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-    fn len(&self) -> usize {
-        self.layout.size()
-    }
-    fn access(&self) -> Access {
-        self.access
-    }
-    fn cpu_visible(&self) -> bool {
-        true
+    fn info(&self) -> &RegionInfo {
+        &self.info
     }
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(unsupported("this engine exports nothing"))
@@ -126,7 +110,7 @@ unsafe impl RawRegion for MyRegion {
 impl Drop for MyRegion {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout in `allocate_raw`.
-        unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
+        unsafe { std::alloc::dealloc(self.info.addr.as_ptr(), self.layout) };
     }
 }
 
@@ -139,14 +123,14 @@ struct MyQueue {
     engine: EngineId,
     depth: usize,
     ring: VecDeque<Taken>,
-    /// How many of `ring`, from the front, a doorbell was rung for.
+    /// Number of descriptors at the front of `ring` with a doorbell.
     rung: usize,
     doorbells: u64,
     stopped: bool,
 }
 
-// SAFETY: every descriptor that `submit` takes is reported by `poll`, once, after its bytes were moved; nothing else
-// touches memory.
+// SAFETY: every descriptor that `submit` takes is reported by `poll`, once, after its bytes were moved;
+// nothing else touches memory.
 unsafe impl RawQueue for MyQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -163,11 +147,11 @@ unsafe impl RawQueue for MyQueue {
         // Fewer than were given means that the queue is full; the rest comes again.
         let room = self.depth - self.ring.len();
         for (taken, descriptor) in batch.iter().take(room).enumerate() {
-            match descriptor.work() {
-                Work::Copy { src, dst } => self.ring.push_back((descriptor.token(), src, dst)),
+            match descriptor.operation() {
+                Operation::Copy { src, dst } => self.ring.push_back((descriptor.token(), src, dst)),
                 // The safe API never sends what is not declared. Only the first of a batch may be refused.
-                Work::Listed(_) if taken == 0 => return Err(unsupported("neither lists nor fills")),
-                Work::Listed(_) => return Ok(taken),
+                _ if taken == 0 => return Err(unsupported("this engine copies, without lists")),
+                _ => return Ok(taken),
             }
         }
         Ok(room.min(batch.len()))
@@ -186,49 +170,103 @@ unsafe impl RawQueue for MyQueue {
             let outcome = if self.stopped {
                 Outcome::Aborted
             } else {
-                // SAFETY: `submit`'s caller promised that both sides are valid, disjoint, and left alone until now.
-                unsafe { src.addr.copy_to_nonoverlapping(dst.addr, dst.len) };
+                // SAFETY: `submit`'s caller promised that both sides are valid, disjoint, and left alone
+                // until now.
+                unsafe { src.addr.as_ptr().copy_to_nonoverlapping(dst.addr.as_ptr(), dst.len) };
                 Outcome::Done
             };
-            *completion = Completion { token, native: 0, outcome };
+            *completion = Completion::ended(token, outcome, 0);
         }
         self.rung = self.rung.saturating_sub(n);
         n
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        NativeError { code: native.into(), name: "".into(), description: "".into() }
+        NativeError { code: native, name: "".into(), description: "".into() }
     }
 
     fn stop(&mut self) {
         self.stopped = true;
     }
 
-    fn stats(&self) -> RawStats {
-        RawStats::new(self.doorbells, 0)
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, 0)
     }
 
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        // A device with interrupts gives a file descriptor to sleep on.
+        None
+    }
+}
+
+/// The engines by name: `mine`, or `mine:max=64K`.
+#[derive(Debug)]
+struct MyBackend;
+
+const MAX: u64 = 1 << 20;
+
+impl Backend for MyBackend {
+    fn name(&self) -> &'static str {
+        "mine"
+    }
+
+    fn about(&self) -> &'static str {
+        "a VecDeque"
+    }
+
+    fn device(&self) -> Option<&'static str> {
+        // There is but one.
         None
     }
 
-    fn arm(&mut self) -> Result<bool> {
-        Err(unsupported("this engine has no event fd"))
+    fn is_hardware(&self) -> bool {
+        false
     }
 
-    fn disarm(&mut self) {}
+    fn options(&self) -> &'static [OptionInfo] {
+        const { &[OptionInfo::new("max", "BYTES", "1M", "the longest descriptor")] }
+    }
+
+    fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
+        let mut max = MAX;
+        name.read_options(self, |key, value| {
+            match key {
+                "max" => max = value.size(64..=MAX)?,
+                _ => return Err(value.not_read()),
+            }
+            Ok(())
+        })?;
+        Ok(Arc::new(MyEngine::open(max)))
+    }
+
+    fn discover(&self) -> Vec<Discovered> {
+        vec![Discovered::opened(EngineName::of(self), Ok(MyEngine::open(MAX)))]
+    }
+
+    fn doctor(&self) -> Vec<Finding> {
+        // A real backend looks for devices, drivers, libraries and rights here.
+        Vec::new()
+    }
 }
 
 fn main() -> Result<()> {
-    let engine = MyEngine::open();
+    // One line, and the name is known: to `dma::open`, `dma::discover`, `dma::doctor`, and to
+    // `dma_bench::main`.
+    dma::register(&MyBackend)?;
+    for found in dma::discover().iter().filter(|found| found.info.is_ok()) {
+        println!("this machine has {}", found.name);
+    }
+    let wrong = dma::open("mine:mux=64K").expect_err("there is no such option");
+    println!("{wrong}");
+    let engine = dma::open("mine:max=64K")?;
 
-    // What makes it an engine: the same suite that the engines of this project pass.
+    // An engine passes the same suite as the engines of this project.
     for (name, case) in dma::conformance::CASES {
-        case(&engine);
+        case(&*engine);
         println!("  {name}");
     }
 
-    // From here on it is used like any other: even what it does not do by itself.
+    // The safe API supplies the fill that the engine lacks.
     let queue = engine.open_queue(&QueueOptions::new())?;
     let pattern = *b"DMA-fill";
     let filled = queue.fill(engine.allocate(3 << 20)?, pattern)?.wait()?;

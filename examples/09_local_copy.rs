@@ -1,6 +1,6 @@
 //! Copies a text from one buffer to another by DMA.
 //!
-//! `cargo run --example 09_local_copy -- --txt "any text"`, with `--pci 03:00.0` on a BlueField
+//! `cargo run --example 09_local_copy -- --txt "any text"`, with `--pci 03:00.0` on a BlueField.
 
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;

@@ -1,13 +1,15 @@
-//! The host's side of a copy from host to DPU: exports a buffer with a text, and tells of it in two files, to be taken to the other side by
-//! any means. `11_copy_dpu` is the other side. On one machine, two terminals:
+//! The host's side of a copy from host to DPU: exports a buffer with a text, and writes two files for the
+//! DPU's side, `11_copy_dpu`.
 //!
-//! `cargo run --example 10_copy_host -- --export export.bin --buffer buffer.txt --txt "any text"`
+//! `cargo run --example 10_copy_host -- --txt "any text"`, and in another terminal `cargo run --example
+//! 11_copy_dpu`.
 //!
-//! `--export` holds the export descriptor, `--buffer` the text's address and length, each a decimal number on a line of its own. With `--raw`
-//! the descriptor is as the SDK made it, for peers which are not written with this library.
+//! `--export` is the file with the export descriptor. `--buffer` is the file with the text's address and
+//! length, decimal numbers on two lines. `--raw` writes the SDK's own descriptor, for peers that do not use
+//! this library.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
@@ -16,7 +18,7 @@ use dma::prelude::*;
 
 mod common;
 
-/// Exports a buffer with a text, until the peer has copied it
+/// Exports a buffer with a text until the peer has copied it
 #[derive(Debug, Parser)]
 struct Options {
     #[command(flatten)]
@@ -24,13 +26,9 @@ struct Options {
     /// The text
     #[arg(short, long, default_value = "This is a sample piece of text", value_parser = NonEmptyStringValueParser::new())]
     txt: String,
-    /// Where to write the export descriptor
-    #[arg(long, value_name = "FILE")]
-    export: PathBuf,
-    /// Where to write the buffer's address and length
-    #[arg(long, value_name = "FILE")]
-    buffer: PathBuf,
-    /// Write the descriptor as the SDK made it, without this library's frame
+    #[command(flatten)]
+    files: common::Files,
+    /// Write the SDK's own descriptor, without this library's header
     #[arg(long)]
     raw: bool,
 }
@@ -42,21 +40,27 @@ fn main() -> std::process::ExitCode {
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let text = options.txt.as_bytes();
     let engine = options.device.open()?;
-    // Memory that a peer reads is reached by copy, never by reference.
+    // A window is accessed by copies, never by reference, because a peer uses it too.
     let window = engine.allocate_window(&MemoryRequest::new(text.len()).exportable(Access::READ))?;
     window.write_at(0, text)?;
     let export = window.export(Access::READ)?;
 
     let descriptor = export.descriptor();
-    let address_and_length = format!("{}\n{}\n", descriptor.address(), descriptor.len());
-    write(&options.buffer, address_and_length.as_bytes())?;
-    // Last, since the peer may be waiting for it.
+    // The buffer's address on a BlueField, the offset in the export on other engines.
+    let (address, blob) = match descriptor.backend() {
+        "doca" => dma::doca::split_native(descriptor.native())?,
+        _ => (0, descriptor.native()),
+    };
+    let common::Files { export: export_file, buffer: buffer_file } = &options.files;
+    let address_and_length = format!("{address}\n{}\n", descriptor.len());
+    write(buffer_file, address_and_length.as_bytes())?;
+    // Written last, because the peer may wait for it.
     let exported = match options.raw {
-        true => write(&options.export, descriptor.native()).map_err(dma::Error::from),
-        false => descriptor.save(&options.export),
+        true => write(export_file, blob).map_err(dma::Error::from),
+        false => descriptor.save(export_file),
     };
     if let Err(e) = exported {
-        let _ = std::fs::remove_file(&options.buffer);
+        let _ = std::fs::remove_file(buffer_file);
         return Err(e.into());
     }
 
@@ -64,17 +68,21 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         "exported {} bytes by {}; take {} and {} to the DPU",
         text.len(),
         common::by(&*engine),
-        options.export.display(),
-        options.buffer.display()
+        export_file.display(),
+        buffer_file.display()
     );
-    println!("press Enter when it has copied them");
+    println!(
+        "press Enter when the DPU has copied them; on this machine: cargo run --example 11_copy_dpu -- --export {} --buffer {}",
+        export_file.display(),
+        buffer_file.display()
+    );
     std::io::stdin().read_line(&mut String::new())?;
     export.revoke(Duration::from_secs(5)).map_err(|(_, e)| e)?;
     println!("revoked");
     Ok(())
 }
 
-/// Writes a file that only its owner can read, whole or not at all.
+/// Writes a file that only its owner can read. Atomic.
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("write {}: {e}", path.display()));
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

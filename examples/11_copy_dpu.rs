@@ -1,11 +1,12 @@
-//! The DPU's side of a copy from host to DPU: reads the two files that `10_copy_host` wrote, and copies the text from the host's memory by DMA.
+//! The DPU's side of a copy from host to DPU: reads the two files that `10_copy_host` wrote, and copies the
+//! text from the host's memory by DMA.
 //!
-//! `cargo run --example 11_copy_dpu -- --export export.bin --buffer buffer.txt`
+//! `cargo run --example 11_copy_dpu`, while `cargo run --example 10_copy_host` waits in another terminal.
 //!
-//! A descriptor without this library's frame is taken for one of the SDK's own, as programs in C write it.
+//! On DOCA, a descriptor without this library's header is the SDK's own, as C programs write it.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Parser;
 use dma::ExportDescriptor;
@@ -13,20 +14,16 @@ use dma::prelude::*;
 
 mod common;
 
-/// The longest text that is copied, in bytes: the length comes from a file that anyone may have written.
+/// Maximum length of the text in bytes, because the length comes from a file.
 const LONGEST: u64 = 1 << 30;
 
-/// Copies a text from a host's memory, as two files describe it
+/// Copies a text from a host's memory that two files describe
 #[derive(Debug, Parser)]
 struct Options {
     #[command(flatten)]
     device: common::Device,
-    /// The host's export descriptor
-    #[arg(long, value_name = "FILE")]
-    export: PathBuf,
-    /// The buffer's address and length
-    #[arg(long, value_name = "FILE")]
-    buffer: PathBuf,
+    #[command(flatten)]
+    files: common::Files,
 }
 
 fn main() -> std::process::ExitCode {
@@ -35,19 +32,22 @@ fn main() -> std::process::ExitCode {
 
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let engine = options.device.open()?;
-    let (address, len) = buffer(&options.buffer)?;
-    let descriptor = descriptor(&options.export, engine.info().backend, address, len)?;
+    let (address, len) = buffer(&options.files.buffer)?;
+    let descriptor = descriptor(&options.files.export, engine.info().backend, address, len)?;
     let window = engine.import(&descriptor)?;
 
-    // What the buffer file says has to lie within what was exported.
-    let start = address.checked_sub(descriptor.address()).and_then(|start| usize::try_from(start).ok());
+    // The buffer must lie within the exported range.
+    let first = match descriptor.backend() {
+        "doca" => dma::doca::split_native(descriptor.native())?.0,
+        _ => 0,
+    };
+    let start = address.checked_sub(first).and_then(|start| usize::try_from(start).ok());
     let range = start.and_then(|start| Some(start..start.checked_add(usize::try_from(len).ok()?)?));
     let range = range.filter(|range| range.end as u64 <= descriptor.len()).ok_or_else(|| {
         format!(
-            "{len} bytes at {address:#x}, as {} says, are not within the {} exported at {:#x}; use two files of one export",
-            options.buffer.display(),
+            "{len} bytes at {address:#x}, as {} says, are not within the {} exported at {first:#x}; use two files of one export",
+            options.files.buffer.display(),
             descriptor.len(),
-            descriptor.address()
         )
     })?;
 
@@ -58,7 +58,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The two numbers of a buffer file.
+/// Reads the address and length of a buffer file.
 fn buffer(path: &Path) -> Result<(u64, u64), String> {
     let bytes = read(path)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -72,7 +72,7 @@ fn buffer(path: &Path) -> Result<(u64, u64), String> {
     }
 }
 
-/// The export descriptor, in this library's frame or in none.
+/// Reads the export descriptor, with or without this library's header.
 fn descriptor(
     path: &Path,
     backend: &str,
@@ -86,16 +86,19 @@ fn descriptor(
     if bytes.starts_with(b"DMAX") || backend != "doca" {
         return Ok(ExportDescriptor::from_bytes(&bytes).map_err(|e| format!("{}: {e}", path.display()))?);
     }
-    Ok(ExportDescriptor::new(backend, Access::READ, address, len, &bytes)?)
+    Ok(ExportDescriptor::new(backend, Access::READ, len, &dma::doca::join_native(address, &bytes))?)
 }
 
-/// A whole file, unless it is longer than any descriptor.
+/// Reads a file, up to the maximum length of a descriptor.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(ExportDescriptor::MAX_ENCODED as u64 + 1).read_to_end(&mut bytes))
         .map_err(|e| {
-            format!("read {}: {e}; run 10_copy_host first and bring its two files here", path.display())
+            format!(
+                "read {}: {e}; start 10_copy_host, leave it running, and bring its two files here",
+                path.display()
+            )
         })?;
     Ok(bytes)
 }

@@ -1,4 +1,5 @@
-//! Once warm, no form of operation allocates: single, fill, list, batch, cut, fenced, awaited, on a queue or a shared one.
+//! After warm-up no operation allocates: copies, fills, lists, batches, split, fenced and awaited ones, on
+//! both kinds of queue.
 
 mod counting;
 
@@ -6,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use dma::prelude::*;
 
-/// Asserts that `work` comes to run 200 rounds without an allocation. Until then lists grow, as threads happen to meet; what allocates per operation
-/// never gets there.
+/// Asserts that at some point `work` runs 200 rounds without an allocation. Lists grow before, depending on
+/// thread timing. Code that allocates per operation never passes.
 fn warm(what: &str, mut work: impl FnMut()) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -21,7 +22,7 @@ fn warm(what: &str, mut work: impl FnMut()) {
     panic!("{what} still allocates: {allocated} times in 200 rounds");
 }
 
-/// What an operation gave back, for the next one.
+/// Passes the operands of one operation to the next.
 fn cycle<T>(operands: &mut Option<T>, with: impl FnOnce(T) -> T) {
     let taken = operands.take().expect("they came back");
     *operands = Some(with(taken));

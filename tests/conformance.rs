@@ -1,4 +1,4 @@
-//! Every engine against the same contract, opened by name as users open it.
+//! Runs the conformance suite on every engine, opened by name.
 
 use std::sync::Arc;
 

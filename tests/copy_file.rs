@@ -1,4 +1,4 @@
-//! `examples/copy_file` as its users meet it: what it copies, and what it says when it cannot.
+//! `examples/copy_file` from the command line: copies and error messages.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -138,7 +138,7 @@ fn engines_and_chunks_make_no_difference() {
 fn holes_stay_holes() {
     let place = Place::new();
     let len = 40 << 20;
-    // Which ranges have data: none; the start; the end; an odd one in the middle; two.
+    // Ranges with data: none; the start; the end; an unaligned one in the middle; two.
     let cases: [&[(u64, usize)]; 5] =
         [&[], &[(0, 5000)], &[(len - 1, 1)], &[(12_345_678, 100_000)], &[(1 << 20, 1 << 20), (9 << 20, 1)]];
     for ranges in cases {
@@ -250,7 +250,7 @@ fn bad_sources_are_named() {
     place.refuses("dir dst", &["SRC dir is a directory", "name one"]);
     place.refuses("fifo dst", &["SRC fifo is a pipe"]);
     place.refuses("/dev/zero dst", &["SRC /dev/zero is a device"]);
-    // Bytes without a length, and a file that opens and cannot be read.
+    // A file with bytes that reports length 0, and one that opens but cannot be read.
     place.refuses("/proc/version dst", &["/proc/version", "more bytes than the 0"]);
     place.refuses("/proc/self/mem dst", &["cannot read SRC /proc/self/mem"]);
 }
@@ -316,7 +316,7 @@ fn bad_arguments_are_named() {
     place.refuses("--engine= src dst", &["engine"]);
 }
 
-/// Runs as a user that is neither the owner of the files nor allowed everything.
+/// Runs as an unprivileged user who does not own the files.
 #[test]
 fn missing_permissions_are_named() {
     let place = Place::new();
@@ -365,7 +365,7 @@ fn a_limit_on_file_sizes_is_named() {
     assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
 }
 
-/// A full disk, where a small file system can be mounted: as root, or in a namespace of its own.
+/// A full disk. Needs the right to mount a small file system: root, or a user namespace.
 #[test]
 fn a_full_disk_is_named() {
     let place = Place::new();
@@ -394,7 +394,16 @@ fn a_full_disk_is_named() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "dst\nold", "the old file, and nothing else");
 }
 
-/// Starts a copy that never ends, on a device that gets stuck, and waits until its file in the making is there.
+/// True if `child` has its partial file open, with or without a name.
+fn has_begun(place: &Place, child: &Child) -> bool {
+    let dir = fs::canonicalize(place.dir.path()).expect("a directory");
+    let begun = |link: &Path| link.parent() == Some(&dir) && link.to_string_lossy().ends_with(" (deleted)");
+    let Ok(files) = fs::read_dir(format!("/proc/{}/fd", child.id())) else { return false };
+    files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|link| begun(&link)))
+        || place.names().iter().any(|name| name.ends_with(".partial"))
+}
+
+/// Starts a copy on a device that hangs, and waits until its partial file exists.
 fn start_stuck(place: &Place) -> Child {
     place.file("src", 100 * CHUNK);
     fs::write(place.path("dst"), "old").expect("a file");
@@ -404,7 +413,7 @@ fn start_stuck(place: &Place) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
-    while !place.names().iter().any(|name| name.ends_with(".partial")) {
+    while !has_begun(place, &child) {
         assert!(child.try_wait().expect("a child").is_none(), "it ended before it began");
         std::thread::yield_now();
     }
@@ -425,13 +434,69 @@ fn an_interrupted_copy_leaves_nothing() {
     }
 }
 
-/// Stops a copy halfway, has `change` change its source, and lets it go on.
+#[test]
+fn a_killed_copy_leaves_nothing() {
+    let place = Place::new();
+    let mut child = start_stuck(&place);
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    assert_eq!(place.names(), BTreeSet::from(["dst".to_owned(), "src".to_owned()]));
+    assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
+}
+
+/// Partial files have names where O_TMPFILE does not work, such as here without /proc.
+#[test]
+fn the_next_copy_to_the_same_dst_removes_the_partial_file_of_a_killed_one() {
+    let place = Place::new();
+    place.file("src", 100 * CHUNK);
+    let partials = || place.names().into_iter().filter(|name| name.ends_with(".partial")).collect::<Vec<_>>();
+    let script = "mount -t tmpfs none /proc || exit 99; exec \"$0\" \"$@\"";
+    let without_proc = |args: &str| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+            .arg(built::example("copy_file"))
+            .args(args.split_whitespace())
+            .current_dir(place.dir.path())
+            .stdin(Stdio::null());
+        command
+    };
+    let stuck = "--engine sim:faults=stick@3 --chunk 4K src dst";
+    let mut child =
+        without_proc(stuck).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    while partials().is_empty() {
+        if child.try_wait().expect("a child").is_some() {
+            let output = child.wait_with_output().expect("it ended");
+            assert!(output.status.code() == Some(99) || stderr(&output).contains("unshare"), "{output:?}");
+            println!("skipped: /proc cannot be hidden here: {}", stderr(&output));
+            return;
+        }
+        std::thread::yield_now();
+    }
+    // Files of running copies and of other DSTs are left alone.
+    let other = place.path(".dst2.copy_file-abc.partial");
+    fs::write(&other, "other").expect("a file");
+    place.copies("src dst");
+    assert_eq!(partials().len(), 2, "the other copy still runs");
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    assert_eq!(partials().len(), 2, "nobody has removed it yet");
+    place.copies("src dst");
+    assert_eq!(partials(), [".dst2.copy_file-abc.partial"]);
+    assert_same(&place.path("src"), &place.path("dst"));
+    // A complete copy leaves no partial file.
+    let output = without_proc("src dst").output().expect("it runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(partials(), [".dst2.copy_file-abc.partial"]);
+}
+
+/// Stops a copy halfway, applies `change` to its source, and continues the copy.
 fn change_while_copied(change: impl Fn(&Path)) -> Output {
     let mut len = 1 << 20;
     for attempt in 0..=5 {
         let place = Place::new();
         let src = place.file("src", len);
-        // So that a later time of change is another one, however coarse the clock.
+        // In the past, so that any change alters the modification time even with a coarse clock.
         File::options()
             .write(true)
             .open(&src)
@@ -445,11 +510,11 @@ fn change_while_copied(change: impl Fn(&Path)) -> Output {
             .spawn()
             .expect("it runs");
         let pid = Pid::from_child(&child);
-        while !place.names().iter().any(|name| name == "dst" || name.ends_with(".partial")) {
+        while !place.path("dst").exists() && !has_begun(&place, &child) {
             std::thread::yield_now();
         }
         kill_process(pid, Signal::STOP).expect("sent");
-        // Stopping takes a moment: until the kernel says so, or that it has ended.
+        // Waits until the kernel reports that it has stopped or ended.
         let stopped = || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("a child");
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z']))
@@ -463,7 +528,7 @@ fn change_while_copied(change: impl Fn(&Path)) -> Output {
         }
         kill_process(pid, Signal::CONT).expect("sent");
         let output = child.wait_with_output().expect("it ends");
-        // Stopped too late, it was done, or as good as done: a longer one will not be.
+        // It stopped too late, so retry with a longer copy.
         if halfway && (attempt == 5 || !output.status.success()) {
             assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "nothing is left behind");
             return output;
@@ -496,17 +561,17 @@ fn a_failed_copy_ends_with_what_the_device_said() {
 }
 
 #[test]
-fn what_can_be_tried_again_is() {
+fn temporary_errors_are_retried() {
     let place = Place::new();
     let src = place.file("src", 100 * CHUNK);
-    // A reset while copies are in flight, a copy that fails once, and a device that is short of something for a moment.
+    // A reset while copies are in flight, a copy that fails once, and a temporary lack of resources.
     for faults in ["reset@t=1us", "fail@7", "refuse@7"] {
         let line =
             place.copies(&format!("--engine sim:profile=bluefield3,faults={faults} --chunk 4K src dst"));
         assert!(line.contains(" retried"), "{line}");
         assert_same(&src, &place.path("dst"));
     }
-    // Not for ever.
+    // A permanent error.
     place.refuses("--engine sim:faults=refuse --chunk 4K src dst2", &["cannot move the bytes of SRC at"]);
 }
 
@@ -518,7 +583,7 @@ fn corruption_is_found_by_verifying() {
         "--engine sim:faults=corrupt@7 --chunk 4K --verify src dst",
         &["what arrived is not what was read", "--engine cpu --verify"],
     );
-    // Without it nobody can know: the fault is a real one.
+    // Without --verify the copy is corrupt and reported as a success.
     place.copies("--engine sim:faults=corrupt@7 --chunk 4K src dst");
     assert_ne!(
         fs::read(place.path("src")).expect("readable"),

@@ -1,8 +1,8 @@
-//! Random programs against every engine, with an oracle in plain memory beside them.
+//! Runs random programs on every engine, with an oracle in plain memory.
 //!
-//! The reference keeps each buffer as a `Vec<u8>`. What an operation should have written is known when it is submitted, since its operands belong
-//! to it until it is over. After a failure the destination is undefined, so the test writes the expected bytes itself and goes on. Around every
-//! buffer lie bytes that nobody may write.
+//! The reference keeps each buffer as a `Vec<u8>`. An operation's result is known when it is submitted,
+//! because it owns its operands until it ends. After a failure the destination is undefined, so the test
+//! writes the expected bytes itself. Guard bytes surround every buffer.
 
 mod stand_ins;
 
@@ -18,7 +18,7 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state
 
 const CANARY: u8 = 0xa5;
 const GUARD: usize = 64;
-/// What never ends is given up after this.
+/// Stall timeout of the queues.
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
@@ -49,7 +49,7 @@ struct Model {
     sound: bool,
     /// Bytes of the buffers at rest.
     buffers: BTreeMap<u32, Vec<u8>>,
-    /// Operations in flight: their buffers, with what they hold once it is over.
+    /// Operations in flight: their buffers, and the bytes they hold afterwards.
     flights: BTreeMap<u32, BTreeMap<u32, Vec<u8>>>,
     next: u32,
 }
@@ -87,7 +87,7 @@ enum Step {
     },
 }
 
-/// Opens an engine by name; hardware on its stand-in, installed and loaded as the vendor's libraries are.
+/// Opens an engine by name. Hardware backends load the stand-in SDK.
 fn open(name: &str) -> Arc<dyn DmaEngine> {
     static DOCA: OnceLock<String> = OnceLock::new();
     static IOAT: OnceLock<String> = OnceLock::new();
@@ -120,7 +120,7 @@ impl Model {
         ids.iter().flat_map(|id| self.buffers[id].iter().copied()).collect()
     }
 
-    /// Writes `bytes` over the buffers, one behind the other.
+    /// Writes `bytes` over the buffers, one after the other.
     fn scatter(&self, ids: &[u32], bytes: &[u8]) -> BTreeMap<u32, Vec<u8>> {
         let mut rest = bytes;
         ids.iter()
@@ -185,7 +185,8 @@ impl ReferenceStateMachine for Machine {
                         .boxed(),
                 ),
             ]);
-            // Some buffers to others: those left of the cut to those right of it; lengths are evened out by the system under test.
+            // Copies the buffers left of the cut to those right of it. The system under test makes the
+            // lengths equal.
             let shuffled = Just(ids.clone()).prop_shuffle();
             choices.push((
                 6,
@@ -242,7 +243,7 @@ impl ReferenceStateMachine for Machine {
                 }
                 let from = model.bytes(sources);
                 let room = model.bytes(destinations);
-                // What does not fit is not copied; what is not reached keeps its bytes.
+                // Copies the shorter length. The other bytes are unchanged.
                 let n = from.len().min(room.len());
                 let written = [&from[..n], &room[n..]].concat();
                 let mut after = model.scatter(destinations, &written);
@@ -285,19 +286,19 @@ type Buffers = Vec<BufferMut>;
 enum Flight {
     Copy(Transfer<(Buffers, Buffers)>),
     Fill(Transfer<Buffers>),
-    /// Done by the CPU, since the queue was full.
+    /// Done by the CPU, because the queue was full.
     ByHand(Buffers, Buffers),
 }
 
-/// The buffers of an operation, named: those that took part in the order of the lists, and what was cut off their ends.
+/// The buffers of an operation by number, in the order of the lists, and the parts split off their ends.
 struct Names {
     sources: Vec<u32>,
     destinations: Vec<u32>,
-    /// Behind the last source and the last destination.
+    /// The parts split off the last source and the last destination.
     rest: [Option<BufferMut>; 2],
-    /// Destinations that the copy did not reach.
+    /// Destinations beyond the copied length.
     unreached: Vec<(u32, BufferMut)>,
-    /// Sources of which no byte was copied.
+    /// Sources beyond the copied length.
     unread: Vec<(u32, BufferMut)>,
 }
 
@@ -326,7 +327,8 @@ impl System {
         self.queue.as_ref().expect("open until the end")
     }
 
-    /// Takes buffers out until they hold `n` bytes, cutting the last; returns them, what was cut off, and those not needed.
+    /// Takes buffers until they hold `n` bytes, splitting the last. Returns them, the part split off, and the
+    /// unused ones.
     fn take(
         &mut self,
         ids: &[u32],
@@ -350,7 +352,7 @@ impl System {
         (taken, rest, unused, used)
     }
 
-    /// Puts together what an operation gave back.
+    /// Joins the operands that an operation returned with the parts split off.
     fn land(&mut self, names: Names, sources: Buffers, destinations: Buffers) {
         let Names {
             sources: source_ids,
@@ -371,7 +373,7 @@ impl System {
         self.buffers.extend(unread);
     }
 
-    /// Operands that the device keeps for ever are replaced, so that the program can go on.
+    /// Replaces operands that were leaked, so that the program can go on.
     fn replace(&mut self, names: &Names, expected: &BTreeMap<u32, Vec<u8>>) -> (Buffers, Buffers) {
         let mut fresh = |ids: &[u32], rest: &Option<BufferMut>| -> Buffers {
             let mut buffers: Buffers = ids.iter().map(|id| self.allocate(expected[id].len())).collect();
@@ -417,7 +419,7 @@ impl System {
             _ => {
                 lost(outcome.as_ref().expect_err("operands come back with success"));
                 let (sources, destinations) = self.replace(&names, expected);
-                // The parts cut off belong to memory that is gone for good.
+                // The parts split off belong to leaked memory.
                 let names = Names { rest: [None, None], ..names };
                 self.land(names, sources, destinations);
             }
@@ -519,7 +521,7 @@ impl StateMachineTest for Test {
             Step::Wait { flight } => {
                 let keys = system.flights.keys().map(|k| (*k, ())).collect();
                 if let Some(id) = pick(flight, &keys) {
-                    // The reference has put its buffers back at rest.
+                    // In the reference the buffers are at rest again.
                     let names = &system.flights[&id].1;
                     let ids = names.sources.iter().chain(&names.destinations);
                     let ids = ids.chain(names.unreached.iter().chain(&names.unread).map(|(id, _)| id));
@@ -570,7 +572,7 @@ impl StateMachineTest for Test {
 }
 
 impl System {
-    /// Keeps an operation that was accepted, or does one by hand that found the queue full.
+    /// Keeps an accepted operation, or does it by CPU if the queue was full.
     fn keep<T>(
         &mut self,
         id: u32,
@@ -597,7 +599,7 @@ impl System {
     }
 }
 
-/// Writes `bytes` over the buffers, one behind the other.
+/// Writes `bytes` over the buffers, one after the other.
 fn write(bytes: impl IntoIterator<Item = u8>, buffers: &mut Buffers) {
     let to = buffers.iter_mut().flat_map(|buffer| buffer.iter_mut());
     to.zip(bytes).for_each(|(to, byte)| *to = byte);

@@ -6,28 +6,28 @@ use std::process::{Child, Command, Output, Stdio};
 
 mod built;
 
-/// The engines of this machine that can import what another process exports.
+/// Engines that import another process's export on this machine.
 const ENGINES: [&str; 2] = ["cpu", "sim:profile=bluefield3"];
 
 fn run(example: &str, args: &[&str]) -> Output {
     Command::new(built::example(example)).args(args).stdin(Stdio::null()).output().expect("it runs")
 }
 
-/// What an example prints when it succeeds.
+/// The standard output of an example that must succeed.
 fn says(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{:?}\n{out}{err}", output.status);
     out.into_owned()
 }
 
-/// What it prints when it fails.
+/// The standard error of an example that must fail.
 fn fails(output: &Output) -> String {
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && output.status.code().is_some(), "{:?}: {err}", output.status);
     err
 }
 
-/// A host that has exported a text and waits.
+/// A host that has exported a text and waits for Enter.
 struct Host {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -35,14 +35,19 @@ struct Host {
 
 impl Host {
     fn start(engine: &str, dir: &Path, text: &str, more: &[&str]) -> Self {
-        let mut child = Command::new(built::example("10_copy_host"))
+        let mut command = Command::new(built::example("10_copy_host"));
+        command
             .args(["--engine", engine, "--txt", text, "--export", "export.bin", "--buffer", "buffer.txt"])
             .args(more)
             .current_dir(dir)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+            .stdout(Stdio::piped());
+        Self::wait(command)
+    }
+
+    /// Starts `command` and waits until it has exported.
+    fn wait(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("it starts");
         let mut host = Self { out: BufReader::new(child.stdout.take().expect("piped")), child };
         assert!(host.line().starts_with("exported "));
         host
@@ -54,7 +59,7 @@ impl Host {
         line
     }
 
-    /// Lets it go on to the end.
+    /// Presses Enter and waits until it ends.
     fn finish(mut self) {
         self.child.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
         assert!(self.line().starts_with("press Enter"));
@@ -95,9 +100,25 @@ fn a_text_goes_from_host_to_dpu() {
             assert_eq!(said.lines().last(), Some(&*text), "{engine}");
         }
         host.finish();
-        // The host took its memory back.
+        // The host has revoked the export.
         fails(&dpu(engine, dir.path()));
     }
+}
+
+#[test]
+fn without_arguments_both_sides_use_the_same_default_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let command = |example| {
+        let mut command = Command::new(built::example(example));
+        command.env("TMPDIR", dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    };
+    let output = command("11_copy_dpu").stderr(Stdio::piped()).output().expect("it runs");
+    assert!(fails(&output).contains("start 10_copy_host"), "no host has written the files");
+    let host = Host::wait(command("10_copy_host"));
+    let said = says(&command("11_copy_dpu").output().expect("it runs"));
+    assert_eq!(said.lines().last(), Some("This is a sample piece of text"));
+    host.finish();
 }
 
 #[test]
@@ -109,13 +130,13 @@ fn files_that_are_not_the_hosts_are_refused() {
     let host = Host::start("cpu", dir.path(), "sixteen letters.", &[]);
     let (good_export, good_buffer) =
         (std::fs::read(&export).expect("written"), std::fs::read_to_string(&buffer).expect("written"));
-    for bad in ["", "1\n", "x\n16\n", "0\n16\n", "1\n2\n3\n"] {
+    for bad in ["", "1\n", "x\n16\n", "0\n0\n", "1\n2\n3\n"] {
         std::fs::write(&buffer, bad).expect("writable");
         assert!(fails(&dpu("cpu", dir.path())).contains("buffer.txt"), "{bad:?}");
     }
     // One byte beyond what was exported, and far before it.
     let address: u64 = good_buffer.lines().next().and_then(|n| n.parse().ok()).expect("a number");
-    for (address, len) in [(address, 17), (address + 1, 16), (address - 1, 16), (u64::MAX, 16)] {
+    for (address, len) in [(address, 17), (address + 1, 16), (u64::MAX - 15, 16), (u64::MAX, 16)] {
         std::fs::write(&buffer, format!("{address}\n{len}\n")).expect("writable");
         assert!(fails(&dpu("cpu", dir.path())).contains("not within"), "{address} {len}");
     }

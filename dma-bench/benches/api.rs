@@ -1,8 +1,10 @@
-//! What the safe API costs over the raw queue: 64-byte copies, in the cache, one core, batches of 32, on the CPU engine.
+//! Describes what the safe API costs over the raw queue: 64-byte copies, in the cache, one core, batches of
+//! 32, on the CPU engine.
 //!
-//! `cargo bench -p dma-bench --bench api` prints Criterion's figures and then a table of its own; `-- --table` the table alone. In the
-//! table all contenders run in turns, and a ratio is the median over the rounds: what else the machine does hits all alike. Every run
-//! ends by comparing the destinations with the sources. Allocations are counted by a global allocator.
+//! `cargo bench -p dma-bench --bench api` prints Criterion's figures and then a table of its own; `--
+//! --table` the table alone. In the table all contenders run in turns, and a ratio is the median over the
+//! rounds: what else the machine does hits all alike. Every run ends by comparing the destinations with the
+//! sources. Allocations are counted by a global allocator.
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison, and counts allocations")]
 
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use dma::prelude::*;
-use dma::{Completion, Descriptor, Outcome, Queue, RawQueue, Segment, SharedQueue};
+use dma::{Completion, Descriptor, DeviceAddr, Outcome, Queue, RawQueue, Segment, SharedQueue};
 
 const LEN: usize = 64;
 const BATCH: usize = 32;
@@ -98,8 +100,8 @@ impl Raw {
     fn new(engine: &dyn DmaEngine) -> Self {
         let pairs = pairs(engine);
         let segment = |buffer: &BufferMut| Segment {
-            key: buffer.region().as_raw().key(),
-            addr: NonNull::from(&buffer[0]),
+            key: buffer.region().as_raw().info().key,
+            addr: DeviceAddr::of(NonNull::from(&buffer[0])),
             len: LEN,
         };
         let segments = pairs.iter().map(|(src, dst)| (segment(src), segment(dst))).collect();

@@ -1,8 +1,8 @@
-//! What measuring costs: the measuring loop of `dma-bench` against a bare loop over the same queue, 64 B copies, in the cache, 32 in flight and for
-//! each doorbell.
+//! Describes what measuring costs: the measuring loop of `dma-bench` against a bare loop over the same queue,
+//! 64 B copies, in the cache, 32 in flight and for each doorbell.
 //!
-//! `cargo bench -p dma-bench --bench harness` prints Criterion's figures and then a table of its own, in which both run in turns and the ratio
-//! is the median over the rounds.
+//! `cargo bench -p dma-bench --bench harness` prints Criterion's figures and then a table of its own, in
+//! which both run in turns and the ratio is the median over the rounds.
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison")]
 
@@ -72,7 +72,8 @@ fn worker(contender: &Contender) -> Worker {
 /// As a run would choose it: the clock is read for one in so many doorbells.
 const SAMPLE_EVERY: u64 = 64;
 
-/// Both in turns, in places of memory that are others in each round: what lies beside what in a cache's sets makes 5 % more or less of either.
+/// Both in turns, in places of memory that are others in each round: what lies beside what in a cache's sets
+/// makes 5 % more or less of either.
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let extent = Extent {
         warm: 0,

@@ -1,13 +1,12 @@
-//! What the library costs by itself: dispatch, the safe API, cutting and gathering, on an engine that reports every copy as done at once and moves
-//! nothing.
+//! Describes what the library costs by itself: dispatch, the safe API, cutting and gathering, on an engine
+//! that reports every copy as done at once and moves nothing.
 //!
-//! `cargo bench -p dma-bench --bench queue` prints Criterion's figures and then a table of its own, in which generic and dynamic dispatch run
-//! in turns; `-- --table` the table alone.
+//! `cargo bench -p dma-bench --bench queue` prints Criterion's figures and then a table of its own, in which
+//! generic and dynamic dispatch run in turns; `-- --table` the table alone.
 
 #![expect(unsafe_code, reason = "implements and drives the raw queue")]
 
 use std::hint::black_box;
-use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -15,8 +14,8 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use dma::prelude::*;
 use dma::{
     Capabilities, Completion, Descriptor, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
-    HostMemory, Limits, MemoryRequest, NativeError, RawExport, RawQueue, RawRegion, RawStats, RegionKey,
-    Segment,
+    HostMemory, Limits, MemoryRequest, NativeError, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion,
+    RegionInfo, RegionKey, Segment,
 };
 
 const LEN: usize = 64;
@@ -39,7 +38,7 @@ impl Nothing {
         let info = EngineInfo::new("nothing", "no device", "0")
             .with_capabilities(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE)
             .with_limits(limits);
-        Self { id: EngineId::next(), info }
+        Self { id: EngineId::unique(), info }
     }
 
     fn queue(&self) -> NothingQueue {
@@ -54,7 +53,9 @@ unsafe impl DmaEngine for Nothing {
     }
     fn allocate_raw(&self, request: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
         let memory = vec![0_u128; request.len.div_ceil(16)].leak();
-        Ok(Box::new(Leaked { engine: self.id, base: NonNull::from(memory).cast(), request: request.clone() }))
+        let base = NonNull::from(memory).cast();
+        let info = RegionInfo::local(self.id, RegionKey(0), base, request.len, request.access);
+        Ok(Box::new(Leaked { info }))
     }
     unsafe fn register_raw(&self, _: &HostMemory, _: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
         Err(Error::new(ErrorKind::Unsupported, "this engine registers nothing"))
@@ -70,35 +71,13 @@ unsafe impl DmaEngine for Nothing {
 /// Memory that is never given back.
 #[derive(Debug)]
 struct Leaked {
-    engine: EngineId,
-    base: NonNull<u8>,
-    request: MemoryRequest,
+    info: RegionInfo,
 }
-
-// SAFETY: an address and numbers; who may use the memory is the contract's to say.
-unsafe impl Send for Leaked {}
-// SAFETY: as above.
-unsafe impl Sync for Leaked {}
 
 // SAFETY: nothing changes, and the memory is never given back.
 unsafe impl RawRegion for Leaked {
-    fn engine_id(&self) -> EngineId {
-        self.engine
-    }
-    fn key(&self) -> RegionKey {
-        RegionKey(0)
-    }
-    fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-    fn len(&self) -> usize {
-        self.request.len
-    }
-    fn access(&self) -> Access {
-        self.request.access
-    }
-    fn cpu_visible(&self) -> bool {
-        true
+    fn info(&self) -> &RegionInfo {
+        &self.info
     }
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> dma::Result<Box<dyn RawExport>> {
         Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
@@ -114,7 +93,8 @@ struct NothingQueue {
     doorbells: u64,
 }
 
-// SAFETY: every accepted descriptor is reported once; no memory is touched, and that of the engine has been initialised from the start.
+// SAFETY: every accepted descriptor is reported once; no memory is touched, and that of the engine has been
+// initialised from the start.
 unsafe impl RawQueue for NothingQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -142,26 +122,21 @@ unsafe impl RawQueue for NothingQueue {
         n
     }
     fn explain(&self, native: i32) -> NativeError {
-        NativeError { code: native.into(), name: "".into(), description: "".into() }
+        NativeError { code: native, name: "".into(), description: "".into() }
     }
     fn stop(&mut self) {}
-    fn stats(&self) -> RawStats {
-        RawStats::new(self.doorbells, 0)
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, 0)
     }
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
     }
-    fn arm(&mut self) -> dma::Result<bool> {
-        Err(Error::new(ErrorKind::Unsupported, "there is nothing to wait for"))
-    }
-    fn disarm(&mut self) {}
 }
 
 /// Descriptors between two buffers of the engine.
 fn descriptors(engine: &Nothing, n: usize) -> Vec<Descriptor<'static>> {
     let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
-    let segment =
-        |at| Segment { key: region.key(), addr: region.base().map_addr(|a| a.saturating_add(at)), len: LEN };
+    let segment = |at| Segment { key: region.info().key, addr: region.info().addr.offset(at), len: LEN };
     (0..n as u64).map(|token| Descriptor::copy(token, segment(0), segment(LEN))).collect()
 }
 
@@ -260,7 +235,7 @@ fn gathering(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What dynamic dispatch costs: both in turns, the median over the rounds.
+/// Returns what dynamic dispatch costs: both in turns, the median over the rounds.
 fn table(engine: &Nothing, rounds: usize, batches: usize) {
     println!("\nsubmit, flush and poll on a queue that does nothing; median of {rounds} rounds in turns");
     println!("{:>6}{:>12}{:>12}{:>18}", "batch", "generic ns", "dyn ns", "dyn costs ns/copy");

@@ -1,17 +1,18 @@
 //! The program: what each subcommand does, and with which exit code it ends.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Arguments, Command, Format, RunArguments};
-use crate::files::{self, Named, remedy, say};
-use crate::output::{self, Style};
+use crate::cli::{Arguments, Command, CompareArguments, Format, Printed, RunArguments};
+use crate::files::{self, Named, say};
+use crate::output::{self, Shown, Style};
 use crate::progress::Progress;
-use crate::results::{Results, Status, write_file};
-use crate::{compare, doctor, interrupt, list, priority, published, report, run};
+use crate::results::{self, Results, Status, write_file};
+use crate::{compare, doctor, interrupt, list, manual, peer, priority, published, report, run};
 
 /// Something failed.
 const FAILED: u8 = 1;
@@ -31,36 +32,44 @@ fn failed(error: impl ToString) -> Failure {
     (FAILED, error.to_string())
 }
 
-/// Runs the program on this process's arguments.
+/// Runs the program on this process's arguments. A program that adds backends with [`dma::register`] and
+/// calls this is a `dma-bench` that knows them.
 #[must_use]
 pub fn main() -> ExitCode {
-    let outcome = command(Arguments::parse().command);
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err((code, message)) => {
-            say(format_args!("dma-bench: {message}"));
-            ExitCode::from(code)
-        }
-    }
+    ExitCode::from(main_with(std::env::args_os()))
+}
+
+/// Runs the program on `arguments`, the first of which is the program's name. Returns the exit code; ends the
+/// process if they make no sense.
+#[must_use]
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    command(Arguments::parse_from(arguments).command).unwrap_or_else(|(code, message)| {
+        say(format_args!("dma-bench: {message}"));
+        code
+    })
 }
 
 fn command(command: Command) -> Result<u8, Failure> {
     match command {
-        Command::List { json } => {
-            let found = dma::discover();
-            print(&if json { list::json(&found) } else { list::table(&found) + "\n" })?;
+        Command::List { options: true, .. } => {
+            print(&list::options(&dma::backends()))?;
             Ok(0)
         }
-        Command::Doctor { backends, json } => {
+        Command::List { printed, .. } => {
+            let found = dma::discover();
+            show(&printed, |format| list::shown(&found, format), || list::json(&found))?;
+            Ok(0)
+        }
+        Command::Doctor { backends, printed } => {
             let report = doctor::examine(&backends).map_err(|e| (USAGE, e))?;
-            print(&if json { report.json() } else { report.text() })?;
+            show(&printed, |format| report.shown(format), || report.json())?;
             Ok(if report.usable() { 0 } else { FAILED })
         }
         Command::Run(arguments) => measure(&arguments),
         Command::Report { results, output, plots } => {
             let (page, plots) = (output.as_deref(), plots.as_deref());
             let input = Named { option: "the results", path: &results };
-            let results = Results::load(&results).map_err(failed)?;
+            let results = load(&results)?;
             if page.is_none() && plots.is_none() {
                 return Err((USAGE, "nothing to write: give --output FILE or --plots FOLDER".to_owned()));
             }
@@ -72,36 +81,23 @@ fn command(command: Command) -> Result<u8, Failure> {
                 all => Err(failed(all.join("\ndma-bench: "))),
             }
         }
-        Command::Show { results, format, rank_models } => {
-            let results = Results::load(&results).map_err(failed)?;
-            print(&shown(&results, format, rank_models)?)?;
+        Command::Show { results, printed, shown } => {
+            let results = load(&results)?;
+            show(&printed, |format| of_results(&results, format, shown), || results.to_json())?;
             Ok(0)
         }
-        Command::Compare(arguments) => {
-            let (before, after) = (load(&arguments.before)?, load(&arguments.after)?);
-            let comparison = compare::compare(&before, &after, arguments.metric, arguments.noise);
-            let (all, limit) = (arguments.all, arguments.fail_if_slower);
-            print(&match arguments.format {
-                Format::Table => comparison.text(all, Style::of_stdout()),
-                Format::Markdown => comparison.markdown(all, limit),
-                Format::Csv => String::from_utf8_lossy(&comparison.csv().map_err(failed)?).into_owned(),
-                Format::Json => comparison.json(limit),
-            })?;
-            if arguments.format == Format::Csv {
-                comparison.lines(all).into_iter().for_each(say);
-            }
-            let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));
-            for failure in &failures {
-                say(format_args!("dma-bench: {failure}"));
-            }
-            if failures.is_empty() && comparison.rows.is_empty() {
-                return Err(failed("the two have no cell in common that has figures in both"));
-            }
-            Ok(if failures.is_empty() { 0 } else { SLOWER })
+        Command::Compare(arguments) => compared(&arguments),
+        Command::Profiles { names, printed } => profiles(&names, &printed),
+        Command::Schema => {
+            print(&results::schema())?;
+            Ok(0)
         }
-        Command::Profiles { names, format } => profiles(&names, format),
+        Command::Peer { engine } => {
+            peer::serve(&engine).map_err(failed)?;
+            Ok(0)
+        }
         Command::Campaign { preset } => {
-            print(&toml::to_string(&preset.campaign()).map_err(failed)?)?;
+            print(preset.toml())?;
             Ok(0)
         }
         Command::Completions { shell } => {
@@ -109,43 +105,70 @@ fn command(command: Command) -> Result<u8, Failure> {
             Ok(0)
         }
         Command::Man { output } => {
-            if let Some(folder) = output {
-                man_pages(&folder).map_err(failed)?;
-            } else {
-                let mut page = Vec::new();
-                clap_mangen::Man::new(Arguments::command().disable_help_subcommand(true))
-                    .render(&mut page)
-                    .map_err(failed)?;
-                print(&String::from_utf8_lossy(&page))?;
+            match output {
+                Some(folder) => manual::write(&folder).map_err(failed)?,
+                None => print(&String::from_utf8_lossy(&manual::page().map_err(failed)?))?,
             }
             Ok(0)
         }
     }
 }
 
+/// Prints in the format that was asked for, and writes JSON to a file if one was named: alike in all
+/// subcommands. The file comes first, since a reader of standard output may be gone.
+fn show(
+    printed: &Printed,
+    text: impl FnOnce(Format) -> Result<String, csv::Error>,
+    json: impl Fn() -> String,
+) -> Result<(), Failure> {
+    if let Some(path) = &printed.json {
+        write_file(path, json().as_bytes()).map_err(failed)?;
+    }
+    print(&match printed.format {
+        Format::Json => json(),
+        format => text(format).map_err(failed)?,
+    })
+}
+
+fn compared(arguments: &CompareArguments) -> Result<u8, Failure> {
+    let (before, after) = (load(&arguments.before)?, load(&arguments.after)?);
+    let comparison = compare::compare(&before, &after, arguments.metric, arguments.noise);
+    let (all, limit) = (arguments.all, arguments.fail_if_slower);
+    if let Some(path) = &arguments.report {
+        write_file(path, report::compared(&comparison, limit).as_bytes()).map_err(failed)?;
+    }
+    let text = |format| {
+        Ok(match format {
+            Format::Markdown => comparison.markdown(all, limit),
+            Format::Csv => utf8(comparison.csv()?),
+            _ => comparison.text(all, Style::of_stdout()),
+        })
+    };
+    show(&arguments.printed, text, || comparison.json(limit))?;
+    if arguments.printed.format == Format::Csv {
+        comparison.lines(all).into_iter().for_each(say);
+    }
+    let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));
+    for failure in &failures {
+        say(format_args!("dma-bench: {failure}"));
+    }
+    if failures.is_empty() && comparison.rows.is_empty() {
+        return Err(failed("the two have no cell in common that has figures in both"));
+    }
+    Ok(if failures.is_empty() { 0 } else { SLOWER })
+}
+
+fn utf8(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// The completion script for a shell.
 fn completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "dma-bench", &mut script);
-    // For bash, what comes behind a subcommand has two names if there is a hyphen in the program's (clap issue 6421).
+    // For bash, what comes behind a subcommand has two names if there is a hyphen in the program's (clap
+    // issue 6421).
     String::from_utf8_lossy(&script).replace("dma__subcmd__bench", "dma__bench")
-}
-
-/// Writes a page for the program and for each subcommand into `folder`.
-fn man_pages(folder: &Path) -> Result<(), String> {
-    let fail = |path: &Path, e: std::io::Error| format!("{}: {e}{}", path.display(), remedy(&e));
-    // Rendered elsewhere first, so that each appears when it is complete.
-    let rendered = tempfile::tempdir().map_err(|e| fail(&std::env::temp_dir(), e))?;
-    // There is no page for `help`.
-    let program = Arguments::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(program, rendered.path()).map_err(|e| fail(rendered.path(), e))?;
-    std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
-    for page in std::fs::read_dir(rendered.path()).map_err(|e| fail(rendered.path(), e))? {
-        let page = page.map_err(|e| fail(rendered.path(), e))?;
-        let bytes = std::fs::read(page.path()).map_err(|e| fail(&page.path(), e))?;
-        write_file(&folder.join(page.file_name()), &bytes).map_err(|e| e.to_string())?;
-    }
-    Ok(())
 }
 
 /// Writes to standard output; a reader that went away is no failure.
@@ -153,7 +176,7 @@ fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            // What went before is gone: only files appear whole or not at all.
+            // The bytes before it are gone: only files appear whole or not at all.
             let remedy = if e.kind() == std::io::ErrorKind::StorageFull {
                 "; what is there is cut off; free some space"
             } else {
@@ -169,39 +192,35 @@ fn load(path: &Path) -> Result<Results, Failure> {
     Results::load(path).map_err(failed)
 }
 
-fn shown(results: &Results, format: Format, rank_models: bool) -> Result<String, Failure> {
+fn of_results(results: &Results, format: Format, shown: Shown) -> Result<String, csv::Error> {
     Ok(match format {
-        Format::Table => output::tables(results, Style::of_stdout(), rank_models),
-        Format::Markdown => output::tables(results, Style::Markdown, rank_models),
-        Format::Csv => String::from_utf8_lossy(&output::csv(results).map_err(failed)?).into_owned(),
+        Format::Table => output::tables(results, Style::of_stdout(), shown),
+        Format::Markdown => output::tables(results, Style::Markdown, shown),
+        Format::Csv => utf8(output::csv(results)?),
         Format::Json => results.to_json(),
     })
 }
 
-fn profiles(names: &[String], format: Format) -> Result<u8, Failure> {
+fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
     if let Some(unknown) = names.iter().find(|n| !published::PUBLISHED.contains(&n.as_str())) {
-        return Err((
-            USAGE,
-            format!(
-                "no figures were published for `{unknown}`; there are: {}",
-                published::PUBLISHED.join(", ")
-            ),
-        ));
+        let there = published::PUBLISHED.join(", ");
+        return Err((USAGE, format!("no figures were published for `{unknown}`; there are: {there}")));
     }
     let all = published::PUBLISHED.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
     let rows: Vec<_> = all.flat_map(published::of).collect();
-    print(&match format {
-        Format::Json => serde_json::to_string_pretty(&rows).map_err(failed)? + "\n",
-        Format::Markdown => output::published(&rows, Style::Markdown),
-        Format::Table => output::published(&rows, Style::of_stdout()),
-        Format::Csv => {
-            let mut writer = csv::Writer::from_writer(Vec::new());
-            for row in &rows {
-                writer.serialize(row).map_err(failed)?;
+    let text = |format| {
+        Ok(match format {
+            Format::Csv => {
+                let mut writer = csv::Writer::from_writer(Vec::new());
+                rows.iter().try_for_each(|row| writer.serialize(row))?;
+                utf8(writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?)
             }
-            String::from_utf8_lossy(&writer.into_inner().map_err(failed)?).into_owned()
-        }
-    })?;
+            Format::Markdown => output::published(&rows, Style::Markdown),
+            _ => output::published(&rows, Style::of_stdout()),
+        })
+    };
+    // Plain numbers and texts: nothing in it can fail.
+    show(printed, text, || serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n")?;
     Ok(if rows.iter().all(|r| r.holds) { 0 } else { FAILED })
 }
 
@@ -227,24 +246,25 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
         say("dma-bench: interrupted before anything was measured; nothing was written");
         return Ok(INTERRUPTED);
     }
-    // Each on its own: what cannot be written costs nothing else. Files come first, since whoever reads standard output may never read on.
+    // Each on its own: what cannot be written costs nothing else. Files come first, since whoever reads
+    // standard output may never read on.
     let mut failures = write_files(&results, arguments);
-    let shown = shown(&results, arguments.format, arguments.rank_models).and_then(|text| print(&text));
-    failures.extend(shown.err().map(|(_, message)| message));
+    let shown = of_results(&results, arguments.printed.format, arguments.shown).map_err(failed);
+    failures.extend(shown.and_then(|text| print(&text)).err().map(|(_, message)| message));
     for message in &failures {
         say(format_args!("dma-bench: {message}"));
     }
     Ok(verdict(&results, failures.is_empty()))
 }
 
-/// Whether everything can be written that a run is to write.
+/// Returns whether everything can be written that a run is to write.
 fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
     fn named<'a>(option: &'static str, path: &'a Option<PathBuf>) -> Option<Named<'a>> {
         path.as_deref().map(|path| Named { option, path })
     }
     let campaign = named("--campaign", &arguments.campaign);
     let outputs: Vec<Named<'_>> = [
-        named("--json", &arguments.json),
+        named("--json", &arguments.printed.json),
         named("--csv", &arguments.csv),
         named("--markdown", &arguments.markdown),
         named("--report", &arguments.report),
@@ -264,10 +284,10 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
             failures.extend(written.err().map(|(_, message)| message));
         }
     };
-    write(arguments.json.as_deref(), &|| Ok(results.to_json().into_bytes()));
+    write(arguments.printed.json.as_deref(), &|| Ok(results.to_json().into_bytes()));
     write(arguments.csv.as_deref(), &|| output::csv(results).map_err(failed));
     write(arguments.markdown.as_deref(), &|| {
-        Ok(output::tables(results, Style::Markdown, arguments.rank_models).into_bytes())
+        Ok(output::tables(results, Style::Markdown, arguments.shown).into_bytes())
     });
     failures.extend(write_report(results, arguments.report.as_deref(), arguments.plots.as_deref()));
     failures

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::files::{input, remedy};
-use crate::plan::{Campaign, Direction, Footprint, LONGEST, Op, RATE_SLICE, SHORTEST, Values, Verify};
+use crate::output::Shown;
+use crate::placement;
+use crate::plan::{
+    Campaign, Direction, Footprint, LONGEST, OpSpec, Peer, RATE_SLICE, SHORTEST, Values, Verify,
+};
 use crate::presets::Preset;
 use crate::units;
 
@@ -24,33 +28,36 @@ Exit codes: 0 fine, 1 something failed, 2 the command line makes no sense, 3 byt
 #[derive(Debug, Parser)]
 #[command(name = "dma-bench", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Lists the engines of this machine, with limits and capabilities, and why others cannot be used.
     #[command(
-        after_help = "Examples:\n  dma-bench list\n  dma-bench list --json | jq '.[] | select(.usable) | .name'"
+        after_help = "Examples:\n  dma-bench list\n  dma-bench list --options    what can follow a name\n  dma-bench list --format json | jq '.[] | select(.usable) | .name'"
     )]
     List {
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
+        /// Output options.
+        #[command(flatten)]
+        printed: Printed,
+        /// List names instead, with the options that they take.
+        #[arg(long, conflicts_with_all = ["format", "json"])]
+        options: bool,
     },
     /// Checks everything that stands between you and each backend, and says how to mend it.
     #[command(
-        after_help = "Examples:\n  dma-bench doctor            all backends; succeeds if a hardware backend can be used\n  dma-bench doctor doca       one backend; succeeds if it can be used\n  dma-bench doctor --json"
+        after_help = "Examples:\n  dma-bench doctor            all backends; succeeds if a hardware backend can be used\n  dma-bench doctor doca       one backend; succeeds if it can be used\n  dma-bench doctor --format markdown"
     )]
     Doctor {
-        /// The backends to check: cpu, sim, doca, ioat. All, if none is named.
+        /// The backends to check, such as cpu, sim, doca, ioat. All, if none is named.
         backends: Vec<String>,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
+        /// Output options.
+        #[command(flatten)]
+        printed: Printed,
     },
     /// Measures engines side by side, memcpy always among them.
     Run(Box<RunArguments>),
@@ -73,12 +80,12 @@ pub enum Command {
     Show {
         /// A results file; - for standard input.
         results: PathBuf,
-        /// How.
-        #[arg(long, value_enum, default_value_t)]
-        format: Format,
-        /// Put models and measurements into one ranking, models marked. Pages and plots keep them apart.
-        #[arg(long)]
-        rank_models: bool,
+        /// Output options.
+        #[command(flatten)]
+        printed: Printed,
+        /// Extent of the output.
+        #[command(flatten)]
+        shown: Shown,
     },
     /// Says what changed between two results, with the chance that it is noise.
     #[command(
@@ -95,9 +102,18 @@ pub enum Command {
     Profiles {
         /// The profiles: bluefield2, bluefield3, ioat, dsa. All, if none is named.
         names: Vec<String>,
-        /// How.
-        #[arg(long, value_enum, default_value_t)]
-        format: Format,
+        /// Output options.
+        #[command(flatten)]
+        printed: Printed,
+    },
+    /// Prints the JSON Schema of results files.
+    #[command(after_help = "Example:\n  dma-bench schema > results.schema.json")]
+    Schema,
+    /// Holds memory for another dma-bench, which reaches it as a peer's.
+    #[command(hide = true)]
+    Peer {
+        /// The engine whose memory it is.
+        engine: String,
     },
     /// Prints a campaign, to be changed and given to `run --campaign`.
     #[command(
@@ -128,7 +144,18 @@ pub enum Command {
     },
 }
 
-/// How results are printed.
+/// Output options, alike in all subcommands.
+#[derive(Debug, Default, Args)]
+pub struct Printed {
+    /// Format of standard output.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Also write JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Output formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// An aligned table.
@@ -142,7 +169,7 @@ pub enum Format {
     Json,
 }
 
-/// What `compare` takes.
+/// Options of `compare`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct CompareArguments {
@@ -150,29 +177,36 @@ pub struct CompareArguments {
     pub before: PathBuf,
     /// The results after.
     pub after: PathBuf,
-    /// Exit with 4 if a cell is slower by more than this and it is no noise, or cannot be told from noise with so few repetitions; and if
-    /// a cell fails, delivers wrong bytes or is missing that did not before. Of runs with a rate, if latencies are longer by more.
-    // With its sign, `-5%` is no number to clap, which would take it for an option: what is wrong with it is said by its parser.
+    /// Exit with 4 if a cell is slower by more than this and it is no noise, or cannot be told from noise
+    /// with so few repetitions; and if a cell fails, delivers wrong bytes or is missing that did not before.
+    /// Of runs with a rate, if latencies are longer by more.
+    // With its sign, `-5%` is no number to clap, which would take it for an option: what is wrong with it is
+    // said by its parser.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = units::percent)]
     pub fail_if_slower: Option<f64>,
-    /// What counts as noise: the chance, at most, that a difference as large comes from noise within the runs, all cells taken together.
+    /// Limit for noise: the chance, at most, that a difference as large comes from noise
+    /// within the runs, all cells taken together.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, default_value = "1%", value_parser = units::chance)]
     pub noise: f64,
-    /// What is compared; of runs with a rate it is the latency, whatever is given here.
+    /// Figure to compare; of runs with a rate it is the latency, whatever is given here.
     #[arg(long, value_enum, default_value_t)]
     pub metric: Metric,
     /// All cells, not only those that changed; in CSV and JSON they always are.
     #[arg(long)]
     pub all: bool,
-    /// How: for programs JSON is versioned; Markdown is for the comment of a pull request.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    /// Output options.
+    #[command(flatten)]
+    pub printed: Printed,
+    /// Write a self-contained HTML page to this file.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
-/// What `compare` compares.
+/// Figures that `compare` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Metric {
-    /// Throughput as a multiple of memcpy's in the same repetition: what the machine did else cancels out. Models: throughput.
+    /// Throughput as a multiple of memcpy's in the same repetition: what the machine did else cancels out.
+    /// Models: throughput.
     #[default]
     Ratio,
     /// Throughput.
@@ -185,18 +219,18 @@ Examples:
   dma-bench run -e cpu -e sim:profile=bluefield3 -o 64..2M -q 1,32 -t 1
   dma-bench run -e cpu -o 4K -q 32 -b 1,4,16,32 -a hot --json out.json
   dma-bench run -e cpu -o 64K --rate 20k              latency under a fixed load
-  dma-bench run -e cpu -e sim:profile=bluefield3 -d push,pull -o 64K   to and from a peer's memory
-  dma-bench run -w fill,sg -s 2,8 -o 64K
+  dma-bench run -e cpu -o 64K -q 32 --series -t 60    throughput and latency over time
+  dma-bench run -e cpu -o 1M --duration 3600          soak test, every byte compared
+  dma-bench run -e cpu -d push,pull -o 64K --peer process   memory of another process
+  dma-bench run -e cpu -w fill,gather:64,scatter:64 -o 64K
   dma-bench run --campaign mine.toml --json mine.json
 
-Every figure is the median over the repetitions; beside it are the least and the greatest. memcpy is
-the C library's, on one core (for fills its memset); each repetition of an engine lies between two of
-it, and the ratio is to these. Repetitions in which threads waited for a CPU, or somebody else used the
-core's other hardware thread, are made up for, as long as time allows. Percentiles beyond which nothing
-was timed are not shown.
-Figures of models are a simulation's, in tables of their own.";
+Figures are medians over the repetitions. memcpy is the C library's, on one core (memset for fills). Each
+repetition of an engine lies between two of memcpy, and its ratio is to these. Verdicts are by confidence
+intervals of these ratios. Repetitions in which threads waited for a CPU are repeated as time allows.
+Percentiles beyond which nothing was timed are not shown. Models are simulations, in tables of their own.";
 
-/// What `run` takes.
+/// Options of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 #[command(allow_negative_numbers = true)]
@@ -207,7 +241,8 @@ pub struct RunArguments {
     /// A campaign of your own, as a TOML file, - for standard input; see `dma-bench campaign`.
     #[arg(long, value_name = "FILE")]
     pub campaign: Option<PathBuf>,
-    /// An engine by name, such as cpu, cpu:threads=2, sim:profile=dsa, doca:03:00.0; `real` for all usable ones. May be given again.
+    /// An engine by name, such as cpu, cpu:threads=2, sim:profile=dsa, doca:03:00.0; `real` for all usable
+    /// ones. May be given again.
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engines: Vec<String>,
     /// Bytes of each operation: 4K, 64,4K, 64..2M, 64..2M*4.
@@ -222,10 +257,11 @@ pub struct RunArguments {
     /// Queues, each driven by a thread of its own.
     #[arg(short = 'T', long = "queues", visible_alias = "threads", value_name = "COUNTS")]
     pub queues: Option<Values>,
-    /// What is done: copy, fill, sg.
-    #[arg(short = 'w', long = "op", value_enum, value_delimiter = ',', value_name = "OPS")]
-    pub ops: Vec<Op>,
-    /// Segments on each side of scatter-gather operations.
+    /// Operations: copy, fill, sg, gather, scatter; with a number of segments, gather:64 (many
+    /// into one), scatter:64.
+    #[arg(short = 'w', long = "op", value_delimiter = ',', value_name = "OPS")]
+    pub ops: Vec<OpSpec>,
+    /// Segments of operations that have several and do not say how many.
     #[arg(short = 's', long = "segments", value_name = "COUNTS")]
     pub segments: Option<Values>,
     /// Which memory is touched: hot, cold, random.
@@ -237,34 +273,52 @@ pub struct RunArguments {
     /// Which way: local, push (to a peer), pull (from a peer).
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
-    /// Seconds for which each cell of an engine is measured, over all repetitions. With memcpy beside it, the warm-up and what is made up for, a run takes
-    /// some four times as long; see --limit.
+    /// Whose memory push and pull reach: thread (another engine in this process) or process (another
+    /// process).
+    #[arg(long, value_enum, value_name = "WHOSE")]
+    pub peer: Option<Peer>,
+    /// CPUs that drive the queues in turn, such as 0,2-3 or node0; memcpy runs on the first.
+    #[arg(long, value_name = "CPUS")]
+    pub cpus: Option<String>,
+    /// NUMA node that memory is allocated on.
+    #[arg(long, value_name = "NUMBER")]
+    pub node: Option<u32>,
+    /// Run each cell so many seconds without a break, compare every byte, and keep a time series.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["time", "count"], value_parser = units::seconds)]
+    pub duration: Option<f64>,
+    /// Keep a time series of throughput and latency, with a point every so many seconds (0.1 if none are
+    /// given): each cell runs without a break for --time, or 10 seconds.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = units::seconds)]
+    pub series: Option<f64>,
+    /// Seconds for which each cell of an engine is measured, over all repetitions. With memcpy beside it, the
+    /// warm-up and what is made up for, a run takes some four times as long; see --limit.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
-    /// Operations of each repetition, instead of a time; some go before, as at a time. memcpy beside them keeps its short slices.
+    /// Operations of each repetition, instead of a time; some go before, as at a time. memcpy beside them
+    /// keeps its short slices.
     #[arg(short = 'n', long = "count", value_name = "OPS", value_parser = units::count)]
     pub count: Option<u64>,
-    /// How often each cell is measured.
+    /// The number of times that each cell is measured.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
     pub repetitions: Option<u32>,
-    /// How often it is gone through all cells, each time for a share of the repetitions: 24 times unless given, and at most as often as these.
+    /// The number of times that it is gone through all cells, each time for a share of the repetitions: 24
+    /// times unless given, and at most as often as these.
     #[arg(long, value_name = "COUNT", conflicts_with = "rate")]
     pub passes: Option<u32>,
-    /// A cell whose ratio to memcpy is known this well, such as 2%, is left out of five passes in six from then on; 0 for none.
-    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = units::percent)]
-    pub precision: Option<f64>,
-    /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no longer.
+    /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no
+    /// longer.
     #[arg(long, value_name = "SECONDS", conflicts_with = "rate", value_parser = units::seconds)]
     pub limit: Option<f64>,
     /// Seconds that each cell warms up, over all passes. It is in no figure.
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub warm_up: Option<f64>,
-    /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts from when an operation was
-    /// due, and all repetitions of a cell are one schedule, so that one that is late makes those behind it late, as it would for those
-    /// who wait. -t says for how long.
+    /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts
+    /// from when an operation was due, and all repetitions of a cell are one schedule, so that one that is
+    /// late makes those behind it late, as it would for those who wait. -t says for how long.
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub rate: Option<f64>,
-    /// Verify the bytes of every operation, within the measured time. Some are always verified, outside of it.
+    /// Verify the bytes of every operation, within the measured time. Some are always verified, outside of
+    /// it.
     #[arg(short = 'y', long = "verify")]
     pub verify: bool,
     /// Seconds that an engine may complete nothing before its cell is given up.
@@ -273,15 +327,12 @@ pub struct RunArguments {
     /// Compare the profiles of simulated engines with their published figures.
     #[arg(long)]
     pub published: bool,
-    /// Put models and measurements into one ranking, models marked. Pages and plots keep them apart.
-    #[arg(long)]
-    pub rank_models: bool,
-    /// How to print the results.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-    /// Write the results to this file, for `compare`, `report` and `show`.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Extent of the output.
+    #[command(flatten)]
+    pub shown: Shown,
+    /// Output options.
+    #[command(flatten)]
+    pub printed: Printed,
     /// Write one line for each cell to this file.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -294,8 +345,8 @@ pub struct RunArguments {
     /// Write an SVG and a PNG of each plot to this folder.
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
-    /// Go before everything else on this machine (SCHED_FIFO): for sure figures on one that others use too, and slow for them
-    /// meanwhile. Takes root, CAP_SYS_NICE, or `ulimit -r 10`.
+    /// Go before everything else on this machine (SCHED_FIFO): for sure figures on one that others use too,
+    /// and slow for them meanwhile. Takes root, CAP_SYS_NICE, or `ulimit -r 10`.
     #[arg(long)]
     pub realtime: bool,
     /// Neither progress nor lines about it.
@@ -317,12 +368,12 @@ impl RunArguments {
                     std::fs::read_to_string(input(path)).map_err(|e| format!("{name}: {e}{}", remedy(&e)))?;
                 Campaign::from_toml(&text).map_err(|e| format!("{name}: {e}"))?
             }
-            (None, Some(preset)) => preset.campaign(),
+            (None, Some(preset)) => preset.campaign()?,
             (None, None) => Campaign::default(),
         };
         if !self.engines.is_empty() {
             campaign.engines.clone_from(&self.engines);
-            // What differed by engine no longer does.
+            // Sweeps no longer differ by engine.
             campaign.sweeps.iter_mut().for_each(|s| s.engines.clear());
         }
         for sweep in &mut campaign.sweeps {
@@ -345,8 +396,14 @@ impl RunArguments {
         }
         set(&mut campaign.repetitions, self.repetitions.as_ref());
         set(&mut campaign.passes, self.passes.as_ref());
-        set(&mut campaign.precision, self.precision.as_ref());
         campaign.limit = self.limit.or(campaign.limit);
+        set(&mut campaign.peer, self.peer.as_ref());
+        campaign.duration = self.duration.or(campaign.duration);
+        campaign.series = self.series.or(campaign.series);
+        campaign.node = self.node.or(campaign.node);
+        if let Some(cpus) = &self.cpus {
+            campaign.cpus = placement::cpus(cpus)?;
+        }
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
         // Said of the numbers themselves, before anything is said of what follows from them.
@@ -355,21 +412,31 @@ impl RunArguments {
             if time <= 0.0 {
                 return Err(format!("--time {}: it takes seconds, more than 0", units::plain(time)));
             }
-            // Unless told how often: as often as goes, since short slices between those of memcpy are surer than long ones.
-            if self.repetitions.is_none() && campaign.rate.or(self.rate).is_none() {
+            // Unless told how often: as often as goes, since short slices between those of memcpy are surer
+            // than long ones.
+            if campaign.is_continuous() {
+                campaign.repetitions = 1;
+            } else if self.repetitions.is_none() && campaign.rate.or(self.rate).is_none() {
                 campaign.repetitions = (time / campaign.seconds).clamp(3.0, 500.0) as u32;
             }
             campaign.seconds = share(time, campaign.repetitions)?;
         }
+        if campaign.is_continuous() && self.time.is_none() {
+            (campaign.seconds, campaign.repetitions) = (campaign.duration.unwrap_or(CONTINUOUS), 1);
+        }
         // On the command line the two exclude each other.
         campaign.count = self.count.or(campaign.count.filter(|_| self.time.is_none()));
         campaign.rate = self.rate.or(campaign.rate);
-        if campaign.rate.is_some() && self.time.is_none() && self.campaign.is_none() {
+        if campaign.rate.is_some()
+            && self.time.is_none()
+            && self.campaign.is_none()
+            && !campaign.is_continuous()
+        {
             campaign.seconds = campaign.seconds.max(RATE_SLICE);
         }
         campaign.footprint = self.footprint.or(campaign.footprint);
         campaign.published |= self.published;
-        if self.verify {
+        if self.verify || campaign.duration.is_some() {
             campaign.verify = Verify::All;
         }
         campaign.check()?;
@@ -377,7 +444,10 @@ impl RunArguments {
     }
 }
 
-/// How long each of so many repetitions is, if all take `time`.
+/// Duration of a cell that runs without a break if no time is given, in seconds.
+const CONTINUOUS: f64 = 10.0;
+
+/// Returns the duration of each of so many repetitions, if all take `time`.
 fn share(time: f64, repetitions: u32) -> Result<f64, String> {
     let (given, times) = (units::plain(time), f64::from(repetitions.max(1)));
     let each = time / times;
@@ -426,7 +496,7 @@ mod tests {
     #[test]
     fn less_than_nothing_is_refused_by_what_it_is() {
         let compare = ["compare", "a.json", "b.json"];
-        let cases = [(&compare[..], "--fail-if-slower"), (&compare, "--noise"), (&["run"], "--precision")];
+        let cases = [(&compare[..], "--fail-if-slower"), (&compare, "--noise")];
         for (command, option) in cases {
             for less in ["-5", "-5%", "-0.5%", "-inf%"] {
                 let words = ["dma-bench"].iter().chain(command).chain([&option, &less]);
@@ -491,7 +561,11 @@ mod tests {
             (&["-o", "99999999999999999999"], "too great"),
             (&["-q", ""], "nothing is given"),
             (&["-r", "1000000000", "-t", "0.02"], "repetitions is 1000000000; allowed are 1 to 10000"),
-            (&["--precision", "200%"], "precision is 200 %; allowed are 0 to 100 %"),
+            (&["-w", "gather:0"], "segments are a number from 1 to 4096"),
+            (&["-w", "copy:4"], "a copy has no segments"),
+            (&["--cpus", "999999"], "no CPU 999999"),
+            (&["--cpus", "x"], "write 0,2-3 or node0"),
+            (&["--duration", "5", "-t", "1"], "cannot be used with"),
             (&["-t", "1", "-n", "5"], "cannot be used with"),
             (&["-w", "move"], "move"),
             (&["--rate", "fast"], "fast"),

@@ -15,10 +15,9 @@ use crate::derive::part_of_rate;
 use crate::output::printable;
 use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
-use crate::runner::passes;
 use crate::stats::{Figures, attainable, blocks, mann_whitney};
 
-/// What a row compares.
+/// Quantity that a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Throughput over that of memcpy.
@@ -31,7 +30,7 @@ pub enum Quantity {
     P99,
 }
 
-/// What is to be thought of a difference.
+/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is no noise.
@@ -55,24 +54,24 @@ pub struct Row {
     pub cell: Cell,
     /// Its figures are a model's.
     pub model: bool,
-    /// What is compared.
+    /// The quantity.
     pub quantity: Quantity,
     /// The median before.
     pub before: f64,
     /// The median after.
     pub after: f64,
-    /// The chance that samples as far apart come from the same source, corrected for the number of cells (Holm); none where that is not how it is
-    /// judged.
+    /// The chance that samples as far apart come from the same source, corrected for the number of cells
+    /// (Holm); none where that is not how it is judged.
     pub chance: Option<f64>,
-    /// What that means.
+    /// The class of this interval.
     pub verdict: Verdict,
-    /// How many independent samples there are of each.
+    /// The number of independent samples there are of each.
     samples: (usize, usize),
     /// No sample of the one side lies among those of the other.
     apart: bool,
 }
 
-/// How a cell ended otherwise than before.
+/// Describes how a cell ended otherwise than before.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Which.
@@ -85,20 +84,20 @@ pub struct Change {
     pub worse: bool,
 }
 
-/// What changed.
+/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Cells that both have figures of.
     pub rows: Vec<Row>,
     /// Cells that ended otherwise than before, or are gone.
     pub changes: Vec<Change>,
-    /// What else differs between the two.
+    /// Other differences between the two.
     pub differences: Vec<Difference>,
-    /// What else is to be said.
+    /// Notes.
     pub notes: Vec<String>,
     /// Every cell of either, and how it ended.
     pub cells: Vec<Ended>,
-    /// What is a model, and of what.
+    /// Models, and their sources.
     pub models: Vec<String>,
     noise: f64,
     metric: Metric,
@@ -108,7 +107,7 @@ pub struct Comparison {
 }
 
 impl Row {
-    /// How much greater it is after, as a fraction of before; `None` if it was nothing before.
+    /// The amount of greater it is after, as a fraction of before; `None` if it was nothing before.
     #[must_use]
     pub fn change(&self) -> Option<f64> {
         if self.before == self.after {
@@ -121,7 +120,7 @@ impl Row {
         matches!(self.quantity, Quantity::P50 | Quantity::P99)
     }
 
-    /// Whether it is slower by more than this fraction of before.
+    /// Returns whether it is slower by more than this fraction of before.
     #[must_use]
     pub fn is_slower_by(&self, limit: f64) -> bool {
         let change = self.change().unwrap_or(f64::INFINITY);
@@ -144,7 +143,7 @@ impl Row {
     }
 }
 
-/// What a metric compares of a cell.
+/// Returns the figures of a cell that a metric compares.
 fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     match metric {
         // The baseline's ratio is 1 by definition.
@@ -159,7 +158,8 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
 /// weather.
 const PARTS: usize = 12;
 
-/// Compares two results. What is less likely than `noise` to come from nothing, all cells taken together, is called a change.
+/// Compares two results. A difference that is less likely than `noise` to come from nothing, all cells taken
+/// together, is a change.
 #[must_use]
 pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) -> Comparison {
     let rate = before.campaign.rate.is_some() || after.campaign.rate.is_some();
@@ -225,11 +225,8 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
         return Some(row(None, verdict, (1, 1), false));
     }
     // Repetitions of one visit are not independent.
-    let parts = |f: &Figures, m: &Measured, results: &Results| {
-        let visits = m.visits.unwrap_or_else(|| passes(&results.campaign)).max(1);
-        blocks(&f.samples, PARTS.min(visits as usize))
-    };
-    let (x, y) = (parts(a, old, before), parts(b, new, after));
+    let parts = |f: &Figures, m: &Measured| blocks(&f.samples, PARTS.min(m.visits.max(1) as usize));
+    let (x, y) = (parts(a, old), parts(b, new));
     let (chance, least) = (mann_whitney(&x, &y), attainable(x.len(), y.len()));
     Some(row(Some(chance), Verdict::Noise, (x.len(), y.len()), chance <= least * (1.0 + 1e-9)))
 }
@@ -253,12 +250,12 @@ fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
     vec![row(Quantity::P50, a.p50, b.p50), row(Quantity::P99, a.p99, b.p99)]
 }
 
-/// What follows the name of a cell.
+/// Returns the mark behind a cell's name.
 fn marked(model: bool) -> &'static str {
     if model { " [model]" } else { "" }
 }
 
-/// How bad an end is.
+/// Describes how bad an end is.
 fn badness(status: Status) -> u8 {
     match status {
         Status::Ok => 0,
@@ -273,7 +270,7 @@ fn word(status: Status) -> String {
     format!("{status:?}").to_lowercase()
 }
 
-/// How a cell ended otherwise than before.
+/// Describes how a cell ended otherwise than before.
 fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measured>) -> Option<Change> {
     let found =
         |text: String, worse: bool| Some(Change { cell: old.cell.clone(), model: old.model, text, worse });
@@ -304,8 +301,8 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     )
 }
 
-/// Corrects for the number of cells (Holm: of a hundred cells one is below 1 % by chance alone), and says what is to be thought of each. What has
-/// no chance takes no part in that.
+/// Corrects for the number of cells (Holm: of a hundred cells one is below 1 % by chance alone), and says
+/// what is to be thought of each. Rows without a chance take no part in that.
 fn judge(rows: &mut [Row], noise: f64) {
     let mut order: Vec<(usize, f64)> =
         rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.chance?))).collect();
@@ -323,12 +320,12 @@ fn judge(rows: &mut [Row], noise: f64) {
     }
 }
 
-/// How many repetitions on each side suffice to tell a change from noise in so many cells.
+/// The number of repetitions on each side suffice to tell a change from noise in so many cells.
 fn needed(cells: usize, noise: f64) -> Option<usize> {
     (1..=PARTS).find(|n| attainable(*n, *n) * cells as f64 <= noise)
 }
 
-/// What would have told those that cannot be told.
+/// Suggests a remedy for cells that cannot be told from noise.
 fn remedy(rows: &[Row], noise: f64) -> String {
     let tested = rows.iter().filter(|r| r.chance.is_some()).count();
     match needed(tested, noise) {

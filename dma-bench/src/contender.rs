@@ -15,13 +15,13 @@ pub struct Contender {
     pub name: String,
     /// The engine.
     pub engine: Arc<dyn DmaEngine>,
-    /// What its figures are read off.
+    /// Clock of its figures.
     pub clock: Clock,
     /// Its operations take no time worth the name: it models no device.
     pub timeless: bool,
 }
 
-/// What time is read off: the computer's clock, or that of a simulated device.
+/// A clock: the computer's, or that of a simulated device.
 #[derive(Clone)]
 pub enum Clock {
     /// The computer's, from some moment on.
@@ -41,7 +41,7 @@ impl Clock {
         }
     }
 
-    /// Whether it is a simulated device's.
+    /// Returns whether it is a simulated device's.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual(_))
@@ -68,11 +68,9 @@ impl Contender {
     /// As [`dma::open`]; `InvalidArgument` for a simulated device whose clock stands still.
     pub fn open(name: &str) -> Result<Self> {
         let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
-        if let EngineName::Sim(pairs) = name.parse().map_err(named)? {
-            let mut options = SimOptions::default();
-            for (key, value) in pairs {
-                options.set(&key, &value).map_err(Error::from).map_err(named)?;
-            }
+        let parsed: EngineName = name.parse()?;
+        if parsed.backend() == "sim" {
+            let options = SimOptions::from_name(&parsed).map_err(named)?;
             let engine = Arc::new(SimEngine::open(&options).map_err(named)?);
             let clock = match engine.clock() {
                 SimClock::Virtual => Clock::Virtual(Arc::clone(&engine)),
@@ -91,11 +89,11 @@ impl Contender {
                 && options.bandwidth.is_none();
             return Ok(Self { name: name.to_owned(), engine, clock, timeless });
         }
-        let (engine, clock) = (dma::open(name)?, Clock::Real(Instant::now()));
+        let (engine, clock) = (dma::open_name(&parsed)?, Clock::Real(Instant::now()));
         Ok(Self { name: name.to_owned(), engine, clock, timeless: false })
     }
 
-    /// Whether its figures are a model's.
+    /// Returns whether its figures are a model's.
     #[must_use]
     pub fn is_model(&self) -> bool {
         self.engine.info().model.is_some()

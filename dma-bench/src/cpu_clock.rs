@@ -3,8 +3,9 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time of this process, in nanoseconds. The kernel adds what a thread runs when it stops, at a tick, and when its own clock is read: without the
-/// last, what a thread that still runs did in less than a tick (4 ms at 250 Hz) is mostly missing. So `threads`, by number, are brought up to date first.
+/// CPU time of this process, in nanoseconds. The kernel adds what a thread runs when it stops, at a tick, and
+/// when its own clock is read: without the last, what a thread that still runs did in less than a tick (4 ms
+/// at 250 Hz) is mostly missing. So `threads`, by number, are brought up to date first.
 #[must_use]
 pub fn of_process(threads: impl IntoIterator<Item = u32>) -> f64 {
     threads.into_iter().for_each(bring_up_to_date);
@@ -19,10 +20,12 @@ pub fn of_thread() -> f64 {
 
 /// Has the kernel add what a thread of this process has run until now, if there is such a thread.
 pub fn bring_up_to_date(thread: u32) {
-    // What pthread_getcpuclockid(3) makes of a thread's number: all bits turned over, then three that say "of one thread, as scheduled".
+    // pthread_getcpuclockid(3) makes this of a thread's number: all bits turned over, then three that say "of
+    // one thread, as scheduled".
     let clock = (!(thread as libc::clockid_t) << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to `time` alone. A clock that does not exist is an error, which changes nothing.
+    // SAFETY: the call writes to `time` alone. A clock that does not exist is an error, which changes
+    // nothing.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
 }
 
@@ -37,7 +40,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{sibling, waits};
+    use crate::{run_delay, sibling};
 
     /// So many steps take
     const STEPS: u32 = 40;
@@ -61,13 +64,13 @@ mod tests {
             while ran < 50 && Instant::now() < until {
                 let id = id.load(Ordering::Acquire);
                 let of_it =
-                    |threads: Vec<waits::Thread>| threads.into_iter().find(|t| t.id == id).map(|t| t.ran);
-                let (before, all, own) = (of_it(waits::of_process()), of_process([id]), of_thread());
+                    |threads: Vec<run_delay::Thread>| threads.into_iter().find(|t| t.id == id).map(|t| t.ran);
+                let (before, all, own) = (of_it(run_delay::of_process()), of_process([id]), of_thread());
                 let stepped = steps.load(Ordering::Relaxed);
                 std::thread::sleep(Duration::from_micros(300));
                 let stepped = steps.load(Ordering::Relaxed) - stepped;
                 let (spent, own) = (of_process([id]) - all, of_thread() - own);
-                let now = of_it(waits::of_process());
+                let now = of_it(run_delay::of_process());
                 let both = before.zip(now).is_some_and(|(before, now)| now >= before + LEAST as u64);
                 if stepped >= STEPS {
                     ran += 1;

@@ -1,10 +1,12 @@
-//! What follows from the figures: where engines overtake `memcpy`, and how deep a queue needs to be.
+//! Conclusions from the figures: rates that were missed, published CPUs, and how deep a queue needs to
+//! be.
 
-use crate::plan::{Campaign, Direction, Footprint, Op};
+use crate::plan::{Campaign, Cell, Direction, Footprint, Op};
 use crate::published;
-use crate::results::{Crossover, Knee, Measured, Results};
+use crate::results::{Knee, Measured, Results};
+use crate::verdict::{Class, Curve, Point};
 
-/// What crossovers are against that were measured here.
+/// Name of the baseline that was measured here.
 pub const HERE: &str = "memcpy here";
 
 #[derive(Debug)]
@@ -12,14 +14,14 @@ pub const HERE: &str = "memcpy here";
 pub struct Reference {
     /// The profile's name.
     pub profile: &'static str,
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Sizes in bytes and throughputs in MiB/s.
     pub points: &'static [(u64, f64)],
 }
 
-/// One core of the machine that the `dsa` profile's figures are from, data in main memory. izumihanako/LightDSA, expr/paper,
-/// `DSA_speed_seq.data`, commit 3905ece.
+/// One core of the machine that the `dsa` profile's figures are from, data in main memory.
+/// izumihanako/LightDSA, expr/paper, `DSA_speed_seq.data`, commit 3905ece.
 pub const DSA_CPU: Reference = Reference {
     profile: "dsa",
     name: "the CPU published with the device (izumihanako/LightDSA, commit 3905ece)",
@@ -38,35 +40,18 @@ pub const DSA_CPU: Reference = Reference {
     ],
 };
 
-/// Where `ratios`, by size, begin to stay at 1 or above: the size, and whether they are there from the start. Between two sizes, on the straight
-/// line through the logarithms.
-#[must_use]
-pub fn crossover(ratios: &[(u64, f64)]) -> (Option<f64>, bool) {
-    let below = ratios.iter().rposition(|(_, ratio)| *ratio < 1.0);
-    match below {
-        None => (ratios.first().map(|(size, _)| *size as f64), !ratios.is_empty()),
-        Some(last) if last + 1 == ratios.len() => (None, false),
-        Some(i) => {
-            let ((x0, y0), (x1, y1)) = (ratios[i], ratios[i + 1]);
-            let (x0, x1) = ((x0 as f64).ln(), (x1 as f64).ln());
-            let (y0, y1) = (y0.max(1e-9).ln(), y1.max(1e-9).ln());
-            let part = if y1 > y0 { -y0 / (y1 - y0) } else { 1.0 };
-            (Some((x0 + (x1 - x0) * part.clamp(0.0, 1.0)).exp()), false)
-        }
-    }
-}
-
-/// The part of its rate that a cell reached, if that is less than 99 % of it; `None` too where no rate was given. Latencies are those of a growing
-/// queue then.
+/// The part of its rate that a cell reached, if that is less than 99 % of it; `None` too where no rate was
+/// given. Latencies are those of a growing queue then.
 #[must_use]
 pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
     let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
     let span = |reached: &f64| each * f64::from(m.cell.queues) / reached;
-    // All repetitions are one schedule. The first lasts from when its first operation was due, the others from the end of the one before to their own.
+    // All repetitions are one schedule. The first lasts from when its first operation was due, the others
+    // from the end of the one before to their own.
     let part = match reached.samples.as_slice() {
-        // Where operations are few, the wait for the last is much of it.
+        // With few operations, the wait for the last is much of it.
         [] => return None,
         [one] => each / rate / (span(one) - latency).max(f64::MIN_POSITIVE),
         [_, others @ ..] => others.len() as f64 * each / rate / others.iter().map(span).sum::<f64>(),
@@ -74,7 +59,7 @@ pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     (part < 0.99).then_some(part)
 }
 
-/// What to say if cells did not reach their rate.
+/// Returns a note if cells did not reach their rate.
 #[must_use]
 pub fn missed(results: &Results) -> Option<String> {
     let with_figures =
@@ -89,64 +74,36 @@ pub fn missed(results: &Results) -> Option<String> {
     })
 }
 
-/// What tells two curves over the size apart.
-type Curve<'a> = (&'a str, bool, u32, u32, u32, Footprint);
-
-/// The crossover of every curve of copies within local memory with at least three sizes.
+/// The points of a modelled device against the CPU that was published with it, and that CPU's name.
 #[must_use]
-pub fn crossovers(cells: &[Measured]) -> Vec<Crossover> {
-    let mut curves: Vec<(Curve<'_>, Vec<&Measured>)> = Vec::new();
-    for m in cells {
-        let c = &m.cell;
-        if c.is_baseline() || c.op != Op::Copy || c.direction != Direction::Local || m.ratio.is_none() {
-            continue;
-        }
-        let key = (c.engine.as_str(), m.model, c.depth, c.batch, c.queues, c.footprint);
-        match curves.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, curve)) => curve.push(m),
-            None => curves.push((key, vec![m])),
-        }
+pub(crate) fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Vec<Point>)> {
+    let fits =
+        curve.op == Op::Copy && curve.direction == Direction::Local && curve.footprint != Footprint::Hot;
+    if !fits || published::profile_of(&curve.engine) != Some(DSA_CPU.profile) {
+        return None;
     }
-    let mut all = Vec::new();
-    for ((engine, model, depth, batch, queues, footprint), mut curve) in curves {
-        if curve.len() < 3 {
-            continue;
-        }
-        curve.sort_by_key(|m| m.cell.size);
-        let mut add = |against: &str, ratios: &[(u64, f64)]| {
-            let (bytes, always) = crossover(ratios);
-            all.push(Crossover {
-                engine: engine.to_owned(),
-                model,
-                depth,
-                batch,
-                queues,
-                footprint,
-                against: against.to_owned(),
-                bytes,
-                always,
-            });
-        };
-        let here: Vec<_> =
-            curve.iter().filter_map(|m| Some((m.cell.size, m.ratio.as_ref()?.median))).collect();
-        add(HERE, &here);
-        if published::profile_of(engine) == Some(DSA_CPU.profile) && footprint != Footprint::Hot {
-            let published: Vec<_> = curve
-                .iter()
-                .filter_map(|m| {
-                    let (_, mib) = DSA_CPU.points.iter().find(|p| p.0 == m.cell.size)?;
-                    Some((m.cell.size, m.bytes_per_second.as_ref()?.median / (mib * f64::from(1 << 20))))
-                })
-                .collect();
-            if published.len() >= 3 {
-                add(DSA_CPU.name, &published);
-            }
-        }
-    }
-    all
+    let point = |m: &&Measured| {
+        let (size, mib) = DSA_CPU.points.iter().find(|p| p.0 == m.cell.size)?;
+        let ratio = m.bytes_per_second.as_ref()?.times(1.0 / (mib * f64::from(1 << 20)));
+        // A device on a clock of its own has no noise.
+        let class = Class::of(Some((ratio.min, ratio.max)));
+        Some(Point { size: *size, ratio: ratio.median, low: Some(ratio.min), high: Some(ratio.max), class })
+    };
+    let points: Vec<Point> = cells.iter().filter_map(point).collect();
+    (points.len() >= 3).then_some((DSA_CPU.name, points))
 }
 
-/// The knee of every series over the depth with at least three depths. Under a rate there is none: throughput is what was asked for.
+/// Returns whether no other number of operations for each doorbell, all else alike, has a greater throughput.
+/// Of equals the first is the best.
+pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
+    let speed = |m: &Measured| m.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
+    let alike = cells.iter().filter(|other| Cell { batch: m.cell.batch, ..other.cell.clone() } == m.cell);
+    let best = alike.reduce(|best, other| if speed(other) > speed(best) { other } else { best });
+    best.is_none_or(|best| best.cell == m.cell)
+}
+
+/// The knee of every series over the depth with at least three depths. Under a rate there is none: throughput
+/// is what was asked for.
 #[must_use]
 pub fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
     let mut knees: Vec<Knee> = Vec::new();
@@ -209,19 +166,6 @@ mod tests {
         super::knees(&Campaign::default(), cells)
     }
 
-    #[test]
-    fn the_crossover_is_where_it_stays_above() {
-        assert_eq!(crossover(&[(64, 2.0), (128, 3.0)]), (Some(64.0), true));
-        assert_eq!(crossover(&[(64, 0.5), (128, 0.9)]), (None, false));
-        assert_eq!(crossover(&[]), (None, false));
-        let (at, always) = crossover(&[(64, 0.5), (128, 1.0), (256, 2.0)]);
-        assert!(!always && (at.unwrap() - 128.0).abs() < 1e-6, "1 is there: {at:?}");
-        let (at, always) = crossover(&[(64, 0.5), (256, 2.0), (1024, 4.0)]);
-        assert!(!always && (at.unwrap() - 128.0).abs() < 1e-6, "half way between, on log axes: {at:?}");
-        let (at, _) = crossover(&[(64, 2.0), (128, 0.5), (512, 2.0)]);
-        assert!(at.unwrap() > 128.0, "a lucky first size does not count");
-    }
-
     /// Copies by `engine` at these sizes, this many times as fast as `memcpy`.
     fn curve(engine: &str, ratios: &[(u64, f64)]) -> Vec<Measured> {
         let like = crate::results::tests::sample().cells.remove(5);
@@ -236,29 +180,6 @@ mod tests {
     }
 
     #[test]
-    fn every_curve_has_a_crossover_of_its_own() {
-        let cold = curve("cpu", &[(1024, 4.0), (64, 0.5), (256, 2.0)]);
-        let mut hot = curve("cpu", &[(64, 0.1), (256, 0.2), (1024, 0.3)]);
-        hot.iter_mut().for_each(|m| m.cell.footprint = Footprint::Hot);
-        let mut fill = curve("cpu", &[(64, 9.0), (256, 9.0), (1024, 9.0)]);
-        fill.iter_mut().for_each(|m| m.cell.op = Op::Fill);
-        let mut push = curve("cpu", &[(64, 9.0), (256, 9.0), (1024, 9.0)]);
-        push.iter_mut().for_each(|m| m.cell.direction = Direction::Push);
-        let baseline = curve("memcpy", &[(64, 1.0), (256, 1.0), (1024, 1.0)]);
-        let few = curve("sim", &[(64, 2.0), (256, 2.0)]);
-        let failed = curve("doca", &[(64, 2.0), (256, 2.0), (1024, 2.0)])
-            .into_iter()
-            .map(|m| Measured { ratio: None, ..m })
-            .collect();
-        let all = [cold, hot, fill, push, baseline, few, failed].concat();
-        let found = crossovers(&all);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!((found[0].bytes.unwrap() - 128.0).abs() < 1e-6 && found[0].footprint == Footprint::Cold);
-        assert!(found[1].bytes.is_none() && !found[1].always && found[1].footprint == Footprint::Hot);
-        assert!(found.iter().all(|c| c.engine == "cpu" && c.against == HERE));
-    }
-
-    #[test]
     fn only_the_published_device_is_held_against_the_published_cpu() {
         // Of the published CPU: 5,872 MiB/s at 64 B, 6,998 at 256 B, 5,137 at 1 KiB.
         let published = |name: &str, size: u64, times: f64| {
@@ -269,20 +190,20 @@ mod tests {
         };
         let of =
             |name: &str| [published(name, 64, 0.5), published(name, 256, 2.0), published(name, 1024, 4.0)];
-        let found = crossovers(&of("sim:seed=7,profile=dsa"));
+        let found = crate::verdict::verdicts(&of("sim:seed=7,profile=dsa"));
         assert_eq!(found.iter().map(|c| c.against.as_str()).collect::<Vec<_>>(), [HERE, DSA_CPU.name]);
-        assert!(found[0].bytes.is_none() && (found[1].bytes.unwrap() - 128.0).abs() < 1e-6, "{found:?}");
+        assert_eq!(found[1].text, "slower up to 64 B, faster from 256 B");
         for other in ["sim:profile=ioat", "sim:profile=dsa,latency=1us", "cpu:profile=dsa", "doca"] {
-            assert_eq!(crossovers(&of(other)).len(), 1, "{other}");
+            assert_eq!(crate::verdict::verdicts(&of(other)).len(), 1, "{other}");
         }
         let hot = of("sim:profile=dsa").map(|mut m| {
             m.cell.footprint = Footprint::Hot;
             m
         });
-        assert_eq!(crossovers(&hot).len(), 1, "it was measured in main memory");
+        assert_eq!(crate::verdict::verdicts(&hot).len(), 1, "it was measured in main memory");
         let [one, two, mut three] = of("sim:profile=dsa");
         three.cell.size = 1000;
-        assert_eq!(crossovers(&[one, two, three]).len(), 1, "two sizes say nothing");
+        assert_eq!(crate::verdict::verdicts(&[one, two, three]).len(), 1, "two sizes say nothing");
         // As published.
         assert!(DSA_CPU.points.windows(2).all(|p| p[1].0 >= 2 * p[0].0 && p[1].0 <= 4 * p[0].0));
         assert_eq!(DSA_CPU.points[10], (1_048_576, 9_749.0));
@@ -371,7 +292,8 @@ mod tests {
         };
         assert_eq!((part(0.099 + 0.005), part(0.1055)), (None, None));
         assert!((part(0.205).expect("missed") - 0.5).abs() < 1e-9);
-        // A queue that grows: half of the rate is reached, and the median of all latencies is a quarter of all the time that it takes.
+        // A queue that grows: half of the rate is reached, and the median of all latencies is a quarter of
+        // all the time that it takes.
         let mut of = |samples: &[f64], p50: u64| {
             m.latency.as_mut().expect("measured").p50 = p50;
             m.ops_per_second = crate::stats::Figures::of(samples.to_vec());

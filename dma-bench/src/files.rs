@@ -1,4 +1,5 @@
-//! What the program writes to: files that appear only when they are complete, special files as they are, and the standard streams.
+//! Output files: files that appear only when they are complete, special files as they
+//! are, and the standard streams.
 
 use std::fmt::Display;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -8,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::results::FileError;
 
-/// What an option names: to read or to write.
+/// A file that an option names, to read or to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     /// The option, as the user wrote it.
     pub option: &'a str,
-    /// What it names.
+    /// Its path.
     pub path: &'a Path,
 }
 
@@ -23,9 +24,10 @@ impl Display for Named<'_> {
     }
 }
 
-/// Where the bytes of a file go.
+/// Destination of a file's bytes.
 enum Target {
-    /// This process's own standard output, or error: opened anew, a file behind it would be written from its start.
+    /// This process's own standard output, or error: opened anew, a file behind it would be written from its
+    /// start.
     Stream(u32),
     /// A device or a pipe, which cannot be replaced.
     Special,
@@ -40,7 +42,7 @@ pub fn say(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// What to do about an error with a file; empty, or the end of a sentence.
+/// Returns the remedy for an error with a file; empty, or the end of a sentence.
 #[must_use]
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -59,7 +61,7 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// What an input that is called `-` stands for, as elsewhere; others stand for themselves.
+/// Resolves an input that is called `-`, as elsewhere; others stand for themselves.
 #[must_use]
 pub fn input(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
@@ -104,7 +106,7 @@ fn target(path: &Path) -> io::Result<Target> {
     }
 }
 
-/// Where a file comes to lie that does not exist yet: what links to nothing is followed as well.
+/// Returns where a file comes to lie that does not exist yet: what links to nothing is followed as well.
 fn absent(path: &Path) -> io::Result<PathBuf> {
     let folder = folder_of(path);
     let nowhere = |folder: &Path| {
@@ -141,8 +143,8 @@ fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     builder.tempfile_in(folder).map_err(bare)
 }
 
-/// Writes a file that appears only when it is complete. One that is there keeps its rights, and a link stays a link; a device or a pipe is
-/// written to as it is.
+/// Writes a file that appears only when it is complete. One that is there keeps its rights, and a link stays
+/// a link; a device or a pipe is written to as it is.
 ///
 /// # Errors
 ///
@@ -174,13 +176,15 @@ fn replace(path: &Path, found: Option<&Metadata>, bytes: &[u8]) -> io::Result<()
     Ok(())
 }
 
-/// Gives a new file the owner and the mode of the one that it replaces. Only root can give files away: others keep what they may.
+/// Gives a new file the owner and the mode of the one that it replaces. Only root can give files away: others
+/// keep what they may.
 fn keep_rights(file: &File, found: &Metadata) -> io::Result<()> {
     let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
     file.set_permissions(found.permissions())
 }
 
-/// Whether all outputs can be written, each to a place of its own: found out before there is something to lose.
+/// Returns whether all outputs can be written, each to a place of its own: found out before there is
+/// something to lose.
 ///
 /// # Errors
 ///
@@ -216,7 +220,7 @@ pub fn check(inputs: &[Named<'_>], outputs: &[Named<'_>], plots: Option<Named<'_
     claim(&mut taken, at, plots)
 }
 
-/// Whether a special file may be written to: to open it could wait for a reader.
+/// Returns whether a special file may be written to: to open it could wait for a reader.
 fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
 }
@@ -230,7 +234,7 @@ fn claim(taken: &mut Vec<(PathBuf, String)>, at: PathBuf, output: Named<'_>) -> 
     Ok(())
 }
 
-/// Whether a file can be made in `folder`.
+/// Returns whether a file can be made in `folder`.
 fn probe(folder: &Path) -> io::Result<()> {
     temporary(folder)
         .map(drop)

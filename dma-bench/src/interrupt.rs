@@ -32,7 +32,7 @@ pub fn check() -> dma::Result<()> {
     }
 }
 
-/// Whether the user asked to stop.
+/// Returns whether the user asked to stop.
 #[inline]
 #[must_use]
 pub fn stopped() -> bool {

@@ -1,24 +1,26 @@
 //! [`Layout`]: where in the memory the buffers of a cell lie.
 
-use crate::plan::{Cell, Footprint};
+use crate::plan::{Cell, Footprint, Op};
 
-/// Where the buffers of one queue lie, and in which order they are gone through.
+/// Layout of the buffers of one queue, and the order in which they are gone through.
 #[derive(Clone, Debug)]
 pub struct Layout {
     base: Offsets,
     stride: usize,
-    /// How many there are; a multiple of the depth.
+    /// The number of there are; a multiple of the depth.
     slots: usize,
     /// Which of them is the first.
     first: usize,
     size: usize,
     segments: usize,
+    /// Bytes between the segments of a buffer: none where a side is one segment.
+    gap: Offsets,
     /// In random order.
     order: Option<Vec<u32>>,
     depth: usize,
 }
 
-/// Where bytes are in the source's memory, and where they belong in the destination's.
+/// Position of bytes in the source's memory, and in the destination's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     /// Bytes from the start of the source's memory.
@@ -48,7 +50,8 @@ const SILVER: f64 = std::f64::consts::SQRT_2 - 1.0;
 const GAP: usize = 64;
 
 impl Layout {
-    /// The buffers of a cell's queue number `queue`, in a memory of `footprint` bytes for each queue, more if the depth needs it.
+    /// The buffers of a cell's queue number `queue`, in a memory of `footprint` bytes for each queue, more if
+    /// the depth needs it.
     #[must_use]
     pub fn new(cell: &Cell, queue: usize, footprint: usize) -> Self {
         let (stride, depth) = (Self::stride(cell), cell.depth as usize);
@@ -65,21 +68,27 @@ impl Layout {
             first: 0,
             size: cell.size as usize,
             segments: cell.segments as usize,
+            gap: Offsets {
+                src: if cell.op == Op::Scatter { 0 } else { GAP },
+                dst: if cell.op == Op::Gather { 0 } else { GAP },
+            },
             order,
             depth,
         }
     }
 
-    /// The same elsewhere: hot buffers lie in another place in each pass, as far as `free` bytes behind them allow. Which pages they have, and so
-    /// whether these get into each other's way in a cache, differs from one place to the next and from one run to the next: a run that goes
-    /// through many places is more like others than one that has got a single good or bad one.
+    /// The same elsewhere: hot buffers lie in another place in each pass, as far as `free` bytes behind them
+    /// allow. Which pages they have, and so whether these get into each other's way in a cache, differs from
+    /// one place to the next and from one run to the next: a run that goes through many places is more like
+    /// others than one that has got a single good or bad one.
     ///
-    /// Cold ones begin elsewhere in each visit, whatever cell it is of: a visit is so short that it goes through a part of them, and if it was always
-    /// the same part, the last level cache would have it.
+    /// Cold ones begin elsewhere in each visit, whatever cell it is of: a visit is so short that it goes
+    /// through a part of them, and if it was always the same part, the last level cache would have it.
     ///
-    /// Destinations take other places than sources. How far one is from the other decides whether they are in each other's way: on a Zen 3, `memcpy` of
-    /// hot 4 KiB takes two to three times as long at one distance of 256, in pages. If all places had the distance that the memory happens to have,
-    /// now and then a whole run would measure such a one.
+    /// Destinations take other places than sources. The distance between them decides whether they are in
+    /// each other's way: on a Zen 3, `memcpy` of hot 4 KiB takes two to three times as long at one distance
+    /// of 256, in pages. If all places had the distance that the memory happens to have, now and then a whole
+    /// run would measure such a one.
     #[must_use]
     pub fn in_pass(self, cell: &Cell, pass: u32, visit: u32, free: usize) -> Self {
         // The multiples of both are spread evenly, however many there are, and so are their differences.
@@ -98,7 +107,7 @@ impl Layout {
         }
     }
 
-    /// How much memory each queue of a cell needs.
+    /// The amount of memory each queue of a cell needs.
     #[must_use]
     pub fn bytes(cell: &Cell, footprint: usize) -> usize {
         let least = Self::stride(cell) * cell.depth as usize;
@@ -119,13 +128,13 @@ impl Layout {
         self.size
     }
 
-    /// How many buffers there are.
+    /// The number of buffers there are.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Whether a place has more than one buffer.
+    /// Returns whether a place has more than one buffer.
     #[inline]
     #[must_use]
     pub fn turns(&self) -> bool {
@@ -140,7 +149,7 @@ impl Layout {
         if next < self.slots { next } else { next - self.slots }
     }
 
-    /// Where the source and the destination of operation `index` begin.
+    /// Returns where the source and the destination of operation `index` begin.
     #[inline]
     #[must_use]
     pub fn at(&self, index: usize) -> Offsets {
@@ -153,11 +162,15 @@ impl Layout {
         self.base.after(slot * self.stride)
     }
 
-    /// Where the segments of operation `index` begin and how long they are.
+    /// Returns where the segments of operation `index` begin and how long they are.
     pub fn parts(&self, index: usize) -> impl Iterator<Item = (Offsets, usize)> {
         let (at, each, n) = (self.at(index), self.size / self.segments, self.segments);
-        let last = self.size - each * (n - 1);
-        (0..n).map(move |i| (at.after(i * (each + GAP)), if i + 1 == n { last } else { each }))
+        let (last, gap) = (self.size - each * (n - 1), self.gap);
+        let part = move |i: usize| Offsets {
+            src: at.src + i * (each + gap.src),
+            dst: at.dst + i * (each + gap.dst),
+        };
+        (0..n).map(move |i| (part(i), if i + 1 == n { last } else { each }))
     }
 }
 
@@ -181,7 +194,7 @@ mod tests {
     use super::*;
     use crate::plan::{Direction, Op};
 
-    /// How many different numbers there are.
+    /// The number of different numbers there are.
     fn different(all: impl Iterator<Item = usize>) -> usize {
         all.collect::<std::collections::HashSet<_>>().len()
     }

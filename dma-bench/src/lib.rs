@@ -1,10 +1,12 @@
-//! The benchmark of DMA engines: which engine, at what size, and is it worth it. The program is `dma-bench`; this library is what it is made
-//! of, for its benches and tests.
+//! The benchmark of DMA engines: which engine, at what size, and is it worth it. The program is `dma-bench`;
+//! this library is what it is made of, for its benches and tests.
 
 pub mod app;
 pub mod cli;
 pub mod compare;
 pub mod contender;
+mod core_distance;
+mod costs;
 pub mod cpu_clock;
 pub mod derive;
 pub mod doctor;
@@ -14,11 +16,13 @@ pub mod interrupt;
 pub mod layout;
 pub mod list;
 pub mod machine;
+mod manual;
 pub mod memcpy;
 pub mod memory;
-mod nearness;
 pub mod output;
 pub mod pairs;
+pub mod peer;
+pub mod placement;
 pub mod plan;
 pub mod presets;
 pub mod priority;
@@ -28,9 +32,12 @@ mod record;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod run_delay;
 mod runner;
 mod sibling;
 mod slices;
 pub mod stats;
 pub mod units;
-pub mod waits;
+pub mod verdict;
+
+pub use app::main;

@@ -2,31 +2,44 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
-use dma::{Capabilities, Discovered, EngineInfo};
+use dma::{Backend, Capabilities, Discovered, EngineInfo};
 use serde_json::{Value, json};
 
+use crate::cli::Format;
+use crate::output::Style;
 use crate::units;
 
-/// As a table.
-#[must_use]
-pub fn table(found: &[Discovered]) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header([
-        "engine",
-        "device",
-        "capabilities",
-        "longest copy",
-        "segments",
-        "depth",
-        "queues",
-    ]);
+const HEADER: [&str; 7] = ["engine", "device", "capabilities", "longest copy", "segments", "depth", "queues"];
+
+/// In a format other than JSON.
+///
+/// # Errors
+///
+/// Memory runs out.
+pub fn shown(found: &[Discovered], format: Format) -> Result<String, csv::Error> {
+    if format == Format::Csv {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["engine", "usable", "reason"].iter().chain(&HEADER[1..]))?;
+        for Discovered { name, info, .. } in found {
+            let (usable, reason) = match info {
+                Ok(_) => ("true", String::new()),
+                Err(e) => ("false", e.to_string()),
+            };
+            let rest = info.as_ref().map_or_else(|_| Default::default(), |info| row(name.to_string(), info));
+            let name = name.to_string();
+            let first = [name.as_str(), usable, &reason];
+            writer.write_record(first.into_iter().chain(rest[1..].iter().map(String::as_str)))?;
+        }
+        let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    let style = if format == Format::Markdown { Style::Markdown } else { Style::of_stdout() };
+    let mut table = style.table(&HEADER);
     let (mut models, mut unusable) = (String::new(), String::new());
     for Discovered { name, info, .. } in found {
         match info {
             Ok(info) => {
-                table.add_row(row(name, info));
+                table.add_row(row(name.to_string(), info).map(|text| style.text(&text)));
                 if let Some(model) = &info.model {
                     let _ = write!(models, "\n{name} is a model: {model}");
                 }
@@ -37,13 +50,13 @@ pub fn table(found: &[Discovered]) -> String {
             }
         }
     }
-    format!("{table}{models}{unusable}")
+    Ok(format!("{table}\n{models}{unusable}\n"))
 }
 
-fn row(name: &str, info: &EngineInfo) -> [String; 7] {
+fn row(name: String, info: &EngineInfo) -> [String; 7] {
     let limits = &info.limits;
     [
-        name.to_owned(),
+        name,
         info.device.clone(),
         capabilities(info.capabilities).join(" "),
         if limits.max_transfer == u64::MAX { "any".to_owned() } else { units::bytes(limits.max_transfer) },
@@ -53,7 +66,7 @@ fn row(name: &str, info: &EngineInfo) -> [String; 7] {
     ]
 }
 
-/// What an engine can do: to copy, as each can, and what else.
+/// Lists the capabilities of an engine, copies first.
 fn capabilities(of: Capabilities) -> Vec<String> {
     let others = of.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-"));
     std::iter::once("copy".to_owned()).chain(others).collect()
@@ -65,7 +78,7 @@ pub fn json(found: &[Discovered]) -> String {
     let engine = |d: &Discovered| -> Value {
         match &d.info {
             Ok(info) => json!({
-                "name": d.name,
+                "name": d.name.to_string(),
                 "usable": true,
                 "backend": info.backend,
                 "device": info.device,
@@ -83,7 +96,7 @@ pub fn json(found: &[Discovered]) -> String {
                 },
             }),
             Err(e) => json!({
-                "name": d.name,
+                "name": d.name.to_string(),
                 "usable": false,
                 "kind": e.kind().as_str(),
                 "reason": e.to_string(),
@@ -95,6 +108,23 @@ pub fn json(found: &[Discovered]) -> String {
     format!("{:#}\n", Value::from(all))
 }
 
+/// The names of backends, with the devices and options that they take.
+#[must_use]
+pub fn options(backends: &[&dyn Backend]) -> String {
+    let mut text = String::new();
+    for backend in backends {
+        let _ = writeln!(text, "{}: {}", backend.name(), backend.about());
+        if let Some(device) = backend.device() {
+            let _ = writeln!(text, "  {}:DEVICE, {device}", backend.name());
+        }
+        for option in backend.options() {
+            let (key, value) = (option.key, option.value);
+            let _ = writeln!(text, "  {key}={value}: {} [default: {}]", option.about, option.default);
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +132,14 @@ mod tests {
     #[test]
     fn the_list_has_every_engine() {
         let found = dma::discover();
-        let (table, json) = (table(&found), json(&found));
+        let shown = |format| shown(&found, format).unwrap();
+        let (table, json) = (shown(Format::Table), json(&found));
+        let (csv, markdown) = (shown(Format::Csv), shown(Format::Markdown));
+        assert_eq!(
+            csv::Reader::from_reader(csv.as_bytes()).records().map(Result::unwrap).count(),
+            found.len()
+        );
+        assert!(markdown.contains("| cpu"), "{markdown}");
         let parsed: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(parsed.as_array().map(Vec::len), Some(found.len()));
         for name in ["cpu", "sim", "doca", "ioat"] {
@@ -112,5 +149,17 @@ mod tests {
         let cpu = parsed.as_array().unwrap().iter().find(|e| e["name"] == "cpu").unwrap();
         let can = cpu["capabilities"].as_array().unwrap();
         assert!(can.contains(&json!("copy")) && can.contains(&json!("fill")), "{can:?}");
+    }
+
+    #[test]
+    fn options_are_listed_as_they_are_written() {
+        let text = options(&dma::backends());
+        for line in [
+            "auto: the best that this machine has: today `cpu`",
+            "  hint=auto|hot|cold: the cache hint of queues that have none [default: auto]",
+            "  doca:DEVICE, a PCI address, such as 03:00.0; without one, the first device that has DMA",
+        ] {
+            assert!(text.lines().any(|has| has == line), "{text}");
+        }
     }
 }

@@ -1,20 +1,25 @@
-//! What the figures were measured on.
+//! The machine that figures were measured on.
 
 use std::fs;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::placement;
+
 /// The machine, as far as it matters to copies.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
-    /// How many CPUs this process may use.
+    /// The number of CPUs this process may use.
     pub cpus: usize,
     /// The flags of the instruction set that move memory: `erms`, `fsrm`, `avx512f`, `movdir64b` and so on.
     pub flags: Vec<String>,
     /// The caches of one CPU: level, type, size as the kernel writes it.
     pub caches: Vec<String>,
+    /// The NUMA nodes with their CPUs, such as `node0 0-31`; empty where the kernel has none.
+    pub nodes: Vec<String>,
     /// Bytes of main memory.
     pub memory: u64,
     /// Under a hypervisor.
@@ -31,7 +36,7 @@ pub struct Machine {
     pub governor: Option<String>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
-    /// How many processes ran on average in the minute before.
+    /// The number of processes ran on average in the minute before.
     pub load: Option<f64>,
 }
 
@@ -83,6 +88,7 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             flags: FLAGS.into_iter().filter(|f| has(f)).map(str::to_owned).collect(),
             caches: caches(),
+            nodes: placement::nodes(),
             memory: memory.unwrap_or_default() << 10,
             virtual_machine: has("hypervisor"),
             os: os(),

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dma_bench::app::main()
+    dma_bench::main()
 }

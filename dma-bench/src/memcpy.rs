@@ -49,8 +49,8 @@ impl Memcpy {
         Ok(Self { src, dst, epoch: Instant::now() })
     }
 
-    /// One repetition, or what the user lets be of it, from buffer `index` on, which it leaves behind the last one; and the CPU time that it took, in nanoseconds. Latencies are
-    /// added to `latency`.
+    /// One repetition, or what the user lets be of it, from buffer `index` on, which it leaves behind the
+    /// last one; and the CPU time that it took, in nanoseconds. Latencies are added to `latency`.
     ///
     /// # Errors
     ///
@@ -83,7 +83,8 @@ impl Memcpy {
         }
         let cpu = cpu_clock::of_thread();
         let from = now(&self.epoch);
-        // In runs between those that are timed by themselves. The first is always made: something is there to be compared.
+        // In runs between those that are timed by themselves. The first is always made: something is there to
+        // be compared.
         while ops < extent.ops {
             let run = (extent.ops - ops).min(extent.sample_every).min(at_once);
             let begun = now(&self.epoch);

@@ -8,9 +8,11 @@ use dma::{
 
 use crate::interrupt;
 use crate::layout::Offsets;
+use crate::peer::Process;
 use crate::plan::Direction;
 
-/// A source and a destination of one engine, reached by the CPU only by copy: a device may be at them at any time.
+/// A source and a destination of one engine, reached by the CPU only by copy: a device may be at them at any
+/// time.
 #[derive(Clone, Debug)]
 pub struct Memory {
     src: Side,
@@ -19,12 +21,46 @@ pub struct Memory {
 
 #[derive(Clone, Debug)]
 struct Side {
-    /// What the engine's descriptors name.
+    /// The engine's view.
     device: Window,
-    /// What the CPU reads and writes: the same memory, or the peer's own view of it.
-    cpu: Window,
+    /// The CPU's view: the same memory, or the peer's own view of it.
+    cpu: View,
     /// Keeps a peer's memory exported.
     _export: Option<Arc<Export>>,
+}
+
+/// The CPU's way to memory.
+#[derive(Clone, Debug)]
+enum View {
+    /// Mapped in this process.
+    Here(Window),
+    /// In another process, which is asked.
+    Elsewhere(Arc<Process>),
+}
+
+impl View {
+    fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Here(window) => window.read_at(at, bytes),
+            Self::Elsewhere(process) => process.read_at(at, bytes),
+        }
+    }
+
+    fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Here(window) => window.write_at(at, bytes),
+            Self::Elsewhere(process) => process.write_at(at, bytes),
+        }
+    }
+}
+
+/// Whose memory a remote side is.
+#[derive(Clone, Debug)]
+pub enum Owner {
+    /// Another engine's in this process.
+    Engine(Arc<dyn DmaEngine>),
+    /// Another process', with an engine of this name.
+    Process(String),
 }
 
 /// The eight bytes that belong at byte `at` of every source: different in every place.
@@ -37,7 +73,7 @@ fn word(at: usize) -> u64 {
     z ^ z >> 31
 }
 
-/// What belongs in `bytes`, which begin at byte `at`.
+/// Writes the expected content of `bytes`, which begin at byte `at`.
 fn expected(at: usize, bytes: &mut [u8]) {
     let skip = at % 8;
     let mut words = (at - skip..).step_by(8);
@@ -55,7 +91,7 @@ fn expected(at: usize, bytes: &mut [u8]) {
 /// The pattern of fills.
 pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
 
-/// How much is compared at once.
+/// The amount of is compared at once.
 const CHUNK: usize = 64 << 10;
 
 /// The first byte that is not as it should be.
@@ -63,9 +99,9 @@ const CHUNK: usize = 64 << 10;
 pub struct Difference {
     /// Where: bytes from the start of the range.
     pub offset: usize,
-    /// What should be there.
+    /// The expected byte.
     pub expected: u8,
-    /// What is.
+    /// The byte that was found.
     pub found: u8,
 }
 
@@ -74,10 +110,10 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// What the engine answers; `Unsupported` if it cannot export or import for a remote side.
+    /// Errors of the engine; `Unsupported` if it cannot export or import for a remote side.
     pub fn new(
         engine: &Arc<dyn DmaEngine>,
-        peer: Option<&Arc<dyn DmaEngine>>,
+        peer: Option<&Owner>,
         len: usize,
         direction: Direction,
     ) -> Result<Self> {
@@ -112,7 +148,8 @@ impl Memory {
         self.dst.segment(at, len)
     }
 
-    /// Makes every one of `len` bytes of the destination from `at` on wrong, for a copy of the source there or for a fill.
+    /// Makes every one of `len` bytes of the destination from `at` on wrong, for a copy of the source there
+    /// or for a fill.
     ///
     /// # Errors
     ///
@@ -126,7 +163,8 @@ impl Memory {
         .map(|_: Option<Difference>| ())
     }
 
-    /// Compares `len` bytes of the destination from `at` on with what belongs there after a copy of the source there, or after a fill.
+    /// Compares `len` bytes of the destination from `at` on with what belongs there after a copy of the
+    /// source there, or after a fill.
     ///
     /// # Errors
     ///
@@ -182,23 +220,29 @@ impl Side {
                 "the CPU cannot reach this engine's memory to verify it",
             ));
         }
-        Ok(Self { device: window.clone(), cpu: window, _export: None })
+        Ok(Self { device: window.clone(), cpu: View::Here(window), _export: None })
     }
 
-    fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Arc<dyn DmaEngine>>, len: usize) -> Result<Self> {
-        let peer =
-            peer.ok_or_else(|| Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to"))?;
-        let request = MemoryRequest::new(len).exportable(Access::all());
-        let cpu = peer.allocate_window(&request)?;
-        let export = cpu.export(Access::all())?;
-        let device = engine.import(export.descriptor())?;
-        Ok(Self { device, cpu, _export: Some(Arc::new(export)) })
+    fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Owner>, len: usize) -> Result<Self> {
+        match peer {
+            None => Err(Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to")),
+            Some(Owner::Engine(peer)) => {
+                let request = MemoryRequest::new(len).exportable(Access::all());
+                let cpu = peer.allocate_window(&request)?;
+                let export = cpu.export(Access::all())?;
+                let device = engine.import(export.descriptor())?;
+                Ok(Self { device, cpu: View::Here(cpu), _export: Some(Arc::new(export)) })
+            }
+            Some(Owner::Process(name)) => {
+                let (process, descriptor) = Process::start(name, len)?;
+                let device = engine.import(&descriptor)?;
+                Ok(Self { device, cpu: View::Elsewhere(Arc::new(process)), _export: None })
+            }
+        }
     }
 
     fn segment(&self, at: usize, len: usize) -> Segment {
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.device.len()), "a range of the memory");
-        let raw = self.device.region().as_raw();
-        Segment { key: raw.key(), addr: raw.base().map_addr(|addr| addr.saturating_add(at)), len }
+        self.device.region().as_raw().info().segment(at, len)
     }
 }
 
@@ -228,7 +272,7 @@ mod tests {
     }
 
     fn make_right(memory: &Memory) {
-        let mut bytes = vec![0; memory.dst.cpu.len()];
+        let mut bytes = vec![0; memory.dst.device.len()];
         expected(0, &mut bytes);
         memory.dst.cpu.write_at(0, &bytes).unwrap();
     }
@@ -285,7 +329,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_peer_is_reached_through_the_peer() {
-        let (engine, peer) = (dma::open("sim").unwrap(), dma::open("sim").unwrap());
+        let (engine, peer) = (dma::open("sim").unwrap(), Owner::Engine(dma::open("sim").unwrap()));
         for direction in [Direction::Push, Direction::Pull] {
             let memory = Memory::new(&engine, Some(&peer), 4096, direction).unwrap();
             make_right(&memory);

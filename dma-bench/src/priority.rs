@@ -6,7 +6,8 @@ use std::io;
 /// Above the threads of the kernel that have no deadline, and below those that have.
 const PRIORITY: i32 = 10;
 
-/// Puts this thread, and those that it starts from now on, before all that have no realtime priority (`SCHED_FIFO`).
+/// Puts this thread, and those that it starts from now on, before all that have no realtime priority
+/// (`SCHED_FIFO`).
 ///
 /// # Errors
 ///

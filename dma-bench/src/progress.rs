@@ -1,4 +1,4 @@
-//! What is shown while a run goes on: a live view on a terminal, a line for each cell in a pipe.
+//! Progress of a run: a live view on a terminal, a line for each cell in a pipe.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -19,65 +19,85 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     quiet: bool,
-    /// When the last line was printed.
+    /// When it began, and when the last line was printed.
+    begun: Instant,
     last: Instant,
+    /// Repetitions so far,
+    done: u64,
+    /// of so many,
+    of: u64,
+    /// which take about so many seconds.
+    expected: f64,
 }
 
-/// How often a line says how far it is, at most: short runs need none.
-const LINES: Duration = Duration::from_secs(2);
+/// The number of times that a line says how far it is, at most: short runs need none.
+const LINES: Duration = Duration::from_secs(1);
 
 impl Progress {
     /// A live view if standard error is a terminal, lines if not, nothing if `quiet`.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
         let live = !quiet && std::io::stderr().is_terminal();
-        Self { bar: live.then(ProgressBar::hidden), lines: !quiet && !live, quiet, last: Instant::now() }
+        let (bar, now) = (live.then(ProgressBar::hidden), Instant::now());
+        Self { bar, lines: !quiet && !live, quiet, begun: now, last: now, done: 0, of: 0, expected: 0.0 }
     }
 }
 
-/// How wide the bar is: what is measured has the rest of the line.
+/// Width of the bar; the current figure has the rest of the line.
 const WIDTH: usize = 20;
 
-/// Which part of a run is over: so many repetitions of so many, or so much of the time that it is to take, whichever is more.
-fn over(done: u64, of: u64, elapsed: Duration, expected: Option<f64>) -> f64 {
+/// Which part of a run is over: so many repetitions of so many, or so much of the time that it is to take,
+/// whichever is more. It is never all of it before the end.
+fn over(done: u64, of: u64, elapsed: Duration, expected: f64) -> f64 {
     let by_count = if of == 0 { 0.0 } else { done as f64 / of as f64 };
-    let by_time = expected.map_or(0.0, |seconds| elapsed.as_secs_f64() / seconds);
-    by_count.max(by_time).clamp(0.0, 1.0)
+    let by_time = elapsed.as_secs_f64() / expected.max(0.1);
+    if by_count >= 1.0 { 1.0 } else { by_count.max(by_time.min(0.99)).clamp(0.0, 1.0) }
 }
 
-/// How long it takes to its end, if it goes on like that.
-fn left(over: f64, elapsed: Duration, expected: Option<f64>) -> Option<Duration> {
+/// Returns the time left: by the estimate at first, and the more is done, by
+/// how fast that went.
+fn left(done: u64, of: u64, elapsed: Duration, expected: f64) -> Duration {
     let elapsed = elapsed.as_secs_f64();
-    let by_now = (over > 0.0).then(|| elapsed * (1.0 - over) / over);
-    let by_time = expected.map(|seconds| (seconds - elapsed).max(0.0));
-    let left = by_now.into_iter().chain(by_time).reduce(f64::min)?;
-    Duration::try_from_secs_f64(left).ok()
+    let by_time = (expected - elapsed).max(0.0);
+    let part = if of == 0 { 0.0 } else { (done as f64 / of as f64).min(1.0) };
+    let left = if part > 0.05 { (elapsed * (1.0 - part) / part).min(by_time.max(1.0)) } else { by_time };
+    Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)
+}
+
+/// A time as people say it.
+fn duration(left: Duration) -> String {
+    format!("{:#}", HumanDuration(left))
 }
 
 impl Observer for Progress {
-    fn begin(&mut self, repetitions: u64, expected: Option<f64>) {
-        let Some(bar) = &self.bar else { return };
+    fn begin(&mut self, repetitions: u64, expected: f64) {
+        (self.of, self.expected, self.begun) = (repetitions, expected, Instant::now());
+        let Some(bar) = &self.bar else {
+            if self.lines {
+                let time = duration(Duration::try_from_secs_f64(expected).unwrap_or(Duration::MAX));
+                say(format_args!("this takes about {time}; Ctrl-C ends it and keeps what there is by then"));
+            }
+            return;
+        };
         bar.set_length(repetitions);
+        bar.set_message("warming up");
         let part = move |state: &ProgressState| {
-            let (of, elapsed) = (state.len().unwrap_or(0), state.elapsed());
-            (over(state.pos(), of, elapsed, expected), elapsed)
+            over(state.pos(), state.len().unwrap_or(0), state.elapsed(), expected)
         };
         // The template is a literal; without it the bar is plainer.
         if let Ok(style) = ProgressStyle::with_template("{done:.cyan/blue} {part} {left:>4} left  {wide_msg}")
         {
             let style = style
                 .with_key("done", move |state: &ProgressState, out: &mut dyn Write| {
-                    let full = (part(state).0 * WIDTH as f64) as usize;
+                    let full = (part(state) * WIDTH as f64) as usize;
                     let _ = write!(out, "{}{}", "█".repeat(full), "░".repeat(WIDTH - full));
                 })
                 .with_key("part", move |state: &ProgressState, out: &mut dyn Write| {
-                    let _ = write!(out, "{:>3.0} %", part(state).0 * 100.0);
+                    let _ = write!(out, "{:>3.0} %", part(state) * 100.0);
                 })
                 .with_key("left", move |state: &ProgressState, out: &mut dyn Write| {
-                    let (over, elapsed) = part(state);
-                    let left = left(over, elapsed, expected);
-                    let _ =
-                        write!(out, "{}", left.map_or("?".to_owned(), |l| format!("{:#}", HumanDuration(l))));
+                    let left = left(state.pos(), state.len().unwrap_or(0), state.elapsed(), expected);
+                    let _ = write!(out, "{}", duration(left));
                 });
             bar.set_style(style);
         }
@@ -88,6 +108,7 @@ impl Observer for Progress {
     }
 
     fn fewer(&mut self, repetitions: u64) {
+        self.of = self.of.saturating_sub(repetitions);
         if let Some(bar) = &self.bar {
             bar.dec_length(repetitions);
         }
@@ -102,17 +123,17 @@ impl Observer for Progress {
         }
     }
 
-    fn pass(&mut self, done: u32, of: u32) {
-        if self.lines && self.last.elapsed() >= LINES {
-            self.last = Instant::now();
-            say(format_args!("pass {done} of {of} over all cells is done"));
-        }
-    }
-
     fn repetition(&mut self, cell: &Cell, model: bool, bytes_per_second: f64) {
+        self.done += 1;
         if let Some(bar) = &self.bar {
             bar.inc(1);
             bar.set_message(live(cell, model, bytes_per_second));
+        } else if self.lines && self.last.elapsed() >= LINES {
+            self.last = Instant::now();
+            let elapsed = self.begun.elapsed();
+            let part = over(self.done, self.of, elapsed, self.expected) * 100.0;
+            let left = duration(left(self.done, self.of, elapsed, self.expected));
+            say(format_args!("{part:.0} %, {left} left; {}", live(cell, model, bytes_per_second)));
         }
     }
 
@@ -141,18 +162,15 @@ mod tests {
     use crate::results::tests::sample;
 
     #[test]
-    fn a_run_is_over_when_its_time_is() {
+    fn how_far_a_run_is_is_known_from_the_start() {
         let after = |seconds| Duration::from_secs_f64(seconds);
-        assert_eq!(over(10, 40, after(5.0), None), 0.25);
-        assert_eq!(over(10, 1000, after(14.0), Some(28.0)), 0.5, "a limit");
-        assert_eq!(over(900, 1000, after(14.0), Some(28.0)), 0.9, "done before that");
-        assert_eq!(over(0, 1, after(30.0), Some(28.0)), 1.0);
-        assert_eq!(over(0, 0, after(1.0), None), 0.0);
-        assert_eq!(left(0.0, after(1.0), None), None);
-        assert_eq!(left(0.25, after(5.0), None), Some(after(15.0)));
-        assert_eq!(left(0.5, after(14.0), Some(28.0)), Some(after(14.0)));
-        assert_eq!(left(0.0, after(8.0), Some(28.0)), Some(after(20.0)), "nothing is done yet");
-        assert_eq!(left(1.0, after(30.0), Some(28.0)), Some(Duration::ZERO));
+        assert_eq!(over(10, 40, after(5.0), 100.0), 0.25);
+        assert_eq!(over(10, 1000, after(14.0), 28.0), 0.5, "by time");
+        assert_eq!(over(0, 1, after(30.0), 28.0), 0.99, "it is not over before its end");
+        assert_eq!((over(7, 7, after(1.0), 28.0), over(0, 0, after(0.0), 28.0)), (1.0, 0.0));
+        assert_eq!(left(0, 100, after(0.0), 28.0), after(28.0), "before anything is done");
+        assert_eq!(left(50, 100, after(5.0), 28.0), after(5.0), "faster than expected");
+        assert_eq!(left(50, 100, after(27.5), 28.0), after(1.0), "it ends when its time is over");
     }
 
     #[test]

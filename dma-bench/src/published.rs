@@ -10,17 +10,20 @@ use crate::results::Published;
 /// The profiles of devices of which figures were published.
 pub const PUBLISHED: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
 
-/// The profile of a simulated engine's name, if the device is as the profile has it: nothing of it is changed, and no clock but its own.
+/// The profile of a simulated engine's name, if the device is as the profile has it: nothing of it is
+/// changed, and no clock but its own.
 pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
-    let Ok(EngineName::Sim(pairs)) = engine.parse() else { return None };
-    let mut options = SimOptions::default();
-    pairs.iter().try_for_each(|(key, value)| options.set(key, value)).ok()?;
+    let name: EngineName = engine.parse().ok()?;
+    if name.backend() != "sim" {
+        return None;
+    }
+    let options = SimOptions::from_name(&name).ok()?;
     let as_published = options.changed().is_empty() && options.clock != Clock::Real;
     PUBLISHED.into_iter().find(|name| as_published && *name == options.profile.name)
 }
 
-/// Compares the profiles of those engines that are simulated, each once, with every figure that was published for its device. What is changed in an engine's
-/// name is no longer that device.
+/// Compares the profiles of those engines that are simulated, each once, with every figure that was published
+/// for its device. With options changed it is no longer that device.
 #[must_use]
 pub fn compare(engines: &[String]) -> Vec<Published> {
     let mut profiles: Vec<&str> = Vec::new();

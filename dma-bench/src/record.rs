@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::core_distance::CoreDistance;
 use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
 use crate::interrupt;
-use crate::nearness::Nearness;
-use crate::pairs::{ENOUGH, Pair, Slot, keep};
+use crate::pairs::{Pair, Slot, keep};
 use crate::plan::Cell;
-use crate::results::{Latency, Measured, Status};
-use crate::stats::{Figures, median, precision};
+use crate::results::{Latency, Measured, Moment, Status};
+use crate::stats::{Figures, median};
 
 /// A model hardly differs from one slice to the next.
 const MODEL_SLICES: usize = 3;
 
-/// What has been measured of one cell so far.
+/// Measurements of one cell so far.
 pub(crate) struct Record {
     pub(crate) cell: Cell,
     pub(crate) model: bool,
@@ -26,14 +26,10 @@ pub(crate) struct Record {
     /// They are of the engine that was opened anew so many times.
     pub(crate) reopened: u32,
     pub(crate) extent: Extent,
-    /// How long a slice of it takes.
+    /// Duration of a slice.
     pub(crate) slice: Duration,
-    /// How many repetitions there are to be.
+    /// The number of repetitions there are to be.
     pub(crate) wanted: u32,
-    /// How many of these it was let off, since it is known well enough, or was left out of a pass.
-    let_off: usize,
-    /// The last pass that it was left out of, since another core that takes part in it was elsewhere than usual.
-    pub(crate) skipped: Option<u32>,
     pub(crate) trouble: Option<Trouble>,
     /// All repetitions so far,
     pairs: Vec<Pair>,
@@ -42,6 +38,8 @@ pub(crate) struct Record {
     /// Visits that had repetitions.
     visits: u32,
     pub(crate) latency: Histogram<u64>,
+    /// The time series, if one was asked for.
+    pub(crate) series: Vec<Moment>,
     ops: u64,
     polls: u64,
     doorbells: u64,
@@ -50,7 +48,7 @@ pub(crate) struct Record {
     pub(crate) cut: bool,
     /// Repetitions that were shown to whoever watches.
     pub(crate) shown: u64,
-    /// Whoever watches knows that no more will come.
+    /// The observer knows that no more will come.
     pub(crate) given_up: bool,
 }
 
@@ -65,13 +63,12 @@ impl Record {
             extent: Extent { warm: 0, ops: 1, sample_every: 1, compare: 0, each: false },
             slice: Duration::ZERO,
             wanted: 0,
-            let_off: 0,
-            skipped: None,
             trouble: None,
             pairs: Vec::new(),
             before: 0,
             visits: 0,
             latency: histogram(),
+            series: Vec::new(),
             ops: 0,
             polls: 0,
             doorbells: 0,
@@ -99,15 +96,15 @@ impl Record {
     }
 
     /// Adds a repetition of this visit.
-    pub(crate) fn add(&mut self, pair: Pair, nearness: &Nearness) {
-        self.pairs.push(pair);
-        self.judge(self.pairs.len() - 1, nearness);
+    pub(crate) fn add(&mut self, pair: Pair, distance: &CoreDistance) {
+        self.pairs.push(Pair { visit: self.visits, ..pair });
+        self.judge(self.pairs.len() - 1, distance);
     }
 
     /// Judges the repetitions from this one on by what is known of the cores by now.
-    pub(crate) fn judge(&mut self, from: usize, nearness: &Nearness) {
+    pub(crate) fn judge(&mut self, from: usize, distance: &CoreDistance) {
         for pair in &mut self.pairs[from..] {
-            pair.moved = pair.slot.beside.is_some_and(|seen| nearness.is_unusual(seen));
+            pair.moved = pair.slot.beside.is_some_and(|seen| distance.is_unusual(seen));
         }
     }
 
@@ -116,37 +113,21 @@ impl Record {
         self.pairs.len() - self.before
     }
 
-    /// Whether another core has mostly taken part in it.
+    /// Returns whether another core has mostly taken part in it.
     pub(crate) fn in_company(&self) -> bool {
         2 * self.pairs.iter().filter(|p| p.slot.beside.is_some()).count() > self.pairs.len()
     }
 
-    /// Whether that was elsewhere than usual the last time.
+    /// Returns whether that was elsewhere than usual the last time.
     pub(crate) fn moved(&self) -> bool {
         self.pairs.last().is_some_and(|p| p.moved)
-    }
-
-    /// Lets it off so many repetitions.
-    pub(crate) fn let_off(&mut self, repetitions: usize) {
-        self.let_off += repetitions;
-    }
-
-    /// Of so many repetitions, those that it was not let off.
-    pub(crate) fn due(&self, repetitions: usize) -> usize {
-        repetitions.saturating_sub(self.let_off)
     }
 
     /// Those repetitions that count.
     fn kept(&self) -> Vec<Pair> {
         // The baseline keeps all that were not disturbed.
         let most = if self.cell.is_baseline() { self.clean() } else { 0 };
-        keep(&self.pairs, most.max(self.due(self.wanted as usize)))
-    }
-
-    /// Whether the ratio to memcpy is known to within this part of it, from enough repetitions.
-    pub(crate) fn is_known(&self, within: f64) -> bool {
-        let ratios: Vec<f64> = self.kept().iter().filter_map(|p| p.ratio).collect();
-        ratios.len() >= ENOUGH && precision(&ratios) <= within
+        keep(&self.pairs, most.max(self.wanted as usize))
     }
 
     /// Repetitions so far that nothing disturbed.
@@ -173,15 +154,15 @@ impl Record {
         }
     }
 
-    /// Whether all repetitions are there.
+    /// Returns whether all repetitions are there.
     pub(crate) fn is_complete(&self) -> bool {
         // The baseline is measured as often as there are engines to compare it with, which may fail.
-        let all = self.pairs.len() >= self.due(self.wanted as usize)
-            || (self.cell.is_baseline() && !interrupt::stopped());
+        let all =
+            self.pairs.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
         !self.pairs.is_empty() && all && !self.cut
     }
 
-    /// What it comes to.
+    /// Returns its result.
     pub(crate) fn measured(&self) -> Measured {
         let size = self.cell.size as f64;
         let (status, message) = match &self.trouble {
@@ -199,22 +180,14 @@ impl Record {
         let kept = self.kept();
         // Figures of copies that went wrong are not worth having.
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };
-        // What stands for the slices that a simulated device would do again is no sample.
+        // Stand-ins for slices that a simulated device would do again are no samples.
         let run = if self.virtual_clock { MODEL_SLICES } else { usize::MAX };
         // Nothing disturbs it: whichever are kept for the sake of memcpy's, it is the first that were run.
         let ran: &[Pair] = if self.virtual_clock && status != Status::Wrong { &self.pairs } else { pairs };
         let ops = Figures::of(ran.iter().take(run).map(|p| p.slot.rate).collect());
         let cpu = Figures::of(pairs.iter().map(|p| p.slot.cpu_ns).collect()).filter(|_| !self.virtual_clock);
         let histogram = &self.latency;
-        let latency = (!histogram.is_empty() && ops.is_some()).then(|| Latency {
-            samples: histogram.len(),
-            mean: histogram.mean(),
-            p50: histogram.value_at_quantile(0.5),
-            p90: histogram.value_at_quantile(0.9),
-            p99: histogram.value_at_quantile(0.99),
-            p999: histogram.value_at_quantile(0.999),
-            max: histogram.max(),
-        });
+        let latency = ops.as_ref().and_then(|_| Latency::of(histogram));
         let part = |of: fn(&Pair) -> bool| {
             self.pairs.iter().filter(|p| of(p)).count() as f64 / self.pairs.len().max(1) as f64
         };
@@ -233,12 +206,17 @@ impl Record {
             polls_per_op: per_op(self.polls),
             left_out: (self.pairs.len() - kept.len()) as u64,
             waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
-            shared: part(|p| p.shared && !p.moved),
             moved: part(|p| p.moved),
             ops: self.ops,
             verified: self.verified,
-            visits: Some(self.visits),
+            visits: distinct_visits(&kept),
+            series: self.series.clone(),
             ops_per_second: ops,
         }
     }
+}
+
+/// The number of visits the pairs are of.
+fn distinct_visits(pairs: &[Pair]) -> u32 {
+    pairs.chunk_by(|a, b| a.visit == b.visit).count() as u32
 }

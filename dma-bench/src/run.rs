@@ -9,12 +9,12 @@ use crate::machine::Machine;
 use crate::plan::{Campaign, Cell};
 use crate::results::{self, Engine, Measured, Results};
 use crate::runner::{Engines, Runner};
-use crate::{derive, published};
+use crate::{costs, derive, output, placement, published, verdict};
 
-/// Who watches a run.
+/// Those who watches a run.
 pub trait Observer {
-    /// It begins: so many repetitions are to come, in so many seconds if that is known, or in less.
-    fn begin(&mut self, repetitions: u64, expected: Option<f64>);
+    /// It begins: so many repetitions are to come, in about so many seconds.
+    fn begin(&mut self, repetitions: u64, expected: f64);
     /// So many repetitions fewer are to come.
     fn fewer(&mut self, _repetitions: u64) {}
     /// Something about what is asked for that is worth a word.
@@ -32,7 +32,7 @@ pub trait Observer {
 /// Why nothing was measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// What is asked for makes no sense, or not here: what, and what would.
+    /// Describes what is asked for makes no sense, or not here: what, and what would.
     #[error("{0}")]
     Campaign(String),
     /// None of the engines can be used: why not.
@@ -97,23 +97,32 @@ pub fn run(
             "no combination is left to measure; do the sweeps name engines that take part?".to_owned(),
         ));
     }
-    let planned = groups.iter().map(|g| 1 + g.cells.len() as u64).sum();
+    let planned = groups.iter().map(|g| u64::from(!campaign.is_continuous()) + g.cells.len() as u64).sum();
     let measured = |name: &String| groups.iter().any(|g| g.cells.iter().any(|c| c.engine == *name));
     let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
+    if let Some(node) = campaign.node {
+        let bound = placement::bind_memory(node);
+        bound.map_err(|e| {
+            Refused::Campaign(format!("--node {node}: {e}; there are: {}", machine.nodes.join(", ")))
+        })?;
+    }
     let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
     let last_cache = machine.last_cache();
-    let contenders = Engines::new(contenders, groups, footprint as usize);
+    let contenders = Engines::new(contenders, groups, footprint as usize, campaign.peer);
     contenders.check_memory(machine.memory)?;
     let mut runner = Runner::new(&campaign, contenders, baseline, last_cache);
     campaign.notes().iter().for_each(|note| observer.note(note));
     for name in unmeasured {
         observer.note(&format!("no sweep names {name}: nothing is measured of it"));
     }
-    let (cells, interrupted) = runner.all(observer);
+    let (cells, interrupted) =
+        if campaign.is_continuous() { runner.continuous(observer) } else { runner.all(observer) };
+    let costs = if interrupted { Vec::new() } else { costs::costs(runner.contenders()) };
     let published =
         if campaign.published && !interrupted { published::compare(&campaign.engines) } else { Vec::new() };
     observer.end();
-    Ok(Results {
+    let mut results = Results {
+        summary: Vec::new(),
         schema: results::SCHEMA.to_owned(),
         version: results::VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -121,15 +130,18 @@ pub fn run(
         seconds: begun.elapsed().as_secs_f64(),
         command,
         interrupted,
-        planned: Some(planned),
+        planned,
         machine,
         engines,
-        crossovers: derive::crossovers(&cells),
+        verdicts: verdict::verdicts(&cells),
+        costs,
         knees: derive::knees(&campaign, &cells),
         published,
         cells,
         campaign,
-    })
+    };
+    results.summary = output::summary(&results);
+    Ok(results)
 }
 
 /// Puts the engines of this machine where the campaign says `real`.
@@ -138,7 +150,7 @@ fn expand(campaign: &mut Campaign) {
         dma::discover()
             .into_iter()
             .filter(|d| d.info.as_ref().is_ok_and(|i| i.model.is_none()))
-            .map(|d| d.name)
+            .map(|d| d.name.to_string())
     };
     let expand = |names: &mut Vec<String>| {
         let mut all: Vec<String> = Vec::new();
@@ -156,7 +168,7 @@ fn expand(campaign: &mut Campaign) {
     for sweep in &mut campaign.sweeps {
         let named = !sweep.engines.is_empty();
         expand(&mut sweep.engines);
-        // What is named in a sweep alone takes part as well.
+        // Engines that only a sweep names take part as well.
         for name in &sweep.engines {
             if !campaign.engines.contains(name) {
                 campaign.engines.push(name.clone());

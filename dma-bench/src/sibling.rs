@@ -1,8 +1,7 @@
-//! [`Sibling`]: whether somebody else uses the other hardware thread of this core.
+//! [`Sibling`]: whether something uses the other hardware thread of this core.
 //!
-//! Two hardware threads share a core's units, its first and second level cache and its buffers for misses: while the other one is busy, copies in
-//! the cache take up to twice as long, and a `memcpy` loses more than streaming copies do. In a virtual machine that is other people's work,
-//! which no counter of the system shows.
+//! Two hardware threads share a core's units. Work that keeps all units busy takes longer while the other
+//! thread is busy; a chain of dependent steps does not. No counter of a virtual machine shows that.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,19 +11,14 @@ use std::time::Instant;
 pub(crate) struct Sibling {
     /// The smallest widths that were seen, sorted.
     least: Vec<f64>,
-    /// How many slices there were,
-    slices: u32,
-    /// and after how many of them it was busy.
-    busy: u32,
 }
 
-/// So many of the smallest widths are remembered; the greatest of them is what a core of one's own has. The others may be chance.
+/// So many of the smallest widths are remembered; the greatest of them is what a core of one's own has. The
+/// others may be chance.
 const LEAST: usize = 8;
-/// A core that is shared needs so many times as long for what keeps all its units busy. On a Xeon of the fourth generation it is 1.4 to 1.7
-/// times, and on a core of one's own 1.00 to 1.03.
+/// A core that is shared needs so many times as long for what keeps all its units busy. On a Xeon of the
+/// fourth generation it is 1.4 to 1.7 times, and on a core of one's own 1.00 to 1.03.
 const SHARED: f64 = 1.1;
-/// From so many slices on, it is known whether others use the core most of the time.
-const KNOWN: u32 = 100;
 /// Each look takes the best of so many: an interrupt makes one longer.
 const ROUNDS: usize = 3;
 /// Steps of each.
@@ -34,29 +28,6 @@ impl Sibling {
     /// Looks whether the other hardware thread is busy now, for some microseconds.
     pub(crate) fn is_busy(&mut self) -> bool {
         self.judge(width())
-    }
-
-    /// The same after a slice: that counts for what is usual.
-    pub(crate) fn is_busy_after(&mut self) -> bool {
-        let busy = self.is_busy();
-        self.count(busy);
-        busy
-    }
-
-    /// Whether it is busy after most slices: that it ends is not worth waiting for.
-    pub(crate) fn is_mostly_busy(&self) -> bool {
-        self.slices >= KNOWN && 2 * self.busy > self.slices
-    }
-
-    fn count(&mut self, busy: bool) {
-        self.slices += 1;
-        self.busy += u32::from(busy);
-    }
-
-    /// To which every core is shared.
-    #[cfg(test)]
-    pub(crate) fn always_busy() -> Self {
-        Self { least: vec![0.0; LEAST], ..Self::default() }
     }
 
     fn judge(&mut self, width: f64) -> bool {
@@ -69,8 +40,9 @@ impl Sibling {
     }
 }
 
-/// How long what keeps all units of a core busy takes, measured by how long what waits for itself takes: the first takes longer if the core is
-/// shared, and both take longer if its clock is slower.
+/// The duration: how long what keeps all units of a core busy takes, measured by how long what
+/// waits for itself takes: the first takes longer if the core is shared, and both take longer if its clock is
+/// slower.
 fn width() -> f64 {
     let (mut wide, mut narrow) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
@@ -90,7 +62,8 @@ fn width() -> f64 {
 
 /// Keeps all units of this core busy, for some microseconds.
 pub(crate) fn work() {
-    // More chains side by side than the core has units, and no two alike: else the compiler makes one of vectors out of them.
+    // More chains side by side than the core has units, and no two alike: else the compiler makes one of
+    // vectors out of them.
     let (mut a, mut b, mut c) = (black_box(1_u64), black_box(2_u64), black_box(3_u64));
     let (mut d, mut e, mut f) = (black_box(4_u64), black_box(5_u64), black_box(6_u64));
     for step in 0..black_box(STEPS) {
@@ -118,24 +91,11 @@ mod tests {
         assert!(sibling.judge(1.1) && sibling.judge(1.4) && !sibling.judge(0.94));
         // One that was measured wrong changes nothing.
         assert!(!sibling.judge(0.5) && !sibling.judge(0.93) && sibling.judge(1.05));
-        // What one begins with may be a core that is shared.
+        // The first core may be a shared one.
         let mut late = Sibling::default();
         assert!([1.3; 20].iter().all(|width| !late.judge(*width)));
         own.iter().for_each(|width| assert!(!late.judge(*width)));
         assert!(late.judge(1.3));
-    }
-
-    #[test]
-    fn what_is_mostly_busy_is_known_after_some_slices() {
-        let mut sibling = Sibling::default();
-        (0..99).for_each(|_| sibling.count(true));
-        assert!(!sibling.is_mostly_busy());
-        sibling.count(true);
-        assert!(sibling.is_mostly_busy());
-        (0..99).for_each(|_| sibling.count(false));
-        assert!(sibling.is_mostly_busy());
-        sibling.count(false);
-        assert!(!sibling.is_mostly_busy());
     }
 
     #[test]

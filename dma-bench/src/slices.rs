@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::drive::{Extent, Pace, Slice, Trouble, Worker};
-use crate::{cpu_clock, interrupt, waits};
+use crate::pairs::Slot;
+use crate::{cpu_clock, interrupt, run_delay};
 
-/// What a slice came to.
+/// Result of a slice.
 pub(crate) struct Sliced {
     /// Of each queue.
     pub(crate) slices: Vec<Slice>,
@@ -20,7 +21,7 @@ pub(crate) struct Sliced {
     pub(crate) beside: Option<usize>,
 }
 
-/// Who runs for this part of the time takes part.
+/// A thread that runs for this part of the time takes part.
 const TAKES_PART: f64 = 0.1;
 
 impl Sliced {
@@ -31,7 +32,18 @@ impl Sliced {
         (self.slices.iter().map(|s| s.ops).sum(), to.saturating_sub(from))
     }
 
-    /// Whether the user stopped it before its end.
+    /// The whole as one slice of time.
+    pub(crate) fn slot(&self) -> Slot {
+        let (ops, ns) = self.ops_and_ns();
+        Slot {
+            rate: ops as f64 / (ns.max(1) as f64 / 1e9),
+            cpu_ns: self.cpu_ns / self.all_ops().max(1) as f64,
+            waited: self.waited,
+            beside: None,
+        }
+    }
+
+    /// Returns whether the user stopped it before its end.
     pub(crate) fn cut(&self) -> bool {
         self.slices.iter().any(|s| s.cut)
     }
@@ -53,7 +65,8 @@ pub(crate) struct Part {
     pub(crate) cpu_ns: f64,
 }
 
-/// Cuts a run at a rate into its repetitions, at the marks of the queues: each is over on all queues before the next begins.
+/// Cuts a run at a rate into its repetitions, at the marks of the queues: each is over on all queues before
+/// the next begins.
 pub(crate) fn parts(workers: &[Worker], each: u64, cpu: f64) -> Vec<Part> {
     let (mut from, mut before) = (workers.iter().map(|w| w.marks().0).min().unwrap_or(0), cpu);
     let whole = workers.iter().map(|w| w.marks().1.len()).min().unwrap_or(0);
@@ -85,13 +98,14 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     for worker in &mut *workers {
         worker.prepare(extent)?;
     }
-    // Whoever waits for this CPU goes first: what follows is then less likely to be cut in two.
+    // Threads that wait for this CPU go first: the slice is then less likely to be cut in two.
     std::thread::yield_now();
-    let before = waits::of_process();
+    let before = run_delay::of_process();
     let cpu_now = || cpu_clock::of_process(before.iter().map(|t| t.id));
     let (own, mut cpu, begun) = (cpu_clock::of_thread(), cpu_now(), Instant::now());
     let mut threads = 0;
     if let [worker] = &mut *workers {
+        let _pinned = worker.pinned();
         worker.start();
         worker.go(pace)?;
     } else if workers.first().is_some_and(Worker::virtual_clock) {
@@ -116,13 +130,13 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
         (threads, cpu) = in_threads(workers, pace, &known)?;
     }
     let (cpu_ns, own_ns) = (cpu_now() - cpu, cpu_clock::of_thread() - own);
-    let now = waits::of_process();
-    let sum = |threads: &[waits::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
+    let now = run_delay::of_process();
+    let sum = |threads: &[run_delay::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
     let waited = part(sum(&before), sum(&now) + threads, begun).max(apart(workers));
-    // Where each queue has a thread of its own, this one only waits for them.
+    // With a thread for each queue, this one only waits for them.
     let took_part = workers.len() == 1 && cpu_ns - own_ns > TAKES_PART * begun.elapsed().as_nanos() as f64;
-    let other = took_part.then(|| waits::busiest(&before, &now)).flatten();
-    let beside = other.and_then(waits::cpu_of);
+    let other = took_part.then(|| run_delay::busiest(&before, &now)).flatten();
+    let beside = other.and_then(run_delay::cpu_of);
     let slices: Result<Vec<Slice>, Trouble> = workers.iter_mut().map(Worker::finish).collect();
     let parts = pace.map_or_else(Vec::new, |pace| parts(workers, pace.each, cpu));
     Ok(Sliced { slices: slices?, parts, cpu_ns, waited, beside })
@@ -136,7 +150,7 @@ fn apart(workers: &[Worker]) -> f64 {
     last.saturating_sub(first) as f64 / end.saturating_sub(first).max(1) as f64
 }
 
-/// Where threads wait for each other before a slice: spinning, since whoever sleeps is late.
+/// Rendezvous of threads before a slice. They spin, because a sleeping thread is late.
 struct Rendezvous {
     /// The numbers of those that are here; 0 for the others.
     threads: Vec<AtomicU32>,
@@ -171,7 +185,7 @@ impl Rendezvous {
         let at = self.here.fetch_add(1, Ordering::AcqRel);
         self.threads[at].store(own, Ordering::Release);
         if at + 1 == self.threads.len() {
-            // What was spent up to now, waiting too, is no operation's.
+            // Time spent up to now, waiting too, is no operation's.
             let here = self.threads.iter().map(|t| t.load(Ordering::Acquire)).filter(|id| *id != 0);
             let cpu = cpu_clock::of_process(known.iter().copied().chain(here));
             self.cpu.store(cpu.to_bits(), Ordering::Relaxed);
@@ -189,8 +203,8 @@ impl Rendezvous {
     }
 }
 
-/// Each queue on a thread of its own, all at once; how long these waited for a CPU once all were there, and the CPU time of the process by then, in
-/// nanoseconds.
+/// Each queue on a thread of its own, all at once; how long these waited for a CPU once all were there, and
+/// the CPU time of the process by then, in nanoseconds.
 fn in_threads(workers: &mut [Worker], pace: Option<Pace>, known: &[u32]) -> Result<(u64, f64), Trouble> {
     let meet = Rendezvous::new(workers.len());
     let waited = std::thread::scope(|scope| {
@@ -203,12 +217,14 @@ fn in_threads(workers: &mut [Worker], pace: Option<Pace>, known: &[u32]) -> Resu
                 if !meet.wait(known) {
                     return Ok(0);
                 }
-                let before = waits::of_thread();
+                let _pinned = worker.pinned();
+                let before = run_delay::of_thread();
                 worker.start();
                 let ended = worker.go(pace);
-                // So that what this thread ran since its last tick is in the process's time once it has ended.
+                // So that what this thread ran since its last tick is in the process's time once it has
+                // ended.
                 let _ = cpu_clock::of_thread();
-                ended.map(|()| waits::of_thread().saturating_sub(before))
+                ended.map(|()| run_delay::of_thread().saturating_sub(before))
             });
             match started {
                 Ok(thread) => threads.push(thread),
@@ -246,7 +262,7 @@ mod tests {
 
     const SIZE: usize = 1 << 20;
 
-    /// Where another thread took part in a slice of a few large copies.
+    /// Returns where another thread took part in a slice of a few large copies.
     fn beside(engine: &str) -> Option<usize> {
         let cell = Cell {
             engine: engine.to_owned(),
@@ -307,7 +323,7 @@ mod tests {
         let allowed = rustix::thread::sched_getaffinity(None).unwrap();
         assert_eq!(beside("cpu:threads=0"), None, "nobody else copies");
         if allowed.count() > 1 {
-            // Where somebody else keeps the other core busy, the helper may be late.
+            // The helper may be late if the other core is busy.
             let until = Instant::now() + Duration::from_secs(60);
             let mut cpu = None;
             while cpu.is_none() && Instant::now() < until {

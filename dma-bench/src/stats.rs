@@ -1,9 +1,10 @@
 //! Medians, spreads, and the chance that a difference is noise.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The repetitions of one figure, in the order in which they were measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// The least.
     pub min: f64,
@@ -25,7 +26,7 @@ impl Figures {
         Some(Self { min, median, max, samples })
     }
 
-    /// What a quarter of the samples is below, and what a quarter is above.
+    /// Returns what a quarter of the samples is below, and what a quarter is above.
     #[must_use]
     pub fn quartiles(&self) -> (f64, f64) {
         let mut sorted = self.samples.clone();
@@ -60,25 +61,9 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
-/// Within how much of the median, as a part of it, the median of many more samples would be, with a chance of 95 %: half the interval
-/// between the two samples that a binomial distribution puts around the middle. Infinite of fewer than six, which say that of no interval.
-#[must_use]
-pub fn precision(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let low = n as f64 / 2.0 - 0.98 * (n as f64).sqrt() - 0.5;
-    match median(&sorted) {
-        Some(median) if n >= 6 && median > 0.0 => {
-            let low = low.max(0.0) as usize;
-            (sorted[n - 1 - low] - sorted[low]) / 2.0 / median
-        }
-        _ => f64::INFINITY,
-    }
-}
-
-/// The medians of the parts of a run: samples come pass by pass over all cells, as evenly spread as they go. What is measured in one pass lies
-/// close together in time, so that it is no more than one independent sample of what drifts.
+/// The medians of the parts of a run: samples come pass by pass over all cells, as evenly spread as they go.
+/// Measurements of one pass lie close together in time, so that they are no more than one independent
+/// sample of what drifts.
 #[must_use]
 pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
     let parts = parts.max(1);
@@ -86,9 +71,10 @@ pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
     (0..parts).filter_map(|part| median(&samples[upto(part)..upto(part + 1)])).collect()
 }
 
-/// The chance that samples as far apart as these, by their ranks, come from the same source: the two-sided Mann-Whitney test, exact with ties as
-/// without: of all ways to choose which of the ranks are the first's, the part that is as far from the middle. 1 if either is empty. Takes
-/// time with the fourth power of their number, and is meant for dozens.
+/// The chance that samples as far apart as these, by their ranks, come from the same source: the two-sided
+/// Mann-Whitney test, exact with ties as without: of all ways to choose which of the ranks are the first's,
+/// the part that is as far from the middle. 1 if either is empty. Takes time with the fourth power of their
+/// number, and is meant for dozens.
 #[must_use]
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
@@ -127,7 +113,8 @@ fn rank_sums(ranks: &[usize], n: usize) -> Vec<f64> {
     ways.swap_remove(n)
 }
 
-/// The smallest chance that [`mann_whitney`] can come to with so many samples: all of one side above all of the other.
+/// The smallest chance that [`mann_whitney`] can come to with so many samples: all of one side above all of
+/// the other.
 #[must_use]
 pub fn attainable(n: usize, m: usize) -> f64 {
     let ways: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
@@ -137,26 +124,6 @@ pub fn attainable(n: usize, m: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_precision_is_half_of_an_interval_that_holds_the_median_in_95_of_100() {
-        for n in 6..200_usize {
-            // Of so many whole numbers the interval is as wide as the ranks of its ends differ.
-            let samples: Vec<f64> = (0..n).rev().map(|v| v as f64).collect();
-            let width = precision(&samples) * 2.0 * median(&samples).unwrap();
-            let low = (n - 1 - width.round() as usize) / 2;
-            // The chance that no more than so many of all samples lie below the true median: each does as a coin falls.
-            let chance = |upto: usize| {
-                let ways = |k: usize| (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum::<f64>();
-                (0..=upto).map(|k| (ways(k) - n as f64 * 2.0_f64.ln()).exp()).sum::<f64>()
-            };
-            assert!(2.0 * chance(low) <= 0.05 + 1e-9, "{n}: {low} has {}", 2.0 * chance(low));
-            assert!(2.0 * chance(low + 2) > 0.05, "{n}: {low} is too careful");
-        }
-        assert_eq!(precision(&[1.0; 40]), 0.0);
-        assert_eq!(precision(&[1.0; 5]), f64::INFINITY);
-        assert_eq!(precision(&[]), f64::INFINITY);
-    }
 
     #[test]
     fn medians() {

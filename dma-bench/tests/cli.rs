@@ -51,9 +51,8 @@ fn plots_over_queues_and_segments_have_files() {
         fs::read_dir(plots).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|n| n.ends_with(".svg") && !n.contains("-dark"));
     names.sort();
-    let queues = ["copy-local-hot-1", "sg-local-hot-2", "sg-local-hot-4"];
-    let mut expected: Vec<_> = queues.iter().map(|of| format!("queues-throughput-{of}.svg")).collect();
-    expected.push("segments-throughput-sg-local-hot.svg".to_owned());
+    let mut expected = ["copy-hot", "sg-hot"].map(|of| format!("queues-{of}.svg")).to_vec();
+    expected.push("segments-sg-hot.svg".to_owned());
     assert_eq!(names, expected);
 }
 
@@ -92,7 +91,7 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert!(models.contains("LightDSA"), "with their source: {models}");
 
     let value = json(Path::new(&results));
-    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(1)));
+    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(2)));
     let cells = value["cells"].as_array().unwrap();
     assert_eq!(
         cells.len(),
@@ -108,7 +107,7 @@ fn a_run_writes_everything_it_is_asked_for() {
             paired == 2 || (paired > 2 && cell["engine"] == "memcpy"),
             "a pair in every repetition: {cell}"
         );
-        assert!(cell["left_out"].is_u64() && cell["waited"].is_f64() && cell["shared"].is_f64(), "{cell}");
+        assert!(cell["left_out"].is_u64() && cell["waited"].is_f64() && cell["moved"].is_f64(), "{cell}");
         assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
         let virtual_clock = cell["engine"] == "sim:profile=dsa";
         assert_eq!(cell["model"].as_bool(), Some(virtual_clock));
@@ -120,11 +119,11 @@ fn a_run_writes_everything_it_is_asked_for() {
         }
     }
     assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), cells.len() + 1);
-    assert!(fs::read_to_string(&markdown).unwrap().contains("| copy cold |"));
+    assert!(fs::read_to_string(&markdown).unwrap().contains("### copy cold"));
     assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
-    let png = fs::read(Path::new(&plots).join("throughput-copy-local-cold-1.png")).unwrap();
+    let png = fs::read(Path::new(&plots).join("throughput-copy-cold.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 10_000);
-    let svg = fs::read_to_string(Path::new(&plots).join("throughput-copy-local-cold-1-dark.svg")).unwrap();
+    let svg = fs::read_to_string(Path::new(&plots).join("throughput-copy-cold-dark.svg")).unwrap();
     assert!(svg.contains("<svg") && svg.contains("4\u{a0}KiB"));
 
     // The campaign inside can be run again.
@@ -212,7 +211,18 @@ fn every_operation_and_direction_is_measured_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json").display().to_string();
     for words in [
-        &["-e", "cpu", "-e", "sim:latency=1us", "-w", "copy,fill,sg", "-s", "2,8", "-a", "hot,cold,random"][..],
+        &[
+            "-e",
+            "cpu",
+            "-e",
+            "sim:latency=1us",
+            "-w",
+            "copy,fill,sg,gather:5,scatter:64",
+            "-s",
+            "2,8",
+            "-a",
+            "hot,cold,random",
+        ][..],
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
@@ -221,6 +231,8 @@ fn every_operation_and_direction_is_measured_and_verified() {
         // Longer than the device takes at once.
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],
         &["-e", "cpu", "--rate", "20k"],
+        &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "push,pull", "--peer", "process", "-y"],
+        &["-e", "cpu", "--cpus", "0", "-T", "1,2"],
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
         let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };
@@ -306,7 +318,7 @@ fn what_makes_no_sense_is_refused_at_once() {
         (&["compare", &cut, &cut], 1, "cut off"),
         (&["compare", &cut, &cut, "--fail-if-slower", "-5%"], 2, "`-5%` is less than 0"),
         (&["show", "/nowhere/r.json"], 1, "/nowhere/r.json"),
-        (&["doctor", "abacus"], 2, "there are: cpu"),
+        (&["doctor", "abacus"], 2, "there are: auto, cpu"),
         (&["profiles", "bluefield9"], 2, "there are: bluefield2"),
     ] {
         let output = bench(words);
@@ -395,11 +407,11 @@ fn a_campaign_is_printed_changed_and_run() {
 
 #[test]
 fn lists_scripts_and_pages_are_printed() {
-    let list = bench(&["list", "--json"]);
+    let list = bench(&["list", "--format", "json"]);
     let engines: Value = serde_json::from_slice(&list.stdout).unwrap();
     assert!(engines.as_array().unwrap().iter().any(|e| e["name"] == "cpu" && e["usable"] == true));
     assert_eq!(code(&bench(&["doctor", "cpu", "sim"])), 0);
-    let doctor: Value = serde_json::from_slice(&bench(&["doctor", "--json"]).stdout).unwrap();
+    let doctor: Value = serde_json::from_slice(&bench(&["doctor", "--format", "json"]).stdout).unwrap();
     assert!(doctor.as_array().unwrap().iter().all(|b| !b["findings"].as_array().unwrap().is_empty()));
     for shell in ["bash", "zsh", "fish"] {
         let script = bench(&["completions", shell]);
@@ -413,22 +425,35 @@ fn lists_scripts_and_pages_are_printed() {
         Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "bash is not here, or runs"),
     }
     let page = out(&bench(&["man"]));
-    assert!(page.contains(".TH dma-bench") && !page.contains("bench\\-help"), "there is no such page");
+    assert!(
+        page.contains(".TH dma-bench") && page.contains(".SH EXAMPLES") && !page.contains("bench\\-help"),
+        "there is no such page"
+    );
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(code(&bench(&["man", "-o", folder.path().to_str().unwrap()])), 0);
     assert!(folder.path().join("dma-bench-run.1").is_file());
     let profiles = bench(&["profiles", "dsa", "--format", "csv"]);
     assert_eq!(code(&profiles), 0);
     assert_eq!(out(&profiles).lines().count(), 34);
-    for command in
-        ["list", "doctor", "run", "report", "show", "compare", "profiles", "campaign", "completions", "man"]
-    {
+    for command in [
+        "list",
+        "doctor",
+        "run",
+        "report",
+        "show",
+        "compare",
+        "profiles",
+        "campaign",
+        "schema",
+        "completions",
+        "man",
+    ] {
         let help = out(&bench(&[command, "--help"]));
-        assert!(command == "list" || help.contains("Example"), "{command} --help has examples: {help}");
+        assert!(help.contains("Example"), "{command} --help has examples: {help}");
     }
 }
 
-/// What is said before the live view is there is not lost in it.
+/// Returns what is said before the live view is there is not lost in it.
 #[test]
 fn notes_are_shown_on_a_terminal() {
     let program = env!("CARGO_BIN_EXE_dma-bench");

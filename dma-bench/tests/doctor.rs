@@ -1,9 +1,9 @@
-//! What `doctor` says of libraries, and what their loader does.
+//! Findings of `doctor` about libraries, and what their loader does.
 
 use std::path::Path;
 use std::process::Command;
 
-use dma::ioat::spdk_sys::Library;
+use dma::ioat::spdk_sys::SPDK;
 use serde_json::Value;
 
 /// A library that has none of the calls.
@@ -22,7 +22,7 @@ fn library(dir: &Path, name: &str) {
 /// The verdict and the text of each line about a backend, where the system looks in `dir`.
 fn lines(backend: &str, dir: &Path) -> Vec<(String, String, String)> {
     let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
-        .args(["doctor", backend, "--json"])
+        .args(["doctor", backend, "--format", "json"])
         .env("LD_LIBRARY_PATH", dir)
         .env_remove("DMA_SPDK_LIB_DIR")
         .env_remove("DMA_DOCA_LIB_DIR")
@@ -57,7 +57,7 @@ fn a_library_that_the_system_finds_is_shown_where_it_lies() {
 
 #[test]
 fn the_loader_names_the_library_that_is_missing() {
-    if Library::find_in("libspdk_env_dpdk.so", &Library::directories()).is_some() {
+    if SPDK.find_in("libspdk_env_dpdk.so", &SPDK.directories()).is_some() {
         eprintln!("not tested: there is an SPDK on this machine");
         return;
     }

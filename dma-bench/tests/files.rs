@@ -1,4 +1,5 @@
-//! What the program writes to, and what a file, a folder or a standard stream that does not play along costs: never the measurements.
+//! Describes what the program writes to, and what a file, a folder or a standard stream that does not play
+//! along costs: never the measurements.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -230,7 +231,7 @@ fn a_file_that_is_there_keeps_its_links_and_rights() {
     let (code, _, said) = done(run(["-o", "64", "--json"]).arg(&link).arg("--csv").arg(&ahead));
     assert_eq!(code, 0, "{said}");
     assert!(link.is_symlink() && ahead.is_symlink());
-    assert_eq!(json(&real)["version"], 1);
+    assert_eq!(json(&real)["version"], 2);
     assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o7777, 0o600);
     assert!(fs::read_to_string(folder.path().join("later")).unwrap().starts_with("engine,"));
 }
@@ -321,12 +322,12 @@ fn text_from_a_file_is_shown_without_control_characters() {
         let svg = fs::read_to_string(at.join("plots").join(name)).unwrap();
         assert!(!bad(&svg), "{name:?}");
     }
-    let other = text.replace("\"version\": 1,", "\"version\": 2,").replacen(
+    let other = text.replace("\"version\": 2,", "\"version\": 3,").replacen(
         "\"tool\": \"",
         "\"tool\": \"\\u001b[31m",
         1,
     );
     fs::write(&dirty, other).unwrap();
     let (code, _, said) = done(bench(["show"]).arg(&dirty));
-    assert!(code == 1 && said.contains("version 2") && !bad(&said), "{said}");
+    assert!(code == 1 && said.contains("version 3") && !bad(&said), "{said}");
 }

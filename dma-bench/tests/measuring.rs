@@ -1,4 +1,4 @@
-//! What is measured and what is not: the program from outside, and what it tells whoever watches.
+//! Describes what is measured and what is not: the program from outside, and what it tells whoever watches.
 
 mod process;
 
@@ -52,7 +52,7 @@ fn the_warm_up_is_in_no_figure() {
         assert_eq!(cell["doorbells_per_op"], 1.0, "each operation has a doorbell of its own: {cell}");
         let (all, _) = cells(&format!("-e cpu -o 64 -q 1 -n 50 -r 2 --warm-up {warm_up}"));
         let cell = engine(&all);
-        // What was disturbed is measured again.
+        // Disturbed repetitions are measured again.
         let repetitions = 2 + cell["left_out"].as_u64().unwrap();
         // A fifth as many go before those of each repetition, as before memcpy's.
         assert_eq!(cell["ops"].as_u64(), Some(60 * repetitions), "{cell}");
@@ -212,7 +212,7 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn begin(&mut self, repetitions: u64, _: Option<f64>) {
+    fn begin(&mut self, repetitions: u64, _: f64) {
         self.announced = repetitions;
     }
     fn fewer(&mut self, repetitions: u64) {
@@ -261,28 +261,6 @@ fn small(repetitions: u32, passes: u32) -> Campaign {
 }
 
 #[test]
-fn cells_that_are_known_are_left_out_of_five_passes_in_six() {
-    let shown = |precision: f64| {
-        let mut counts = Counts::default();
-        let results = run::run(&Campaign { precision, ..small(60, 60) }, Vec::new(), &mut counts).unwrap();
-        assert_eq!(counts.announced, counts.shown + counts.fewer, "{counts:?}");
-        assert_eq!(counts.passes.len(), 60);
-        for m in results.cells.iter().filter(|m| !m.cell.is_baseline()) {
-            assert_eq!(m.status, Status::Ok, "{m:?}");
-            let repetitions = m.ratio.as_ref().unwrap().samples.len() as u64 + m.left_out;
-            assert!(repetitions >= 16, "eight, and every sixth of the rest: {repetitions}");
-        }
-        counts.shown
-    };
-    // To within 100 % both are known after eight repetitions, or some more on a machine that is busy. The model has these eight, and every sixth
-    // of the rest. The other engine may have up to six in one pass, where they are disturbed, of which one is shown: two passes, and every sixth.
-    let known = shown(1.0);
-    assert!((16 + 11..60).contains(&known), "{known}");
-    assert_eq!(shown(0.0), 120);
-    assert_eq!(shown(1e-9), 120, "that well nothing is known");
-}
-
-#[test]
 fn no_pass_begins_after_the_limit() {
     let mut counts = Counts::default();
     let campaign = Campaign { limit: Some(0.0), ..small(20, 10) };
@@ -297,4 +275,42 @@ fn no_pass_begins_after_the_limit() {
     let mut counts = Counts::default();
     run::run(&Campaign { limit: Some(1000.0), ..small(20, 10) }, Vec::new(), &mut counts).unwrap();
     assert_eq!((counts.announced, counts.shown, counts.fewer, counts.passes.len()), (40, 40, 0, 10));
+}
+
+/// A soak compares every byte, and shows when it was slow.
+#[test]
+fn a_soak_compares_every_operation_and_keeps_a_time_series() {
+    for words in [
+        "-e cpu:threads=0 -o 4K,64K -q 4 --duration 0.3 --series=0.05",
+        "-e cpu:threads=0 -o 4K -q 4 -T 2 --duration 0.3 --series=0.05",
+        "-e sim:profile=dsa -o 4K -q 4 --duration 0.003 --series=0.0005",
+    ] {
+        let (all, output) = cells(words);
+        assert!(output.status.success(), "{words}: {output:?}");
+        for cell in &all {
+            assert_eq!(cell["status"], "ok", "{words}: {cell}");
+            assert!(cell["ratio"].is_null(), "without memcpy beside it there is none: {cell}");
+            let (ops, verified) = (cell["ops"].as_u64().unwrap(), cell["verified"].as_u64().unwrap());
+            assert!(verified >= ops && ops > 0, "{words}: {verified} of {ops}");
+            let series = cell["series"].as_array().unwrap();
+            let at: Vec<f64> = series.iter().map(|s| s["at"].as_f64().unwrap()).collect();
+            assert!(!at.is_empty() && at.windows(2).all(|w| w[0] < w[1]), "{words}: {at:?}");
+            assert!(series.iter().all(|s| s["ops_per_second"].as_f64() > Some(0.0)), "{series:?}");
+        }
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains("Over time") && shown.contains("slowest interval"), "{shown}");
+    }
+    // A byte that does not arrive ends it.
+    let (all, output) = cells("-e sim:latency=1us,faults=corrupt@2000 -o 4K -q 4 --duration 0.01");
+    assert!(output.status.code() == Some(3) && all[0]["status"] == "wrong", "{all:?}");
+}
+
+#[test]
+fn a_time_series_is_kept_at_a_rate_too() {
+    let (all, output) = cells("-e cpu:threads=0 -o 4K -q 4 --rate 10k -t 0.3 --series=0.1");
+    assert!(output.status.success(), "{output:?}");
+    let cell = &all[0];
+    let series = cell["series"].as_array().unwrap();
+    assert!(!series.is_empty() && cell["latency"]["samples"].as_u64() >= Some(1000), "{cell}");
+    assert!(series.iter().all(|s| s["ops_per_second"].as_f64() < Some(10_100.0)), "{series:?}");
 }

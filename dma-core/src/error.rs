@@ -1,4 +1,4 @@
-//! What went wrong, in a form that a program can branch on and a person can act on.
+//! [`Error`]: a category to branch on, and a message and hint for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong: the category to branch on.
+/// The category of an error, to branch on.
 ///
 /// [`Error`] adds the operation, the backend, the numbers and the hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,8 +27,8 @@ pub enum ErrorKind {
     WrongEngine,
     /// The engine cannot do this at all; its [`Capabilities`](crate::Capabilities) say so beforehand.
     Unsupported,
-    /// The queue is full: poll it, or await a shared queue's [`ready`](crate::SharedQueue::ready), then submit again. Nothing is lost; the operands come
-    /// back.
+    /// The queue is full: poll it, or await a shared queue's [`ready`](crate::SharedQueue::ready), then
+    /// submit again. The operands come back.
     QueueFull,
     /// Something still uses what was to be closed, freed or reconfigured.
     InUse,
@@ -40,22 +40,22 @@ pub enum ErrorKind {
     NotFound,
     /// The operating system refuses: privileges, memlock limit, device permissions.
     PermissionDenied,
-    /// The time allowed ran out. The operation may still be in flight; if it was refused, because the queue is full and its device hangs, the operands
-    /// come back.
+    /// The time allowed ran out. The operation may still be in flight; if it was refused, because the queue
+    /// is full and its device hangs, the operands come back.
     TimedOut,
-    /// The device reported that the operation failed, for no reason that lies in the request: its arguments were checked before, and rights, revoked
-    /// memory and a device that is gone have kinds of their own. Whether it passes is not known: a bus error may be gone at the next try, a page that
-    /// cannot be reached is not. The destination may hold old bytes, new bytes or others; submitting it again is safe.
+    /// The device reported a failure that does not lie in the request: arguments were checked before, and
+    /// rights, revoked memory and a lost device have kinds of their own. A bus error may be gone at the next
+    /// try; a page that cannot be reached stays so. The destination is undefined; submitting again is safe.
     DeviceFault,
-    /// The device was reset before it reported this operation. Its destination may hold old bytes, new bytes or both;
-    /// submitting it again is safe.
+    /// The device was reset before it reported this operation. The destination is undefined; submitting again
+    /// is safe.
     Aborted,
     /// The device is gone and does not come back: open another.
     DeviceLost,
     /// The peer that exported the memory took it back, or died.
     Revoked,
-    /// The queue, channel or export is closed: open another. An operation that was in flight then and did not end by itself has this kind, too; its
-    /// destination may hold old bytes, new or both.
+    /// The queue, channel or export is closed: open another. An operation that the close ended has this kind,
+    /// too; its destination is undefined.
     Closed,
     /// Bytes that should be an export descriptor or another encoded thing are not.
     Malformed,
@@ -68,9 +68,9 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether doing the same again, unchanged, can succeed. It says what may help, not how often: whoever tries again counts, and stops.
+    /// Returns whether the same request, unchanged, can succeed. The caller limits the number of tries.
     ///
-    /// Submitting again what came back with an error does no harm: a destination that was written in part is written whole.
+    /// Submitting again after an error is safe: a destination that was written in part is written whole.
     #[must_use]
     pub const fn retry(self) -> Retry {
         match self {
@@ -119,7 +119,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Whether a retry can help.
+/// Chances of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Retry {
@@ -127,12 +127,12 @@ pub enum Retry {
     Never,
     /// At once.
     Now,
-    /// At once, a few times (three, say), and then not any more. It may have been a fault of the moment. If it was not, each try costs a
-    /// reset of the queue on many devices (BlueField, I/OAT), which aborts what else is in flight there.
+    /// At once, a few times (three, say). If the fault is not transient, each try costs a reset of the queue
+    /// on many devices (BlueField, I/OAT), which aborts other operations there.
     FewTimes,
     /// Once the queue has been polled, or the user of the resource is done.
     AfterProgress,
-    /// Perhaps, after a while: somebody else may free what is short.
+    /// After a while: others may free the resource.
     Later,
 }
 
@@ -140,7 +140,7 @@ pub enum Retry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeError {
     /// The code as the library or device gave it.
-    pub code: i64,
+    pub code: i32,
     /// Its name in the vendor's documents, such as `DOCA_ERROR_IO_FAILED`; empty if it has none.
     pub name: Cow<'static, str>,
     /// The vendor's description, if there is one.
@@ -163,11 +163,12 @@ impl fmt::Display for NativeError {
 
 /// An error of this library.
 ///
-/// `Display` is one line: what failed, why, the numbers, the hint. [`kind`](Self::kind) is what programs branch on.
-/// An error without detail (a full queue) costs no allocation.
+/// `Display` is one line: what failed, why, the numbers, the hint. [`kind`](Self::kind) is what programs
+/// branch on. An error without detail (a full queue) costs no allocation.
 pub struct Error {
     kind: ErrorKind,
-    /// It stands in the chain of causes behind an [`OpError`](crate::OpError), which says all of it: `Display` is the kind's name alone.
+    /// The cause behind an [`OpError`](crate::OpError), which printed everything: `Display` is the kind's
+    /// name.
     told: bool,
     detail: Option<Arc<Detail>>,
 }
@@ -177,34 +178,34 @@ struct Detail {
     operation: Cow<'static, str>,
     backend: Cow<'static, str>,
     message: Cow<'static, str>,
-    asked: Option<u64>,
-    allowed: Option<u64>,
+    requested: Option<u64>,
+    limit: Option<u64>,
     native: Option<NativeError>,
     hint: Cow<'static, str>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// An error of `kind` with nothing more to say. Allocates nothing.
+    /// Makes an error of `kind` without detail. Allocates nothing.
     #[must_use]
     pub const fn bare(kind: ErrorKind) -> Self {
         Self { kind, told: false, detail: None }
     }
 
-    /// An error of `kind` with a message that says what is wrong with which input.
+    /// Makes an error of `kind` with a message that names the wrong input.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self::bare(kind).with_message(message)
     }
 
-    /// The same error as the cause of one that says all of it already.
+    /// Copies the error as the cause of one that prints everything.
     pub(crate) fn to_cause(&self) -> Self {
         Self { kind: self.kind, told: true, detail: self.detail.clone() }
     }
 
     fn detail_mut(&mut self) -> &mut Detail {
         let detail = self.detail.get_or_insert_default();
-        // A cause never leaves its `OpError`, which is taken apart before its error can be changed.
+        // A cause never leaves its `OpError`, which drops it before its error can be changed.
         Arc::get_mut(detail).expect("nobody else has the detail")
     }
 
@@ -229,12 +230,12 @@ impl Error {
         self
     }
 
-    /// Adds what was asked for and what is allowed.
+    /// Adds the number that was requested and its limit.
     #[must_use]
-    pub fn with_numbers(mut self, asked: u64, allowed: u64) -> Self {
+    pub fn with_numbers(mut self, requested: u64, limit: u64) -> Self {
         let detail = self.detail_mut();
-        detail.asked = Some(asked);
-        detail.allowed = Some(allowed);
+        detail.requested = Some(requested);
+        detail.limit = Some(limit);
         self
     }
 
@@ -245,7 +246,7 @@ impl Error {
         self
     }
 
-    /// Says how to fix it.
+    /// Sets the remedy.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.detail_mut().hint = hint.into();
@@ -259,55 +260,55 @@ impl Error {
         self
     }
 
-    /// The category.
+    /// Returns the category.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether a retry can help; the same as [`ErrorKind::retry`] of [`kind`](Self::kind).
+    /// Returns [`ErrorKind::retry`] of [`kind`](Self::kind).
     #[must_use]
     pub const fn retry(&self) -> Retry {
         self.kind.retry()
     }
 
-    /// The operation that failed, or an empty string.
+    /// Returns the operation that failed, or an empty string.
     #[must_use]
     pub fn operation(&self) -> &str {
         self.detail.as_ref().map_or("", |d| &d.operation)
     }
 
-    /// The backend it failed on, or an empty string.
+    /// Returns the backend, or an empty string.
     #[must_use]
     pub fn backend(&self) -> &str {
         self.detail.as_ref().map_or("", |d| &d.backend)
     }
 
-    /// The message, or an empty string.
+    /// Returns the message, or an empty string.
     #[must_use]
     pub fn message(&self) -> &str {
         self.detail.as_ref().map_or("", |d| &d.message)
     }
 
-    /// The vendor's code and name, if the vendor's library or the device reported the failure.
+    /// Returns the vendor's code and name, if the library or the device reported the failure.
     #[must_use]
     pub fn native(&self) -> Option<&NativeError> {
         self.detail.as_ref()?.native.as_ref()
     }
 
-    /// The number that was asked for (bytes, operations, entries: the message says which).
+    /// Returns the number that was requested (bytes, operations, entries: the message says which).
     #[must_use]
-    pub fn asked(&self) -> Option<u64> {
-        self.detail.as_ref()?.asked
+    pub fn requested(&self) -> Option<u64> {
+        self.detail.as_ref()?.requested
     }
 
-    /// The number that is allowed, in the unit of [`asked`](Self::asked).
+    /// Returns the limit that the request broke, in the unit of [`requested`](Self::requested).
     #[must_use]
-    pub fn allowed(&self) -> Option<u64> {
-        self.detail.as_ref()?.allowed
+    pub fn limit(&self) -> Option<u64> {
+        self.detail.as_ref()?.limit
     }
 
-    /// How to fix it, or an empty string.
+    /// Returns the remedy, or an empty string.
     #[must_use]
     pub fn hint(&self) -> &str {
         self.detail.as_ref().map_or("", |d| &d.hint)
@@ -315,7 +316,7 @@ impl Error {
 }
 
 impl Error {
-    /// All that is known, in one line.
+    /// Writes everything in one line.
     fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(detail) = &self.detail else { return fmt::Display::fmt(&self.kind, f) };
         if !detail.operation.is_empty() {
@@ -331,8 +332,8 @@ impl Error {
         if !detail.message.is_empty() {
             write!(f, ": {}", detail.message)?;
         }
-        if let (Some(asked), Some(allowed)) = (detail.asked, detail.allowed) {
-            write!(f, " (asked for {asked}, allowed {allowed})")?;
+        if let (Some(requested), Some(limit)) = (detail.requested, detail.limit) {
+            write!(f, " (requested {requested}, limit {limit})")?;
         }
         if let Some(native) = &detail.native {
             write!(f, " [{native}]")?;
@@ -350,7 +351,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message, so that `unwrap` and a `main` that returns it say what to do; `{:#?}` has the fields.
+/// Writes the message, for `unwrap` and for a `main` that returns it; `{:#?}` has the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
@@ -368,8 +369,8 @@ impl fmt::Debug for Error {
             text("backend", &detail.backend);
             text("message", &detail.message);
             text("hint", &detail.hint);
-            if let (Some(asked), Some(allowed)) = (detail.asked, detail.allowed) {
-                out.field("asked", &asked).field("allowed", &allowed);
+            if let (Some(requested), Some(limit)) = (detail.requested, detail.limit) {
+                out.field("requested", &requested).field("limit", &limit);
             }
             if let Some(native) = &detail.native {
                 out.field("native", native);
@@ -427,11 +428,11 @@ mod tests {
             .with_hint("shorten the range");
         assert_eq!(
             error.to_string(),
-            "copy on doca: out of range: copy of 10 bytes at 4 in a region of 8 (asked for 10, allowed 4) \
+            "copy on doca: out of range: copy of 10 bytes at 4 in a region of 8 (requested 10, limit 4) \
              [DOCA_ERROR_INVALID_VALUE (6)]; shorten the range"
         );
         assert_eq!(Error::bare(ErrorKind::QueueFull).to_string(), "queue full");
-        // What a `main` that returns it prints; a debugger's view has the fields.
+        // A `main` that returns it prints this; a debugger's view has the fields.
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(format!("{error:#?}").contains("kind: OutOfRange"));
     }

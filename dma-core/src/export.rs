@@ -1,4 +1,4 @@
-//! [`ExportDescriptor`]: what a peer needs to import memory, as bytes that any channel can carry.
+//! [`ExportDescriptor`]: the bytes by which a peer imports memory, for any channel.
 
 use std::path::Path;
 
@@ -7,25 +7,27 @@ use crate::{Access, Error, ErrorKind, Result};
 /// The first bytes of every descriptor.
 const MAGIC: [u8; 4] = *b"DMAX";
 /// The layout described at [`ExportDescriptor`].
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Bytes before the backend's name.
-const HEADER: usize = 4 + 2 + 2 + 4 + 8 + 8 + 4;
+const HEADER: usize = 4 + 2 + 2 + 4 + 8 + 4;
 /// Bytes of the checksum at the end.
 const TRAILER: usize = 4;
 
-/// A grant of memory to a peer: the backend's own blob, framed, with the address and length that a peer needs besides.
+/// A grant of memory to a peer: the backend's own blob, framed, with the backend's name, the rights and the
+/// length.
 ///
-/// It is a capability: whoever holds its bytes can ask for the memory, so send it over a channel that only the peer reads.
+/// It is a capability: its bytes suffice to import the memory, so send it over a channel that only the peer
+/// reads.
 ///
 /// # Encoding
 ///
-/// Little-endian: magic `DMAX`; version `u16` (1); length of the backend's name `u16`; rights `u32`; address `u64`; length `u64`; length of the
-/// blob `u32`; the name; the blob; CRC-32 of all before it. At most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
+/// Little-endian: magic `DMAX`; version `u16` (2); length of the backend's name `u16`; rights `u32`; length
+/// of the memory `u64`; length of the blob `u32`; the name; the blob; CRC-32 of all before it. At most
+/// [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExportDescriptor {
     backend: String,
     rights: Access,
-    address: u64,
     len: u64,
     native: Vec<u8>,
 }
@@ -36,7 +38,6 @@ impl std::fmt::Debug for ExportDescriptor {
         f.debug_struct("ExportDescriptor")
             .field("backend", &self.backend)
             .field("rights", &self.rights)
-            .field("address", &format_args!("{:#x}", self.address))
             .field("len", &self.len)
             .field("native_len", &self.native.len())
             .finish()
@@ -55,10 +56,10 @@ impl ExportDescriptor {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` if the name is empty or longer than [`MAX_BACKEND`](Self::MAX_BACKEND), the blob is longer than
-    /// [`MAX_NATIVE`](Self::MAX_NATIVE), `len` is 0, or `address + len` overflows; `InvalidArgument` for a name that is not
+    /// `OutOfRange` if the name is empty or longer than [`MAX_BACKEND`](Self::MAX_BACKEND), the blob is
+    /// longer than [`MAX_NATIVE`](Self::MAX_NATIVE), or `len` is 0; `InvalidArgument` for a name that is not
     /// lower-case letters, digits and `-`, or for empty `rights`.
-    pub fn new(backend: &str, rights: Access, address: u64, len: u64, native: &[u8]) -> Result<Self> {
+    pub fn new(backend: &str, rights: Access, len: u64, native: &[u8]) -> Result<Self> {
         let bad = |kind, message: String| Error::new(kind, message).with_operation("make export descriptor");
         if backend.is_empty() || backend.len() > Self::MAX_BACKEND {
             return Err(bad(ErrorKind::OutOfRange, format!("backend name of {} bytes", backend.len()))
@@ -76,43 +77,37 @@ impl ExportDescriptor {
             return Err(bad(ErrorKind::OutOfRange, "the backend's blob is too long".to_owned())
                 .with_numbers(native.len() as u64, Self::MAX_NATIVE as u64));
         }
-        if len == 0 || address.checked_add(len).is_none() {
-            return Err(bad(ErrorKind::OutOfRange, format!("{len} bytes at {address:#x}")));
+        if len == 0 {
+            return Err(bad(ErrorKind::OutOfRange, "0 bytes".to_owned()).with_hint("export at least 1 byte"));
         }
-        Ok(Self { backend: backend.to_owned(), rights, address, len, native: native.to_vec() })
+        Ok(Self { backend: backend.to_owned(), rights, len, native: native.to_vec() })
     }
 
-    /// The backend whose engines can import it.
+    /// Returns the backend whose engines can import it.
     #[must_use]
     pub fn backend(&self) -> &str {
         &self.backend
     }
 
-    /// What the peer may do.
+    /// Returns the peer's rights.
     #[must_use]
     pub const fn rights(&self) -> Access {
         self.rights
     }
 
-    /// The address of the first byte, in the exporter's terms.
-    #[must_use]
-    pub const fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether no byte is granted; never true.
+    /// Returns false: it grants at least 1 byte.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The backend's own blob.
+    /// Returns the backend's own blob.
     #[must_use]
     pub fn native(&self) -> &[u8] {
         &self.native
@@ -127,7 +122,6 @@ impl ExportDescriptor {
         // Both lengths were bounded by `new`.
         out.extend_from_slice(&(self.backend.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.rights.bits().to_le_bytes());
-        out.extend_from_slice(&self.address.to_le_bytes());
         out.extend_from_slice(&self.len.to_le_bytes());
         out.extend_from_slice(&(self.native.len() as u32).to_le_bytes());
         out.extend_from_slice(self.backend.as_bytes());
@@ -137,11 +131,13 @@ impl ExportDescriptor {
         out
     }
 
-    /// Decodes what [`to_bytes`](Self::to_bytes) made. Never panics and never allocates more than the input is long.
+    /// Decodes what [`to_bytes`](Self::to_bytes) made. Never panics and never allocates more than the input
+    /// is long.
     ///
     /// # Errors
     ///
-    /// `Malformed` for anything else, saying what is wrong; `VersionMismatch` for an encoding of another version.
+    /// `Malformed` for anything else, saying what is wrong; `VersionMismatch` for an encoding of another
+    /// version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = |kind, message: String| {
             Error::new(kind, message)
@@ -167,7 +163,6 @@ impl ExportDescriptor {
         }
         let name_len = u16::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?) as usize;
         let rights = u32::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
-        let address = u64::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
         let len = u64::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
         let native_len = u32::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?) as usize;
         let expected = HEADER + name_len + native_len + TRAILER;
@@ -182,15 +177,14 @@ impl ExportDescriptor {
         let (name, native) = body[HEADER..].split_at(name_len);
         let name = std::str::from_utf8(name).map_err(|_| malformed("the backend's name is not text"))?;
         let rights = Access::from_bits(rights).ok_or_else(|| malformed("unknown rights"))?;
-        Self::new(name, rights, address, len, native)
-            .map_err(|e| bad(ErrorKind::Malformed, e.message().to_owned()))
+        Self::new(name, rights, len, native).map_err(|e| bad(ErrorKind::Malformed, e.message().to_owned()))
     }
 
-    /// Writes the encoding to a file that only its owner can read, whole or not at all: a reader never sees a part of it.
+    /// Writes the encoding to a file that only its owner can read. Readers see all of it or none.
     ///
     /// # Errors
     ///
-    /// What the file system answers, naming the path.
+    /// Those of the file system, naming the path.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         use std::io::Write;
 
@@ -207,11 +201,11 @@ impl ExportDescriptor {
         written.map_err(named)
     }
 
-    /// Reads what [`save`](Self::save) wrote. Reads no more than [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
+    /// Reads a file of [`save`](Self::save), at most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
     ///
     /// # Errors
     ///
-    /// What the file system answers, or as [`from_bytes`](Self::from_bytes), naming the path.
+    /// Those of the file system, or as [`from_bytes`](Self::from_bytes), naming the path.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         use std::io::Read;
 
@@ -225,8 +219,8 @@ impl ExportDescriptor {
     }
 }
 
-/// Creates a file beside `path` that only its owner can read, under a name that nobody has: in a shared directory another user may have
-/// laid out files or links under names that can be guessed.
+/// Creates a file beside `path` that only its owner can read. Its name is random, because others may place
+/// files or links under names that can be guessed in a shared directory.
 fn create_beside(path: &Path) -> std::io::Result<(std::fs::File, std::path::PathBuf)> {
     use std::hash::{BuildHasher, RandomState};
     use std::os::unix::fs::OpenOptionsExt;
@@ -246,7 +240,7 @@ fn create_beside(path: &Path) -> std::io::Result<(std::fs::File, std::path::Path
     }
 }
 
-/// Takes `N` bytes off the front, or `None` if there are not that many.
+/// Takes `N` bytes off the front, or `None` if there are fewer.
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk()?;
     *rest = tail;
@@ -260,17 +254,17 @@ mod tests {
     use super::*;
 
     fn sample() -> ExportDescriptor {
-        ExportDescriptor::new("cpu", Access::READ, 0x1000, 4096, b"native blob").unwrap()
+        ExportDescriptor::new("cpu", Access::READ, 4096, b"native blob").unwrap()
     }
 
     proptest! {
         #[test]
         fn round_trip(
-            name in "[a-z0-9-]{1,32}", rights in 1_u32..4, address in 0..u64::MAX / 2, len in 1..u64::MAX / 2,
+            name in "[a-z0-9-]{1,32}", rights in 1_u32..4, len in 1_u64..,
             native in prop::collection::vec(any::<u8>(), 0..300),
         ) {
             let rights = Access::from_bits(rights).unwrap();
-            let descriptor = ExportDescriptor::new(&name, rights, address, len, &native).unwrap();
+            let descriptor = ExportDescriptor::new(&name, rights, len, &native).unwrap();
             prop_assert_eq!(ExportDescriptor::from_bytes(&descriptor.to_bytes()).unwrap(), descriptor);
         }
 
@@ -288,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn a_valid_checksum_does_not_excuse_bad_fields(at in 4_usize..32, value in any::<u8>()) {
+        fn a_valid_checksum_does_not_excuse_bad_fields(at in 4_usize..24, value in any::<u8>()) {
             let mut bytes = sample().to_bytes();
             bytes[at] = value;
             let body = bytes.len() - 4;

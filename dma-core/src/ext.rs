@@ -1,4 +1,4 @@
-//! [`DmaEngineExt`]: what users call on an engine.
+//! [`DmaEngineExt`]: the methods that users call on an engine.
 
 use crate::region::Range;
 use crate::region::Region;
@@ -7,7 +7,8 @@ use crate::{
     QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
-/// What users call on a [`DmaEngine`]. Every engine has it, trait objects too, and none can override it.
+/// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them; none can override
+/// them.
 pub trait DmaEngineExt: DmaEngine {
     /// Allocates `len` zeroed bytes that the device can reach. May block while the system maps and pins them.
     ///
@@ -35,7 +36,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(BufferMut::sole(region))
     }
 
-    /// Allocates memory that is reached by DMA and by copy only: to be exported, or a device's that the CPU cannot reach.
+    /// Allocates memory that is reached by DMA and by copy only: to be exported, or a device's that the CPU
+    /// cannot reach.
     ///
     /// # Errors
     ///
@@ -44,8 +46,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Window::new(Range::whole(allocate(self, request)?)))
     }
 
-    /// Registers memory of the caller's: a `Vec<u8>`, a `Box<[u8]>`, a mapping, by [`HostMemory::from_owner`]. [`Region::deregister`] gives it back. Never copies; may block while the
-    /// system pins it.
+    /// Registers memory of the caller's, by [`HostMemory::from_owner`]: a `Vec<u8>`, a `Box<[u8]>`, a
+    /// mapping. [`Region::deregister`] gives it back. Never copies; may block while the system pins it.
     ///
     /// # Errors
     ///
@@ -54,7 +56,8 @@ pub trait DmaEngineExt: DmaEngine {
         self.register_with(memory, &MemoryRequest::new(0))
     }
 
-    /// As [`register`](Self::register), with the rights that `request` says (its length and alignment are ignored).
+    /// As [`register`](Self::register), with the rights that `request` says (its length and alignment are
+    /// ignored).
     ///
     /// # Errors
     ///
@@ -69,8 +72,8 @@ pub trait DmaEngineExt: DmaEngine {
         }
         request.check_rights().map_err(fail)?;
         #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
-        // SAFETY: `HostMemory` promises mapped, initialized, exclusive bytes while it lives, and the region keeps it until the raw
-        // region has been dropped.
+        // SAFETY: `HostMemory` promises mapped, initialized, exclusive bytes while it lives, and the region
+        // keeps it until the raw region has been dropped.
         let raw = unsafe { self.register_raw(&memory, request) }.map_err(fail)?;
         let region = Region::new(raw, Some(memory), self.info().backend);
         if !region.is_cpu_visible() {
@@ -82,8 +85,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(BufferMut::sole(region))
     }
 
-    /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a bounded time while the
-    /// peer answers.
+    /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a
+    /// bounded time while the peer answers.
     ///
     /// # Errors
     ///
@@ -101,15 +104,17 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// As [`DmaEngine::open_queue_raw`].
     fn open_queue(&self, options: &QueueOptions) -> Result<Queue> {
-        let (raw, fill_block) = open(self, options)?;
-        Ok(Queue::new(raw, self.info(), options, fill_block))
+        let (raw, scratch) = open(self, options)?;
+        Ok(Queue::new(raw, self.info(), options, scratch))
     }
 
-    /// Opens a queue that any number of threads and tasks can use, on one or more device queues with a thread each.
+    /// Opens a queue that any number of threads and tasks can use, on one or more device queues with a thread
+    /// each.
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes; `Os` if a thread cannot be started.
+    /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes; `OutOfResources` if a thread cannot
+    /// be started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
         let mut lanes = Vec::new();
         for _ in 0..options.lanes {
@@ -124,16 +129,16 @@ impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
 fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
-    request.check().map_err(fail)?;
+    request.validate().map_err(fail)?;
     Ok(Region::new(engine.allocate_raw(request).map_err(fail)?, None, info.backend))
 }
 
-/// A raw queue, and memory to copy fills from if the device has no fill.
+/// A raw queue, and memory for operations that the device does not have.
 type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);
 
 fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Opened> {
-    /// How much memory fills are copied from: long enough that its descriptors are not many.
-    const FILL_BLOCK: usize = 64 * 1024;
+    /// Bytes of memory that fills and operands are copied through: enough to need few descriptors.
+    const SCRATCH: usize = 64 * 1024;
 
     let info = engine.info();
     let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
@@ -145,9 +150,16 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
         ));
     }
     let options = options.clone().with_depth(options.depth_on(&info.limits));
+    crate::check_headroom(
+        options.depth.saturating_mul(crate::queue::SLOT_BYTES.max(crate::shared::SLOT_BYTES)),
+    )
+    .map_err(fail)?;
     let raw = engine.open_queue_raw(&options).map_err(fail)?;
-    let by_copy = !info.capabilities.contains(Capabilities::FILL)
-        && info.capabilities.contains(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE);
-    let fill_block = if by_copy { Some(engine.allocate(FILL_BLOCK)?) } else { None };
-    Ok((raw, fill_block))
+    let has = |capabilities| info.capabilities.contains(capabilities);
+    // Imported memory is out of the CPU's reach.
+    let answers = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
+    let lacks = !has(Capabilities::FILL) || (has(Capabilities::IMPORT) && !has(answers));
+    let by_copy = lacks && has(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE);
+    let scratch = if by_copy { Some(engine.allocate(SCRATCH)?) } else { None };
+    Ok((raw, scratch))
 }

@@ -1,4 +1,4 @@
-//! What operations read from and write to: one view, or several for scatter-gather.
+//! Operands of operations: one view, or several for scatter-gather.
 
 use crate::region::Range;
 use crate::{Buffer, BufferMut, Window};
@@ -8,10 +8,10 @@ pub(crate) mod sealed {
 
     /// The views that an operand consists of.
     pub trait Operand: 'static {
-        /// Whether there is always exactly one view: the path without lists.
+        /// True if there is always exactly one view.
         const SINGLE: bool;
 
-        /// Whether its bytes are this operand's alone, so that nothing can overlap it.
+        /// True if nothing can overlap its bytes.
         const UNIQUE: bool;
 
         /// Calls `f` with every view, in order.
@@ -25,14 +25,14 @@ pub(crate) mod sealed {
 }
 use sealed::Operand;
 
-/// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed slice, array, pair or
-/// triple of those, read one after the other.
+/// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed
+/// slice, array, pair or triple of those, read one after the other.
 ///
 /// It moves into the operation and comes back with the completion.
 pub trait Source: Operand {}
 
-/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array, pair or triple of
-/// those, written one after the other.
+/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array,
+/// pair or triple of those, written one after the other.
 ///
 /// It moves into the operation and comes back with the completion.
 pub trait Destination: Operand {}

@@ -1,4 +1,4 @@
-//! [`PciAddress`]: where a device is.
+//! [`PciAddress`]: the address of a device.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The PCI address of a device's function.
 ///
-/// Written `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal: the kernel's spelling (`lspci -D`) and the short one. It prints
-/// as the first.
+/// Written `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal: the kernel's spelling (`lspci -D`) and
+/// the short one. It prints as the first.
 ///
 /// ```
 /// use dma_core::PciAddress;
@@ -40,7 +40,8 @@ impl fmt::Display for PciAddress {
 impl FromStr for PciAddress {
     type Err = Error;
 
-    /// Reads `DDDD:BB:DD.F` or `BB:DD.F`; letters may be large or small, and the domain may have up to eight digits.
+    /// Reads `DDDD:BB:DD.F` or `BB:DD.F`; letters may be large or small, and the domain may have up to eight
+    /// digits.
     ///
     /// # Errors
     ///

@@ -1,103 +1,97 @@
 //! [`Region`]: registered memory, kept alive by everything that uses it.
-#![expect(unsafe_code, reason = "asserts that a region's pointer may cross threads")]
 
 use std::fmt;
 use std::panic::RefUnwindSafe;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{Access, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionKey, Segment};
+use crate::{Access, DeviceAddr, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment};
 
 /// Registered memory: allocated, the caller's own, or imported from a peer.
 ///
-/// A region is a handle; its bytes are reached through views: [`BufferMut`](crate::BufferMut), [`Buffer`](crate::Buffer) and
-/// [`Window`](crate::Window). Views, transfers in flight and exports keep it registered, so memory can be neither freed nor
-/// deregistered while a device may touch it, whatever the order in which things are dropped.
+/// A region is a handle; its bytes are reached through views: [`BufferMut`](crate::BufferMut),
+/// [`Buffer`](crate::Buffer) and [`Window`](crate::Window). Views, transfers in flight and exports keep it
+/// registered, so that memory is neither freed nor deregistered while a device may access it, whatever the
+/// order of drops.
 #[derive(Clone)]
 pub struct Region(pub(crate) Arc<RegionInner>);
 
-/// What every view of a region points to. The answers of the raw region are kept here, those first that every copy asks for.
+/// The shared part of all views of a region, with a copy of the raw region's constants, which every copy
+/// reads.
 #[repr(C)]
 pub(crate) struct RegionInner {
     /// The engine and the rights: [`EngineId::tag`].
     pub(crate) tag: u64,
-    pub(crate) key: RegionKey,
+    pub(crate) info: RegionInfo,
     // Dropped first: deregistered before the memory is given back.
     raw: Box<dyn RawRegion>,
     memory: Option<HostMemory>,
-    pub(crate) engine: EngineId,
-    pub(crate) base: NonNull<u8>,
-    pub(crate) len: usize,
-    pub(crate) access: Access,
-    pub(crate) cpu_visible: bool,
     pub(crate) backend: &'static str,
 }
 
-// SAFETY: `base` is an address; using it is up to the views, each of which says what makes that sound.
-unsafe impl Send for RegionInner {}
-// SAFETY: as above; all else is Sync.
-unsafe impl Sync for RegionInner {}
-
-/// Nothing in here changes while it is shared, and the owner of the caller's memory is not touched until it is given back: a panic leaves no half of it behind.
-/// A window's bytes may be half written, with or without a panic; that is what a window is.
+/// Nothing in it changes while it is shared, so a panic leaves no partial update. Windows may be half written
+/// in any case.
 impl RefUnwindSafe for RegionInner {}
 
 impl Region {
     pub(crate) fn new(raw: Box<dyn RawRegion>, memory: Option<HostMemory>, backend: &'static str) -> Self {
-        Self(Arc::new(RegionInner {
-            tag: raw.engine_id().tag(raw.access()),
-            engine: raw.engine_id(),
-            key: raw.key(),
-            base: raw.base(),
-            len: raw.len(),
-            access: raw.access() & Access::all(),
-            cpu_visible: raw.cpu_visible(),
-            raw,
-            memory,
-            backend,
-        }))
+        let mut info = *raw.info();
+        info.access &= Access::all();
+        if let Some(base) = info.cpu {
+            // Views convert addresses back to pointers.
+            info.addr = DeviceAddr::of(base);
+        }
+        Self(Arc::new(RegionInner { tag: info.engine.tag(info.access), info, raw, memory, backend }))
     }
 
     /// The length in bytes, at least 1.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
     pub fn len(&self) -> usize {
-        self.0.len
+        self.0.info.len
     }
 
-    /// What the device may do with it.
+    /// Returns the rights of the local device.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.0.access
+        self.0.info.access
     }
 
-    /// The engine whose queues take it.
+    /// Returns the engine whose queues take it.
     #[must_use]
     pub fn engine_id(&self) -> EngineId {
-        self.0.engine
+        self.0.info.engine
     }
 
-    /// The backend's short name.
+    /// Returns the backend's short name.
     #[must_use]
     pub fn backend(&self) -> &'static str {
         self.0.backend
     }
 
-    /// Whether the CPU can reach the bytes.
+    /// Returns whether the CPU can reach the bytes.
     #[must_use]
     pub fn is_cpu_visible(&self) -> bool {
-        self.0.cpu_visible
+        self.0.info.cpu.is_some()
     }
 
-    /// The engine's own region, for what only one backend can do. The address is that of the first byte in the device's
-    /// terms; see [`RawRegion`] for who may use it.
+    /// Returns whether this is the only handle, so that nobody else can make another one.
+    pub(crate) fn is_sole(&self) -> bool {
+        Arc::strong_count(&self.0) == 1 && {
+            // Pairs with the release of the handles dropped elsewhere: their owners' accesses happened
+            // before.
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            true
+        }
+    }
+
+    /// Returns the engine's own region, for features of one backend; see [`RawRegion`].
     #[must_use]
     pub fn as_raw(&self) -> &dyn RawRegion {
         &*self.0.raw
     }
 
-    /// Deregisters now, and gives back the caller's memory if it was that. `None` for memory that the engine allocated or imported,
-    /// which is freed.
+    /// Deregisters, and gives back the caller's memory. `None` for memory that the engine allocated or
+    /// imported.
     ///
     /// # Errors
     ///
@@ -127,54 +121,122 @@ impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("backend", &self.0.backend)
-            .field("len", &self.0.len)
-            .field("access", &self.0.access)
+            .field("len", &self.0.info.len)
+            .field("access", &self.0.info.access)
             .field("raw", &self.0.raw)
             .finish_non_exhaustive()
     }
 }
 
-/// A range of a region, as the views hold it: the part that they share.
+/// Defines the methods that views of a region share.
+macro_rules! view_methods {
+    ($view:ident: $($more:ident)*) => {
+        impl $view {
+            /// Returns the length in bytes.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.0.len
+            }
+
+            /// Returns whether there are no bytes.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.0.len == 0
+            }
+
+            /// Returns the region that it views.
+            #[must_use]
+            pub fn region(&self) -> &Region {
+                &self.0.region
+            }
+
+            /// Returns the offset of its first byte in its region, in bytes.
+            #[must_use]
+            pub fn offset(&self) -> usize {
+                self.0.offset()
+            }
+        }
+        impl std::fmt::Debug for $view {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_tuple(stringify!($view)).field(&self.0).finish()
+            }
+        }
+        $(crate::region::view_methods!(@$more $view);)*
+    };
+    (@slice $view:ident) => {
+        impl $view {
+            /// Returns the bytes that `range` names as a view of their own. No copy.
+            ///
+            /// # Panics
+            ///
+            /// If the range is not inside of this view.
+            #[must_use]
+            pub fn slice(&self, range: impl std::ops::RangeBounds<usize>) -> Self {
+                Self(self.0.slice(range))
+            }
+        }
+    };
+    (@split $view:ident) => {
+        impl $view {
+            /// Splits off the first `at` bytes; `self` keeps the rest. No copy.
+            ///
+            /// # Panics
+            ///
+            /// If there are fewer than `at` bytes.
+            #[must_use = "the bytes split off are freed with their region if dropped"]
+            pub fn split_to(&mut self, at: usize) -> Self {
+                Self(self.0.split_to(at))
+            }
+
+            /// Splits off the bytes from `at` on; `self` keeps the first `at`. No copy.
+            ///
+            /// # Panics
+            ///
+            /// If there are fewer than `at` bytes.
+            #[must_use = "the bytes split off are freed with their region if dropped"]
+            pub fn split_off(&mut self, at: usize) -> Self {
+                Self(self.0.split_off(at))
+            }
+        }
+    };
+}
+pub(crate) use view_methods;
+
+/// A range of a region, shared by all views.
 ///
-/// Aligned, so that wherever it is moved to, alone or inside of a tuple, the compiler copies it in the same two halves: a load that
-/// spans two recent stores costs a dozen cycles, and operands move several times per operation.
+/// Aligned, so that the compiler always moves it in the same two halves: a load that spans two recent stores
+/// costs a dozen cycles, and operands move several times per operation.
 #[derive(Clone)]
 #[repr(align(16))]
 pub(crate) struct Range {
     pub(crate) region: Region,
-    pub(crate) ptr: NonNull<u8>,
+    pub(crate) addr: DeviceAddr,
     pub(crate) len: usize,
 }
-
-// SAFETY: `ptr` points into the region, which the range keeps alive; the views decide who may use it.
-unsafe impl Send for Range {}
-// SAFETY: as above.
-unsafe impl Sync for Range {}
 
 impl Range {
     /// The whole region.
     pub(crate) fn whole(region: Region) -> Self {
-        let (ptr, len) = (region.0.base, region.0.len);
-        Self { region, ptr, len }
+        let (addr, len) = (region.0.info.addr, region.0.info.len);
+        Self { region, addr, len }
     }
 
-    /// Where the range begins in its region, in bytes.
+    /// Returns the offset in its region, in bytes.
     pub(crate) fn offset(&self) -> usize {
-        self.ptr.as_ptr().addr() - self.region.0.base.as_ptr().addr()
+        (self.addr.0 - self.region.0.info.addr.0) as usize
     }
 
-    /// The range without its first `at` bytes. The caller checked that there are that many.
-    fn after(&self, at: usize) -> NonNull<u8> {
+    /// Returns the address of byte `at`, which the caller checked.
+    fn after(&self, at: usize) -> DeviceAddr {
         debug_assert!(at <= self.len);
-        // Not `add`: the address may be a device's, which Rust knows nothing of.
-        self.ptr.map_addr(|addr| addr.saturating_add(at))
+        self.addr.offset(at)
     }
 
     /// Splits off and returns the first `at` bytes.
     pub(crate) fn split_to(&mut self, at: usize) -> Self {
         assert!(at <= self.len, "split_to out of bounds: {at} of {} bytes", self.len);
-        let front = Self { region: self.region.clone(), ptr: self.ptr, len: at };
-        self.ptr = self.after(at);
+        let front = Self { region: self.region.clone(), addr: self.addr, len: at };
+        self.addr = self.after(at);
         self.len -= at;
         front
     }
@@ -182,18 +244,18 @@ impl Range {
     /// Splits off and returns the bytes from `at` on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         assert!(at <= self.len, "split_off out of bounds: {at} of {} bytes", self.len);
-        let back = Self { region: self.region.clone(), ptr: self.after(at), len: self.len - at };
+        let back = Self { region: self.region.clone(), addr: self.after(at), len: self.len - at };
         self.len = at;
         back
     }
 
-    /// Whether `next` begins where this ends.
+    /// Returns whether `next` begins at the end of this range.
     pub(crate) fn touches(&self, next: &Self) -> bool {
-        Arc::ptr_eq(&self.region.0, &next.region.0) && self.after(self.len) == next.ptr
+        Arc::ptr_eq(&self.region.0, &next.region.0) && self.after(self.len) == next.addr
     }
 
     pub(crate) fn segment(&self) -> Segment {
-        Segment { key: self.region.0.key, addr: self.ptr, len: self.len }
+        Segment { key: self.region.0.info.key, addr: self.addr, len: self.len }
     }
 
     /// The sub-range that `bounds` names.
@@ -210,7 +272,7 @@ impl Range {
             Bound::Unbounded => self.len,
         };
         assert!(begin <= end && end <= self.len, "slice {begin}..{end} out of bounds of {} bytes", self.len);
-        Self { region: self.region.clone(), ptr: self.after(begin), len: end - begin }
+        Self { region: self.region.clone(), addr: self.after(begin), len: end - begin }
     }
 }
 

@@ -1,64 +1,39 @@
-//! [`Window`]: memory that somebody else may read or write at any time; and [`Export`], the grant that lets them.
+//! [`Window`]: memory that others may read or write at any time; and [`Export`], the grant of access to a
+//! peer.
 #![expect(unsafe_code, reason = "copies in and out of memory that others write")]
 
 use std::fmt;
 use std::io;
-use std::ops::RangeBounds;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::region::{Range, Region};
-use crate::{Access, BufferMut, Error, ErrorKind, ExportDescriptor, RawExport, Result};
+use crate::region::{Range, Region, view_methods};
+use crate::{Access, BufferMut, Error, ErrorKind, ExportDescriptor, RawExport, Result, unsynchronized};
 
-/// A range of memory shared with a peer or a device: a peer's that was imported, our own that is exported, or a device's that the
-/// CPU cannot reach.
+/// A range of memory shared with a peer or a device: imported from a peer, exported to one, or a device's
+/// that the CPU cannot reach. The name is that of MPI's one-sided communication (`MPI_Win`).
 ///
-/// There are no references to its bytes. They move by DMA (a window is a source and a destination), or by
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) where the CPU can reach them, or between them and a file by
-/// [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other; an operation whose
-/// own source and destination overlap is rejected as far as addresses show it (a region imported into the process that exported it
-/// has two addresses).
+/// There are no references to its bytes. They move by DMA (a window is a source and a destination), by
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
+/// a file by [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other.
+/// An operation whose own source and destination overlap is rejected if their addresses show it; a region
+/// imported into the process that exported it has two addresses.
 #[derive(Clone)]
 pub struct Window(pub(crate) Range);
+
+view_methods!(Window: slice);
+
+impl BufferMut {
+    /// Makes it a window: reached by copy from here on, never by reference.
+    #[must_use]
+    pub fn share(self) -> Window {
+        Window::new(self.0)
+    }
+}
 
 impl Window {
     pub(crate) fn new(range: Range) -> Self {
         Self(range)
-    }
-
-    /// The length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len
-    }
-
-    /// Whether there are no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.len == 0
-    }
-
-    /// The region that it views.
-    #[must_use]
-    pub fn region(&self) -> &Region {
-        &self.0.region
-    }
-
-    /// Where it begins in its region, in bytes.
-    #[must_use]
-    pub fn offset(&self) -> usize {
-        self.0.offset()
-    }
-
-    /// The bytes that `range` names, as a window of their own.
-    ///
-    /// # Panics
-    ///
-    /// If the range is not inside of this window.
-    #[must_use]
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
-        Self(self.0.slice(range))
     }
 
     /// Checks that the CPU may reach `len` bytes from `offset` on.
@@ -66,7 +41,7 @@ impl Window {
         let fail = |kind, message: String| {
             Error::new(kind, message).with_operation(operation).with_backend(self.0.region.0.backend)
         };
-        if !self.0.region.0.cpu_visible {
+        if !self.0.region.is_cpu_visible() {
             return Err(fail(ErrorKind::Unsupported, "the CPU cannot reach this memory".to_owned())
                 .with_hint("copy it by DMA to or from local memory"));
         }
@@ -77,35 +52,19 @@ impl Window {
             )
             .with_numbers(len as u64, self.0.len.saturating_sub(offset) as u64));
         }
-        Ok(self.0.ptr.as_ptr().wrapping_add(offset))
+        Ok(self.0.addr.offset(offset).as_ptr())
     }
 
-    /// Copies bytes from `offset` on into `to`. The bytes are those at some moment during the call, not all at the same.
+    /// Copies bytes from `offset` on into `to`. Bytes written by others meanwhile may be old or new.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<()> {
         let from = self.check("read shared memory", offset, to.len())?;
-        let (head, body, tail) = words(from, to.len());
-        let (to_head, rest) = to.split_at_mut(head);
-        let (to_body, to_tail) = rest.split_at_mut(body * WORD);
-        for (i, byte) in to_head.iter_mut().enumerate() {
-            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives.
-            *byte = unsafe { AtomicU8::from_ptr(from.wrapping_add(i)) }.load(Ordering::Relaxed);
-        }
-        for (i, word) in to_body.chunks_exact_mut(WORD).enumerate() {
-            // SAFETY: in range by `check`, and aligned since `words` counted up to an aligned address.
-            let value = unsafe { AtomicUsize::from_ptr(from.wrapping_add(head + i * WORD).cast()) }
-                .load(Ordering::Relaxed);
-            word.copy_from_slice(&value.to_ne_bytes());
-        }
-        for (i, byte) in to_tail.iter_mut().enumerate() {
-            // SAFETY: in range by `check`.
-            *byte = unsafe { AtomicU8::from_ptr(from.wrapping_add(head + body * WORD + i)) }
-                .load(Ordering::Relaxed);
-        }
-        debug_assert_eq!(head + body * WORD + tail, to_head.len() + to_body.len() + to_tail.len());
+        // SAFETY: in range by `check`; the region is mapped while `self` lives. Nobody has a reference to its
+        // bytes, and `to` is exclusive.
+        unsafe { unsynchronized::copy(to.as_mut_ptr(), from, to.len()) };
         Ok(())
     }
 
@@ -116,93 +75,73 @@ impl Window {
     /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
         let to = self.check("write shared memory", offset, from.len())?;
-        let (head, body, _) = words(to, from.len());
-        let (from_head, rest) = from.split_at(head);
-        let (from_body, from_tail) = rest.split_at(body * WORD);
-        for (i, byte) in from_head.iter().enumerate() {
-            // SAFETY: in range by `check`; the region is mapped and writable by the CPU while `self` lives.
-            unsafe { AtomicU8::from_ptr(to.wrapping_add(i)) }.store(*byte, Ordering::Relaxed);
-        }
-        for (i, word) in from_body.chunks_exact(WORD).enumerate() {
-            let mut value = [0; WORD];
-            value.copy_from_slice(word);
-            let value = usize::from_ne_bytes(value);
-            // SAFETY: in range by `check`, and aligned since `words` counted up to an aligned address.
-            unsafe { AtomicUsize::from_ptr(to.wrapping_add(head + i * WORD).cast()) }
-                .store(value, Ordering::Relaxed);
-        }
-        for (i, byte) in from_tail.iter().enumerate() {
-            // SAFETY: in range by `check`.
-            unsafe { AtomicU8::from_ptr(to.wrapping_add(head + body * WORD + i)) }
-                .store(*byte, Ordering::Relaxed);
-        }
+        // SAFETY: in range by `check`; the region is mapped and writable by the CPU while `self` lives.
+        // Nobody has a reference to its bytes.
+        unsafe { unsynchronized::copy(to, from.as_ptr(), from.len()) };
         Ok(())
     }
 
-    /// Has the kernel read up to `len` bytes of `file`, from its byte `file_offset` on, into the bytes from `offset` on: `pread`, with no
-    /// copy on the way. A peer can see it half done.
+    /// Reads up to `len` bytes of `file`, from its byte `file_offset` on, into the bytes from `offset` on, by
+    /// `pread` without an intermediate copy. A peer can see it half done.
     ///
-    /// Returns how many bytes were read; fewer than `len` at the end of the file, or if that is how the kernel did it, and 0 only at the
-    /// end. Goes on when a signal interrupts it. Blocks as reading the file does.
+    /// Returns the number of bytes read: fewer than `len` at the end of the file or if the kernel stops
+    /// early, and 0 only at the end. Resumes after signals. Blocks as reading the file does.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`, for the window and for what a file's
-    /// offset can be; `Os` for what reading answers, with that as its source.
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange` for the
+    /// window or the file's offset; `Os` for errors of the read, with the source.
     pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
-        const WHAT: &str = "read a file into shared memory";
-        let to = self.check(WHAT, offset, len)?;
-        let at = self.file_offset(WHAT, file_offset)?;
         let fd = file.as_fd();
-        self.count(WHAT, || {
-            // SAFETY: in range by `check`; the region is mapped and writable while `self` lives. No reference is made: the kernel
-            // writes the bytes as a device would.
+        self.with_file("read a file into shared memory", offset, len, file_offset, |to, at| {
+            // SAFETY: in range by `check`; the region is mapped and writable while `self` lives. No reference
+            // is made: the kernel writes the bytes as a device would.
             unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
         })
     }
 
-    /// Has the kernel write up to `len` of the bytes from `offset` on to `file`, from its byte `file_offset` on: `pwrite`, with no copy on
-    /// the way. The bytes are those at some moment during the call, not all at the same.
+    /// Writes up to `len` of the bytes from `offset` on to `file`, from its byte `file_offset` on, by
+    /// `pwrite` without an intermediate copy. Bytes written by others meanwhile may be old or new.
     ///
-    /// Returns how many bytes were written; fewer than `len` if that is how the kernel did it (a full disk takes what fits, and the next call
-    /// fails). Goes on when a signal interrupts it. Blocks as writing the file does.
+    /// Returns the number of bytes written: fewer than `len` if the kernel stops early (a full disk takes
+    /// what fits, and the next call fails). Resumes after signals. Blocks as writing the file does.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`, for the window and for what a file's
-    /// offset can be; `Os` for what writing answers, with that as its source.
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange` for the
+    /// window or the file's offset; `Os` for errors of the write, with the source.
     pub fn write_to(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
-        const WHAT: &str = "write shared memory to a file";
-        let from = self.check(WHAT, offset, len)?;
-        let at = self.file_offset(WHAT, file_offset)?;
         let fd = file.as_fd();
-        self.count(WHAT, || {
-            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives. No reference is made: the kernel
-            // reads the bytes as a device would.
+        self.with_file("write shared memory to a file", offset, len, file_offset, |from, at| {
+            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives. No
+            // reference is made: the kernel reads the bytes as a device would.
             unsafe { libc::pwrite(fd.as_raw_fd(), from.cast_const().cast(), len, at) }
         })
     }
 
-    fn file_offset(&self, operation: &'static str, offset: u64) -> Result<libc::off_t> {
-        libc::off_t::try_from(offset).map_err(|_| {
-            Error::new(ErrorKind::OutOfRange, format!("byte {offset} of a file"))
-                .with_operation(operation)
-                .with_backend(self.0.region.0.backend)
-                .with_numbers(offset, libc::off_t::MAX as u64)
-        })
-    }
-
-    /// What `call` counted, once no signal interrupts it.
-    fn count(&self, operation: &'static str, call: impl Fn() -> isize) -> Result<usize> {
+    /// Calls `transfer` with the address of byte `offset` and the file's offset, again while signals
+    /// interrupt it.
+    fn with_file(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        len: usize,
+        file_offset: u64,
+        transfer: impl Fn(*mut u8, libc::off_t) -> isize,
+    ) -> Result<usize> {
+        let fail = |e: Error| e.with_operation(operation).with_backend(self.0.region.0.backend);
+        let bytes = self.check(operation, offset, len)?;
+        let at = libc::off_t::try_from(file_offset).map_err(|_| {
+            let error = Error::new(ErrorKind::OutOfRange, format!("byte {file_offset} of a file"));
+            fail(error.with_numbers(file_offset, libc::off_t::MAX as u64))
+        })?;
         loop {
-            if let Ok(n) = usize::try_from(call()) {
+            if let Ok(n) = usize::try_from(transfer(bytes, at)) {
                 return Ok(n);
             }
             let error = io::Error::last_os_error();
             if error.kind() != io::ErrorKind::Interrupted {
-                return Err(Error::from(error)
-                    .with_operation(operation)
-                    .with_backend(self.0.region.0.backend));
+                return Err(fail(error.into()));
             }
         }
     }
@@ -211,9 +150,9 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not allocated as
-    /// [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for an empty window or no rights;
-    /// `OutOfResources`.
+    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not
+    /// allocated as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for
+    /// an empty window or no rights; `OutOfResources`.
     pub fn export(&self, rights: Access) -> Result<Export> {
         let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
         if self.is_empty() || rights.is_empty() {
@@ -222,17 +161,13 @@ impl Window {
                 "nothing to grant: no bytes or no rights",
             )));
         }
-        // SAFETY: no reference to a window's bytes is ever made, and it becomes no buffer while the export lives, which keeps the region.
+        // SAFETY: no reference to a window's bytes is ever made, and it becomes no buffer while the export
+        // lives, which keeps the region.
         let raw =
             unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
-        let descriptor = ExportDescriptor::new(
-            self.0.region.0.backend,
-            rights,
-            raw.address(),
-            self.len() as u64,
-            raw.native(),
-        )
-        .map_err(fail)?;
+        let descriptor =
+            ExportDescriptor::new(self.0.region.0.backend, rights, self.len() as u64, raw.native())
+                .map_err(fail)?;
         Ok(Export { raw, descriptor, region: self.0.region.clone() })
     }
 
@@ -240,33 +175,22 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, or the CPU cannot reach it.
+    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, or the CPU
+    /// cannot reach it.
     pub fn try_into_mut(self) -> Result<BufferMut, Self> {
-        if self.0.region.0.cpu_visible && self.0.region.is_sole() { Ok(BufferMut(self.0)) } else { Err(self) }
+        if self.0.region.is_cpu_visible() && self.0.region.is_sole() {
+            Ok(BufferMut(self.0))
+        } else {
+            Err(self)
+        }
     }
 }
 
-/// The size of the unit that shared memory is read and written in where it is aligned.
-const WORD: usize = size_of::<usize>();
-
-/// How many bytes come before the first aligned word of `len` bytes at `at`, how many whole words follow, and how many bytes after.
-fn words(at: *mut u8, len: usize) -> (usize, usize, usize) {
-    let head = at.align_offset(WORD).min(len);
-    let body = (len - head) / WORD;
-    (head, body, len - head - body * WORD)
-}
-
-impl fmt::Debug for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Window").field(&self.0).finish()
-    }
-}
-
-/// How long dropping an export waits for peers.
+/// Time that dropping an export waits for peers.
 const DROP_WAITS: Duration = Duration::from_secs(1);
 
-/// A grant of memory to a peer. Dropping it revokes the grant, which may wait a second or two for a peer that is still copying; memory that a peer does not
-/// let go of in that time is leaked rather than reused.
+/// A grant of memory to a peer. Dropping it revokes the grant and waits up to 2 s for a peer that is still
+/// copying; memory that the peer does not release is leaked.
 pub struct Export {
     // Dropped first: revoked before the region can go.
     raw: Box<dyn RawExport>,
@@ -277,7 +201,7 @@ pub struct Export {
 impl Drop for Export {
     fn drop(&mut self) {
         if let Err(error) = self.raw.revoke(DROP_WAITS) {
-            // First, since who listens to the log may panic.
+            // First, because a log subscriber may panic.
             std::mem::forget(self.region.clone());
             let backend = self.region.backend();
             tracing::error!(backend, %error, "a peer does not let go of exported memory, which is leaked");
@@ -286,14 +210,14 @@ impl Drop for Export {
 }
 
 impl Export {
-    /// What the peer needs to import the memory.
+    /// Returns the descriptor by which the peer imports the memory.
     #[must_use]
     pub const fn descriptor(&self) -> &ExportDescriptor {
         &self.descriptor
     }
 
-    /// Takes the grant back. When this returns `Ok`, no peer touches the memory any more; its copies fail as `Revoked`. Waits up to `timeout` for
-    /// copies of peers that are under way.
+    /// Takes the grant back. After `Ok`, no peer touches the memory any more; its copies fail as `Revoked`.
+    /// Waits up to `timeout` for copies of peers in progress.
     ///
     /// # Errors
     ///
@@ -379,9 +303,6 @@ mod tests {
         fn native(&self) -> &[u8] {
             &[]
         }
-        fn address(&self) -> u64 {
-            0
-        }
         fn revoke(&mut self, _: Duration) -> Result<()> {
             Err(Error::bare(ErrorKind::TimedOut))
         }
@@ -403,7 +324,7 @@ mod tests {
     fn an_export_that_is_held_on_to_says_which_call_and_which_backend() {
         let window = window(8);
         let region = window.region().clone();
-        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 0, 8, &[]).expect("a descriptor");
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
         let export = Export { raw: Box::new(Held), descriptor, region };
         let (export, error) = export.revoke(Duration::ZERO).expect_err("a peer has it");
         assert_eq!(error.to_string(), "revoke an export on reference: timed out");
@@ -420,10 +341,11 @@ mod tests {
         let window = window(8);
         let region = window.region().clone();
         drop(window);
-        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 0, 8, &[]).expect("a descriptor");
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
         let export = Export { raw: Box::new(Held), descriptor, region: region.clone() };
         let log = |_: &tracing::Event<'_>| panic!("the log is full");
-        let dropped = AssertUnwindSafe(|| crate::queue::odd_device::with_log(log, || drop(export)));
+        let dropped =
+            AssertUnwindSafe(|| crate::queue::fault_injection_tests::with_log(log, || drop(export)));
         catch_unwind(dropped).expect_err("the log is told");
         assert_eq!(Arc::strong_count(&region.0), 2, "freed under the peer");
     }

@@ -1,4 +1,5 @@
-//! With the features `linked` and `bindgen`: where the installed SDK is. Without them it does nothing.
+//! Locates the installed SDK for the features `linked` and `bindgen`; without them, does nothing. Without an
+//! SDK both warn, and everything builds except linked programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ fn main() {
     bind();
 }
 
-/// What pkg-config says, if it is there and knows the package.
+/// The output of pkg-config, if it is installed and knows the package.
 fn pkg_config(option: &str) -> Option<String> {
     let output = Command::new("pkg-config").args([option, "doca-dma", "doca-common"]).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -33,8 +34,16 @@ fn link() {
         flags.split_whitespace().find_map(|flag| flag.strip_prefix("-L").map(PathBuf::from))
     });
     let standard = [prefix.join(format!("lib/{arch}-linux-gnu")), prefix.join("lib64")];
-    if let Some(dir) = first_with("libdoca_dma.so", named.into_iter().chain(packaged).chain(standard)) {
-        println!("cargo::rustc-link-search=native={}", dir.display());
+    let system = ["/usr/local/lib", "/usr/lib64", "/usr/lib"].map(PathBuf::from).into_iter();
+    let system = system.chain([PathBuf::from(format!("/usr/lib/{arch}-linux-gnu"))]);
+    let searched = named.into_iter().chain(packaged).chain(standard).chain(system);
+    match first_with("libdoca_dma.so", searched) {
+        Some(dir) => println!("cargo::rustc-link-search=native={}", dir.display()),
+        // Libraries and checks build without an SDK; programs do not.
+        None => println!(
+            "cargo::warning=feature `linked`: libdoca_dma.so was not found, without which no program can be linked; install the DOCA SDK, or set \
+             DMA_DOCA_LIB_DIR to the directory of its libraries, or build without the feature"
+        ),
     }
     for library in ["doca_dma", "doca_comch", "doca_common"] {
         println!("cargo::rustc-link-lib=dylib={library}");
@@ -49,11 +58,20 @@ fn bind() {
         flags.split_whitespace().find_map(|flag| flag.strip_prefix("-I").map(PathBuf::from))
     });
     let standard = PathBuf::from("/opt/mellanox/doca/include");
-    let Some(include) = first_with("doca_dma.h", named.into_iter().chain(packaged).chain([standard])) else {
-        panic!(
-            "the headers of the DOCA SDK were not found; install it, or set DOCA_INCLUDE_DIR to the directory with doca_dma.h, or build \
-             without the feature `bindgen`"
-        );
+    let asked = named.is_some();
+    let searched = named.into_iter().chain(packaged).chain([standard]);
+    let include = match first_with("doca_dma.h", searched) {
+        Some(include) => include,
+        None if asked => {
+            panic!("DOCA_INCLUDE_DIR has no doca_dma.h: set it to the directory of the DOCA SDK's headers")
+        }
+        None => {
+            println!(
+                "cargo::warning=feature `bindgen`: the headers of the DOCA SDK (doca_dma.h) were not found, so this crate's own are bound; install \
+                 the SDK, or set DOCA_INCLUDE_DIR to the directory that has doca_dma.h"
+            );
+            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))
+        }
     };
     let headers = [
         "argp",
@@ -76,17 +94,16 @@ fn bind() {
         "types",
         "version",
     ];
-    let all: String = headers.iter().map(|header| format!("#include <doca_{header}.h>\n")).collect();
+    let present = headers.iter().filter(|header| include.join(format!("doca_{header}.h")).exists());
+    let all: String = present.map(|header| format!("#include <doca_{header}.h>\n")).collect();
     let builtin = Command::new("cc").arg("-print-file-name=include").output().ok().and_then(|output| {
         let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();
         Path::new(&dir).is_absolute().then(|| format!("-isystem{dir}"))
     });
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bindings.rs");
-    bindgen::Builder::default()
+    let installed = bindgen::Builder::default()
         .header_contents("all.h", &all)
         .clang_arg(format!("-I{}", include.display()))
-        // For headers that an older SDK has not got.
-        .clang_args(["-idirafter", concat!(env!("CARGO_MANIFEST_DIR"), "/include")])
         .clang_args(builtin)
         .clang_arg("-DDOCA_ALLOW_EXPERIMENTAL_API")
         .allowlist_function("doca_.*")
@@ -103,6 +120,42 @@ fn bind() {
         .disable_header_comment()
         .generate()
         .unwrap_or_else(|e| panic!("{}: {e}", include.display()))
-        .write_to_file(&out)
-        .unwrap_or_else(|e| panic!("{}: {e}", out.display()));
+        .to_string();
+    let text = format!("{installed}\n{}", lacking(&installed));
+    std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
+}
+
+/// The types and constants that the headers in `include/` have and an older SDK lacks, for the types of
+/// optional calls. The calls themselves stay absent, and so does the version that the headers in `include/`
+/// are of.
+#[cfg(feature = "bindgen")]
+fn lacking(installed: &str) -> String {
+    use quote::ToTokens as _;
+
+    println!("cargo::rerun-if-changed=src/bindings.rs");
+    let parse = |text| syn::parse_file(text).unwrap_or_else(|e| panic!("bindgen's output: {e}"));
+    let present: std::collections::HashSet<String> =
+        parse(installed).items.iter().filter_map(type_or_constant).collect();
+    let ours = parse(include_str!("src/bindings.rs"));
+    let absent = |item: &syn::Item| {
+        type_or_constant(item).is_some_and(|name| !present.contains(&name) && !name.starts_with("DOCA_VER"))
+    };
+    ours.items
+        .iter()
+        .filter(|item| absent(item))
+        .map(|item| format!("{}\n", item.to_token_stream()))
+        .collect()
+}
+
+/// The name that an item declares, if it is a type or a constant.
+#[cfg(feature = "bindgen")]
+fn type_or_constant(item: &syn::Item) -> Option<String> {
+    let name = match item {
+        syn::Item::Const(item) => &item.ident,
+        syn::Item::Struct(item) => &item.ident,
+        syn::Item::Type(item) => &item.ident,
+        syn::Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string()).filter(|name| name != "_")
 }

@@ -1,4 +1,4 @@
-//! A queue's buffers: made once per region and task, and then only pointed elsewhere.
+//! Buffers of a queue: created once per region and task, then only moved to other addresses.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 use std::sync::{Arc, Mutex, Weak};
@@ -10,31 +10,31 @@ use crate::device::Device;
 use crate::error::{check, error, failed, kind};
 use crate::ffi::{lock, out};
 
-/// No region: an index that none has.
+/// Index of no region.
 pub(crate) const NONE: usize = usize::MAX;
 
-/// An engine's regions, by key, and its queues, whose buffers name them.
+/// The regions of an engine by key, and its queues, whose buffers refer to them.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     regions: Mutex<Vec<Option<Entry>>>,
-    queues: Mutex<Vec<Weak<Mutex<Pool>>>>,
+    queues: Mutex<Vec<Weak<Mutex<QueueBuffers>>>>,
 }
 
-/// What buffers of a region are made of.
+/// The properties of a region that its buffers need.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) map: *mut doca_mmap,
     pub(crate) base: *mut u8,
     pub(crate) len: usize,
-    /// Of a peer's region: the descriptor that it was made from.
+    /// The descriptor that a peer's region was imported from.
     pub(crate) imported: Option<Arc<[u8]>>,
 }
 
-// SAFETY: a name for a region; using the map takes the device's lock.
+// SAFETY: a handle of a region; all uses of the map take the device's lock.
 unsafe impl Send for Entry {}
 
 impl Table {
-    /// Gives a region a key.
+    /// Assigns a key to a region.
     pub(crate) fn add(&self, entry: Entry) -> RegionKey {
         let mut regions = lock(&self.regions);
         let free = regions.iter().position(Option::is_none);
@@ -46,7 +46,8 @@ impl Table {
         RegionKey(key)
     }
 
-    /// Takes a region's key back, after every queue has let go of its buffers. No descriptor that names it may be in flight.
+    /// Frees the key of a region, after every queue has released its buffers. No descriptor that names it may
+    /// be in flight.
     pub(crate) fn remove(&self, key: RegionKey) {
         let queues: Vec<_> = lock(&self.queues).iter().filter_map(Weak::upgrade).collect();
         for queue in queues {
@@ -59,39 +60,39 @@ impl Table {
         lock(&self.regions).get(key).cloned().flatten()
     }
 
-    fn join(&self, pool: &Arc<Mutex<Pool>>) {
+    fn join(&self, buffers: &Arc<Mutex<QueueBuffers>>) {
         let mut queues = lock(&self.queues);
         queues.retain(|queue| queue.strong_count() > 0);
-        queues.push(Arc::downgrade(pool));
+        queues.push(Arc::downgrade(buffers));
     }
 }
 
-/// The buffers of one queue. Behind a lock, since a region may be dropped by another thread than the queue's.
+/// The buffers of one queue. Behind a lock, because any thread may drop a region.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct QueueBuffers {
     device: Arc<Device>,
     table: Arc<Table>,
     inventory: *mut doca_buf_inventory,
     columns: Vec<Option<Column>>,
-    /// By task slot.
+    /// Bindings by task slot.
     pub(crate) slots: Box<[Bound]>,
 }
 
-// SAFETY: the inventory and its buffers are used under the pool's lock alone.
-unsafe impl Send for Pool {}
+// SAFETY: the inventory and its buffers are used only under the lock.
+unsafe impl Send for QueueBuffers {}
 
-/// What a task slot's buffers are.
+/// The buffers of a task slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) src_key: usize,
     pub(crate) dst_key: usize,
     pub(crate) src: *mut doca_buf,
     pub(crate) dst: *mut doca_buf,
-    /// The slot's task; null until it is first used. It outlives what the slot is bound to.
+    /// The slot's task; null until its first use. It outlives the binding.
     pub(crate) task: *mut doca_task,
-    /// Lists are made for one operation, and given back after it.
+    /// The buffers are lists, which serve one operation only.
     pub(crate) listed: bool,
-    /// A region of a peer's among those that the operation names, or `NONE`.
+    /// A region of the operation that is imported, or `NONE`.
     pub(crate) imported: usize,
 }
 
@@ -105,7 +106,7 @@ const UNBOUND: Bound = Bound {
     imported: NONE,
 };
 
-/// A region's buffers that no task holds.
+/// The free buffers of a region.
 #[derive(Debug)]
 struct Column {
     entry: Entry,
@@ -113,24 +114,25 @@ struct Column {
     made: usize,
 }
 
-/// Why a buffer cannot be had.
+/// Reason for the lack of a buffer.
 #[derive(Debug)]
 pub(crate) enum Shortage {
-    /// The inventory is empty: again when something has completed.
+    /// The inventory is empty until a task completes.
     Full,
     /// Something else.
     Error(dma_core::Error),
 }
 
-impl Pool {
-    /// The pool of a queue of `depth` tasks, with lists of up to `list` buffers.
+impl QueueBuffers {
+    /// Creates the inventory of a queue of `depth` tasks, with lists of up to `list` buffers.
     pub(crate) fn new(
         device: &Arc<Device>,
         table: &Arc<Table>,
         depth: usize,
         list: usize,
     ) -> Result<Arc<Mutex<Self>>> {
-        // Two for each task, as many again of regions used before; and lists for a part of the tasks, or one of the longest.
+        // Two buffers per task, two more of regions used before, and lists for some of the tasks, or the
+        // longest list.
         let lists = if list > 1 { depth.saturating_mul(4).max(2 * list) } else { 0 };
         let count = depth.saturating_mul(4).saturating_add(lists);
         let sdk = &device.sdk;
@@ -138,7 +140,7 @@ impl Pool {
         // SAFETY: the pointer can be written.
         let inventory =
             out(sdk, "doca_buf_inventory_create", std::ptr::null_mut(), |p| unsafe { create(count, p) })?;
-        let pool = Self {
+        let buffers = Self {
             device: Arc::clone(device),
             table: Arc::clone(table),
             inventory,
@@ -147,12 +149,12 @@ impl Pool {
         };
         // SAFETY: an inventory that is not started.
         check(sdk, "doca_buf_inventory_start", unsafe { (sdk.common.doca_buf_inventory_start)(inventory) })?;
-        let pool = Arc::new(Mutex::new(pool));
-        table.join(&pool);
-        Ok(pool)
+        let buffers = Arc::new(Mutex::new(buffers));
+        table.join(&buffers);
+        Ok(buffers)
     }
 
-    /// Gives a slot buffers of these regions, each over the whole of its region.
+    /// Binds a slot to buffers that span these regions.
     pub(crate) fn bind(&mut self, slot: usize, src: RegionKey, dst: RegionKey) -> Result<(), Shortage> {
         self.unbind(slot);
         let from = self.take(src.0)?;
@@ -170,7 +172,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a slot lists of buffers, one for each segment.
+    /// Binds a slot to lists of buffers, one buffer per segment.
     pub(crate) fn bind_lists(
         &mut self,
         slot: usize,
@@ -194,7 +196,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a slot's buffers back.
+    /// Releases the buffers of a slot.
     pub(crate) fn unbind(&mut self, slot: usize) {
         let task = self.slots[slot].task;
         let bound = std::mem::replace(&mut self.slots[slot], Bound { task, ..UNBOUND });
@@ -211,19 +213,19 @@ impl Pool {
         self.blob(key).is_some()
     }
 
-    /// The descriptor that a region was made from, if it is a peer's.
+    /// The descriptor of an imported region.
     pub(crate) fn blob(&self, key: usize) -> Option<&Arc<[u8]>> {
         self.columns.get(key)?.as_ref()?.entry.imported.as_ref()
     }
 
-    /// The region's column, made if it is the first time that the queue meets it.
+    /// The column of a region, created on first use.
     fn column(&mut self, key: usize) -> Result<&mut Column, Shortage> {
         if key >= self.columns.len() {
             self.columns.resize_with(key + 1, || None);
         }
         if self.columns[key].is_none() {
             let unknown =
-                || Shortage::Error(error(ErrorKind::WrongEngine, "a region that this engine has not"));
+                || Shortage::Error(error(ErrorKind::WrongEngine, "the region belongs to another engine"));
             let entry = self.table.get(key).ok_or_else(unknown)?;
             self.columns[key] = Some(Column { entry, free: Vec::new(), made: 0 });
         }
@@ -240,7 +242,7 @@ impl Pool {
         let buf = self.make(&entry, entry.base, entry.len, 0)?;
         let column = self.column(key)?;
         column.made += 1;
-        // Giving back never allocates.
+        // `give` must not allocate.
         column.free.reserve(column.made);
         Ok(buf)
     }
@@ -252,7 +254,7 @@ impl Pool {
         }
     }
 
-    /// A list of buffers over `segments`; with content for a source, without for a destination.
+    /// Creates a list of buffers over `segments`; with content for a source, without for a destination.
     fn list(&mut self, segments: &[Segment], content: bool) -> Result<*mut doca_buf, Shortage> {
         let mut head: *mut doca_buf = std::ptr::null_mut();
         for segment in segments {
@@ -282,11 +284,11 @@ impl Pool {
         let Some(chain) = sdk.common.doca_buf_chain_list else {
             return Err(error(ErrorKind::Unsupported, "the library has no doca_buf_chain_list"));
         };
-        // SAFETY: two lists of this pool.
+        // SAFETY: two lists of this inventory.
         check(sdk, "doca_buf_chain_list", unsafe { chain(head, tail) })
     }
 
-    /// A buffer over `len` bytes at `addr`, with the first `data` of them as its content.
+    /// Creates a buffer over `len` bytes at `addr`, whose content is the first `data` bytes.
     fn make(
         &mut self,
         entry: &Entry,
@@ -301,7 +303,8 @@ impl Pool {
         for attempt in 0..3 {
             let code = {
                 let _serial = lock(&device.maps);
-                // SAFETY: a started inventory and a started map, which the region keeps while a descriptor names it.
+                // SAFETY: a started inventory and a started map, which the region keeps while a descriptor
+                // names it.
                 unsafe { get(self.inventory, entry.map, addr.cast(), len, addr.cast(), data, &raw mut buf) }
             };
             match code {
@@ -315,7 +318,7 @@ impl Pool {
         Err(Shortage::Full)
     }
 
-    /// Gives the buffers that no task holds back to the inventory.
+    /// Returns all free buffers to the inventory.
     fn shrink(&mut self) {
         for key in 0..self.columns.len() {
             let Some(column) = &mut self.columns[key] else { continue };
@@ -333,20 +336,20 @@ impl Pool {
         unsafe { expand(self.inventory, more) == DOCA_SUCCESS }
     }
 
-    /// Gives a buffer or list back to the inventory; of a null one, nothing.
+    /// Returns a buffer or list to the inventory. Ignores null.
     fn release(&self, buf: *mut doca_buf) {
         if buf.is_null() {
             return;
         }
         let _serial = lock(&self.device.maps);
-        // SAFETY: a buffer of this pool's inventory, or the head of a list of them, that no task uses.
+        // SAFETY: a buffer of this inventory, or the head of a list, that no task uses.
         let code = unsafe { (self.device.sdk.common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
         }
     }
 
-    /// Lets go of all buffers of a region. No task that names it is in flight.
+    /// Releases all buffers of a region. No task that names it is in flight.
     fn forget(&mut self, key: usize) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].src_key == key || self.slots[slot].dst_key == key {
@@ -360,7 +363,7 @@ impl Pool {
         }
     }
 
-    /// Gives everything back and destroys the inventory. No task may be left.
+    /// Releases all buffers and destroys the inventory. All tasks are freed.
     pub(crate) fn close(&mut self) -> Result<()> {
         for slot in 0..self.slots.len() {
             self.unbind(slot);
@@ -371,22 +374,22 @@ impl Pool {
             return Ok(());
         }
         let sdk = &self.device.sdk;
-        // SAFETY: made by `new`; no buffer of it is left.
+        // SAFETY: created by `new`; no buffer of it is left.
         let code = unsafe { (sdk.common.doca_buf_inventory_destroy)(inventory) };
         check(sdk, "doca_buf_inventory_destroy", code)
     }
 }
 
-impl Drop for Pool {
+impl Drop for QueueBuffers {
     fn drop(&mut self) {
-        // Closed before, unless making the queue failed half way, when no buffer was made yet.
+        // Already closed, unless opening the queue failed, before any buffer was created.
         if let Err(e) = self.close() {
             tracing::error!(target: "doca", error = %e, "an inventory of buffers is leaked");
         }
     }
 }
 
-/// Whether a code says that waiting helps.
+/// True for a code that means a full queue.
 pub(crate) const fn is_full(code: doca_error_t) -> bool {
     matches!(kind(code), ErrorKind::QueueFull)
 }

@@ -1,7 +1,8 @@
 //! The comm channel: messages between the programs of a host and its DPU.
 //!
-//! The DPU's side is a [`Server`], bound to the representor of one function of the host and a name; the host's side is a [`Client`] of that
-//! function's device and the same name. Either gets a [`Channel`] for each connection.
+//! The DPU's side is a [`Server`], bound to the representor of one function of the host and a name; the
+//! host's side is a [`Client`] of that function's device and the same name. Both have a [`Channel`] for each
+//! connection.
 //!
 //! All calls that take a `timeout` block up to that long. A channel may be used by several threads.
 
@@ -11,7 +12,7 @@ mod endpoint;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{Error, ErrorKind, PciAddress, Result};
 
 use crate::device::{Device, List, OpenRepresentor, c_name, pick};
 use crate::error::{error, load};
@@ -19,7 +20,7 @@ use crate::ffi::{Sdk, lock};
 use crate::options::DocaOptions;
 use endpoint::{Endpoint, Sent};
 
-/// The side of the DPU: takes the connections of one function of the host.
+/// The side of the DPU: accepts connections of one function of the host.
 #[derive(Debug)]
 pub struct Server {
     endpoint: Arc<Mutex<Endpoint>>,
@@ -33,7 +34,7 @@ pub struct Client {
     name: String,
 }
 
-/// A connection: messages in order, each whole.
+/// A connection, which keeps the order and boundaries of messages.
 #[derive(Debug)]
 pub struct Channel {
     endpoint: Arc<Mutex<Endpoint>>,
@@ -41,13 +42,13 @@ pub struct Channel {
     max: usize,
 }
 
-/// Opens the device that `options` name, which must be able to do `what`.
+/// Opens the device that `options` name, which must support the side.
 fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> {
     let sdk = Sdk::new(options.load()?);
     if sdk.comch.is_none() {
         return Err(match &sdk.comch_missing {
             Some(why) => load(why.clone()),
-            None => error(ErrorKind::MissingSdk, "the comm channel's library is not there")
+            None => error(ErrorKind::MissingSdk, "the comm channel's library is not installed")
                 .with_hint("install the package doca-sdk-comch"),
         });
     }
@@ -78,18 +79,19 @@ fn of(operation: &'static str) -> impl Fn(Error) -> Error {
 }
 
 impl Server {
-    /// Listens on the device that `options` name for clients of the host's function at the PCI address `representor` (`DDDD:BB:DD.F` or
-    /// `BB:DD.F`), under `name`.
+    /// Listens on the device that `options` name for clients of the host's function at the PCI address
+    /// `representor`, under `name`.
     ///
     /// # Errors
     ///
-    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` without such a representor, with those that there are;
-    /// `InUse` if another server has the name; `InvalidArgument` or `OutOfRange` for a name that cannot be.
-    pub fn listen(options: &DocaOptions, representor: &str, name: &str) -> Result<Self> {
+    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` without such a
+    /// representor, with a list of them; `InUse` if another server has the name; `InvalidArgument` or
+    /// `OutOfRange` for an invalid name.
+    pub fn listen(options: &DocaOptions, representor: PciAddress, name: &str) -> Result<Self> {
         Self::try_listen(options, representor, name).map_err(of("listen"))
     }
 
-    fn try_listen(options: &DocaOptions, representor: &str, name: &str) -> Result<Self> {
+    fn try_listen(options: &DocaOptions, representor: PciAddress, name: &str) -> Result<Self> {
         let device = open(options, name, true)?;
         let representor: OpenRepresentor = device.open_representor(representor)?;
         let endpoint = Endpoint::new(&device, &c_name(name)?, Some(representor))?;
@@ -101,7 +103,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if none comes; `Closed` if the server has been stopped by its device.
+    /// `TimedOut` if none connects; `Closed` if the device stopped the server.
     pub fn accept(&self, timeout: Duration) -> Result<Channel> {
         let peer = wait(&self.endpoint, timeout, "no client connected", |endpoint| endpoint.accepted());
         let peer = peer.map_err(of("accept"))?;
@@ -120,17 +122,18 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `InvalidArgument` or `OutOfRange` for a name that cannot be.
+    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `InvalidArgument` or `OutOfRange` for
+    /// an invalid name.
     pub fn new(options: &DocaOptions, name: &str) -> Result<Self> {
         let device = open(options, name, false).map_err(of("open client"))?;
         Ok(Self { device, name: name.to_owned() })
     }
 
-    /// Connects; waits for a server that is not there yet.
+    /// Connects. Waits for a server that has not started yet.
     ///
     /// # Errors
     ///
-    /// `TimedOut` if there is no server, or it does not answer; what the SDK answers.
+    /// `TimedOut` if there is no server, or it does not answer; errors of the SDK.
     pub fn connect(&self, timeout: Duration) -> Result<Channel> {
         let deadline = Instant::now().checked_add(timeout);
         let name = c_name(&self.name)?;
@@ -143,7 +146,7 @@ impl Client {
             let what = "no server answered";
             match wait(&endpoint, left, what, |endpoint| endpoint.connected()) {
                 Ok(peer) => return Ok(Channel { endpoint, peer, max }),
-                // Nobody there: it may come.
+                // The server may not have started yet.
                 Err(e) if e.kind() == ErrorKind::Closed && deadline.is_none_or(|d| Instant::now() < d) => {
                     drop(endpoint);
                     std::thread::sleep(Duration::from_millis(1));
@@ -171,13 +174,14 @@ impl Channel {
         self.max
     }
 
-    /// Sends a message, and waits until it has gone out. Messages arrive whole and in order; that one has gone out does not say that the
-    /// peer has read it.
+    /// Sends a message, and waits until it has been sent. Messages arrive whole and in order. A sent message
+    /// need not have been received by the peer yet.
     ///
     /// # Errors
     ///
-    /// `OutOfRange` for a message longer than [`max_message`](Self::max_message), with both numbers; `InvalidArgument` for an empty one;
-    /// `TimedOut` if it has not gone out, though it still may; `Closed` if the peer has disconnected or died.
+    /// `OutOfRange` for a message longer than [`max_message`](Self::max_message), with both numbers;
+    /// `InvalidArgument` for an empty one; `TimedOut` if it has not been sent, though it may be later;
+    /// `Closed` if the peer has disconnected or died.
     pub fn send(&self, message: &[u8], timeout: Duration) -> Result<()> {
         self.try_send(message, timeout).map_err(of("send"))
     }
@@ -186,7 +190,7 @@ impl Channel {
         if message.len() > self.max {
             return Err(error(ErrorKind::OutOfRange, format!("a message of {} bytes", message.len()))
                 .with_numbers(message.len() as u64, self.max as u64)
-                .with_hint("cut it up: a channel carries short messages, and DMA the data"));
+                .with_hint("split it, or copy bulk data by DMA"));
         }
         if message.is_empty() {
             return Err(
@@ -194,7 +198,7 @@ impl Channel {
             );
         }
         let mut task = None;
-        let result = wait(&self.endpoint, timeout, "the message has not gone out", |endpoint| {
+        let result = wait(&self.endpoint, timeout, "the message has not been sent", |endpoint| {
             let number = match task {
                 Some(number) => number,
                 None => match endpoint.send(self.peer, message)? {
@@ -218,9 +222,10 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if none comes; `Closed` if the peer has disconnected or died, and all its messages have been received.
+    /// `TimedOut` if none arrives; `Closed` if the peer has disconnected or died, and all its messages have
+    /// been received.
     pub fn recv(&self, timeout: Duration) -> Result<Vec<u8>> {
-        wait(&self.endpoint, timeout, "no message came", |endpoint| endpoint.message(self.peer))
+        wait(&self.endpoint, timeout, "no message arrived", |endpoint| endpoint.message(self.peer))
             .map_err(of("receive"))
     }
 }
@@ -231,14 +236,14 @@ impl Drop for Channel {
     }
 }
 
-/// Progresses until `done` has an answer, sleeping when nothing happens.
+/// Progresses until `done` returns a value or an error. Sleeps while nothing happens.
 fn wait<T>(
     endpoint: &Mutex<Endpoint>,
     timeout: Duration,
     what: &'static str,
     mut done: impl FnMut(&mut Endpoint) -> Result<Option<T>>,
 ) -> Result<T> {
-    /// Another thread may take what this one waits for off the same descriptor.
+    /// Maximum sleep: another thread may consume the event of the shared descriptor.
     const NAP: Duration = Duration::from_millis(2);
 
     let deadline = Instant::now().checked_add(timeout);

@@ -1,4 +1,4 @@
-//! Devices: what there is, what each can do, and opening one.
+//! Devices: listing, capabilities, opening.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 mod list;
@@ -7,17 +7,17 @@ mod pick;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{EngineName, Error, ErrorKind, PciAddress, Result};
 use doca_sys::bindings::*;
 
-use crate::error::{self, error, failed};
+use crate::error::{error, failed};
 use crate::ffi::{Sdk, creation, out, pointers, text};
 use crate::options::DocaOptions;
 
 pub(crate) use list::List;
 pub(crate) use pick::pick;
 
-/// A device that the SDK lists, and whether it can be used.
+/// A device that the SDK lists.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -27,30 +27,34 @@ pub struct DeviceInfo {
     pub interface: Option<String>,
     /// Its InfiniBand device, if it has one.
     pub ib_device: Option<String>,
-    /// What kind of function it is, if the library tells.
+    /// The kind of function, if the library reports it.
     pub function: Option<FunctionKind>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: DeviceCapabilities,
     /// The functions of the host that it represents: on the DPU only.
     pub representors: Vec<Representor>,
-    /// Why it cannot copy, and what to do about it; `None` if it can.
+    /// The reason why it cannot copy, with the remedy; `None` if it can.
     pub problem: Option<Error>,
 }
 
 impl DeviceInfo {
     /// The engine name that opens this device: `doca:0000:03:00.0`, with `interface=` for a sub-function.
     #[must_use]
-    pub fn engine_name(&self) -> String {
-        let name = format!("{}:{}", error::BACKEND, self.address);
+    pub fn engine_name(&self) -> EngineName {
+        let plain = EngineName::of(&crate::BACKEND);
+        let name = plain.clone().with_device(self.address.clone()).unwrap_or(plain);
         let interface = self.interface.as_ref().or(self.ib_device.as_ref());
         match (self.function, interface) {
-            (Some(FunctionKind::Sub), Some(interface)) => format!("{name},interface={interface}"),
+            // An interface name with a comma cannot be written: the address must do.
+            (Some(FunctionKind::Sub), Some(interface)) => {
+                name.clone().with_option("interface", interface).unwrap_or(name)
+            }
             _ => name,
         }
     }
 }
 
-/// What kind of function a device is.
+/// The kind of function of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FunctionKind {
@@ -73,7 +77,7 @@ impl FunctionKind {
     }
 }
 
-/// What a device can do, as its library answers.
+/// Capabilities of a device, as reported by its library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceCapabilities {
@@ -81,7 +85,7 @@ pub struct DeviceCapabilities {
     pub dma: bool,
     /// The longest copy, in bytes.
     pub max_buf_size: u64,
-    /// The most buffers in a list; 1 means no lists.
+    /// The maximum number of buffers in a list; 1 means no lists.
     pub max_list_len: u32,
     /// It exports memory over PCI.
     pub export_pci: bool,
@@ -99,25 +103,26 @@ pub struct DeviceCapabilities {
 pub struct Representor {
     /// Its PCI address on the host.
     pub address: String,
-    /// The representor's network interface, if the library tells.
+    /// The representor's network interface, if the library reports it.
     pub interface: Option<String>,
-    /// Its identifier that is unique in the world, if the library tells.
+    /// Its globally unique identifier, if the library reports it.
     pub vuid: Option<String>,
-    /// What kind of function it is, if the library tells.
+    /// The kind of function, if the library reports it.
     pub function: Option<FunctionKind>,
 }
 
-/// Lists the devices of the SDK, found as [`DocaEngine::open`](crate::DocaEngine::open) finds it. Opens each for a moment, to ask for its
-/// representors.
+/// Lists the devices of the SDK, found as [`DocaEngine::open`](crate::DocaEngine::open) finds it. Opens each
+/// briefly to list its representors.
 ///
 /// # Errors
 ///
-/// `MissingSdk` or `VersionMismatch` if there is no usable SDK; what the SDK answers. No device is no error: the list is empty.
+/// `MissingSdk` or `VersionMismatch` if there is no usable SDK; errors of the SDK. No device is no error: the
+/// list is empty.
 pub fn discover() -> Result<Vec<DeviceInfo>> {
     discover_with(&DocaOptions::new())
 }
 
-/// Lists the devices of the SDK that `options` name; the device in it does not matter.
+/// Lists the devices of the SDK that `options` name. The device in `options` is ignored.
 ///
 /// # Errors
 ///
@@ -135,11 +140,11 @@ pub(crate) struct Device {
     raw: NonNull<doca_dev>,
     pub(crate) address: String,
     pub(crate) capabilities: DeviceCapabilities,
-    /// Held while buffers are made of or given back to a map: maps count them, and are not made for several threads.
+    /// Held while buffers of a map are created or released: maps count them, and are not thread-safe.
     pub(crate) maps: Mutex<()>,
 }
 
-// SAFETY: what the SDK does with a device handle alone may be done from any thread; all else is serialized.
+// SAFETY: calls that take only a device handle are thread-safe; all others are serialized.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -150,13 +155,13 @@ impl Device {
         self.raw.as_ptr()
     }
 
-    /// What the library tells of it.
+    /// The device's description for capability calls.
     pub(crate) fn info(&self) -> *const doca_devinfo {
         // SAFETY: an opened device.
         unsafe { (self.sdk.common.doca_dev_as_devinfo)(self.raw()) }
     }
 
-    /// Of what it is a model, if the SDK is the stand-in.
+    /// The name of the model, if the SDK is the stand-in.
     pub(crate) fn model(&self) -> Option<String> {
         const ROOM: usize = 256;
         let describe = self.sdk.stand_in?;
@@ -166,8 +171,8 @@ impl Device {
         })
     }
 
-    /// Opens the representor at the address `of`, in either spelling.
-    pub(crate) fn open_representor(self: &Arc<Self>, of: &str) -> Result<OpenRepresentor> {
+    /// Opens the representor at the address `of`.
+    pub(crate) fn open_representor(self: &Arc<Self>, of: PciAddress) -> Result<OpenRepresentor> {
         let common = &self.sdk.common;
         let (Some(open), Some(close), Some(address)) =
             (common.doca_dev_rep_open, common.doca_dev_rep_close, common.doca_devinfo_rep_get_pci_addr_str)
@@ -182,7 +187,7 @@ impl Device {
                 unsafe { address(info, buffer) }
             });
             let Some(here) = here else { return };
-            if found.is_none() && pick::same_address(&here, of) {
+            if found.is_none() && pick::is_at(&here, of) {
                 // SAFETY: a listed representor.
                 found = Some(out(&self.sdk, "doca_dev_rep_open", std::ptr::null_mut(), |p| unsafe {
                     open(info, p)
@@ -195,7 +200,7 @@ impl Device {
             None => {
                 Err(error(ErrorKind::NotFound, format!("device {} has no representor of {of}", self.address))
                     .with_hint(if seen.is_empty() {
-                        "representors are seen on the DPU, by a privileged process".to_owned()
+                        "representors exist on the DPU, for privileged processes".to_owned()
                     } else {
                         format!("it has representors of {}", seen.join(", "))
                     }))
@@ -231,7 +236,8 @@ impl Device {
         Ok(found)
     }
 
-    /// Calls `each` with every representor of the device; with none if the library has no representors or this device is of a kind that has none.
+    /// Calls `each` with every representor of the device. Libraries and devices without representors have
+    /// none.
     fn each_representor(&self, mut each: impl FnMut(*mut doca_devinfo_rep)) -> Result<()> {
         let common = &self.sdk.common;
         let (Some(create), Some(destroy)) =
@@ -245,13 +251,13 @@ impl Device {
             unsafe { create(self.raw(), DOCA_DEVINFO_REP_FILTER_ALL as i32, &raw mut list, &raw mut count) };
         match code {
             DOCA_SUCCESS => {}
-            // A function of the host, or a kind of representor that the device has not.
+            // A function of the host, or a kind of representor that the device lacks.
             DOCA_ERROR_NOT_SUPPORTED | DOCA_ERROR_NOT_FOUND => return Ok(()),
             _ => return Err(failed(&self.sdk, "doca_devinfo_rep_create_list", code)),
         }
-        // SAFETY: the call said how many there are.
+        // SAFETY: the call returned the count.
         unsafe { pointers(list, count) }.into_iter().for_each(&mut each);
-        // SAFETY: the list that was made above.
+        // SAFETY: the list created above.
         unsafe { destroy(list) };
         Ok(())
     }
@@ -260,7 +266,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let _serial = creation();
-        // SAFETY: nothing that was made from it is left, since everything keeps the device.
+        // SAFETY: all objects made from it are gone, because each keeps the device.
         let code = unsafe { (self.sdk.common.doca_dev_close)(self.raw()) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", device = self.address, error = %failed(&self.sdk, "doca_dev_close", code), "a device stays open");
@@ -287,7 +293,7 @@ impl OpenRepresentor {
 
 impl Drop for OpenRepresentor {
     fn drop(&mut self) {
-        // SAFETY: opened, and nothing that was made from it is left.
+        // SAFETY: opened, and all objects made from it are gone.
         let code = unsafe { (self.close)(self.raw) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");
@@ -295,7 +301,7 @@ impl Drop for OpenRepresentor {
     }
 }
 
-/// A name for C.
+/// Converts a name for C.
 pub(crate) fn c_name(name: &str) -> Result<std::ffi::CString> {
     std::ffi::CString::new(name).map_err(|_| {
         error(ErrorKind::InvalidArgument, format!("the name {name:?} has a NUL byte"))
@@ -303,7 +309,7 @@ pub(crate) fn c_name(name: &str) -> Result<std::ffi::CString> {
     })
 }
 
-/// Whether a text from C is there, and not empty.
+/// The text, unless it is empty.
 pub(crate) fn some_text(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }

@@ -9,30 +9,30 @@ use dma_core::{
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
-use crate::buffers::Table;
 use crate::device::{Device, List, pick};
 use crate::error::{BACKEND, error};
 use crate::ffi::{Sdk, creation};
 use crate::options::{DocaOptions, Fabric};
 use crate::queue::DocaQueue;
 use crate::region::DocaRegion;
+use crate::shared::Inner;
 
-/// The depth that a queue gets if nobody chooses.
+/// The default depth of a queue.
 const DEPTH: usize = 256;
-/// The most tasks of a queue, where the library does not tell.
+/// The maximum number of tasks of a queue, if the library does not report it.
 const MOST: u32 = 2048;
 
 /// An opened BlueField device.
 ///
-/// A handle: memory and queues made from it keep the device open. Each queue has a DMA context and a progress engine of its
-/// own; all queues of all functions of one card share its DMA hardware.
+/// Memory and queues made from it keep the device open. Each queue has a DMA context and a progress engine of
+/// its own; all queues of all functions of one card share its DMA hardware.
 ///
 /// ```no_run
 /// use dma_core::{DmaEngineExt, QueueOptions};
 /// use dma_doca::{DocaEngine, DocaOptions};
 ///
 /// # fn main() -> dma_core::Result<()> {
-/// let engine = DocaEngine::open(&DocaOptions::new().with_address("03:00.0"))?;
+/// let engine = DocaEngine::open(&DocaOptions::new().with_address("03:00.0".parse()?))?;
 /// let queue = engine.open_queue(&QueueOptions::new())?;
 /// let (mut src, dst) = (engine.allocate(4096)?, engine.allocate(4096)?);
 /// src.fill(7);
@@ -46,17 +46,6 @@ pub struct DocaEngine {
     inner: Arc<Inner>,
 }
 
-/// What regions and queues keep of their engine.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) table: Arc<Table>,
-    pub(crate) id: EngineId,
-    pub(crate) fabric: Fabric,
-    info: EngineInfo,
-    /// Last, so that it is closed last.
-    pub(crate) device: Arc<Device>,
-}
-
 impl DocaEngine {
     /// Opens the device that `options` name; loads the SDK for it, which stays loaded.
     ///
@@ -64,9 +53,9 @@ impl DocaEngine {
     ///
     /// # Errors
     ///
-    /// `MissingSdk` or `VersionMismatch` if there is no usable SDK; `InvalidArgument` for an address that is none, or that several devices
-    /// have; `NotFound` if no device has it; `Unsupported` for a device without DMA; `PermissionDenied`; what else the SDK answers. Each says what
-    /// to do.
+    /// `MissingSdk` or `VersionMismatch` if there is no usable SDK; `InvalidArgument` for an address of
+    /// several devices; `NotFound` if no device has it; `Unsupported` for a device without DMA;
+    /// `PermissionDenied`; other errors of the SDK. Each names the remedy.
     pub fn open(options: &DocaOptions) -> Result<Self> {
         Self::open_device(options).map_err(|e| e.with_operation("open engine").with_backend(BACKEND))
     }
@@ -79,27 +68,16 @@ impl DocaEngine {
         drop(list);
         let info = describe(&device, options)?;
         let inner =
-            Inner { table: Arc::default(), id: EngineId::next(), fabric: options.export, info, device };
+            Inner { table: Arc::default(), id: EngineId::unique(), fabric: options.export, info, device };
         Ok(Self { inner: Arc::new(inner) })
     }
 }
 
-impl Inner {
-    /// Whether the device exports memory.
-    pub(crate) const fn exports(&self) -> bool {
-        self.info.capabilities.contains(Capabilities::EXPORT)
-    }
-}
-
-/// What the device says of itself, in the contract's terms.
+/// Describes an opened device.
 fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     let (sdk, can) = (&device.sdk, &device.capabilities);
     let common = &sdk.common;
     let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
-    let notifies = common.doca_pe_get_notification_handle.is_some()
-        && common.doca_pe_request_notification.is_some()
-        && common.doca_pe_clear_notification.is_some();
-    capabilities.set(Capabilities::EVENT_FD, notifies);
     let exports = match options.export {
         Fabric::Pci => can.export_pci,
         Fabric::Rdma => common.doca_mmap_export_rdma.is_some(),
@@ -111,7 +89,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     if default == 0 || default > most {
         return Err(error(ErrorKind::OutOfRange, format!("a depth of {default}"))
             .with_numbers(default as u64, most as u64)
-            .with_hint("a queue takes from 1 to as many descriptors as the device allows"));
+            .with_hint("choose a depth from 1 to the device's limit"));
     }
     let lists = common.doca_buf_chain_list.is_some();
     let limits = Limits::default()
@@ -128,7 +106,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     })
 }
 
-/// How many tasks a context may have: a question to a context, which is made for it.
+/// The maximum number of tasks of a context, which only a context can be asked for.
 fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     let dma_calls = &device.sdk.dma;
     let Some(ask) = dma_calls.doca_dma_cap_get_max_num_tasks else { return Ok(MOST) };
@@ -138,21 +116,22 @@ fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     let code = unsafe { (dma_calls.doca_dma_create)(device.raw(), &raw mut dma) };
     crate::error::check(&device.sdk, "doca_dma_create", code)?;
     let mut most = 0;
-    // SAFETY: made above.
+    // SAFETY: created above.
     let code = unsafe { ask(dma, &raw mut most) };
-    // SAFETY: made above, never started.
+    // SAFETY: created above, never started.
     unsafe { (dma_calls.doca_dma_destroy)(dma) };
     Ok(if code == DOCA_SUCCESS && most > 0 { most } else { MOST })
 }
 
-// SAFETY: `info` holds what the device and its library answered, and a queue is made of the same device.
+// SAFETY: `info` holds the properties that the device and its library report, and queues are on the same
+// device.
 unsafe impl DmaEngine for DocaEngine {
     fn info(&self) -> &EngineInfo {
         &self.inner.info
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.check().map_err(|e| e.with_backend(BACKEND))?;
+        request.validate().map_err(|e| e.with_backend(BACKEND))?;
         Ok(Box::new(DocaRegion::allocate(&self.inner, request)?))
     }
 
@@ -185,7 +164,7 @@ unsafe impl DmaEngine for DocaEngine {
             return Err(too_deep
                 .with_backend(BACKEND)
                 .with_numbers(depth as u64, limits.max_queue_depth as u64)
-                .with_hint("open a queue of at most the allowed depth, or several queues"));
+                .with_hint("choose a depth up to the limit, or open several queues"));
         }
         Ok(Box::new(DocaQueue::open(&self.inner, &options.clone().with_depth(depth))?))
     }

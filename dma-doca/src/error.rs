@@ -1,4 +1,4 @@
-//! Native codes, translated: the one place that knows what a `doca_error_t` means.
+//! Translation of `doca_error_t`.
 #![expect(unsafe_code, reason = "asks the library for the names of its codes")]
 
 use std::borrow::Cow;
@@ -7,6 +7,8 @@ use std::ffi::{CStr, c_char};
 use dma_core::{Error, ErrorKind, NativeError, Result};
 use doca_sys::bindings::*;
 use doca_sys::{Library, LoadError};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 
 /// The backend's name in errors, descriptors and engine names.
 pub(crate) const BACKEND: &str = "doca";
@@ -23,13 +25,13 @@ pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
         unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     NativeError {
-        code: i64::from(code),
+        code: code.cast_signed(),
         name: text(library.common.doca_error_get_name),
         description: text(library.common.doca_error_get_descr),
     }
 }
 
-/// What a code that a call answered means to the caller of this library.
+/// The kind of error of a call's code.
 pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
     match code {
         DOCA_ERROR_NOT_PERMITTED | DOCA_ERROR_AUTHENTICATION => ErrorKind::PermissionDenied,
@@ -55,8 +57,8 @@ pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
     }
 }
 
-/// What the status of a task that failed means: as [`kind`], but what is not permitted to a device is not a matter of privileges, and
-/// nothing is wrong with the caller's arguments, which have been checked.
+/// The kind of error of a failed task's status. Differs from [`kind`]: a refused access is no lack of
+/// privileges, and the arguments have been checked.
 pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
     match kind(code) {
         ErrorKind::PermissionDenied => ErrorKind::AccessDenied,
@@ -65,15 +67,59 @@ pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
     }
 }
 
-/// The error of `call`, which answered `code`.
+/// The error of `call`, which returned `code`.
 pub(crate) fn failed(library: &Library, call: &'static str, code: doca_error_t) -> Error {
     let error = Error::new(kind(code), call).with_backend(BACKEND).with_native(native(library, code));
+    // The SDK has no codes for these limits of the system: it reports a driver failure or a lack of memory.
+    if matches!(error.kind(), ErrorKind::DeviceFault | ErrorKind::Os | ErrorKind::OutOfMemory)
+        && let Some((lack, hint)) = lacking()
+    {
+        return Error::new(ErrorKind::OutOfResources, format!("{call}: {lack}"))
+            .with_backend(BACKEND)
+            .with_native(native(library, code))
+            .with_hint(hint);
+    }
     match code {
         DOCA_ERROR_DRIVER | DOCA_ERROR_OPERATING_SYSTEM => {
             error.with_hint("see the kernel's log (dmesg), and whether the mlx5 drivers are loaded")
         }
-        DOCA_ERROR_BAD_CONFIG => error.with_hint("the SDK's messages, on stderr, say what it is about"),
+        DOCA_ERROR_BAD_CONFIG => error.with_hint("see the SDK's messages on stderr"),
         _ => error,
+    }
+}
+
+/// The limit of the system that this process has reached, if any, and the remedy.
+fn lacking() -> Option<(&'static str, &'static str)> {
+    /// File descriptors that one call of the SDK needs. It closes some of them before it fails.
+    const DESCRIPTORS: usize = 8;
+    let mut open = Vec::with_capacity(DESCRIPTORS);
+    while open.len() < DESCRIPTORS {
+        match eventfd(0, EventfdFlags::CLOEXEC) {
+            Ok(file) => open.push(file),
+            Err(Errno::MFILE) => {
+                return Some((
+                    "this process is at its limit of file descriptors",
+                    "raise its limit with `ulimit -n`, or close files",
+                ));
+            }
+            Err(Errno::NFILE) => {
+                return Some((
+                    "the system is at its limit of file descriptors",
+                    "raise fs.file-max, or close files",
+                ));
+            }
+            Err(_) => return None,
+        }
+    }
+    match std::thread::Builder::new().spawn(|| ()) {
+        Ok(thread) => {
+            let _ = thread.join();
+            None
+        }
+        Err(_) => Some((
+            "no thread can be started",
+            "raise the limit on threads: `ulimit -u`, pids.max of the control group, kernel.threads-max",
+        )),
     }
 }
 
@@ -82,13 +128,16 @@ pub(crate) fn check(library: &Library, call: &'static str, code: doca_error_t) -
     if code == DOCA_SUCCESS { Ok(()) } else { Err(failed(library, call, code)) }
 }
 
-/// Why the SDK cannot be used.
+/// The error if the SDK cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
     let kind = match &error {
         LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
         _ => ErrorKind::MissingSdk,
     };
-    Error::new(kind, error.to_string()).with_backend(BACKEND).with_hint(error.remedy()).with_source(error)
+    Error::new(kind, error.to_string())
+        .with_backend(BACKEND)
+        .with_hint(error.remedy(&doca_sys::DOCA))
+        .with_source(error)
 }
 
 /// An error of this backend without a native code.

@@ -1,4 +1,4 @@
-//! The SDK's calls, and small helpers around them.
+//! Helpers for calls of the SDK.
 #![expect(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, c_char};
@@ -10,22 +10,22 @@ use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
 
 use crate::error::check;
 
-/// The SDK's calls, shared by all that an engine makes.
+/// The SDK's calls, shared by the objects of an engine.
 pub(crate) type Sdk = Arc<Library>;
 
-/// Held while devices, contexts and progress engines are made and destroyed: real libraries answer `NO_MEMORY` to several threads that make
-/// contexts at once.
+/// Held while devices, contexts and progress engines are created and destroyed: real libraries return
+/// `NO_MEMORY` if several threads create contexts at once.
 pub(crate) fn creation() -> MutexGuard<'static, ()> {
     static CREATION: Mutex<()> = Mutex::new(());
     lock(&CREATION)
 }
 
-/// Locks, whatever became of an earlier holder: what is guarded is never left half changed.
+/// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What `call` writes through its pointer, if it succeeds.
+/// The value that `call` writes through its pointer, if it succeeds.
 pub(crate) fn out<T>(
     sdk: &Library,
     name: &'static str,
@@ -39,7 +39,7 @@ pub(crate) fn out<T>(
 
 /// The text that `call` writes into a buffer of `N` bytes, or `None` if it fails.
 pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_t) -> Option<String> {
-    // One byte more, which no call is told of: it ends the text in any case.
+    // One extra byte, which the call does not know, so that the text always has a NUL.
     let mut buffer = vec![0_u8; N + 1];
     if call(buffer.as_mut_ptr().cast()) != DOCA_SUCCESS {
         return None;
@@ -49,7 +49,7 @@ pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_
     Some(text.to_string_lossy().into_owned())
 }
 
-/// The items of a list that C made: `count` pointers at `list`.
+/// Copies a C list of `count` pointers.
 ///
 /// # Safety
 ///

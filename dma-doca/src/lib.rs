@@ -1,26 +1,29 @@
 //! NVIDIA BlueField DOCA DMA as an engine.
 //!
-//! [`DocaEngine::open`] opens a device; from there on it is a [`dma_core::DmaEngine`] as any other. [`discover`] lists the devices, with the
-//! reason for each that cannot be used. The SDK is loaded at run time: nothing of it is needed to build, and its absence is an error
-//! that says what to do.
+//! [`DocaEngine::open`] opens a device; the result is a [`dma_core::DmaEngine`]. [`discover`] lists the
+//! devices, with the reason for each unusable one. The SDK is loaded at run time: nothing of it is needed to
+//! build, and its absence is an error that names the remedy.
 //!
-//! The crate's README has the set-up, what each version of DOCA offers, and how to run without a card.
+//! The crate's README describes the set-up, the features of each DOCA version, and running without a card.
 //!
-//! # What becomes of an error of the device
+//! # Device errors
 //!
-//! A failed task takes its context down, and the SDK then fails every other task of it. The queue recovers while it is polled: the one that failed is
-//! reported as [`Outcome::Failed`](dma_core::Outcome::Failed) with the native code, the others as
-//! [`Outcome::Aborted`](dma_core::Outcome::Aborted), which may be submitted again; tasks are freed, the context is started again, and
-//! `RawStats::resets` counts one. Until then `submit` takes nothing. A context that does not come to rest within five seconds is given up: the queue
-//! answers `DeviceLost`, and what its device may still write to is leaked.
+//! A failed task stops its context, and the SDK then fails all other tasks of the context. The queue recovers
+//! while it is polled: the failed one is reported as [`Outcome::Failed`](dma_core::Outcome::Failed) with the
+//! native code, the others as [`Outcome::Aborted`](dma_core::Outcome::Aborted), which may be submitted again.
+//! Then tasks are freed, the context is started again, and `QueueStats::resets` is incremented. Until then
+//! `submit` takes nothing. After five seconds without the context becoming idle, the queue is lost: it
+//! returns `DeviceLost`, and the memory that its device may still write is leaked.
 //!
 //! # Features
 //!
 //! - `linked`: takes the SDK's required calls from the linker instead of loading its libraries.
 
+mod backend;
 mod buffers;
 pub mod comch;
 mod device;
+mod doctor;
 mod engine;
 mod error;
 mod ffi;
@@ -30,8 +33,11 @@ mod mmap;
 mod options;
 mod queue;
 mod region;
+mod shared;
 
+pub use backend::{BACKEND, DocaBackend};
 pub use device::{DeviceCapabilities, DeviceInfo, FunctionKind, Representor, discover, discover_with};
-pub use doca_sys::{LIB_DIR_VARIABLE, Library, LoadError};
+pub use doca_sys::{DOCA, LIB_DIR_VARIABLE, Library, LoadError, Vendor};
 pub use engine::DocaEngine;
 pub use options::{DocaOptions, Fabric, SdkLog};
+pub use region::{join_native, split_native};

@@ -11,10 +11,11 @@ use tracing::level_filters::LevelFilter;
 use crate::ffi::{Sdk, lock};
 use crate::options::SdkLog;
 
-/// Forwards what the SDK logs, from `log` on, to events of the target `doca`; once for each library. Nothing happens while nobody listens to
-/// `tracing`, or if the library has no such logs.
+/// Forwards the SDK's log, from level `log` on, to events of the target `doca`, once per library. Does
+/// nothing without a `tracing` subscriber, or if the library has no such log.
 ///
-/// The SDK writes to a pipe, and a thread reads it: a callback would run on any of the SDK's threads, in the middle of anything.
+/// The SDK writes to a pipe, and a thread reads it, because a callback would run on any of the SDK's threads,
+/// under any lock.
 pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     static FORWARDED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let level = match log {
@@ -36,18 +37,25 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     if forwarded.contains(&(create as usize)) {
         return;
     }
-    let Ok((reader, writer)) = std::io::pipe() else { return };
+    let (reader, writer) = match std::io::pipe() {
+        Ok(pipe) => pipe,
+        Err(e) => {
+            tracing::warn!(target: "doca", "the SDK's messages are not forwarded: no pipe for them: {e}");
+            return;
+        }
+    };
     let thread = std::thread::Builder::new().name("doca-log".into()).spawn(move || {
         for line in BufReader::new(reader).lines() {
             let Ok(line) = line else { break };
             event(&line);
         }
     });
-    if thread.is_err() {
+    if let Err(e) = thread {
+        tracing::warn!(target: "doca", "the SDK's messages are not forwarded: no thread for them: {e}");
         return;
     }
     forwarded.push(create as usize);
-    // The SDK's from here on, for as long as the process lives.
+    // The SDK owns it until the process ends.
     let fd = writer.into_raw_fd();
     let mut backend = std::ptr::null_mut();
     // SAFETY: an open file, which is never closed, and a pointer that can be written.
@@ -57,7 +65,8 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     }
 }
 
-/// One line, with the level that it names in brackets: `[time][pid][WRN][SOURCE][file:line][func] message`.
+/// Emits a line as an event of the level in its brackets: `[time][pid][WRN][SOURCE][file:line][func]
+/// message`.
 fn event(line: &str) {
     let level = line.split(['[', ']']).find_map(|word| match word {
         "CRT" | "CRIT" | "ERR" | "ERROR" => Some(tracing::Level::ERROR),

@@ -1,4 +1,4 @@
-//! Memory maps: what registers memory with a device.
+//! Memory maps, which register memory with a device.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 use std::ffi::c_void;
@@ -23,28 +23,28 @@ pub(crate) struct Mmap {
     owned: Option<Arc<Owned>>,
 }
 
-// SAFETY: a map is used under the device's lock or by whoever owns it.
+// SAFETY: a map is used under the device's lock or by its owner.
 unsafe impl Send for Mmap {}
 // SAFETY: as above.
 unsafe impl Sync for Mmap {}
 
-/// Memory that goes with its map: the library says when.
+/// Memory owned by its map, and freed when the library calls back.
 #[derive(Debug)]
 struct Owned(Mutex<Option<Mapping>>);
 
-/// What a map is made over.
+/// The memory of a map.
 #[derive(Debug)]
 pub(crate) enum Memory<'a> {
-    /// Memory of this library, which the map takes over.
+    /// Memory of this crate; the map takes ownership.
     Own(Mapping, usize),
-    /// Somebody else's, who keeps it for longer than the map.
+    /// Memory of the caller, which outlives the map.
     Borrowed(NonNull<u8>, usize),
-    /// The same, which is also a mapping of this file from this offset on.
+    /// Memory of the caller that maps this file from this offset on.
     File(NonNull<u8>, usize, BorrowedFd<'a>, u64),
 }
 
 impl Memory<'_> {
-    const fn range(&self) -> (NonNull<u8>, usize) {
+    fn range(&self) -> (NonNull<u8>, usize) {
         match self {
             Self::Own(mapping, len) => (mapping.base(), *len),
             Self::Borrowed(base, len) | Self::File(base, len, ..) => (*base, *len),
@@ -52,7 +52,8 @@ impl Memory<'_> {
     }
 }
 
-/// The SDK's rights for memory that the device reaches with `access` and peers with `peer` over `fabric`. `None`: there are none for that.
+/// The SDK's rights for memory that the device accesses with `access` and peers with `peer` over `fabric`.
+/// `None`: the SDK has no such rights.
 pub(crate) fn permissions(access: Access, peer: Access, fabric: Fabric) -> Option<u32> {
     let local = if access.contains(Access::WRITE) {
         DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
@@ -64,7 +65,7 @@ pub(crate) fn permissions(access: Access, peer: Access, fabric: Fabric) -> Optio
         (_, false, false) => 0,
         (Fabric::Pci, true, false) => DOCA_ACCESS_FLAG_PCI_READ_ONLY,
         (Fabric::Pci, true, true) => DOCA_ACCESS_FLAG_PCI_READ_WRITE,
-        // Over PCI, who may write may read.
+        // Over PCI, the right to write includes reading.
         (Fabric::Pci, false, true) => return None,
         (Fabric::Rdma, read, write) => {
             (if read { DOCA_ACCESS_FLAG_RDMA_READ } else { 0 })
@@ -81,7 +82,8 @@ impl Mmap {
         if let Memory::File(_, _, fd, offset) = &memory {
             match Self::over_file(device, base, len, *fd, *offset, permissions) {
                 Ok(map) => return Ok(map),
-                // A memfd is a file too, but not every driver takes it for a dma-buf; the bytes are mapped in any case.
+                // Not every driver accepts a memfd as a dma-buf. The memory is mapped, so its address can be
+                // registered.
                 Err(e) => {
                     tracing::debug!(target: "doca", error = %e, "registering by address instead of by dma-buf")
                 }
@@ -133,13 +135,14 @@ impl Mmap {
         Ok(Self { device: Arc::clone(device), raw, owned: None })
     }
 
-    /// Gives the map its memory: it goes when the library calls back, or, from a library without that, with the map.
+    /// Passes ownership of the memory to the map. It is freed when the library calls back, or with the map if
+    /// the library lacks callbacks.
     fn own(&mut self, mapping: Mapping) -> Result<()> {
         let owned = self.owned.insert(Arc::new(Owned(Mutex::new(Some(mapping)))));
         let sdk = &self.device.sdk;
         let Some(set) = sdk.common.doca_mmap_set_free_cb else { return Ok(()) };
         let cookie = Arc::as_ptr(owned).cast_mut().cast();
-        // SAFETY: a map that is not started; the cookie lives as long as it, since the map's owner keeps or leaks it.
+        // SAFETY: a map that is not started; its owner keeps or leaks the cookie.
         check(sdk, "doca_mmap_set_free_cb", unsafe { set(self.raw.as_ptr(), Some(free), cookie) })
     }
 
@@ -156,7 +159,7 @@ impl Mmap {
         check(sdk, "doca_mmap_start", code).map_err(|e| pinning(e, len))
     }
 
-    /// A map over a peer's memory.
+    /// Creates a map of a peer's memory.
     pub(crate) fn import(device: &Arc<Device>, blob: &[u8]) -> Result<Self> {
         let sdk = &device.sdk;
         let Some(call) = sdk.common.doca_mmap_create_from_export else {
@@ -170,7 +173,7 @@ impl Mmap {
         Self::of(device, raw, name)
     }
 
-    /// Where the map's memory is, in the terms of whoever registered it.
+    /// The address and length of the map's memory in the process that registered it.
     pub(crate) fn range(&self) -> Result<(*mut u8, usize)> {
         let sdk = &self.device.sdk;
         let Some(call) = sdk.common.doca_mmap_get_memrange else {
@@ -183,7 +186,7 @@ impl Mmap {
         Ok((base.cast(), len))
     }
 
-    /// A blob from which a peer makes a map.
+    /// A descriptor from which a peer creates a map.
     pub(crate) fn export(&self, fabric: Fabric) -> Result<Box<[u8]>> {
         let sdk = &self.device.sdk;
         let (name, call) = match fabric {
@@ -198,9 +201,9 @@ impl Mmap {
         let code = unsafe { call(self.raw(), self.device.raw(), &raw mut blob, &raw mut len) };
         check(sdk, name, code)?;
         if blob.is_null() {
-            return Err(error(ErrorKind::DeviceFault, format!("{name} gave no descriptor")));
+            return Err(error(ErrorKind::DeviceFault, format!("{name} returned no descriptor")));
         }
-        // SAFETY: the map's own, until it is stopped.
+        // SAFETY: valid until the map is stopped.
         Ok(unsafe { std::slice::from_raw_parts(blob.cast::<u8>(), len) }.into())
     }
 
@@ -213,11 +216,11 @@ impl Mmap {
     ///
     /// # Errors
     ///
-    /// What the library answers, and the map, unchanged.
+    /// The library's error, and the unchanged map.
     pub(crate) fn destroy(mut self) -> Result<(), (Self, Error)> {
         match self.try_destroy() {
             Ok(()) => {
-                // SAFETY: destroyed; these are not used again.
+                // SAFETY: destroyed; the field is not used again.
                 let parts = unsafe { std::ptr::read(&raw const self.device) };
                 drop(parts);
                 self.owned = None;
@@ -231,7 +234,7 @@ impl Mmap {
     fn try_destroy(&mut self) -> Result<()> {
         let sdk = &self.device.sdk;
         let _serial = lock(&self.device.maps);
-        // SAFETY: not destroyed yet; buffers made of it are counted by the library, which refuses while there are any.
+        // SAFETY: not destroyed yet; the library counts its buffers, and refuses while there are any.
         let code = unsafe { (sdk.common.doca_mmap_destroy)(self.raw()) };
         check(sdk, "doca_mmap_destroy", code)
     }
@@ -240,7 +243,7 @@ impl Mmap {
 impl Drop for Mmap {
     fn drop(&mut self) {
         if let Err(e) = self.try_destroy() {
-            // First: who listens to the log may panic.
+            // Before the log line, because a subscriber may panic.
             std::mem::forget(self.owned.take());
             std::mem::forget(Arc::clone(&self.device));
             tracing::error!(target: "doca", error = %e, "memory stays registered, and is leaked");
@@ -248,7 +251,7 @@ impl Drop for Mmap {
     }
 }
 
-/// What the library calls when it has no use for a map's memory any more.
+/// Called by the library when a map does not use its memory any more.
 unsafe extern "C" fn free(_addr: *mut c_void, _len: usize, cookie: *mut c_void) {
     // SAFETY: the cookie that `own` gave, which lives as long as the map.
     if let Some(owned) = unsafe { cookie.cast::<Owned>().as_ref() } {
@@ -256,7 +259,7 @@ unsafe extern "C" fn free(_addr: *mut c_void, _len: usize, cookie: *mut c_void) 
     }
 }
 
-/// The error of a registration that the system refused.
+/// Adds the memlock limit to the error of a refused registration.
 fn pinning(error: Error, len: usize) -> Error {
     if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory) {
         return error;
@@ -278,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_are_no_more_than_was_asked_for() {
+    fn rights_do_not_exceed_the_request() {
         let (none, all) = (Access::empty(), Access::all());
         let (ro, rw) = (DOCA_ACCESS_FLAG_LOCAL_READ_ONLY, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
         let (pci_ro, pci_rw) = (DOCA_ACCESS_FLAG_PCI_READ_ONLY, DOCA_ACCESS_FLAG_PCI_READ_WRITE);

@@ -1,35 +1,44 @@
-//! [`DocaOptions`]: which device to open, and how.
+//! [`DocaOptions`]: the device, and its settings.
 
 use std::path::PathBuf;
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{EngineName, OptionInfo, PciAddress, Result};
 use doca_sys::Library;
 
-use crate::error::error;
+use crate::error::BACKEND;
 
-/// Which device to open, and how.
+const LOGS: [(&str, SdkLog); 5] = [
+    ("off", SdkLog::Off),
+    ("error", SdkLog::Error),
+    ("warning", SdkLog::Warning),
+    ("info", SdkLog::Info),
+    ("debug", SdkLog::Debug),
+];
+
+/// The device to open, and its settings.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DocaOptions {
-    /// The device's PCI address, as [`PciAddress`](dma_core::PciAddress) reads it, except that `BB:DD.F` is of any domain, and refused if it
-    /// is that of several devices. `None`: the first device that has DMA.
-    pub address: Option<String>,
-    /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): tells apart devices that share an address.
+    /// The device's PCI address. `None`: the first device that has DMA.
+    pub address: Option<PciAddress>,
+    /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): selects among
+    /// devices that share an address.
     pub interface: Option<String>,
-    /// The directory of the SDK's libraries, or its installation prefix. `None`: `DMA_DOCA_LIB_DIR` if set, else the vendor's
-    /// prefix, else the system's directories.
+    /// The directory of the SDK's libraries, or its installation prefix. `None`: `DMA_DOCA_LIB_DIR` if set,
+    /// else the vendor's prefix, else the system's directories.
     pub lib_dir: Option<PathBuf>,
-    /// The depth of queues opened without one, in descriptors. `None`: 256, or the device's most if that is less.
+    /// The depth of queues opened without one, in descriptors. `None`: 256, or the device's maximum if that
+    /// is less.
     pub queue_depth: Option<usize>,
-    /// Over what exported memory is reached. Default [`Fabric::Pci`].
+    /// The fabric over which peers reach exported memory. Default [`Fabric::Pci`].
     pub export: Fabric,
-    /// Which of the SDK's log lines become `tracing` events. Default [`SdkLog::Warning`].
+    /// The level from which the SDK's log lines become `tracing` events. Default [`SdkLog::Warning`].
     pub log: SdkLog,
-    /// The SDK's calls, if not to be loaded.
+    /// The SDK's calls, instead of loading libraries.
     pub(crate) library: Option<Library>,
 }
 
-/// Over what a peer reaches exported memory.
+/// The fabric over which peers reach exported memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fabric {
@@ -40,13 +49,13 @@ pub enum Fabric {
     Rdma,
 }
 
-/// From which level on the SDK's log lines become `tracing` events of the target `doca`.
+/// The level from which the SDK's log lines become `tracing` events of the target `doca`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SdkLog {
     /// None.
     Off,
-    /// Errors, and what is critical.
+    /// Errors and critical lines.
     Error,
     /// Warnings too.
     #[default]
@@ -58,8 +67,35 @@ pub enum SdkLog {
 }
 
 impl DocaOptions {
-    /// The keys that [`set`](Self::set) knows.
-    pub const KEYS: [&'static str; 6] = ["address", "interface", "lib", "depth", "export", "log"];
+    /// The options that engine names can have.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new(
+            "interface",
+            "NAME",
+            "any",
+            "the device's network interface or InfiniBand device, such as p0",
+        ),
+        OptionInfo::new(
+            "lib",
+            "FOLDER",
+            "DMA_DOCA_LIB_DIR, then the SDK's prefix, then the system's folders",
+            "the folder of the SDK's libraries, or its installation prefix",
+        )
+        .loading_code(),
+        OptionInfo::new(
+            "depth",
+            "N",
+            "256",
+            "the depth of queues that are opened without one, in descriptors",
+        ),
+        OptionInfo::new("export", "pci|rdma", "pci", "the fabric over which peers reach exported memory"),
+        OptionInfo::new(
+            "log",
+            "off|error|warning|info|debug",
+            "warning",
+            "the level from which the SDK's log lines become events",
+        ),
+    ];
 
     /// The defaults: the first device that has DMA.
     #[must_use]
@@ -67,10 +103,10 @@ impl DocaOptions {
         Self::default()
     }
 
-    /// Sets the PCI address, `DDDD:BB:DD.F` or `BB:DD.F`.
+    /// Sets the PCI address.
     #[must_use]
-    pub fn with_address(mut self, address: impl Into<String>) -> Self {
-        self.address = Some(address.into());
+    pub const fn with_address(mut self, address: PciAddress) -> Self {
+        self.address = Some(address);
         self
     }
 
@@ -88,7 +124,7 @@ impl DocaOptions {
         self
     }
 
-    /// Sets the SDK's calls: nothing is loaded.
+    /// Sets the SDK's calls, instead of loading libraries.
     #[must_use]
     pub fn with_library(mut self, library: Library) -> Self {
         self.library = Some(library);
@@ -102,72 +138,47 @@ impl DocaOptions {
         self
     }
 
-    /// Sets over what exported memory is reached.
+    /// Sets the fabric over which peers reach exported memory.
     #[must_use]
     pub const fn with_export(mut self, fabric: Fabric) -> Self {
         self.export = fabric;
         self
     }
 
-    /// Sets which of the SDK's log lines become `tracing` events.
+    /// Sets the level from which the SDK's log lines become `tracing` events.
     #[must_use]
     pub const fn with_log(mut self, log: SdkLog) -> Self {
         self.log = log;
         self
     }
 
-    /// Sets an option by its name, as in the engine name `doca:03:00.0,depth=64`: `address`, `interface`, `lib` (a directory), `depth` (a number),
-    /// `export` (`pci` or `rdma`), `log` (`off`, `error`, `warning`, `info` or `debug`).
+    /// Reads the device and the options of an engine name, such as `doca:03:00.0,depth=64`. See
+    /// [`INFO`](Self::INFO).
+    ///
+    /// `lib` names a directory whose code is loaded and run: use `dma::parse_untrusted` for untrusted input.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for another key, or a value that does not fit; it names both and says what would fit.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        let bad = |what: &str| -> Error {
-            error(ErrorKind::InvalidArgument, format!("option {key}={value}"))
-                .with_hint(format!("{key} is {what}"))
-        };
-        match key {
-            "address" | "interface" | "lib" if value.is_empty() => {
-                return Err(bad(match key {
-                    "address" => "a PCI address, such as 03:00.0",
-                    "interface" => "the name of a network interface or InfiniBand device, such as p0",
-                    _ => "the directory of the SDK's libraries, or its installation prefix",
-                }));
+    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a depth of 0.
+    /// Each error lists the valid values.
+    pub fn from_name(name: &EngineName) -> Result<Self> {
+        let mut options = Self::new();
+        options.address = name.device_as().map_err(|e| e.with_backend(BACKEND))?;
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "interface" => options.interface = Some(value.text()?.to_owned()),
+                "lib" => options.lib_dir = Some(value.path()?),
+                "depth" => options.queue_depth = Some(value.number(1..=usize::MAX)?),
+                "export" => options.export = value.choice(&[("pci", Fabric::Pci), ("rdma", Fabric::Rdma)])?,
+                "log" => options.log = value.choice(&LOGS)?,
+                _ => return Err(value.not_read()),
             }
-            "address" => self.address = Some(value.to_owned()),
-            "interface" => self.interface = Some(value.to_owned()),
-            "lib" => self.lib_dir = Some(value.into()),
-            "depth" => match value.parse() {
-                Ok(depth) if depth > 0 => self.queue_depth = Some(depth),
-                _ => return Err(bad("a number of descriptors, at least 1")),
-            },
-            "export" => {
-                self.export = match value {
-                    "pci" => Fabric::Pci,
-                    "rdma" => Fabric::Rdma,
-                    _ => return Err(bad("pci or rdma")),
-                }
-            }
-            "log" => {
-                self.log = match value {
-                    "off" => SdkLog::Off,
-                    "error" => SdkLog::Error,
-                    "warning" => SdkLog::Warning,
-                    "info" => SdkLog::Info,
-                    "debug" => SdkLog::Debug,
-                    _ => return Err(bad("off, error, warning, info or debug")),
-                }
-            }
-            _ => {
-                return Err(error(ErrorKind::InvalidArgument, format!("there is no option `{key}`"))
-                    .with_hint(format!("there are: {}", Self::KEYS.join(", "))));
-            }
-        }
-        Ok(())
+            Ok(())
+        })?;
+        Ok(options)
     }
 
-    /// The SDK's calls: those given, or loaded.
+    /// The SDK's calls: those of `with_library`, or loaded ones.
     pub(crate) fn load(&self) -> Result<Library> {
         if let Some(library) = &self.library {
             return Ok(library.clone());
@@ -186,34 +197,28 @@ impl DocaOptions {
 
 #[cfg(test)]
 mod tests {
+    use dma_core::ErrorKind;
+
     use super::*;
 
     #[test]
-    fn options_are_set_by_name_and_refused_with_the_choices() {
-        let mut options = DocaOptions::new();
-        for (key, value) in [
-            ("address", "03:00.0"),
-            ("interface", "p0"),
-            ("lib", "/x"),
-            ("depth", "64"),
-            ("export", "rdma"),
-            ("log", "off"),
+    fn names_set_every_option() {
+        let options = |name: &str| DocaOptions::from_name(&name.parse().unwrap());
+        let all = options("doca:03:00.0,interface=p0,lib=/x,depth=64,export=rdma,log=off").unwrap();
+        assert_eq!(all.address, Some("0000:03:00.0".parse().unwrap()));
+        assert_eq!(all.interface.as_deref(), Some("p0"));
+        assert_eq!(all.lib_dir, Some(PathBuf::from("/x")));
+        assert_eq!((all.queue_depth, all.export, all.log), (Some(64), Fabric::Rdma, SdkLog::Off));
+        assert_eq!(options("doca:depth=1").unwrap().address, None);
+        for (name, kind, says) in [
+            ("doca:depth=0", ErrorKind::OutOfRange, "from 1 to"),
+            ("doca:export=usb", ErrorKind::InvalidArgument, "pci, rdma"),
+            ("doca:log=loud", ErrorKind::InvalidArgument, "warning"),
+            ("doca:deep=1", ErrorKind::InvalidArgument, "depth"),
+            ("doca:3:0.0", ErrorKind::InvalidArgument, "DDDD:BB:DD.F"),
         ] {
-            assert!(DocaOptions::KEYS.contains(&key));
-            options.set(key, value).unwrap();
-        }
-        assert_eq!(options.address.as_deref(), Some("03:00.0"));
-        assert_eq!(options.interface.as_deref(), Some("p0"));
-        assert_eq!(options.lib_dir, Some(PathBuf::from("/x")));
-        assert_eq!((options.queue_depth, options.export, options.log), (Some(64), Fabric::Rdma, SdkLog::Off));
-        for (key, value, says) in [
-            ("depth", "0", "at least 1"),
-            ("export", "usb", "pci or rdma"),
-            ("log", "loud", "warning"),
-            ("deep", "1", "depth"),
-        ] {
-            let e = options.set(key, value).unwrap_err();
-            assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+            let e = options(name).unwrap_err();
+            assert_eq!(e.kind(), kind, "{e}");
             assert!(e.to_string().contains(says), "{e}");
         }
     }

@@ -1,4 +1,4 @@
-//! Queues: a DMA context on a progress engine of its own, with tasks that are made once and used for ever.
+//! Queues: a DMA context on a progress engine of its own, with tasks that are created once and reused.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 mod context;
@@ -11,31 +11,33 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, Outcome, QueueOptions, RawQueue,
-    RawStats, Result, Work,
+    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
+    QueueOptions, QueueStats, RawQueue, Result,
 };
 use doca_sys::bindings::*;
 
-use crate::buffers::{Pool, Shortage, is_full};
-use crate::engine::Inner;
+use crate::buffers::{QueueBuffers, Shortage, is_full};
 use crate::error::{error, failed, native, task_kind};
 use crate::ffi::lock;
+use crate::shared::Inner;
 use context::Context;
 
-/// How long a context may take to come to rest after an error, when it is stopped, or when it is dropped.
+/// Time limit for a context to become idle after an error, a stop or a drop.
 const REST: Duration = Duration::from_secs(5);
 
-/// Reports may wait for a later one's in batches that begin with a descriptor up to this long. A longer one takes so long that its user
-/// would notice the wait, and its report costs nothing beside it.
+/// Completions are coalesced in batches whose first descriptor is at most this long. A longer copy takes so
+/// long that the delay would be noticeable, and the cost of its own completion would not.
 const COALESCED: usize = 8 << 10;
 
-/// What is done to a context that does not run.
+/// State of the context.
 #[derive(Debug)]
 enum State {
-    /// It runs.
     Running,
-    /// It comes to rest, to be started again (`again`) or for good, until then.
-    Resting { until: Instant, again: bool },
+    /// It must become idle by `until`; `again`: it is started again then.
+    Resting {
+        until: Instant,
+        again: bool,
+    },
     /// The user stopped it.
     Closed,
     /// It cannot be started again.
@@ -44,27 +46,29 @@ enum State {
 
 /// A queue.
 ///
-/// The last descriptor taken is held back: whether it is submitted with a doorbell or without, and with a report of its own or
-/// without, depends on what comes next. A flush rings the doorbell with it, so a batch costs one, and the tail is always reported.
+/// The last descriptor taken is held back, because the next call decides if it is submitted with a doorbell,
+/// and with a completion of its own. A flush submits it with a doorbell, so a batch costs one doorbell, and
+/// the last descriptor always completes on its own.
 pub(crate) struct DocaQueue {
     engine: Arc<Inner>,
     context: Context,
-    pool: Arc<Mutex<Pool>>,
+    buffers: Arc<Mutex<QueueBuffers>>,
     depth: usize,
-    /// The task that is held back, or null; and its slot.
+    /// The task that is held back, or null, and its slot.
     held: *mut doca_task,
     held_slot: u32,
-    /// As many tasks as the device has had at once. A report may only wait for that of a task which the device is known to have room for.
+    /// The maximum number of tasks that the device has accepted at once. A completion may only be coalesced
+    /// with that of a task for which the device is known to have room.
     proven: usize,
-    /// A flush that could not be carried out.
+    /// A flush failed and must be repeated.
     ring: bool,
     state: State,
     doorbells: u64,
     resets: u64,
 }
 
-// SAFETY: a progress engine and what hangs on it may be used by one thread at a time, which is how the queue is used; it has no
-// thread's state.
+// SAFETY: one thread at a time may use a progress engine and its contexts, and one thread at a time uses the
+// queue. Neither has thread-local state.
 unsafe impl Send for DocaQueue {}
 
 impl fmt::Debug for DocaQueue {
@@ -83,12 +87,13 @@ impl DocaQueue {
         let depth = options.depth.max(1);
         let count = u32::try_from(depth).map_err(|_| ErrorKind::OutOfRange)?;
         let list = engine.device.capabilities.max_list_len as usize;
-        let pool = Pool::new(&engine.device, &engine.table, depth, list).map_err(|e| scarce(e, engine))?;
+        let buffers =
+            QueueBuffers::new(&engine.device, &engine.table, depth, list).map_err(|e| scarce(e, engine))?;
         let context = Context::start(&engine.device, count).map_err(|e| scarce(e, engine))?;
         Ok(Self {
             engine: Arc::clone(engine),
             context,
-            pool,
+            buffers,
             depth,
             held: std::ptr::null_mut(),
             held_slot: 0,
@@ -100,25 +105,30 @@ impl DocaQueue {
         })
     }
 
-    /// Tasks that the device has.
+    /// Number of tasks in flight.
     fn in_flight(&self) -> usize {
         self.depth - self.context.done.free() - usize::from(!self.held.is_null())
     }
 
-    /// Makes a slot's task one of `work`, for which it is not ready: its buffers are of other regions, or would not do.
+    /// Prepares the task of a slot whose buffers do not fit the descriptor.
     #[cold]
-    fn prepare(&self, pool: &mut Pool, slot: u32, descriptor: &Descriptor<'_>) -> Result<(), Shortage> {
-        let (index, work) = (slot as usize, descriptor.work());
-        match work {
-            Work::Copy { src, dst } => pool.bind(index, src.key, dst.key)?,
-            Work::Listed(Listed::Copy { src, dst }) => pool.bind_lists(index, src, dst)?,
-            Work::Listed(Listed::Fill { .. }) => {
-                return Err(Shortage::Error(error(ErrorKind::Unsupported, "the device has no fill")));
+    fn prepare(
+        &self,
+        buffers: &mut QueueBuffers,
+        slot: u32,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<(), Shortage> {
+        let (index, operation) = (slot as usize, descriptor.operation());
+        match operation {
+            Operation::Copy { src, dst } => buffers.bind(index, src.key, dst.key)?,
+            Operation::CopyLists { src, dst } => buffers.bind_lists(index, src, dst)?,
+            _ => {
+                return Err(Shortage::Error(error(ErrorKind::Unsupported, "the device only copies")));
             }
         }
-        let bound = &mut pool.slots[index];
+        let bound = &mut buffers.slots[index];
         let mut ready = self.context.set(bound, slot);
-        if let (Ok(()), Work::Copy { src, dst }) = (&ready, work) {
+        if let (Ok(()), Operation::Copy { src, dst }) = (&ready, operation) {
             let code = self.context.aim(bound.src, bound.dst, &src, &dst);
             if code != DOCA_SUCCESS {
                 ready = Err(Shortage::Error(call_failed(&self.engine, "doca_buf_set_data", code)));
@@ -127,36 +137,36 @@ impl DocaQueue {
         match ready {
             Ok(()) if bound.listed => self.context.done.add_list(),
             Ok(()) => {}
-            Err(_) => pool.unbind(index),
+            Err(_) => buffers.unbind(index),
         }
         ready
     }
 
-    /// A slot was made ready, and nobody has room for it.
+    /// Frees a prepared slot that the device has no room for.
     #[cold]
-    fn put_back(&self, pool: &mut Pool, slot: u32) {
-        if pool.slots[slot as usize].listed {
-            pool.unbind(slot as usize);
+    fn put_back(&self, buffers: &mut QueueBuffers, slot: u32) {
+        if buffers.slots[slot as usize].listed {
+            buffers.unbind(slot as usize);
             self.context.done.remove_list();
         }
         self.context.done.give(slot);
     }
 
-    /// Gives back the lists of tasks that have ended.
+    /// Releases the lists of ended tasks.
     #[cold]
     fn reap(&self) {
-        let mut pool = lock(&self.pool);
+        let mut buffers = lock(&self.buffers);
         self.context.done.reap(|slot| {
-            let listed = pool.slots[slot as usize].listed;
+            let listed = buffers.slots[slot as usize].listed;
             if listed {
-                pool.unbind(slot as usize);
+                buffers.unbind(slot as usize);
             }
             listed
         });
     }
 
-    /// The task that was held back, with its slot, was refused when the next one took its place: whether that may stay there. If not, the one
-    /// before is held back again, unless it has ended.
+    /// Handles the refusal of the task held back `before` the current one. Returns true if the current one
+    /// stays held back. Otherwise the one before is held back again, unless it has ended.
     #[cold]
     fn stopped_at(&mut self, before: (*mut doca_task, u32), code: doca_error_t) -> bool {
         let next = (self.held, self.held_slot);
@@ -168,13 +178,14 @@ impl DocaQueue {
         go_on
     }
 
-    /// The slot of the task that is held back, which is not any more.
+    /// Stops holding a task back, and returns its slot.
     fn take_held(&mut self) -> Option<u32> {
         let held = std::mem::replace(&mut self.held, std::ptr::null_mut());
         (!held.is_null()).then_some(self.held_slot)
     }
 
-    /// What to do with the task that is held back, which was refused, with `ready` more prepared: whether others can still be submitted.
+    /// Handles the refusal of the task that is held back, with `ready` more prepared. Returns true if others
+    /// can still be submitted.
     #[cold]
     fn not_taken(&mut self, slot: u32, code: doca_error_t, ready: usize) -> bool {
         if is_full(code) {
@@ -183,14 +194,15 @@ impl DocaQueue {
         }
         self.take_held();
         if code == DOCA_ERROR_BAD_STATE {
-            // The context has stopped by itself: polling will show why.
+            // The context has stopped by itself. Polling finds the cause.
             self.context.done.end_late(slot, code, Outcome::Aborted);
             self.rest(true);
             return false;
         }
         self.context.done.end_late(slot, code, Outcome::Failed(task_kind(code)));
         if self.in_flight() > ready && !self.context.flush() {
-            // What went before was submitted without a doorbell, and without reports: only stopping gets it back.
+            // Earlier tasks were submitted without a doorbell or completions of their own. Only stopping the
+            // context ends them.
             self.context.stop();
             self.rest(true);
         }
@@ -209,8 +221,8 @@ impl DocaQueue {
     }
 }
 
-// SAFETY: a descriptor becomes one task, whose callback reports it once; tasks copy what their buffers say, which lie inside of registered
-// regions. What the device may still be at when the queue is dropped is leaked, with its memory.
+// SAFETY: each descriptor becomes one task, whose callback reports it once. Tasks copy between buffers inside
+// of registered regions. Tasks still in flight after a drop are leaked, with their memory.
 unsafe impl RawQueue for DocaQueue {
     fn engine_id(&self) -> EngineId {
         self.engine.id
@@ -227,30 +239,31 @@ unsafe impl RawQueue for DocaQueue {
         if self.context.done.has_lists() {
             self.reap();
         }
-        let shared = Arc::clone(&self.pool);
-        let mut pool = lock(&shared);
+        let shared = Arc::clone(&self.buffers);
+        let mut buffers = lock(&shared);
         let mut taken = 0;
-        // How many reports may wait: the last task that the device is known to have room for has one of its own.
+        // Number of completions to coalesce: the last task that the device is known to have room for has one
+        // of its own.
         let short = batch.first().is_some_and(|first| first.len() <= COALESCED);
         let quiet = if short { self.proven.saturating_sub(self.in_flight() + 1) } else { 0 };
         while let Some(descriptor) = batch.get(taken) {
             let Some(slot) = self.context.done.take(descriptor.token()) else { break };
-            let bound = &pool.slots[slot as usize];
-            let task = match descriptor.work() {
-                Work::Copy { src, dst }
+            let bound = &buffers.slots[slot as usize];
+            let task = match descriptor.operation() {
+                Operation::Copy { src, dst }
                     if bound.src_key == src.key.0
                         && bound.dst_key == dst.key.0
                         && self.context.aim(bound.src, bound.dst, &src, &dst) == DOCA_SUCCESS =>
                 {
                     bound.task
                 }
-                _ => match self.prepare(&mut pool, slot, descriptor) {
-                    Ok(()) => pool.slots[slot as usize].task,
+                _ => match self.prepare(&mut buffers, slot, descriptor) {
+                    Ok(()) => buffers.slots[slot as usize].task,
                     Err(shortage) => {
                         self.context.done.give(slot);
                         match shortage {
                             Shortage::Error(e) if taken == 0 => return Err(e),
-                            // Without anything in flight, waiting would not help.
+                            // With nothing in flight, no buffer will become free.
                             Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_null() => {
                                 return Err(error(
                                     ErrorKind::OutOfResources,
@@ -266,7 +279,7 @@ unsafe impl RawQueue for DocaQueue {
             let before =
                 (std::mem::replace(&mut self.held, task), std::mem::replace(&mut self.held_slot, slot));
             if !before.0.is_null() {
-                // More follows it, and is ready: no doorbell for it, and its report may wait for a later one's.
+                // The next task is ready: no doorbell for this one, and its completion may be coalesced.
                 let flags = if taken < quiet {
                     DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
                 } else {
@@ -274,7 +287,7 @@ unsafe impl RawQueue for DocaQueue {
                 };
                 let code = self.context.submit(before.0, flags);
                 if code != DOCA_SUCCESS && !self.stopped_at(before, code) {
-                    self.put_back(&mut pool, slot);
+                    self.put_back(&mut buffers, slot);
                     break;
                 }
             }
@@ -296,7 +309,7 @@ unsafe impl RawQueue for DocaQueue {
         }
         self.ring = !self.held.is_null();
         if self.ring {
-            // What went before must not wait for it.
+            // Earlier tasks must start anyway.
             self.context.flush();
         }
         self.proven = self.proven.max(self.in_flight());
@@ -337,18 +350,22 @@ unsafe impl RawQueue for DocaQueue {
         self.rest(false);
     }
 
-    fn stats(&self) -> RawStats {
-        RawStats::new(self.doorbells, self.resets)
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, self.resets)
     }
 
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.context.event_fd()
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.context.event_fd()?;
+        Some(self)
+    }
+}
+
+impl QueueEvents for DocaQueue {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.context.event_fd().expect("`events` gives out a queue that has one")
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if self.context.event_fd().is_none() {
-            return Err(error(ErrorKind::Unsupported, "the library has no notifications"));
-        }
         if self.ring || self.context.done.is_troubled() || matches!(self.state, State::Resting { .. }) {
             return Ok(false);
         }
@@ -360,7 +377,7 @@ unsafe impl RawQueue for DocaQueue {
     }
 }
 
-/// The error of making a queue, where the device has none left.
+/// The error if the device has no queue left.
 fn scarce(e: Error, engine: &Inner) -> Error {
     if e.kind() != ErrorKind::OutOfMemory {
         return e;

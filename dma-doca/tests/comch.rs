@@ -5,27 +5,32 @@ mod calls;
 
 use std::time::{Duration, Instant};
 
-use dma_core::ErrorKind;
+use dma_core::{ErrorKind, PciAddress};
 use dma_doca::DocaOptions;
 use dma_doca::comch::{Channel, Client, Server};
 
 const SOON: Duration = Duration::from_secs(20);
 
 fn options(address: &str) -> DocaOptions {
-    DocaOptions::new().with_address(address).with_library(calls::library())
+    DocaOptions::new().with_address(address.parse().unwrap()).with_library(calls::library())
 }
 
-/// A card of this process's own: servers are found by its serial number, by whoever else runs these tests, too.
+/// A card with a serial number unique to this process, because servers are found by it across processes.
 fn card(name: &str, more: &str) {
     let config = format!("serial = \"{name}-{}\"\n{more}", std::process::id());
     doca_emu::use_config(Some(&config)).unwrap();
 }
 
-fn listen(name: &str) -> Server {
-    Server::listen(&options("03:00.0"), "3b:00.0", name).unwrap()
+fn at(address: &str) -> PciAddress {
+    address.parse().unwrap()
 }
 
-/// Both ends of a new connection. The stand-in's devices are per thread until opened, so the thread gets what is open.
+fn listen(name: &str) -> Server {
+    Server::listen(&options("03:00.0"), at("3b:00.0"), name).unwrap()
+}
+
+/// Both ends of a new connection. The stand-in's devices are per thread until opened, so the thread takes
+/// opened ones.
 fn connect(server: &Server, client: &Client) -> (Channel, Channel) {
     std::thread::scope(|scope| {
         let dpu = scope.spawn(|| server.accept(SOON).unwrap());
@@ -57,7 +62,8 @@ fn messages_go_both_ways_whole_and_in_order() {
     talk(&host, &dpu, &longest);
 }
 
-/// A server that speaks as soon as it has accepted is heard, however long the client takes to see that it is connected.
+/// Messages that a server sends right after `accept` are received, even if the client has not been reported
+/// as connected.
 #[test]
 fn the_first_words_of_a_server_are_not_lost() {
     card("first", "");
@@ -97,24 +103,24 @@ fn bad_messages_and_names_are_refused_with_numbers() {
     let (_dpu, host) = connect(&server, &client);
     assert_eq!((host.max_message(), server.max_message()), (100, 100));
     let e = host.send(&[0; 101], SOON).unwrap_err();
-    assert_eq!((e.kind(), e.asked(), e.allowed()), (ErrorKind::OutOfRange, Some(101), Some(100)));
+    assert_eq!((e.kind(), e.requested(), e.limit()), (ErrorKind::OutOfRange, Some(101), Some(100)));
     assert_eq!(host.send(&[], SOON).unwrap_err().kind(), ErrorKind::InvalidArgument);
     host.send(&[0; 100], SOON).unwrap();
     let e = Client::new(&options("3b:00.0"), &"x".repeat(30)).unwrap_err();
-    assert_eq!((e.kind(), e.asked()), (ErrorKind::OutOfRange, Some(30)), "{e}");
+    assert_eq!((e.kind(), e.requested()), (ErrorKind::OutOfRange, Some(30)), "{e}");
     // With its NUL, a name of 20 bytes is one too long.
     let e = Client::new(&options("3b:00.0"), &"x".repeat(20)).unwrap_err();
-    assert_eq!((e.kind(), e.asked(), e.allowed()), (ErrorKind::OutOfRange, Some(20), Some(19)), "{e}");
+    assert_eq!((e.kind(), e.requested(), e.limit()), (ErrorKind::OutOfRange, Some(20), Some(19)), "{e}");
     Client::new(&options("3b:00.0"), &"x".repeat(19)).unwrap();
     assert_eq!(Client::new(&options("3b:00.0"), "").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let e = Client::new(&options("3b:00.0"), "a\0b").and_then(|c| c.connect(SOON)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
-    let e = Server::listen(&options("03:00.0"), "99:00.0", "x").unwrap_err();
+    let e = Server::listen(&options("03:00.0"), at("99:00.0"), "x").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NotFound);
     assert!(e.hint().contains("0000:3b:00.0"), "{e}");
-    let e = Server::listen(&options("3b:00.0"), "3b:00.0", "x").unwrap_err();
+    let e = Server::listen(&options("3b:00.0"), at("3b:00.0"), "x").unwrap_err();
     assert!(matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Unsupported), "{e}");
-    let e = Server::listen(&options("03:00.0"), "3b:00.0", "bad").unwrap_err();
+    let e = Server::listen(&options("03:00.0"), at("3b:00.0"), "bad").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InUse, "{e}");
     assert!(e.hint().contains("another name"), "{e}");
 }
@@ -155,7 +161,7 @@ fn a_peer_that_goes_is_an_error_after_its_last_message() {
     assert_eq!(host.send(b"x", SOON).unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// Who came and went before anybody asked is not let in.
+/// Connections that closed before `accept` are not accepted.
 #[test]
 fn a_client_that_has_gone_is_not_accepted() {
     card("went", "");
@@ -210,7 +216,7 @@ fn more_messages_than_there_is_room_for_wait() {
     assert_eq!(heard, [EACH as u8; SENDERS]);
 }
 
-/// A message that has not gone out when the peer goes never will, and whoever waits for it is told.
+/// Disconnecting the peer fails messages that are being sent.
 #[test]
 fn a_message_that_nobody_took_is_an_error() {
     card("undelivered", "");

@@ -1,4 +1,5 @@
-//! The conformance suite on the stand-in SDK, installed and loaded as a real one is; and on a card, where there is one.
+//! The conformance suite on the stand-in SDK, installed and loaded like a real one; and on a card, if there
+//! is one.
 
 #[path = "../../tests/stand_ins/mod.rs"]
 mod support;
@@ -11,7 +12,8 @@ use dma_doca::{DocaEngine, DocaOptions};
 fn engine() -> DocaEngine {
     static DIR: LazyLock<std::path::PathBuf> =
         LazyLock::new(|| support::library_dir(&support::doca_emu_prefix()));
-    DocaEngine::open(&DocaOptions::new().with_address("03:00.0").with_lib_dir(&*DIR)).unwrap()
+    DocaEngine::open(&DocaOptions::new().with_address("03:00.0".parse().unwrap()).with_lib_dir(&*DIR))
+        .unwrap()
 }
 
 dma_core::conformance_tests!(loaded, engine());
@@ -24,13 +26,14 @@ fn an_installations_prefix_will_do() {
     assert_eq!(dma_doca::discover_with(&options).unwrap().len(), 6);
 }
 
-/// `DMA_DOCA_TEST_DEVICE=03:00.0 cargo test -p dma-doca --release -- --ignored hardware`; without the variable, the first device that has DMA.
+/// `DMA_DOCA_TEST_DEVICE=03:00.0 cargo test -p dma-doca --release -- --ignored hardware`; without the
+/// variable, the first device that has DMA.
 #[test]
 #[ignore = "needs a BlueField: an installed DOCA SDK and a device with DMA"]
 fn hardware() {
     let mut options = DocaOptions::new();
     if let Ok(address) = std::env::var("DMA_DOCA_TEST_DEVICE") {
-        options = options.with_address(address);
+        options = options.with_address(address.parse().unwrap());
     }
     let engine = DocaEngine::open(&options).unwrap_or_else(|e| panic!("no BlueField to test: {e}"));
     println!("{:#?}", engine.info());

@@ -12,7 +12,7 @@ use dma_core::{
 };
 use dma_doca::{DocaEngine, DocaOptions};
 
-/// The same card, at once and with a card's times.
+/// The same card, without and with times.
 fn configs(faults: &str) -> [String; 2] {
     let faults = format!("faults = \"{faults}\"\norder = \"submitted\"\n");
     [faults.clone(), format!("{faults}profile = \"bluefield3\"\nclock = \"virtual\"\n")]
@@ -32,8 +32,8 @@ fn pair(engine: &DocaEngine, n: u8) -> (BufferMut, BufferMut) {
     (src, engine.allocate(256).unwrap())
 }
 
-/// Submits `count` copies at once and says how each ended.
-fn outcomes(engine: &DocaEngine, queue: &Queue, count: u8) -> Vec<Result<(), (ErrorKind, i64)>> {
+/// Submits `count` copies at once, and returns their outcomes.
+fn outcomes(engine: &DocaEngine, queue: &Queue, count: u8) -> Vec<Result<(), (ErrorKind, i32)>> {
     let transfers: Vec<_> = (0..count)
         .map(|n| {
             let (src, dst) = pair(engine, n);
@@ -64,7 +64,7 @@ fn works(engine: &DocaEngine, queue: &Queue) {
     assert_eq!(outcomes(engine, queue, 5), [Ok(()); 5]);
 }
 
-const IO_FAILED: i64 = 17;
+const IO_FAILED: i32 = 17;
 
 #[test]
 fn the_task_that_failed_is_told_from_those_that_were_flushed() {
@@ -232,13 +232,10 @@ fn many_threads_open_queues_at_once() {
 #[test]
 fn devices_are_refused_with_reasons() {
     let open = |config: &str, options: DocaOptions| try_engine(config, options).unwrap_err();
-    let at = |address: &str| DocaOptions::new().with_address(address);
+    let at = |address: &str| DocaOptions::new().with_address(address.parse().unwrap());
     let e = open("", at("0000:99:00.0"));
     assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
     assert!(e.to_string().contains("0000:03:00.0 (p0)"), "{e}");
-    for bad in ["", "mlx5_0", "03:00", "0000:03:00.0 "] {
-        assert_eq!(open("", at(bad)).kind(), ErrorKind::InvalidArgument, "{bad}");
-    }
     let e = open("", at("03:00.0").with_interface("p1"));
     assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
     let e = open(
@@ -251,15 +248,14 @@ fn devices_are_refused_with_reasons() {
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
     assert!(e.hint().contains("BlueField"), "{e}");
     let two = "[[card.function]]\npci = \"0000:03:00.0\"\nside = \"dpu\"\n[[card.function]]\npci = \"0001:03:00.0\"\nside = \"dpu\"\n";
-    let e = open(two, at("03:00.0"));
-    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
-    assert!(e.to_string().contains("0001:03:00.0"), "{e}");
-    let engine = try_engine(two, at("0001:03:00.0")).unwrap();
-    assert_eq!(engine.info().device, "0001:03:00.0");
+    for address in ["0000:03:00.0", "0001:03:00.0"] {
+        let engine = try_engine(two, at(address)).unwrap();
+        assert_eq!(engine.info().device, address);
+    }
     let engine = try_engine("", DocaOptions::new().with_interface("mlx5_1")).unwrap();
     assert_eq!(engine.info().device, "0000:03:00.1");
     let e = open("max_tasks = 100\n", at("03:00.0").with_queue_depth(101));
-    assert_eq!((e.kind(), e.asked(), e.allowed()), (ErrorKind::OutOfRange, Some(101), Some(100)), "{e}");
+    assert_eq!((e.kind(), e.requested(), e.limit()), (ErrorKind::OutOfRange, Some(101), Some(100)), "{e}");
     doca_emu::use_config(Some("nonsense = 1\n")).unwrap_err();
 }
 
@@ -275,14 +271,17 @@ fn discovery_tells_what_there_is() {
     assert!(dpu.representors.iter().any(|r| r.address == "0000:3b:00.0"), "{:?}", dpu.representors);
     let host = all.iter().find(|d| d.address == "0000:3b:00.0").unwrap();
     assert!(host.representors.is_empty() && host.capabilities.export_pci && host.capabilities.import_pci);
-    assert_eq!(dpu.engine_name(), "doca:0000:03:00.0");
+    assert_eq!(dpu.engine_name().to_string(), "doca:0000:03:00.0");
 }
 
 /// The two sides of one card.
 fn sides(config: &str) -> (DocaEngine, DocaEngine) {
     doca_emu::use_config(Some(config)).unwrap();
     let open = |address: &str| {
-        DocaEngine::open(&DocaOptions::new().with_address(address).with_library(calls::library())).unwrap()
+        DocaEngine::open(
+            &DocaOptions::new().with_address(address.parse().unwrap()).with_library(calls::library()),
+        )
+        .unwrap()
     };
     (open("3b:00.0"), open("03:00.0"))
 }
@@ -304,7 +303,7 @@ fn a_host_exports_and_its_dpu_imports() {
     assert!(got.iter().all(|b| *b == 7));
     // Rights that the descriptor claims, but nobody granted.
     let d = export.descriptor();
-    let claimed = ExportDescriptor::new("doca", Access::all(), d.address(), d.len(), d.native()).unwrap();
+    let claimed = ExportDescriptor::new("doca", Access::all(), d.len(), d.native()).unwrap();
     let claimed = dpu.import(&claimed).unwrap();
     let e = q.copy(dpu.allocate(16).unwrap(), claimed.slice(0..16)).unwrap().wait().unwrap_err();
     assert_eq!(e.kind(), ErrorKind::AccessDenied, "{e}");
@@ -312,15 +311,16 @@ fn a_host_exports_and_its_dpu_imports() {
     window.read_at(4096, &mut bytes).unwrap();
     assert_eq!(bytes, [7; 16]);
     // A range that the descriptor claims, but nobody granted; and a part of what was.
-    for (address, len) in
-        [(d.address() - 1, 4096), (d.address() - 4096, 4096), (d.address(), 4097), (d.address() + 4096, 1)]
-    {
-        let claimed = ExportDescriptor::new("doca", Access::READ, address, len, d.native()).unwrap();
+    let (start, blob) = dma_doca::split_native(d.native()).unwrap();
+    for (address, len) in [(start - 1, 4096), (start - 4096, 4096), (start, 4097), (start + 4096, 1)] {
+        let native = dma_doca::join_native(address, blob);
+        let claimed = ExportDescriptor::new("doca", Access::READ, len, &native).unwrap();
         let e = dpu.import(&claimed).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Malformed, "{address:#x} {len}: {e}");
         assert!(!e.hint().is_empty());
     }
-    let part = ExportDescriptor::new("doca", Access::READ, d.address() + 96, 4000, d.native()).unwrap();
+    let part =
+        ExportDescriptor::new("doca", Access::READ, 4000, &dma_doca::join_native(start + 96, blob)).unwrap();
     let part = dpu.import(&part).unwrap();
     let (_, got) = q.copy(part, dpu.allocate(4000).unwrap()).unwrap().wait().unwrap();
     assert!(got.iter().all(|b| *b == 7));
@@ -329,7 +329,8 @@ fn a_host_exports_and_its_dpu_imports() {
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
     assert!(e.hint().contains("READ and WRITE"), "{e}");
     let damaged =
-        ExportDescriptor::new("doca", Access::READ, d.address(), d.len(), &d.native()[1..]).unwrap();
+        ExportDescriptor::new("doca", Access::READ, d.len(), &dma_doca::join_native(start, &blob[1..]))
+            .unwrap();
     assert!(!dpu.import(&damaged).unwrap_err().hint().is_empty());
     // The export ends, and the exporter's memory goes on.
     drop(export);
@@ -353,13 +354,18 @@ fn another_cards_export_is_refused() {
 
 #[test]
 fn an_rdma_export_is_made_and_refused_for_dma() {
-    let host = try_engine("", DocaOptions::new().with_address("3b:00.0").with_export(dma_doca::Fabric::Rdma))
-        .unwrap();
+    let host = try_engine(
+        "",
+        DocaOptions::new().with_address("3b:00.0".parse().unwrap()).with_export(dma_doca::Fabric::Rdma),
+    )
+    .unwrap();
     let window = host.allocate_window(&MemoryRequest::new(64).exportable(Access::all())).unwrap();
     let export = window.export(Access::WRITE).unwrap();
     assert!(!export.descriptor().native().is_empty());
-    let dpu =
-        DocaEngine::open(&DocaOptions::new().with_address("03:00.0").with_library(calls::library())).unwrap();
+    let dpu = DocaEngine::open(
+        &DocaOptions::new().with_address("03:00.0".parse().unwrap()).with_library(calls::library()),
+    )
+    .unwrap();
     // The SDK imports it, and no DMA reaches it.
     let remote = dpu.import(export.descriptor()).unwrap();
     let q = queue(&dpu);
@@ -375,7 +381,8 @@ fn a_memfd_is_registered_by_its_file() {
     let file = rustix::fs::memfd_create(c"test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::io::pwrite(&file, &[5; 4096], 0).unwrap();
     rustix::io::pwrite(&file, &[7; 4096], 4096).unwrap();
-    // Not the file's own bytes, so that it shows which of the two the device was told of: the file, from its second page on.
+    // Not the file's own bytes, so that it shows which of the two the device was told of: the file, from its
+    // second page on.
     let memory = HostMemory::from_owner(vec![1_u8; 4096]);
     let other: OwnedFd = file.try_clone().unwrap();
     let buffer = engine.register(memory.with_fd(other, 4096)).unwrap();
@@ -424,9 +431,8 @@ fn a_library_without_optional_calls_still_copies() {
     let engine = DocaEngine::open(&options).unwrap();
     let info = engine.info();
     use dma_core::Capabilities;
-    assert!(
-        !info.capabilities.intersects(Capabilities::EXPORT | Capabilities::IMPORT | Capabilities::EVENT_FD)
-    );
+    assert!(!info.capabilities.intersects(Capabilities::EXPORT | Capabilities::IMPORT));
+    assert!(engine.open_queue_raw(&QueueOptions::new()).unwrap().events().is_none());
     assert_eq!(info.limits.max_segments, 1);
     dma_core::conformance::run_all(&engine);
     // One at a time: none leans on another that is there.
@@ -438,7 +444,8 @@ fn a_library_without_optional_calls_still_copies() {
     }
 }
 
-/// Resets that no task is named for cannot be told from a task that takes the context down: every other time, the first is taken for it.
+/// A reset without a faulty task looks like a task that stops the context: every other time, the first task
+/// is taken for faulty.
 #[test]
 fn of_two_resets_that_no_task_is_named_for_the_second_is_a_failure() {
     let engine =
@@ -451,7 +458,7 @@ fn of_two_resets_that_no_task_is_named_for_the_second_is_a_failure() {
     assert_eq!(failed, 1, "{ends:?}");
 }
 
-/// Buffers are a map's until they are given back, and then it cannot be destroyed: its memory would stay registered.
+/// A map cannot be destroyed before its buffers are released: its memory would stay registered.
 #[test]
 fn regions_that_were_copied_are_deregistered_when_they_are_dropped() {
     let engine = engine("memlock = \"1M\"\nmax_list_len = 4\n");

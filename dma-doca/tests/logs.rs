@@ -1,4 +1,4 @@
-//! What the SDK logs comes out as `tracing` events.
+//! The SDK's log lines become `tracing` events.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -30,10 +30,12 @@ fn log_lines_become_events() {
     tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
     let config = format!("serial = \"logs-{}\"\n[comch]\nmax_clients = 1\n", std::process::id());
     doca_emu::use_config(Some(&config)).unwrap();
-    let options = |address: &str| DocaOptions::new().with_library(calls::library()).with_address(address);
+    let options = |address: &str| {
+        DocaOptions::new().with_library(calls::library()).with_address(address.parse().unwrap())
+    };
     let _engine = DocaEngine::open(&options("03:00.0")).unwrap();
     // One client too many is something that the stand-in logs.
-    let server = Server::listen(&options("03:00.0"), "3b:00.0", "logs").unwrap();
+    let server = Server::listen(&options("03:00.0"), "3b:00.0".parse().unwrap(), "logs").unwrap();
     std::thread::scope(|scope| {
         let client = Client::new(&options("3b:00.0"), "logs").unwrap();
         scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! An SDK that answers what real ones answer rarely, and the stand-in never by itself.
+//! An SDK with answers that real ones give rarely, and the stand-in never.
 #![expect(unsafe_code, reason = "stands in for C functions")]
 
 #[path = "support/calls.rs"]
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use dma_core::{
     Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Queue,
-    QueueOptions, Segment,
+    QueueOptions,
 };
 use dma_doca::{DocaEngine, DocaOptions};
 use doca_sys::bindings::*;
 use doca_sys::{Common, Dma};
 
 thread_local! {
-    /// How many submissions are let through, and what the one after them is answered with.
+    /// Number of submissions that succeed, and the code of the next one.
     static REFUSE: Cell<Option<(u32, doca_error_t)>> = const { Cell::new(None) };
-    /// Maps are not destroyed.
+    /// Destroying maps fails.
     static KEEP_MAPS: Cell<bool> = const { Cell::new(false) };
-    /// How many buffers are given out before one is not, and how many tasks.
+    /// Number of buffers created before a failure, and of tasks.
     static BUFFERS: Cell<Option<u32>> = const { Cell::new(None) };
     static TASKS: Cell<Option<u32>> = const { Cell::new(None) };
-    /// A context that stops does not come to rest.
+    /// A stopped context does not become idle.
     static RESTLESS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -48,7 +48,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
     unsafe { doca_task_submit_ex(task, flags) }
 }
 
-/// Whether it is the call that is to fail; the later ones do not.
+/// True for the call that must fail; later ones succeed.
 fn fails(countdown: &'static std::thread::LocalKey<Cell<Option<u32>>>) -> bool {
     countdown.replace(countdown.get().and_then(|n| n.checked_sub(1))) == Some(0)
 }
@@ -136,8 +136,8 @@ fn pair(engine: &DocaEngine, n: u8) -> (BufferMut, BufferMut) {
     (src, engine.allocate(256).unwrap())
 }
 
-/// How five copies end, of which the device gets all but one.
-fn five(engine: &DocaEngine, queue: &Queue) -> Vec<Result<(), (ErrorKind, i64)>> {
+/// Outcomes of five copies, of which the device gets all but one.
+fn five(engine: &DocaEngine, queue: &Queue) -> Vec<Result<(), (ErrorKind, i32)>> {
     let transfers: Vec<_> = (1..=5)
         .map(|n| {
             let (src, dst) = pair(engine, n);
@@ -164,14 +164,14 @@ fn a_task_that_is_not_taken_fails_alone_wherever_it_stands() {
     for nth in 0..5 {
         REFUSE.set(Some((nth, DOCA_ERROR_INVALID_VALUE)));
         let mut expected = [Ok(()); 5];
-        expected[nth as usize] = Err((ErrorKind::DeviceFault, i64::from(DOCA_ERROR_INVALID_VALUE)));
+        expected[nth as usize] = Err((ErrorKind::DeviceFault, DOCA_ERROR_INVALID_VALUE.cast_signed()));
         assert_eq!(five(&engine, &queue), expected);
     }
     assert_eq!(five(&engine, &queue), [Ok(()); 5]);
     assert_eq!((queue.counters().resets, queue.counters().failed), (0, 5));
 }
 
-/// Tasks before it were submitted without a doorbell, which nothing but a stop can make up for.
+/// Tasks before it were submitted without a doorbell: only a stop ends them.
 #[test]
 fn without_a_call_to_flush_a_refusal_aborts_what_went_before() {
     let engine =
@@ -181,7 +181,7 @@ fn without_a_call_to_flush_a_refusal_aborts_what_went_before() {
     REFUSE.set(Some((4, DOCA_ERROR_INVALID_VALUE)));
     let ends = five(&engine, &queue);
     assert!(ends[..4].iter().all(|end| matches!(end, Err((ErrorKind::Aborted, _)))), "{ends:?}");
-    assert_eq!(ends[4], Err((ErrorKind::DeviceFault, i64::from(DOCA_ERROR_INVALID_VALUE))));
+    assert_eq!(ends[4], Err((ErrorKind::DeviceFault, DOCA_ERROR_INVALID_VALUE.cast_signed())));
     assert_eq!(five(&engine, &queue), [Ok(()); 5]);
     assert_eq!(queue.counters().resets, 1);
 }
@@ -193,9 +193,9 @@ fn a_context_that_has_stopped_by_itself_aborts_what_it_does_not_take() {
     for nth in [0, 2, 4] {
         REFUSE.set(Some((nth, DOCA_ERROR_BAD_STATE)));
         let ends = five(&engine, &queue);
-        let refused = Err((ErrorKind::Aborted, i64::from(DOCA_ERROR_BAD_STATE)));
+        let refused = Err((ErrorKind::Aborted, DOCA_ERROR_BAD_STATE.cast_signed()));
         assert_eq!(ends[nth as usize], refused, "{ends:?}");
-        // What comes later waits until it runs again.
+        // Later descriptors wait until it runs again.
         assert!(ends[nth as usize + 1..].iter().all(Result::is_ok), "{ends:?}");
         assert!(ends[..nth as usize].iter().all(Result::is_err), "{ends:?}");
         assert_eq!(five(&engine, &queue), [Ok(()); 5]);
@@ -203,22 +203,19 @@ fn a_context_that_has_stopped_by_itself_aborts_what_it_does_not_take() {
     assert_eq!(queue.counters().resets, 3);
 }
 
-/// A flush that could not be carried out is for the next poll to carry out, so nobody sleeps before that.
+/// The next poll repeats a failed flush, so `arm` refuses to sleep before it.
 #[test]
 fn nobody_is_told_to_sleep_while_a_flush_is_due() {
     let engine = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
     let region = engine.allocate_raw(&MemoryRequest::new(128)).unwrap();
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
-    let (key, addr) = (region.key(), region.base());
-    // SAFETY: inside of the region.
-    let behind = unsafe { addr.add(64) };
-    let copy = Descriptor::copy(5, Segment { key, addr, len: 64 }, Segment { key, addr: behind, len: 64 });
+    let copy = Descriptor::copy(5, region.info().segment(0, 64), region.info().segment(64, 64));
     // SAFETY: the region outlives what is in flight.
     assert_eq!(unsafe { queue.submit(&[copy]) }.unwrap(), 1);
     REFUSE.set(Some((0, DOCA_ERROR_AGAIN)));
     queue.flush();
     assert_eq!(REFUSE.get(), None, "it was refused");
-    assert!(!queue.arm().unwrap());
+    assert!(!queue.events().unwrap().arm().unwrap());
     let mut out = [Completion::done(0); 4];
     let begin = Instant::now();
     while queue.poll(&mut out) == 0 {
@@ -255,7 +252,7 @@ fn a_context_that_does_not_come_to_rest_is_given_up() {
     assert_eq!(five(&engine, &self::queue(&engine)), [Ok(()); 5]);
 }
 
-/// Whether the process has something mapped at `address`.
+/// True if `address` is mapped.
 fn is_mapped(address: usize) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().any(|line| {
@@ -266,7 +263,7 @@ fn is_mapped(address: usize) -> bool {
     })
 }
 
-/// Long, so that nothing else is mapped there soon.
+/// Long, so that the address is not reused soon.
 const LONG: usize = 1 << 30;
 
 #[test]
@@ -281,11 +278,12 @@ fn memory_that_stays_registered_is_never_unmapped() {
     assert!(is_mapped(address), "the device may still write there");
 }
 
-/// The host's side, whose maps can be kept from being destroyed.
+/// The host's side, whose maps can fail to be destroyed.
 fn exporter() -> DocaEngine {
     doca_emu::use_config(Some("memlock = \"100G\"\n")).unwrap();
     let library = calls::library_with(&[], |common, _| common.doca_mmap_destroy = mmap_destroy);
-    DocaEngine::open(&DocaOptions::new().with_address("3b:00.0").with_library(library)).unwrap()
+    DocaEngine::open(&DocaOptions::new().with_address("3b:00.0".parse().unwrap()).with_library(library))
+        .unwrap()
 }
 
 #[test]
@@ -308,7 +306,7 @@ fn memory_whose_export_cannot_be_taken_back_is_never_unmapped() {
     let host = exporter();
     let window = host.allocate_window(&MemoryRequest::new(LONG).exportable(Access::READ)).unwrap();
     let export = window.export(Access::READ).unwrap();
-    let address = export.descriptor().address() as usize + LONG / 2;
+    let address = window.region().as_raw().info().addr.0 as usize + LONG / 2;
     assert!(is_mapped(address));
     KEEP_MAPS.set(true);
     drop(export);
@@ -317,7 +315,7 @@ fn memory_whose_export_cannot_be_taken_back_is_never_unmapped() {
     assert!(is_mapped(address), "a peer may still write there");
 }
 
-/// A descriptor that could not be made ready leaves nothing behind: no slot, no buffer, no half a task.
+/// A failure to prepare a descriptor leaks no slot, buffer or task.
 #[test]
 fn what_cannot_be_made_ready_costs_nothing_but_itself() {
     let config = "memlock = \"1M\"\nmax_list_len = 4\nmax_tasks = 4\n";
@@ -359,7 +357,7 @@ fn what_cannot_be_made_ready_costs_nothing_but_itself() {
     }
 }
 
-/// Lists of a task that was refused go back at once.
+/// The lists of a refused task are released at once.
 #[test]
 fn a_refused_lists_memory_is_deregistered_when_it_is_dropped() {
     let engine = open("memlock = \"1M\"\nmax_list_len = 4\n", &[], |common, _| {
@@ -379,8 +377,10 @@ fn a_refused_lists_memory_is_deregistered_when_it_is_dropped() {
 
 #[test]
 fn an_import_that_is_not_permitted_is_told_from_one_that_was_revoked() {
-    let host =
-        DocaEngine::open(&DocaOptions::new().with_address("3b:00.0").with_library(calls::library())).unwrap();
+    let host = DocaEngine::open(
+        &DocaOptions::new().with_address("3b:00.0".parse().unwrap()).with_library(calls::library()),
+    )
+    .unwrap();
     let window = host.allocate_window(&MemoryRequest::new(64).exportable(Access::READ)).unwrap();
     let export = window.export(Access::READ).unwrap();
     let dpu = open("", &[], |common, _| common.doca_mmap_create_from_export = Some(not_permitted));

@@ -1,4 +1,4 @@
-//! Random programs on cards of all sorts, sound and faulty, beside an oracle in plain memory.
+//! Random programs on many kinds of cards, some of them faulty, with an oracle in plain memory.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A buffer in pieces, and what it holds. `None` while it flies.
+/// A buffer in pieces, and its expected content. `None` while it is in flight.
 type Slot = Option<(Vec<BufferMut>, Vec<u8>)>;
 type Pieces = Vec<BufferMut>;
 
@@ -114,7 +114,7 @@ impl System {
         Some((vec![buffer], sample(seed)))
     }
 
-    /// Takes back what an operation gave back, and checks it, or sets it after a failure.
+    /// Takes the buffer of an ended operation, and checks its content, or sets it after a failure.
     fn land(&mut self, slot: usize, pieces: Option<Pieces>, expected: Vec<u8>, ok: bool) {
         self.slots[slot] = match pieces {
             Some(mut pieces) => {

@@ -1,4 +1,4 @@
-//! The queue below the safe API, which asks it for less than the contract promises.
+//! The raw queue: promises of the contract that the safe API does not use.
 #![expect(unsafe_code, reason = "submits to the queue as the safe API does")]
 
 #[path = "support/calls.rs"]
@@ -8,33 +8,30 @@ use std::time::Instant;
 
 use calls::engine;
 use dma_core::{
-    Access, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Listed, MemoryRequest, Outcome,
-    QueueOptions, RawQueue, RawRegion, Segment,
+    Access, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Outcome, QueueOptions,
+    RawQueue, RawRegion, Segment,
 };
 use dma_doca::{DocaEngine, DocaOptions};
 
 const LEN: usize = 64;
 
-/// A source with a pattern, and room for as much behind it.
+/// A source with a pattern, followed by room for a copy.
 fn region(engine: &DocaEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
     // SAFETY: mapped and nobody else's.
-    unsafe { region.base().write_bytes(7, LEN) };
+    unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
 
 fn halves(region: &dyn RawRegion) -> (Segment, Segment) {
-    let (key, addr) = (region.key(), region.base());
-    // SAFETY: inside of the region.
-    let behind = unsafe { addr.add(LEN) };
-    (Segment { key, addr, len: LEN }, Segment { key, addr: behind, len: LEN })
+    (region.info().segment(0, LEN), region.info().segment(LEN, LEN))
 }
 
 fn open(engine: &DocaEngine) -> Box<dyn RawQueue> {
     engine.open_queue_raw(&QueueOptions::new().with_depth(16)).unwrap()
 }
 
-/// Submits copies with these tokens and no doorbell; all of them are taken.
+/// Submits copies with these tokens and without a doorbell, and asserts that all are taken.
 fn submit(queue: &mut dyn RawQueue, region: &dyn RawRegion, tokens: std::ops::Range<u64>) {
     let (src, dst) = halves(region);
     let batch: Vec<_> = tokens.map(|token| Descriptor::copy(token, src, dst)).collect();
@@ -42,7 +39,7 @@ fn submit(queue: &mut dyn RawQueue, region: &dyn RawRegion, tokens: std::ops::Ra
     assert_eq!(unsafe { queue.submit(&batch) }.unwrap(), batch.len());
 }
 
-/// Polls, `room` reports at a time, until `count` have come and no more do.
+/// Polls, up to `room` completions at a time, until `count` have arrived and no more do.
 fn reports(queue: &mut dyn RawQueue, count: usize, room: usize) -> Vec<Completion> {
     let (mut all, mut out) = (Vec::new(), vec![Completion::done(u64::MAX); room]);
     let mut idle = 0;
@@ -105,7 +102,7 @@ fn a_stop_aborts_what_is_held_back_and_is_for_good() {
     assert_eq!(queue.stats().resets, 0);
 }
 
-/// What fails by a stop is aborted, also after a reset for which no task was to blame.
+/// Tasks that fail by a stop are aborted, also after a reset without a faulty task.
 #[test]
 fn a_stop_blames_nobody() {
     let engine =
@@ -137,50 +134,51 @@ fn a_queue_with_something_held_back_goes_at_once() {
     assert!(begin.elapsed().as_secs() < 5);
 }
 
-/// Whoever sleeps after `arm` said that it may is woken by what comes later, not by what has come.
+/// After `arm` returned true, later completions signal the event, earlier ones do not.
 #[test]
 fn nobody_is_told_to_sleep_while_reports_wait() {
     let engine = engine("");
     let region = region(&engine);
     let mut queue = open(&engine);
-    assert!(queue.arm().unwrap(), "nothing is in flight");
-    queue.disarm();
+    assert!(queue.events().unwrap().arm().unwrap(), "nothing is in flight");
+    queue.events().unwrap().disarm();
     submit(&mut *queue, &*region, 0..2);
     queue.flush();
     for _ in 0..3 {
-        assert!(!queue.arm().unwrap());
+        assert!(!queue.events().unwrap().arm().unwrap());
     }
     reports(&mut *queue, 2, 16);
-    assert!(queue.arm().unwrap());
-    queue.disarm();
+    assert!(queue.events().unwrap().arm().unwrap());
+    queue.events().unwrap().disarm();
 }
 
 #[test]
 fn a_revoked_region_is_named_wherever_it_stands_and_whoever_finds_out() {
     doca_emu::use_config(Some("")).unwrap();
     let open_at = |address: &str| {
-        DocaEngine::open(&DocaOptions::new().with_address(address).with_library(calls::library())).unwrap()
+        DocaEngine::open(
+            &DocaOptions::new().with_address(address.parse().unwrap()).with_library(calls::library()),
+        )
+        .unwrap()
     };
     let (host, dpu) = (open_at("3b:00.0"), open_at("03:00.0"));
     let request = MemoryRequest::new(LEN).exportable(Access::all());
     let window = host.allocate_window(&request).unwrap();
     let export = window.export(Access::all()).unwrap();
     let far = dpu.import_raw(export.descriptor()).unwrap();
-    let far = Segment { key: far.key(), addr: far.base(), len: LEN };
+    let far = far.info().segment(0, LEN);
     let region = region(&dpu);
     let (src, dst) = halves(&*region);
     let mut queue = open(&dpu);
     drop(export);
     let (from, to) = ([far], [dst]);
-    let lists = Listed::Copy { src: &from, dst: &to };
     let (head, tail) = (Segment { len: LEN / 2, ..src }, Segment { len: LEN / 2, ..dst });
     let (halves, whole) = ([head, tail], [far]);
-    let gathered = Listed::Copy { src: &halves, dst: &whole };
     for (token, descriptor) in [
         Descriptor::copy(0, far, dst),
         Descriptor::copy(1, src, far),
-        Descriptor::listed(2, &lists),
-        Descriptor::listed(3, &gathered),
+        Descriptor::copy_lists(2, &from, &to),
+        Descriptor::copy_lists(3, &halves, &whole),
     ]
     .into_iter()
     .enumerate()
@@ -190,7 +188,7 @@ fn a_revoked_region_is_named_wherever_it_stands_and_whoever_finds_out() {
             assert_eq!(unsafe { queue.submit(&[descriptor]) }.unwrap(), 1);
             queue.flush();
             if armed {
-                assert!(!queue.arm().unwrap());
+                assert!(!queue.events().unwrap().arm().unwrap());
             }
             let end = reports(&mut *queue, 1, 16)[0];
             assert_eq!(end.outcome, Outcome::Failed(ErrorKind::Revoked), "{token} {armed}");
@@ -201,9 +199,9 @@ fn a_revoked_region_is_named_wherever_it_stands_and_whoever_finds_out() {
 #[test]
 fn keys_are_used_again() {
     let engine = engine("");
-    let first = region(&engine).key();
+    let first = region(&engine).info().key;
     for _ in 0..10 {
-        assert_eq!(region(&engine).key(), first);
+        assert_eq!(region(&engine).info().key, first);
     }
 }
 
@@ -211,7 +209,7 @@ fn keys_are_used_again() {
 fn an_export_lies_within_its_region() {
     let engine = DocaEngine::open(&{
         doca_emu::use_config(Some("")).unwrap();
-        DocaOptions::new().with_address("3b:00.0").with_library(calls::library())
+        DocaOptions::new().with_address("3b:00.0".parse().unwrap()).with_library(calls::library())
     })
     .unwrap();
     let region = engine.allocate_raw(&MemoryRequest::new(100).exportable(Access::READ)).unwrap();

@@ -14,10 +14,13 @@ use dma_doca::{DocaEngine, DocaOptions};
 const LEN: usize = 100_000;
 
 fn open(address: &str) -> DocaEngine {
-    DocaEngine::open(&DocaOptions::new().with_address(address).with_library(calls::library())).unwrap()
+    DocaEngine::open(
+        &DocaOptions::new().with_address(address.parse().unwrap()).with_library(calls::library()),
+    )
+    .unwrap()
 }
 
-/// The host's side, when started as one: exports, and does as it is told, line by line.
+/// The host's side, in a process of its own: exports memory, and executes commands line by line.
 #[test]
 #[ignore = "a part of the other test, in a process of its own"]
 fn host() {

@@ -1,19 +1,19 @@
-//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same stand-in: 64 bytes, batches of 32. At most 1.10 times as many.
+//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
+//! stand-in: 64 bytes, batches of 32. The limit is 1.10 times as many.
 //!
-//! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind`, which counts, and a C compiler; without them it says so. Fails beyond the bound.
+//! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::ptr::NonNull;
 
-use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RegionKey, Segment};
+use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RegionInfo, Segment};
 use dma_ioat::{HugePages, IoatEngine, IoatOptions};
 
 const BATCH: usize = 32;
 const LEN: usize = 64;
 const BOUND: f64 = 1.10;
-/// Batches of a short and a long run: the difference leaves out what happens once.
+/// Batches of a short and a long run: the difference excludes the set-up.
 const RUNS: [u64; 2] = [100, 1100];
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             copy(Path::new(&dir), batches);
             ExitCode::SUCCESS
         }
-        // `cargo test --benches` only wants to know that it runs.
+        // For `cargo test --benches` it only has to run.
         Some("--test") => ExitCode::SUCCESS,
         _ => compare(),
     }
@@ -38,11 +38,10 @@ fn copy(dir: &Path, batches: u64) {
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(256)).expect("a queue");
     let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * LEN)).expect("memory");
     let (src, dst) = (memory(), memory());
-    let (from, to) = ((src.key(), src.base()), (dst.key(), dst.base()));
-    let part = |(key, base): (RegionKey, NonNull<u8>), i: usize| Segment {
-        key,
-        // SAFETY: inside of the region.
-        addr: unsafe { base.add(i * LEN) },
+    let (from, to) = (*src.info(), *dst.info());
+    let part = |region: RegionInfo, i: usize| Segment {
+        key: region.key,
+        addr: region.addr.offset(i * LEN),
         len: LEN,
     };
     let mut batch: [_; BATCH] = std::array::from_fn(|_| Descriptor::copy(0, part(from, 0), part(to, 0)));
@@ -111,7 +110,7 @@ fn callgrind(program: &Path) -> Command {
     command
 }
 
-/// What callgrind counted.
+/// The count of callgrind.
 fn instructions(command: &mut Command) -> u64 {
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,10 +1,24 @@
-//! What the features need: `linked` asks `pkg-config` which libraries of SPDK and DPDK to link, `bindgen` binds the installed headers. Without them
-//! it does nothing.
+//! Implements the features: `linked` asks `pkg-config` which libraries of SPDK and DPDK to link, `bindgen`
+//! binds the installed headers. Without them it does nothing.
+//!
+//! Without an installed SPDK, both warn and have no effect: libraries are loaded at run time, and
+//! declarations are those of this crate. So all features together build everywhere.
+
+#[cfg(feature = "linked")]
+#[path = "build/linking.rs"]
+mod linking;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for variable in ["PKG_CONFIG_PATH", "SPDK_INCLUDE_DIR"] {
+    println!("cargo::rerun-if-changed=build/linking.rs");
+    println!("cargo::rustc-check-cfg=cfg(spdk_linked, spdk_headers)");
+    for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "SPDK_INCLUDE_DIR"] {
         println!("cargo::rerun-if-env-changed={variable}");
+    }
+    // A later installation there triggers a rebuild.
+    #[cfg(any(feature = "linked", feature = "bindgen"))]
+    for dir in std::env::split_paths(&std::env::var_os("PKG_CONFIG_PATH").unwrap_or_default()) {
+        println!("cargo::rerun-if-changed={}", dir.display());
     }
     #[cfg(feature = "linked")]
     linked::link();
@@ -31,64 +45,56 @@ fn pkg_config(arguments: &[&str]) -> Result<Vec<String>, String> {
 
 #[cfg(feature = "linked")]
 mod linked {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
-    /// What of SPDK and DPDK is linked, as SPDK's own documentation (doc/pkgconfig.md) has it.
+    use super::linking::{Flags, instructions};
+
+    /// The packages of SPDK to link, from its documentation (doc/pkgconfig.md).
     const SPDK: [&str; 2] = ["spdk_ioat", "spdk_env_dpdk"];
-    /// What these need; not every build has them all.
-    const BEHIND: [&str; 3] = ["spdk_dpdklibs", "libdpdk", "spdk_syslibs"];
+    /// Their dependencies; a build may lack some.
+    const DPDK_OF_SPDK: &str = "spdk_dpdklibs";
+    const BEHIND: [&str; 2] = ["libdpdk", "spdk_syslibs"];
 
     pub(super) fn link() {
-        let mut flags = super::pkg_config(&[&["--libs"], &SPDK[..]].concat())
-            .unwrap_or_else(|e| panic!("the feature `linked` needs an installed SPDK: {e}"));
-        // Shared libraries name what they need themselves.
-        let shared = super::pkg_config(&["--variable=libdir", SPDK[1]])
-            .is_ok_and(|dir| dir.iter().any(|dir| Path::new(dir).join("libspdk_env_dpdk.so").exists()));
-        for package in BEHIND.into_iter().filter(|_| !shared) {
+        let mut spdk = match super::pkg_config(&[&["--libs"], &SPDK[..]].concat()) {
+            Ok(flags) => flags,
+            Err(e) => {
+                let e = e.lines().next().unwrap_or_default();
+                println!(
+                    "cargo::warning=feature `linked`: no SPDK is installed that could be linked, so its shared libraries are looked for when the \
+                     program runs; else set PKG_CONFIG_PATH to SPDK's and DPDK's pkgconfig ({e})"
+                );
+                return;
+            }
+        };
+        // Shared libraries do not name all their dependencies, so programs cannot be linked with them: they
+        // are loaded at run time.
+        let dirs = super::pkg_config(&["--variable=libdir", SPDK[1]]).unwrap_or_default();
+        let dirs =
+            dirs.into_iter().chain(spdk.iter().filter_map(|flag| Some(flag.strip_prefix("-L")?.to_owned())));
+        if let Some(dir) = dirs.into_iter().find(|dir| Path::new(dir).join("libspdk_env_dpdk.so").exists()) {
+            println!("cargo::rustc-env=DMA_SPDK_LINKED_DIR={dir}");
+            return;
+        }
+        let mut behind = Vec::new();
+        let add = |flags: &mut Vec<String>, package| {
             if super::pkg_config(&["--exists", package]).is_ok() {
                 flags.extend(super::pkg_config(&["--libs", "--static", package]).unwrap_or_default());
             }
-        }
-        let dirs: Vec<PathBuf> =
-            flags.iter().filter_map(|f| f.strip_prefix("-L")).map(PathBuf::from).collect();
-        for dir in &dirs {
-            println!("cargo::rustc-link-search=native={}", dir.display());
-        }
-        let mut seen = Vec::new();
-        for flag in &flags {
-            let library = flag.strip_prefix("-l").unwrap_or(flag);
-            let linked = match library.strip_prefix(':') {
-                Some(file) => {
-                    archive(&dirs.iter().map(|d| d.join(file)).find(|f| f.exists()).unwrap_or_default())
-                }
-                None if flag.starts_with("-l") => named(library, &dirs),
-                None => archive(Path::new(flag)),
-            };
-            if let Some(linked) = linked.filter(|linked| !seen.contains(linked)) {
-                println!("cargo::rustc-link-lib={linked}");
-                seen.push(linked);
-            }
-        }
-    }
-
-    /// A library by its name: whole, if it is one of SPDK's or DPDK's archives, since drivers in it register themselves and nobody names them.
-    fn named(library: &str, dirs: &[PathBuf]) -> Option<String> {
-        let is = |prefix: &str, suffix: &str| {
-            dirs.iter().any(|d| d.join(format!("{prefix}{library}{suffix}")).exists())
         };
-        let of_spdk = library.starts_with("spdk") || library.starts_with("rte");
-        Some(if of_spdk && is("lib", ".a") && !is("lib", ".so") {
-            format!("static:+whole-archive,-bundle={library}")
-        } else {
-            format!("dylib={library}")
-        })
+        add(&mut spdk, DPDK_OF_SPDK);
+        BEHIND.into_iter().for_each(|package| add(&mut behind, package));
+        println!("cargo::rustc-cfg=spdk_linked");
+        for instruction in instructions(&Flags { spdk, behind }, Path::exists, is_known) {
+            println!("{instruction}");
+        }
     }
 
-    /// An archive by its path.
-    fn archive(path: &Path) -> Option<String> {
-        let library = path.file_name()?.to_str()?.strip_prefix("lib")?.strip_suffix(".a")?;
-        println!("cargo::rustc-link-search=native={}", path.parent()?.display());
-        Some(format!("static:+whole-archive,-bundle={library}"))
+    /// True if the C compiler, which links, finds a file in its own directories. Without a compiler, linking
+    /// fails later.
+    fn is_known(file: &str) -> bool {
+        let found = std::process::Command::new("cc").arg(format!("-print-file-name={file}")).output();
+        found.map_or(true, |output| String::from_utf8_lossy(&output.stdout).trim().contains('/'))
     }
 }
 
@@ -99,10 +105,19 @@ mod headers {
     pub(super) fn bind() {
         let include = match std::env::var("SPDK_INCLUDE_DIR") {
             Ok(dir) => vec![format!("-I{dir}")],
-            Err(_) => super::pkg_config(&["--cflags-only-I", "spdk_ioat", "spdk_env_dpdk"]).unwrap_or_else(|e| {
-                panic!("the feature `bindgen` needs SPDK's headers: set SPDK_INCLUDE_DIR, or PKG_CONFIG_PATH ({e})")
-            }),
+            Err(_) => match super::pkg_config(&["--cflags-only-I", "spdk_ioat", "spdk_env_dpdk"]) {
+                Ok(flags) => flags,
+                Err(e) => {
+                    let e = e.lines().next().unwrap_or_default();
+                    println!(
+                        "cargo::warning=feature `bindgen`: SPDK's headers (spdk/env.h, spdk/ioat.h) are not installed, so this crate's own \
+                         declarations are used; set SPDK_INCLUDE_DIR to the directory that has spdk/ ({e})"
+                    );
+                    return;
+                }
+            },
         };
+        println!("cargo::rustc-cfg=spdk_headers");
         let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("bindings.rs");
         bindgen::Builder::default()
             .header_contents("all.h", "#include <spdk/stdinc.h>\n#include <spdk/env.h>\n#include <spdk/ioat.h>\n#include <spdk/log.h>\n#include <spdk/string.h>\n")
@@ -115,12 +130,12 @@ mod headers {
             .prepend_enum_name(false)
             .use_core()
             .generate()
-            .unwrap_or_else(|e| panic!("SPDK's headers cannot be bound: {e}"))
+            .unwrap_or_else(|e| panic!("SPDK's headers cannot be bound: {e}; set SPDK_INCLUDE_DIR to the directory that has spdk/env.h"))
             .write_to_file(&out)
             .unwrap_or_else(|e| panic!("{}: {e}", out.display()));
     }
 
-    /// Where the C compiler has `limits.h` and its like: libclang often comes without its own.
+    /// The C compiler's directory of `limits.h`, because libclang is often installed without its own.
     fn compiler_include() -> Option<String> {
         let output = std::process::Command::new("cc").arg("-print-file-name=include").output().ok()?;
         let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -1,17 +1,12 @@
-//! What the system says of I/OAT functions, and what stands in the way of using them.
+//! I/OAT functions as the system shows them, and the reasons that prevent their use.
 
-use std::path::Path;
+use dma_core::{Error, ErrorKind, PciAddress};
+use dma_host::pci::{Function, SYSFS};
 
-use dma_core::{Error, ErrorKind};
-
-use crate::PciAddress;
 use crate::error::error;
 
-/// Where Linux shows PCI functions.
-const SYSFS: &str = "/sys/bus/pci/devices";
-
-/// The device numbers of Intel's I/OAT functions, from Xeon E5 (2012) to Xeon Ice Lake, as ranges: those that SPDK's driver takes (public header
-/// `spdk/pci_ids.h`).
+/// The device numbers of Intel's I/OAT functions, from Xeon E5 (2012) to Xeon Ice Lake, as ranges: those of
+/// SPDK's driver (public header `spdk/pci_ids.h`).
 const DEVICE_IDS: [(u16, u16); 12] = [
     (0x0b00, 0x0b00),
     (0x0c50, 0x0c53),
@@ -28,84 +23,56 @@ const DEVICE_IDS: [(u16, u16); 12] = [
 ];
 const INTEL: u16 = 0x8086;
 
-/// An I/OAT function that the system shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
-    pub(crate) address: PciAddress,
-    /// The kernel driver that has it.
-    driver: Option<String>,
-    iommu_group: Option<String>,
-}
-
 /// The I/OAT functions of this machine.
 pub(crate) fn functions() -> Vec<Function> {
-    functions_in(Path::new(SYSFS))
+    dma_host::pci::functions().into_iter().filter(is_ioat).collect()
 }
 
-fn functions_in(root: &Path) -> Vec<Function> {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let mut functions: Vec<_> = entries.filter_map(|entry| function(&entry.path())).collect();
-    functions.sort_by_key(|function| function.address);
-    functions
+fn is_ioat(function: &Function) -> bool {
+    let among = |(first, last): &(u16, u16)| (*first..=*last).contains(&function.device);
+    function.vendor == INTEL && DEVICE_IDS.iter().any(among)
 }
 
-fn function(dir: &Path) -> Option<Function> {
-    let address = dir.file_name()?.to_str()?.parse().ok()?;
-    let number = |name: &str| -> Option<u16> {
-        let text = std::fs::read_to_string(dir.join(name)).ok()?;
-        u16::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
-    };
-    let link = |name: &str| -> Option<String> {
-        Some(std::fs::read_link(dir.join(name)).ok()?.file_name()?.to_str()?.to_owned())
-    };
-    let device = number("device")?;
-    let is_ioat = number("vendor")? == INTEL
-        && DEVICE_IDS.iter().any(|(first, last)| (*first..=*last).contains(&device));
-    is_ioat.then(|| Function { address, driver: link("driver"), iommu_group: link("iommu_group") })
-}
-
-impl Function {
-    /// Why SPDK does not have this function, as far as the system shows.
-    pub(crate) fn obstacle(&self) -> Error {
-        let address = self.address;
-        let bind = format!(
-            "bind it to vfio-pci: `echo vfio-pci > {SYSFS}/{address}/driver_override`, `echo {address} > {SYSFS}/{address}/driver/unbind` if it has a \
-             driver, `echo {address} > /sys/bus/pci/drivers_probe` (as root, after `modprobe vfio-pci`), or run SPDK's `scripts/setup.sh`"
-        );
-        match self.driver.as_deref() {
-            None => error(ErrorKind::NotFound, format!("{address} is bound to no driver")).with_hint(bind),
-            Some("vfio-pci") => {
-                let group = self.iommu_group.as_deref().unwrap_or("?");
-                let node = format!("/dev/vfio/{group}");
-                if is_writable(&node) {
-                    let message = format!("{address} is bound to vfio-pci, but SPDK does not offer it");
-                    error(ErrorKind::InUse, message).with_hint(format!(
-                        "see which process has {node} open (`fuser {node}`), whether the option `allow` names {address}, and SPDK's messages"
-                    ))
-                } else {
-                    error(
-                        ErrorKind::PermissionDenied,
-                        format!("{address} is bound to vfio-pci, but {node} cannot be opened"),
-                    )
-                    .with_hint(format!(
-                        "run as root, or give this user {node}: `chown $USER {node}`, and raise `ulimit -l`"
-                    ))
-                }
+/// The reason why SPDK does not offer a function, as far as the system shows.
+pub(crate) fn obstacle(function: &Function) -> Error {
+    let address = function.address;
+    let bind = format!(
+        "bind it to vfio-pci: `echo vfio-pci > {SYSFS}/{address}/driver_override`, `echo {address} > {SYSFS}/{address}/driver/unbind` if it has a \
+         driver, `echo {address} > /sys/bus/pci/drivers_probe` (as root, after `modprobe vfio-pci`), or run SPDK's `scripts/setup.sh`"
+    );
+    match function.driver.as_deref() {
+        None => error(ErrorKind::NotFound, format!("{address} is bound to no driver")).with_hint(bind),
+        Some("vfio-pci") => {
+            let group = function.iommu_group.as_deref().unwrap_or("?");
+            let node = format!("/dev/vfio/{group}");
+            if is_writable(&node) {
+                let message = format!("{address} is bound to vfio-pci, but SPDK does not offer it");
+                error(ErrorKind::InUse, message).with_hint(format!(
+                    "see which process has {node} open (`fuser {node}`), whether the option `allow` names {address}, and SPDK's messages"
+                ))
+            } else {
+                error(
+                    ErrorKind::PermissionDenied,
+                    format!("{address} is bound to vfio-pci, but {node} cannot be opened"),
+                )
+                .with_hint(format!(
+                    "run as root, or give this user {node}: `chown $USER {node}`, and raise `ulimit -l`"
+                ))
             }
-            Some(driver @ ("uio_pci_generic" | "igb_uio")) => {
-                let message = format!("{address} is bound to {driver}, but SPDK does not offer it");
-                if rustix::process::geteuid().is_root() {
-                    error(ErrorKind::InUse, message).with_hint(format!(
-                        "see whether another process uses it, and whether the option `allow` names {address}"
-                    ))
-                } else {
-                    error(ErrorKind::PermissionDenied, message).with_hint("run as root: uio needs it")
-                }
+        }
+        Some(driver @ ("uio_pci_generic" | "igb_uio")) => {
+            let message = format!("{address} is bound to {driver}, but SPDK does not offer it");
+            if dma_host::is_root() {
+                error(ErrorKind::InUse, message).with_hint(format!(
+                    "see whether another process uses it, and whether the option `allow` names {address}"
+                ))
+            } else {
+                error(ErrorKind::PermissionDenied, message).with_hint("run as root: uio needs it")
             }
-            Some(driver) => {
-                error(ErrorKind::InUse, format!("{address} is bound to the kernel's driver {driver}"))
-                    .with_hint(bind)
-            }
+        }
+        Some(driver) => {
+            error(ErrorKind::InUse, format!("{address} is bound to the kernel's driver {driver}"))
+                .with_hint(bind)
         }
     }
 }
@@ -114,7 +81,7 @@ fn is_writable(path: &str) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// That SPDK offers no function, among `functions` that the system shows.
+/// The error if SPDK offers none of the `functions` that the system shows.
 pub(crate) fn none(functions: &[Function]) -> Error {
     match functions {
         [] => error(ErrorKind::NotFound, "no I/OAT device found: SPDK offers none, and the system shows none").with_hint(format!(
@@ -122,7 +89,7 @@ pub(crate) fn none(functions: &[Function]) -> Error {
              virtual machine or container, passed through; then bind its functions to vfio-pci or uio, such as with SPDK's `scripts/setup.sh`"
         )),
         [first, rest @ ..] => {
-            let obstacle = first.obstacle();
+            let obstacle = obstacle(first);
             let more = if rest.is_empty() { String::new() } else { format!(" (and {} more functions)", rest.len()) };
             let message = format!("no I/OAT device found that SPDK can use: {}{more}", obstacle.message());
             error(obstacle.kind(), message).with_hint(obstacle.hint().to_owned())
@@ -130,7 +97,7 @@ pub(crate) fn none(functions: &[Function]) -> Error {
     }
 }
 
-/// Who has claimed a function, if another process that uses SPDK did.
+/// Names the process that has claimed a function.
 pub(crate) fn holder(address: PciAddress) -> String {
     // SPDK's lock file begins with the number of the process.
     let pid = std::fs::read(format!("/var/tmp/spdk_pci_lock_{address}"))
@@ -146,23 +113,14 @@ pub(crate) fn holder(address: PciAddress) -> String {
     }
 }
 
-/// Whether the system has huge pages reserved, of any size.
-pub(crate) fn has_huge_pages() -> bool {
-    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
-    sizes.into_iter().any(|size| {
-        let text = std::fs::read_to_string(size.path().join("nr_hugepages")).unwrap_or_default();
-        text.trim().parse().is_ok_and(|pages: u64| pages > 0)
-    })
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
 
-    /// A sysfs with these functions: address, vendor, device, driver.
-    fn sysfs(functions: &[(&str, &str, &str, Option<&str>)]) -> tempfile::TempDir {
+    /// The I/OAT functions of a system with these functions: address, vendor, device, driver.
+    pub(crate) fn functions(functions: &[(&str, &str, &str, Option<&str>)]) -> Vec<Function> {
         let root = tempfile::tempdir().unwrap();
         for (address, vendor, device, driver) in functions {
             let dir = root.path().join(address);
@@ -174,24 +132,23 @@ mod tests {
             }
             symlink("../../../kernel/iommu_groups/none-such", dir.join("iommu_group")).unwrap();
         }
-        root
+        dma_host::pci::functions_in(root.path()).into_iter().filter(is_ioat).collect()
     }
 
     #[test]
-    fn functions_are_found_and_what_is_in_the_way_is_named() {
-        let root = sysfs(&[
+    fn functions_are_found_and_obstacles_are_named() {
+        let found = functions(&[
             ("0000:00:04.1", "0x8086", "0x2021", None),
             ("0000:00:04.0", "0x8086", "0x2021", Some("ioatdma")),
             ("0000:00:04.2", "0x8086", "0x6f2f", Some("vfio-pci")),
             ("0000:00:1f.0", "0x8086", "0xa1c8", Some("lpc_ich")),
             ("0000:03:00.0", "0x15b3", "0x2021", Some("mlx5_core")),
         ]);
-        let found = functions_in(root.path());
         assert_eq!(
             found.iter().map(|f| f.address.to_string()).collect::<Vec<_>>(),
             ["0000:00:04.0", "0000:00:04.1", "0000:00:04.2"]
         );
-        let obstacles: Vec<_> = found.iter().map(Function::obstacle).collect();
+        let obstacles: Vec<_> = found.iter().map(obstacle).collect();
         assert_eq!(obstacles[0].kind(), ErrorKind::InUse);
         assert!(obstacles[0].to_string().contains("kernel's driver ioatdma"), "{}", obstacles[0]);
         assert!(obstacles[0].hint().contains("setup.sh") && obstacles[0].hint().contains("driver_override"));
@@ -207,6 +164,5 @@ mod tests {
         assert_eq!(none_at_all.kind(), ErrorKind::NotFound);
         assert!(none_at_all.message().contains("no I/OAT device found"));
         assert!(none_at_all.hint().contains("lspci"));
-        assert!(functions_in(Path::new("/nowhere")).is_empty());
     }
 }

@@ -1,33 +1,36 @@
 //! [`IoatEngine`]: a channel of I/OAT, or all of them, as an engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
-    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
+    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
+use crate::channels::Channel;
 use crate::env::Environment;
 use crate::error::{BACKEND, error};
-use crate::pool::{Channel, REATTACH_PAUSE};
 use crate::queue::IoatQueue;
+use crate::recovery::{self, REATTACH_PAUSE};
 use crate::region::{IoatRegion, REGISTER_ALIGNMENT};
 use crate::{IoatOptions, PciAddress};
 
-/// The longest descriptor. SPDK cuts copies itself, as memory and engine demand; with this, one of them always finds room in a ring, even if every
-/// page of 4 KiB is a piece.
+/// The longest descriptor. SPDK splits copies further, as memory and engine require. At this length, the
+/// pieces always fit into a ring, even if every page of 4 KiB is one.
 const MAX_TRANSFER: u64 = 1 << 20;
-/// The depth that a queue gets if nobody says.
+/// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;
 
-/// Intel I/OAT through the SPDK that is installed. See the [crate](crate) for how to set it up.
+/// Intel I/OAT through the SPDK that is installed. The README describes the set-up.
 ///
-/// Without an [address](IoatOptions::address), each queue takes a free channel of this process; with one, that channel is the engine's only one.
+/// Without an [address](IoatOptions::address), each queue takes a free channel of this process; with one,
+/// that channel is the engine's only one.
 ///
 /// ```
 /// use dma_ioat::{IoatEngine, IoatOptions};
 ///
-/// // Without SPDK or device, the error says what is missing and what to do.
+/// // Without SPDK or device, the error names the remedy.
 /// match IoatEngine::open(&IoatOptions::new()) {
 ///     Ok(engine) => println!("{engine:?}"),
 ///     Err(error) => println!("{error}"),
@@ -39,32 +42,41 @@ pub struct IoatEngine {
     id: EngineId,
     info: EngineInfo,
     address: Option<PciAddress>,
-    /// The node of its channels; -1 if they are of several.
+    /// The NUMA node of its channels; -1 for several.
     numa: i32,
 }
 
 impl IoatEngine {
-    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels, if nobody did so before.
+    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels, if
+    /// nobody did so before.
     ///
-    /// May block for as long as DPDK takes to map its memory, which can be seconds. What is attached stays so until [`release_idle`](Self::release_idle) or the end
-    /// of the process, and other processes cannot have it; [`IoatOptions::allow`] bounds what is.
+    /// May block for as long as DPDK takes to map its memory, which can be seconds. Channels stay attached,
+    /// and are unavailable to other processes, until [`release_idle`](Self::release_idle) or the end of the
+    /// process. [`IoatOptions::allow`] limits them.
     ///
     /// # Errors
     ///
-    /// `MissingSdk` or `VersionMismatch`: no SPDK that can be used. `NotFound`: no I/OAT device found. `InUse`: the device is another process's or the
-    /// kernel's, or the environment was set up with other options. `PermissionDenied`, `OutOfMemory`: the system lacks rights or huge pages.
-    /// `InvalidArgument`: options that cannot be. Each says what to do.
+    /// `MissingSdk` or `VersionMismatch`: no SPDK that can be used. `NotFound`: no I/OAT device found.
+    /// `InUse`: the device is another process's or the kernel's, or the environment was set up with other
+    /// options. `PermissionDenied`, `OutOfMemory`: the system lacks rights or huge pages. `InvalidArgument`:
+    /// invalid options. Each error names the remedy.
     pub fn open(options: &IoatOptions) -> Result<Self> {
         Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
     }
 
     fn open_unnamed(options: &IoatOptions) -> Result<Self> {
         let environment = Environment::of(options)?;
-        let info = {
+        let (info, numa) = loop {
             let mut pool = environment.up(options)?;
             if pool.channels().all(|channel| options.address.is_some_and(|wanted| wanted != channel.address))
             {
-                pool.probe(&environment.spdk)?;
+                if pool.is_restarting(options.address) {
+                    // Ends within the time limit of a restart.
+                    drop(pool);
+                    std::thread::sleep(REATTACH_PAUSE);
+                    continue;
+                }
+                pool.probe_again(&environment.spdk)?;
             }
             let selected: Vec<&Channel> = pool
                 .channels()
@@ -77,20 +89,19 @@ impl IoatEngine {
             }
             let numa = selected[0].numa;
             let numa = if selected.iter().all(|channel| channel.numa == numa) { numa } else { -1 };
-            (describe(&environment, &selected), numa)
+            break (describe(&environment, &selected), numa);
         };
-        let (info, numa) = info;
-        Ok(Self { environment, id: EngineId::next(), info, address: options.address, numa })
+        Ok(Self { environment, id: EngineId::unique(), info, address: options.address, numa })
     }
 
-    /// Detaches the channels that no queue has, so that other processes can have them. Returns how many. A queue opened later attaches them again, which takes
-    /// a moment.
+    /// Detaches the channels without a queue, so that other processes can attach them. Returns their number.
+    /// Opening a queue attaches them again, which takes milliseconds.
     pub fn release_idle(&self) -> usize {
         self.environment.pool().release_free(&self.environment.spdk)
     }
 }
 
-/// What channels say of themselves; there is at least one.
+/// Describes an engine on `channels`, of which there is at least one.
 fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
     let mut capabilities =
         Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE | Capabilities::IN_ORDER;
@@ -118,8 +129,8 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
     }
 }
 
-#[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
-// SAFETY: `info` holds what the channels answered, the least where they differ.
+#[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
+// SAFETY: `info` holds the properties that SPDK reports, the minimum where channels differ.
 unsafe impl DmaEngine for IoatEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -129,7 +140,7 @@ unsafe impl DmaEngine for IoatEngine {
         if !request.export.is_empty() {
             return Err(error(ErrorKind::Unsupported, "I/OAT copies within one machine: it exports nothing"));
         }
-        request.check()?;
+        request.validate()?;
         Ok(Box::new(IoatRegion::allocate(&self.environment, self.id, self.numa, request)?))
     }
 
@@ -149,13 +160,21 @@ unsafe impl DmaEngine for IoatEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        let mut tried = false;
         let channel = loop {
             let mut pool = self.environment.pool();
             match pool.take(&self.environment.spdk, self.address) {
                 Ok(channel) => break channel,
-                // For a bounded time: it comes, or is given up.
+                // Ends within the time limit of a restart.
                 Err(_) if pool.is_awaited(self.address) => drop(pool),
-                Err(none) => return Err(none),
+                Err(none) => {
+                    drop(pool);
+                    if tried || !recovery::revive(&self.environment, self.address) {
+                        return Err(none);
+                    }
+                    tried = true;
+                    continue;
+                }
             }
             std::thread::sleep(REATTACH_PAUSE);
         };
@@ -170,25 +189,15 @@ unsafe impl DmaEngine for IoatEngine {
     }
 }
 
-/// A channel that could be opened, or the reason why not.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Discovered {
-    /// The engine's name: `ioat:` and the PCI address, or `ioat` if it is about none.
-    pub name: String,
-    /// What the engine says of itself, or why it cannot be used and what to do about it.
-    pub info: Result<EngineInfo, Error>,
-}
-
-/// Lists the channels of this machine, and for each that cannot be used, why and what to do about it. A missing SPDK or device is an answer, too.
+/// Lists the channels of this machine. Unusable ones, a missing SPDK and a missing device are listed with
+/// their error and its remedy.
 ///
-/// Does what [`IoatEngine::open`] does with these options, and so sets SPDK's environment up for the process.
+/// Sets SPDK's environment up for the process, as [`IoatEngine::open`] does.
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
-    let named = |address: PciAddress, info| Discovered { name: format!("{BACKEND}:{address}"), info };
     let only = |error: Error| {
-        let info = Err(error.with_operation("open engine"));
-        vec![Discovered { name: BACKEND.to_owned(), info }]
+        let name = EngineName::of(&crate::BACKEND);
+        vec![Discovered::new(name, Err(error.with_operation("open engine")))]
     };
     let environment = match Environment::of(options) {
         Ok(environment) => environment,
@@ -198,23 +207,22 @@ pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
         Ok(pool) => pool,
         Err(error) => return only(error),
     };
-    if let Err(error) = pool.probe(&environment.spdk) {
+    if let Err(error) = pool.probe_again(&environment.spdk) {
         return only(error);
     }
-    let mut found: Vec<_> = pool
-        .channels()
-        .map(|channel| named(channel.address, Ok(describe(&environment, &[channel]))))
-        .collect();
-    found.extend(pool.held().map(|(address, _)| named(address, Err(pool.not_there(address)))));
+    let mut found: BTreeMap<PciAddress, Result<EngineInfo>> =
+        pool.held().map(|(address, _)| (address, Err(pool.not_there(address)))).collect();
+    found.extend(pool.channels().map(|channel| (channel.address, Ok(describe(&environment, &[channel])))));
     for function in crate::device::functions() {
-        let name = format!("{BACKEND}:{}", function.address);
-        if !found.iter().any(|known| known.name == name) {
-            found.push(Discovered { name, info: Err(pool.not_there(function.address)) });
-        }
+        found.entry(function.address).or_insert_with(|| Err(pool.not_there(function.address)));
     }
     if found.is_empty() {
         return only(pool.nothing());
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
+    let discovered = found.into_iter().map(|(address, info)| {
+        let plain = EngineName::of(&crate::BACKEND);
+        // An address has neither commas nor equals signs.
+        Discovered::new(plain.clone().with_device(address.to_string()).unwrap_or(plain), info)
+    });
+    discovered.collect()
 }

@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dma_core::{Error, ErrorKind, Result};
 use spdk_sys::{EnvOpts, Library};
 
+use crate::channels::Channels;
 use crate::error::{self, error};
 use crate::options::Cores;
-use crate::pool::Pool;
 use crate::{EnvSetup, HugePages, IoatOptions, PciAddress, device, ffi, log};
 
 /// SPDK's environment, and the channels that it has given to this process.
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) spdk: Library,
-    /// The directory that it was loaded from, if one was given.
+    /// The directory of `IoatOptions::lib_dir`.
     lib_dir: Option<PathBuf>,
-    /// Whether the calls were loaded; if not, they were handed in.
+    /// True if this crate loaded the library; false for `IoatOptions::with_library`.
     loaded: bool,
     state: Mutex<State>,
 }
@@ -27,23 +27,23 @@ pub(crate) struct Environment {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    pool: Pool,
+    pool: Channels,
 }
 
 #[derive(Debug)]
 enum Phase {
     Down,
     Up(Settings),
-    /// SPDK's environment cannot be set up twice, not even if it did not come up.
+    /// Set-up failed, which is final: SPDK's environment cannot be set up twice.
     Failed(Error),
 }
 
-/// How the environment was set up.
+/// The settings of the environment.
 #[derive(Clone, Debug)]
 struct Settings {
     setup: EnvSetup,
     cores: BTreeSet<u32>,
-    /// `None`: as needed.
+    /// In MiB; `None`: as needed.
     mem: Option<u32>,
     huge: bool,
     allow: Option<BTreeSet<PciAddress>>,
@@ -51,13 +51,13 @@ struct Settings {
 
 static ENVIRONMENTS: Mutex<Vec<Arc<Environment>>> = Mutex::new(Vec::new());
 
-/// Locks; what panicked meanwhile left nothing half done that matters.
+/// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Environment {
-    /// The environment of these options' library, which is loaded if it is the first.
+    /// The environment of the library of `options`, which is loaded on first use.
     pub(crate) fn of(options: &IoatOptions) -> Result<Arc<Self>> {
         options.check()?;
         let mut environments = lock(&ENVIRONMENTS);
@@ -80,7 +80,7 @@ impl Environment {
             spdk,
             lib_dir: options.lib_dir.clone(),
             loaded: options.library.is_none(),
-            state: Mutex::new(State { phase: Phase::Down, pool: Pool::default() }),
+            state: Mutex::new(State { phase: Phase::Down, pool: Channels::default() }),
         });
         environments.push(Arc::clone(&environment));
         Ok(environment)
@@ -100,14 +100,15 @@ impl Environment {
         }
     }
 
-    /// Makes sure that the environment is up, as `options` say or already, and gives access to its channels.
-    pub(crate) fn up(&self, options: &IoatOptions) -> Result<PoolGuard<'_>> {
+    /// Sets the environment up with `options`, or checks that it is compatible with them. Gives access to its
+    /// channels.
+    pub(crate) fn up(&self, options: &IoatOptions) -> Result<ChannelsGuard<'_>> {
         let mut state = lock(&self.state);
         match &state.phase {
             Phase::Up(settings) => settings.check(options)?,
             Phase::Failed(why) => {
                 return Err(error::repeat(why).with_hint(format!(
-                    "{}; then start the process again: SPDK cannot try twice",
+                    "{}; then start the process again, because SPDK cannot be set up twice",
                     why.hint()
                 )));
             }
@@ -124,20 +125,20 @@ impl Environment {
                 }
             },
         }
-        Ok(PoolGuard(state))
+        Ok(ChannelsGuard(state))
     }
 
     /// The channels of an environment that is up.
-    pub(crate) fn pool(&self) -> PoolGuard<'_> {
-        PoolGuard(lock(&self.state))
+    pub(crate) fn pool(&self) -> ChannelsGuard<'_> {
+        ChannelsGuard(lock(&self.state))
     }
 
-    /// Whether its memory comes from huge pages, as far as is known.
+    /// True if its memory comes from huge pages, or may do.
     pub(crate) fn is_huge(&self) -> bool {
         !matches!(&lock(&self.state).phase, Phase::Up(settings) if !settings.huge)
     }
 
-    /// Sets the environment up. With an error comes whether it is final.
+    /// Sets the environment up. The flag of an error is true if it is final.
     fn set_up(&self, options: &IoatOptions) -> Result<Settings, (Error, bool)> {
         let known = ffi::core_count(&self.spdk) > 0;
         if options.env == EnvSetup::External {
@@ -149,7 +150,7 @@ impl Environment {
         let settings = Settings::new(options).map_err(|e| (e, false))?;
         let mut opts = EnvOpts::new(&self.spdk.env);
         opts.set_name(c"dma".to_owned());
-        // Digits and punctuation: no NUL.
+        // Contains no NUL.
         opts.set_core_mask(CString::new(format!("[{}]", Cores(&settings.cores))).unwrap_or_default());
         if let Some(mem) = settings.mem {
             opts.set_mem_size(i32::try_from(mem).unwrap_or(i32::MAX));
@@ -161,7 +162,7 @@ impl Environment {
             opts.set_allowed(allow.iter().map(|address| ffi::native_address(*address)).collect());
         }
         log::forward(&self.spdk);
-        // DPDK pins the thread that sets it up to the first of its cores. Ours are the caller's, and run where they like.
+        // DPDK pins the thread that sets it up to its first core. The caller's thread must keep its affinity.
         let affinity = rustix::thread::sched_getaffinity(None);
         let code = ffi::env_init(&self.spdk, &opts);
         if let Ok(affinity) = affinity {
@@ -175,7 +176,7 @@ impl Environment {
         if !known && self.spdk.env.spdk_env_get_core_count.is_some() {
             return Err(error(ErrorKind::NotFound, "the program has not set SPDK's environment up")
                 .with_operation("open engine")
-                .with_hint("call spdk_env_init before, or leave out the option `env=external`"));
+                .with_hint("call spdk_env_init first, or leave out the option `env=external`"));
         }
         let given = [
             ("cores", options.cores.is_some()),
@@ -189,26 +190,26 @@ impl Environment {
                 format!("option `{key}` with an environment that the program set up"),
             )
             .with_operation("open engine")
-            .with_hint("the program says it to spdk_env_init"));
+            .with_hint("pass it to spdk_env_init instead"));
         }
         Ok(Settings { setup: EnvSetup::External, cores: BTreeSet::new(), mem: None, huge: true, allow: None })
     }
 }
 
-/// Access to the channels of an environment; nobody else probes, takes or detaches meanwhile.
+/// Exclusive access to the channels of an environment.
 #[derive(Debug)]
-pub(crate) struct PoolGuard<'a>(MutexGuard<'a, State>);
+pub(crate) struct ChannelsGuard<'a>(MutexGuard<'a, State>);
 
-impl std::ops::Deref for PoolGuard<'_> {
-    type Target = Pool;
+impl std::ops::Deref for ChannelsGuard<'_> {
+    type Target = Channels;
 
-    fn deref(&self) -> &Pool {
+    fn deref(&self) -> &Channels {
         &self.0.pool
     }
 }
 
-impl std::ops::DerefMut for PoolGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Pool {
+impl std::ops::DerefMut for ChannelsGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Channels {
         &mut self.0.pool
     }
 }
@@ -216,7 +217,7 @@ impl std::ops::DerefMut for PoolGuard<'_> {
 fn load(dir: Option<&Path>) -> Result<Library> {
     #[cfg(feature = "linked")]
     if dir.is_none() {
-        return Ok(Library::linked());
+        return Library::linked().map_err(error::load);
     }
     let loaded = match dir {
         Some(dir) => Library::open_in(dir),
@@ -226,17 +227,15 @@ fn load(dir: Option<&Path>) -> Result<Library> {
 }
 
 impl Settings {
-    /// What these options come to on this machine.
+    /// Resolves the options on this machine.
     fn new(options: &IoatOptions) -> Result<Self> {
         let huge = match options.huge {
-            HugePages::On if !device::has_huge_pages() => return Err(no_huge_pages()),
+            HugePages::On if !dma_host::has_huge_pages() => return Err(no_huge_pages()),
             HugePages::On => true,
             HugePages::Off => false,
-            HugePages::Auto if device::has_huge_pages() => true,
-            HugePages::Auto if device::functions().is_empty() => {
-                // There is nothing that could need them.
-                false
-            }
+            HugePages::Auto if dma_host::has_huge_pages() => true,
+            // No device needs them.
+            HugePages::Auto if device::functions().is_empty() => false,
             HugePages::Auto => return Err(no_huge_pages()),
         };
         let usable = usable_cores();
@@ -245,18 +244,15 @@ impl Settings {
             None => usable.iter().take(1).copied().collect(),
         };
         if let Some(core) = cores.iter().find(|core| !usable.is_empty() && !usable.contains(core)) {
-            return Err(error(
-                ErrorKind::InvalidArgument,
-                format!("core {core} is none that this process may use"),
-            )
-            .with_operation("open engine")
-            .with_hint(format!("there are {}", Cores(&usable))));
+            return Err(error(ErrorKind::InvalidArgument, format!("this process may not use core {core}"))
+                .with_operation("open engine")
+                .with_hint(format!("use cores of {}", Cores(&usable))));
         }
         let mem = options.mem.or_else(|| (!huge).then_some(IoatOptions::MEM_WITHOUT_HUGE));
         Ok(Self { setup: EnvSetup::Own, cores, mem, huge, allow: options.allow.clone() })
     }
 
-    /// Fails if an environment that is up so is not what `options` ask for.
+    /// Fails if `options` contradict these settings.
     fn check(&self, options: &IoatOptions) -> Result<()> {
         let huge = |huge| if huge { "on" } else { "off" };
         if options.env == EnvSetup::External && self.setup == EnvSetup::Own {
@@ -292,29 +288,26 @@ impl Settings {
         Ok(())
     }
 
-    /// The error for an environment that answered `code`.
+    /// The error of a set-up that returned `code`.
     fn refused(&self, code: i32) -> Error {
         if code == -error::EALREADY {
             return exists().with_native(error::native(code));
         }
-        let failed = error::failed("SPDK's environment does not come up", code).with_operation("open engine");
+        let failed = error::failed("SPDK's environment cannot be set up", code).with_operation("open engine");
         let mut hints = Vec::new();
         if self.huge {
             hints
                 .push(format!("reserve huge pages that are free ({HUGE_HOW}), or use the option `huge=off`"));
         } else {
             hints.push(format!(
-                "without huge pages {} MiB are taken at once: see the option `mem`",
+                "without huge pages, {} MiB are allocated at once: see the option `mem`",
                 self.mem.unwrap_or_default()
             ));
         }
         if !rustix::process::geteuid().is_root() {
             hints.push("this is not root: run as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
         }
-        hints.push(format!(
-            "cores {}; SPDK's messages, in the log or on stderr, say more",
-            Cores(&self.cores)
-        ));
+        hints.push(format!("cores {}; see SPDK's messages in the log or on stderr", Cores(&self.cores)));
         failed.with_hint(hints.join("; "))
     }
 }
@@ -325,14 +318,14 @@ fn no_huge_pages() -> Error {
     error(ErrorKind::OutOfMemory, "the system has no huge pages reserved")
         .with_operation("open engine")
         .with_hint(format!(
-            "reserve some, {HUGE_HOW}, or run SPDK's `scripts/setup.sh`; with an IOMMU, the option `huge=off` does without"
+            "reserve some, {HUGE_HOW}, or run SPDK's `scripts/setup.sh`; with an IOMMU, the option `huge=off` works without them"
         ))
 }
 
 fn exists() -> Error {
     error(
         ErrorKind::InUse,
-        "other code of this process has set SPDK's environment up, and there is one per process",
+        "other code of this process has already set up SPDK's environment, of which a process has one",
     )
     .with_operation("open engine")
     .with_hint("use it with the option `env=external`")
@@ -347,7 +340,7 @@ fn conflict(key: &str, asked: &str, has: &str) -> Error {
     .with_hint(format!("leave `{key}` out, or give it to the first engine of the process"))
 }
 
-/// The CPUs that this process may use, if the system says.
+/// The CPUs that this process may use; CPU 0 if the system does not tell.
 fn usable_cores() -> BTreeSet<u32> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return BTreeSet::from([0]) };
     (0..IoatOptions::CORES_MAX).filter(|core| set.is_set(*core as usize)).collect()

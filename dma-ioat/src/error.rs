@@ -1,4 +1,4 @@
-//! Native codes, translated: the one place that knows what SPDK's numbers mean.
+//! Translation of SPDK's codes.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EALREADY: i32 = 114;
 
-/// The codes that mean something here: SPDK answers negative numbers of the system.
+/// Names of the codes: SPDK returns negative error numbers of the system.
 const NAMES: [(i32, &str); 9] = [
     (EPERM, "EPERM"),
     (2, "ENOENT"),
@@ -28,10 +28,11 @@ const NAMES: [(i32, &str); 9] = [
     (EALREADY, "EALREADY"),
 ];
 
-/// What `spdk_ioat_process_events` answers on a channel that has halted. No number of the system: EPERM is never a completion's.
+/// Result of `spdk_ioat_process_events` on a halted channel. It is no error number: a completion never has
+/// EPERM.
 pub(crate) const HALTED: i32 = -1;
 
-/// The name and description of what a call answered.
+/// The name and description of the result of a call.
 pub(crate) fn native(code: i32) -> NativeError {
     let number = code.checked_neg().unwrap_or(0);
     let name = NAMES.iter().find(|(known, _)| *known == number).map_or("", |(_, name)| name);
@@ -39,14 +40,14 @@ pub(crate) fn native(code: i32) -> NativeError {
         ..=0 => Cow::Borrowed(""),
         number => Cow::Owned(std::io::Error::from_raw_os_error(number).to_string()),
     };
-    NativeError { code: code.into(), name: name.into(), description }
+    NativeError { code, name: name.into(), description }
 }
 
 /// The name and description of a completion's code.
 pub(crate) fn completion(code: i32) -> NativeError {
     if code == HALTED {
         return NativeError {
-            code: code.into(),
+            code,
             name: "channel halted".into(),
             description: "spdk_ioat_process_events answered -1; SPDK's log has the channel's error register"
                 .into(),
@@ -55,7 +56,7 @@ pub(crate) fn completion(code: i32) -> NativeError {
     native(code)
 }
 
-/// What a code that a call answered means to the caller of this library, if nothing more is known.
+/// The kind of error of a code.
 pub(crate) const fn kind(code: i32) -> ErrorKind {
     match -code {
         EPERM | EACCES => ErrorKind::PermissionDenied,
@@ -66,18 +67,21 @@ pub(crate) const fn kind(code: i32) -> ErrorKind {
     }
 }
 
-/// The error of a call, which answered `code`.
+/// The error of a call that returned `code`.
 pub(crate) fn failed(message: impl Into<Cow<'static, str>>, code: i32) -> Error {
     error(kind(code), message).with_native(native(code))
 }
 
-/// Why SPDK cannot be used.
+/// The error if SPDK cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
     let kind = match &error {
         LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
         _ => ErrorKind::MissingSdk,
     };
-    Error::new(kind, error.to_string()).with_backend(BACKEND).with_hint(error.remedy()).with_source(error)
+    Error::new(kind, error.to_string())
+        .with_backend(BACKEND)
+        .with_hint(error.remedy(&spdk_sys::SPDK))
+        .with_source(error)
 }
 
 /// An error of this backend without a native code.
@@ -85,7 +89,7 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> E
     Error::new(kind, message).with_backend(BACKEND)
 }
 
-/// The same error once more: what failed for one failed for all.
+/// A copy of the error, for each later caller.
 pub(crate) fn repeat(error: &Error) -> Error {
     let mut copy = Error::new(error.kind(), error.message().to_owned())
         .with_backend(BACKEND)
@@ -108,7 +112,7 @@ mod tests {
         assert_eq!(kind(-EACCES), ErrorKind::PermissionDenied);
         assert_eq!(completion(HALTED).name, "channel halted");
         for odd in [0, 1, i32::MIN, -4000] {
-            assert_eq!(native(odd).code, i64::from(odd));
+            assert_eq!(native(odd).code, odd);
         }
     }
 }

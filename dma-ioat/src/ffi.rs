@@ -1,8 +1,11 @@
-//! SPDK's calls, with their pointers checked: what is not on the path of a copy.
+//! Checked wrappers of the SPDK calls that are not on the path of a copy.
 #![expect(unsafe_code, reason = "calls SPDK")]
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use dma_core::DeviceAddr;
 
 use spdk_sys::bindings::{
     SPDK_MALLOC_DMA, SPDK_MALLOC_SHARE, spdk_ioat_chan, spdk_pci_addr, spdk_pci_device,
@@ -11,20 +14,19 @@ use spdk_sys::{EnvOpts, Library};
 
 use crate::PciAddress;
 
-/// What `spdk_vtophys` answers for an address that it does not know.
+/// Result of `spdk_vtophys` for an unknown address.
 const VTOPHYS_ERROR: u64 = u64::MAX;
 
-/// A channel that SPDK attached. A name: whoever has it says what may be done with it.
+/// Handle of a channel that SPDK attached. Calls that take it are unsafe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawChannel(pub(crate) NonNull<spdk_ioat_chan>);
 
-// SPDK: a channel belongs to one thread at a time, whichever.
-// SAFETY: a name; the calls that take it are unsafe.
+// SAFETY: a handle; the calls that take it are unsafe. SPDK allows any one thread at a time.
 unsafe impl Send for RawChannel {}
 // SAFETY: as above.
 unsafe impl Sync for RawChannel {}
 
-/// A PCI function in SPDK's hands. A name, too.
+/// Handle of a PCI function that SPDK offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawFunction(NonNull<spdk_pci_device>);
 
@@ -33,7 +35,7 @@ unsafe impl Send for RawFunction {}
 // SAFETY: as above.
 unsafe impl Sync for RawFunction {}
 
-/// Of what the channels are models, if SPDK is the stand-in.
+/// The model behind the channels, if SPDK is the stand-in.
 pub(crate) fn model(spdk: &Library) -> Option<String> {
     let mut text = [0_u8; 1024];
     let describe = spdk.stand_in?;
@@ -43,33 +45,34 @@ pub(crate) fn model(spdk: &Library) -> Option<String> {
     Some(if code == 0 { text.to_string_lossy().into_owned() } else { "spdk-emu".to_owned() })
 }
 
-/// How many CPUs the environment has: 0 before it is set up.
+/// Number of CPUs of the environment: 0 before it is set up.
 pub(crate) fn core_count(spdk: &Library) -> u32 {
     // SAFETY: reads a number, at any time.
     spdk.env.spdk_env_get_core_count.map_or(0, |call| unsafe { call() })
 }
 
-/// Sets the environment up. Once per process.
+/// Sets the environment up, once per process.
 pub(crate) fn env_init(spdk: &Library, opts: &EnvOpts) -> i32 {
-    // SAFETY: options that the library itself filled, which live as long as the call.
+    // SAFETY: options that the library initialized, which outlive the call.
     unsafe { (spdk.env.spdk_env_init)(opts.as_ptr()) }
 }
 
-/// Zeroed memory that devices can reach, `len` and `align` not 0, on a NUMA node or, with -1, on any.
+/// Allocates zeroed memory that devices reach, on a NUMA node or, with -1, on any. `len` and `align` are
+/// not 0.
 pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> Option<NonNull<u8>> {
-    // SAFETY: the third has to be null.
+    // SAFETY: the third argument must be null.
     let memory = unsafe {
         (spdk.env.spdk_zmalloc)(len, align, std::ptr::null_mut(), numa, SPDK_MALLOC_DMA | SPDK_MALLOC_SHARE)
     };
     NonNull::new(memory.cast())
 }
 
-/// Frees what [`allocate`] gave.
+/// Frees memory.
 ///
 /// # Safety
 ///
-/// It came from there, and nobody uses it any more.
-pub(crate) unsafe fn free(spdk: &Library, memory: NonNull<u8>) {
+/// It came from [`allocate`], and nobody uses it any more.
+pub(crate) unsafe fn free(spdk: &Library, memory: DeviceAddr) {
     // SAFETY: the caller's promise.
     unsafe { (spdk.env.spdk_free)(memory.as_ptr().cast()) };
 }
@@ -88,19 +91,20 @@ pub(crate) unsafe fn register(spdk: &Library, memory: NonNull<u8>, len: usize) -
 ///
 /// # Safety
 ///
-/// No device is at it.
-pub(crate) unsafe fn unregister(spdk: &Library, memory: NonNull<u8>, len: usize) -> i32 {
+/// No device uses it.
+pub(crate) unsafe fn unregister(spdk: &Library, memory: DeviceAddr, len: usize) -> i32 {
     // SAFETY: the caller's promise.
     unsafe { (spdk.env.spdk_mem_unregister)(memory.as_ptr().cast(), len) }
 }
 
-/// Whether a device can reach all of `len` bytes from `addr` on: every piece of it has a translation. The offset of the first that has none.
-pub(crate) fn translate(spdk: &Library, addr: NonNull<u8>, len: usize) -> Result<(), usize> {
+/// Checks that a device can reach `len` bytes from `addr` on. The error is the offset of the first byte
+/// without a translation.
+pub(crate) fn translate(spdk: &Library, addr: DeviceAddr, len: usize) -> Result<(), usize> {
     let mut at = 0;
     while at < len {
         let mut size = (len - at) as u64;
-        let byte: *const c_void = addr.as_ptr().wrapping_add(at).cast();
-        // SAFETY: looks the address up; the size is this function's own.
+        let byte: *const c_void = addr.offset(at).as_ptr().cast();
+        // SAFETY: looks the address up; the size is a local variable.
         let physical = unsafe { (spdk.env.spdk_vtophys)(byte, &raw mut size) };
         if physical == VTOPHYS_ERROR || size == 0 {
             return Err(at);
@@ -110,18 +114,18 @@ pub(crate) fn translate(spdk: &Library, addr: NonNull<u8>, len: usize) -> Result
     Ok(())
 }
 
-/// What a probe asks and tells.
+/// Callbacks of a probe.
 pub(crate) trait Probe {
-    /// Whether to attach this function.
+    /// Returns true to attach this function.
     fn wants(&mut self, function: RawFunction, address: PciAddress) -> bool;
-    /// It is attached.
+    /// The function was attached.
     fn attached(&mut self, function: RawFunction, address: PciAddress, channel: RawChannel);
 }
 
-/// Attaches the functions that are wanted. Those that SPDK has offered before, wanted or not, are not offered again.
+/// Attaches the functions that `probe` wants. SPDK offers each function once.
 pub(crate) fn probe<P: Probe>(spdk: &Library, probe: &mut P) -> i32 {
     let mut context = (spdk, probe);
-    // SAFETY: the callbacks are of this context's type, which outlives the call.
+    // SAFETY: the callbacks take a context of this type, which outlives the call.
     unsafe { (spdk.ioat.spdk_ioat_probe)((&raw mut context).cast(), Some(wants::<P>), Some(attached::<P>)) }
 }
 
@@ -151,7 +155,7 @@ fn address_of(spdk: &Library, RawFunction(function): RawFunction) -> PciAddress 
     PciAddress { domain: address.domain, bus: address.bus, device: address.dev, function: address.func }
 }
 
-/// An address, as SPDK has it.
+/// Converts an address to SPDK's type.
 pub(crate) const fn native_address(address: PciAddress) -> spdk_pci_addr {
     spdk_pci_addr { domain: address.domain, bus: address.bus, dev: address.device, func: address.function }
 }
@@ -162,17 +166,17 @@ pub(crate) fn numa_of(spdk: &Library, RawFunction(function): RawFunction) -> i32
     spdk.env.spdk_pci_device_get_numa_id.map_or(-1, |call| unsafe { call(function.as_ptr()) })
 }
 
-/// Takes a function for this process among those that use SPDK. Whether another has it is what a negative answer says.
+/// Claims a function for this process. A negative result: another process that uses SPDK has it.
 pub(crate) fn claim(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
     // SAFETY: a function that SPDK offers.
     spdk.env.spdk_pci_device_claim.map_or(0, |call| unsafe { call(function.as_ptr()) })
 }
 
-/// Gives back a function that SPDK offered, so that it is offered again, or to another process.
+/// Releases a function, so that SPDK offers it again, to this process or another.
 ///
 /// # Safety
 ///
-/// It is not attached, and not used any more.
+/// It is neither attached nor used any more.
 pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction) {
     if let Some(detach) = spdk.env.spdk_pci_device_detach {
         // SAFETY: the caller's promise.
@@ -180,24 +184,108 @@ pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction)
     }
 }
 
-/// Detaches a channel, whose ring is freed.
+/// Detaches a channel and frees its ring.
 ///
 /// # Safety
 ///
-/// It is attached, the device is done with its descriptors or has halted, and it is not used any more.
+/// It is attached, has completed its descriptors or halted, and is not used any more.
 pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
     // SAFETY: the caller's promise.
     unsafe { (spdk.ioat.spdk_ioat_detach)(channel.as_ptr()) };
 }
 
+/// State of a polled channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It runs or hangs.
+    Runs,
+    Halted,
+}
+
+/// Polls an attached channel: SPDK runs the callbacks of ended descriptors.
+///
+/// # Safety
+///
+/// It is attached, nobody else uses it meanwhile, and the memory that its callbacks write is valid.
+pub(crate) unsafe fn process(spdk: &Library, RawChannel(channel): RawChannel) -> Answer {
+    // SAFETY: the caller's promise.
+    let code = unsafe { (spdk.ioat.spdk_ioat_process_events)(channel.as_ptr()) };
+    if code < 0 { Answer::Halted } else { Answer::Runs }
+}
+
+/// Registers of a channel in BAR 0: SPDK's `struct spdk_ioat_registers` (`spdk/ioat_spec.h`).
+mod registers {
+    /// Their length in bytes.
+    pub(super) const LEN: u64 = 0xb0;
+    /// CHANCMD, 8 bits: commands, which the engine clears after executing them.
+    pub(super) const COMMAND: usize = 0x84;
+    pub(super) const SUSPEND: u8 = 0x04;
+    pub(super) const RESET: u8 = 0x20;
+    /// Value of all registers of a removed function.
+    pub(super) const GONE: u8 = 0xff;
+}
+
+/// Time limit of a suspend and of a reset, the same as SPDK's.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Resets the engine of an attached channel. Returns true if it stopped: it touches no memory until it is
+/// attached again. Blocks for about 40 ms at most.
+///
+/// # Safety
+///
+/// The function's channel is attached, and nobody else uses it meanwhile.
+pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) -> bool {
+    let (Some(map), Some(unmap)) = (spdk.env.spdk_pci_device_map_bar, spdk.env.spdk_pci_device_unmap_bar)
+    else {
+        return false;
+    };
+    let (mut start, mut physical, mut len) = (std::ptr::null_mut(), 0, 0);
+    // SAFETY: a function that SPDK offers, and pointers to local variables.
+    let code = unsafe { map(function.as_ptr(), 0, &raw mut start, &raw mut physical, &raw mut len) };
+    if code != 0 || start.is_null() {
+        return false;
+    }
+    // SAFETY: mapped registers of at least this length.
+    let stopped = len >= registers::LEN && unsafe { reset(start.cast()) };
+    // SAFETY: mapped above.
+    unsafe { unmap(function.as_ptr(), 0, start) };
+    stopped
+}
+
+/// # Safety
+///
+/// `start` points to the mapped registers of a channel.
+unsafe fn reset(start: *mut u8) -> bool {
+    let command = start.wrapping_add(registers::COMMAND);
+    // SAFETY: a mapped register of 8 bits.
+    let read = || unsafe { command.read_volatile() };
+    let done = |bit: u8| {
+        let until = Instant::now() + COMMAND_TIMEOUT;
+        while read() & bit != 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        read() & bit == 0
+    };
+    if read() == registers::GONE {
+        return false;
+    }
+    // A reset during a transfer may block the bus: suspend first, as SPDK does. An engine that hangs may
+    // ignore that. SAFETY: as above.
+    unsafe { command.write_volatile(registers::SUSPEND) };
+    done(registers::SUSPEND);
+    // SAFETY: as above.
+    unsafe { command.write_volatile(registers::RESET) };
+    done(registers::RESET)
+}
+
 /// The length of an attached channel's ring, in descriptors.
 pub(crate) fn ring_of(spdk: &Library, RawChannel(channel): RawChannel) -> u32 {
-    // SAFETY: the callers have it from a probe.
+    // SAFETY: the handle is from a probe.
     unsafe { (spdk.ioat.spdk_ioat_get_max_descriptors)(channel.as_ptr()) }
 }
 
-/// What an attached channel can do, in SPDK's bits.
+/// Capabilities of an attached channel, as SPDK's bits.
 pub(crate) fn capabilities_of(spdk: &Library, RawChannel(channel): RawChannel) -> u32 {
-    // SAFETY: the callers have it from a probe.
+    // SAFETY: the handle is from a probe.
     unsafe { (spdk.ioat.spdk_ioat_get_dma_capabilities)(channel.as_ptr()) }
 }

@@ -1,29 +1,30 @@
-//! How a fill is cut for the engine.
+//! Fills as the engine takes them.
 #![expect(unsafe_code, reason = "writes the first bytes of a fill")]
 
-use std::ptr::NonNull;
+use dma_core::DeviceAddr;
 
 /// A fill as the engine takes it.
 ///
-/// The engine repeats 8 bytes. SPDK cuts a fill wherever memory stops being contiguous, which is at a page, and begins the pattern anew there: that
-/// keeps step only if the destination begins at a multiple of 8. So the up to 7 bytes before one are written by the CPU, and the pattern
-/// is turned; unless all its bytes are the same.
+/// The engine repeats 8 bytes. SPDK splits a fill at page boundaries where memory is not contiguous, and
+/// restarts the pattern there. The pattern stays in phase only if the destination begins at a multiple of 8.
+/// So the CPU writes the up to 7 bytes before that, and the pattern is turned; unless all its bytes are the
+/// same.
 #[derive(Debug)]
 pub(crate) struct Fill {
-    dst: NonNull<u8>,
+    dst: DeviceAddr,
     /// The bytes that the CPU writes.
     first: [u8; 8],
     by_cpu: usize,
-    /// What the engine fills, with what.
-    pub(crate) rest: NonNull<u8>,
+    /// The range and the pattern for the engine.
+    pub(crate) rest: DeviceAddr,
     pub(crate) len: usize,
     pub(crate) pattern: u64,
 }
 
 impl Fill {
-    pub(crate) fn new(dst: NonNull<u8>, len: usize, pattern: [u8; 8]) -> Self {
+    pub(crate) fn new(dst: DeviceAddr, len: usize, pattern: [u8; 8]) -> Self {
         let uniform = pattern.iter().all(|byte| *byte == pattern[0]);
-        let ahead = dst.addr().get().next_multiple_of(8) - dst.addr().get();
+        let ahead = (dst.0.wrapping_neg() % 8) as usize;
         let by_cpu = if uniform { 0 } else { ahead.min(len) };
         let mut turned = pattern;
         turned.rotate_left(by_cpu % 8);
@@ -31,7 +32,7 @@ impl Fill {
             dst,
             first: pattern,
             by_cpu,
-            rest: dst.map_addr(|addr| addr.saturating_add(by_cpu)),
+            rest: dst.offset(by_cpu),
             len: len - by_cpu,
             pattern: u64::from_le_bytes(turned),
         }
@@ -44,28 +45,28 @@ impl Fill {
     /// The destination is the caller's to write.
     pub(crate) unsafe fn begin(&self) {
         for (at, byte) in self.first[..self.by_cpu].iter().enumerate() {
-            // SAFETY: within the destination: no more than its length.
-            let to = unsafe { self.dst.add(at) };
-            // SAFETY: the caller's promise.
-            unsafe { to.write(*byte) };
+            // SAFETY: within the destination: no more than its length; the caller's promise.
+            unsafe { self.dst.offset(at).as_ptr().write(*byte) };
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ptr::NonNull;
+
     use super::*;
 
-    /// What an engine does that begins the pattern anew at every multiple of `page` of the address.
+    /// Models an engine that restarts the pattern at every multiple of `page` of the address.
     fn fill_in_pieces(memory: &mut [u8], at: usize, len: usize, pattern: [u8; 8], page: usize) {
-        let dst = NonNull::from(&mut memory[at]);
+        let dst = DeviceAddr::of(NonNull::from(&mut memory[..]).cast()).offset(at);
         let fill = Fill::new(dst, len, pattern);
         // SAFETY: this test's memory.
         unsafe { fill.begin() };
-        let skip = fill.rest.addr().get() - dst.addr().get();
+        let skip = (fill.rest.0 - dst.0) as usize;
         let mut phase = 0;
         for i in 0..fill.len {
-            if (fill.rest.addr().get() + i).is_multiple_of(page) {
+            if (fill.rest.0 as usize + i).is_multiple_of(page) {
                 phase = 0;
             }
             memory[at + skip + i] = fill.pattern.to_le_bytes()[phase % 8];
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_keep_step_wherever_memory_is_cut() {
+    fn patterns_stay_in_phase_at_page_boundaries() {
         for pattern in [*b"12345678", [7; 8], [0, 0, 0, 0, 0, 0, 0, 1]] {
             for at in 0..17 {
                 for len in (0..40).chain([100, 333]) {

@@ -14,13 +14,14 @@ use tracing::level_filters::LevelFilter;
 static LOG: OnceLock<Log> = OnceLock::new();
 
 unsafe extern "C" {
-    /// The C library's; a `va_list` is passed as its address on the processors that there are libraries for.
+    /// Of the C library. All supported processors pass a `va_list` by its address.
     fn vsnprintf(to: *mut c_char, size: usize, format: *const c_char, args: *mut c_void) -> c_int;
 }
 
-/// Forwards what SPDK logs to events of the target `spdk`. Nothing happens while nobody listens to `tracing`, or if the library has no such log.
+/// Forwards SPDK's log to events of the target `spdk`. Does nothing without a `tracing` subscriber, or if the
+/// library has no such log.
 ///
-/// What DPDK prints by itself stays where it is.
+/// DPDK's own output is not forwarded.
 pub(crate) fn forward(spdk: &Library) {
     if let Some(log) = &spdk.log
         && LevelFilter::current() != LevelFilter::OFF
@@ -31,11 +32,11 @@ pub(crate) fn forward(spdk: &Library) {
     }
 }
 
-/// A message, on whichever thread it comes up.
+/// Called for each message, on any thread.
 ///
 /// # Safety
 ///
-/// The strings are C's, or null, and `args` is what `format` asks for.
+/// The strings are C's, or null, and `args` matches `format`.
 unsafe extern "C" fn line(
     level: c_int,
     file: *const c_char,
@@ -44,13 +45,13 @@ unsafe extern "C" fn line(
     format: *const c_char,
     args: *mut __va_list_tag,
 ) {
-    /// As long as SPDK's own lines at most.
+    /// The maximum length of SPDK's own lines.
     const LEN: usize = 1024;
     let mut message = [0; LEN];
     if format.is_null() {
         return;
     }
-    // SAFETY: as many bytes as there are, with a NUL at the end; the caller's promise for the rest, which is used this once.
+    // SAFETY: the buffer has `LEN` bytes; the rest is the caller's promise. `args` is used once.
     unsafe { vsnprintf(message.as_mut_ptr().cast(), LEN, format, args) };
     let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
     let text = |text: *const c_char| {
@@ -64,11 +65,11 @@ unsafe extern "C" fn line(
         true => String::new(),
         false => format!("{}:{number}:{}: ", text(file), text(function)),
     };
-    // A panic of a listener ends here: SPDK cannot pass it on.
+    // A panic of a subscriber must not unwind into SPDK.
     let _ = catch_unwind(AssertUnwindSafe(|| tell(level, &format!("{place}{}", message.trim_end()))));
 }
 
-/// Tells whoever listens; if nobody does, what SPDK would print is printed.
+/// Emits an event. Without a subscriber for it, prints the lines that SPDK would print.
 fn tell(level: c_int, line: &str) {
     macro_rules! event {
         ($level:expr) => {
@@ -85,7 +86,7 @@ fn tell(level: c_int, line: &str) {
         SPDK_LOG_NOTICE | SPDK_LOG_INFO => event!(Level::INFO),
         _ => event!(Level::DEBUG),
     }
-    // SAFETY: takes nothing, and only reads.
+    // SAFETY: takes no arguments, and only reads.
     let shown = LOG.get().and_then(|log| log.spdk_log_get_print_level).map(|call| unsafe { call() });
     if level <= shown.unwrap_or(SPDK_LOG_NOTICE) {
         eprintln!("{line}");

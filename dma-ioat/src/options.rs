@@ -1,24 +1,30 @@
-//! [`IoatOptions`]: which channel, and how SPDK's environment is to be.
+//! [`IoatOptions`]: the channel, and the settings of SPDK's environment.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{EngineName, Error, ErrorKind, OptionInfo, PciAddress, Result};
 use spdk_sys::Library;
 
-use crate::{BACKEND, PciAddress};
+use crate::error::BACKEND;
 
-/// Which channel to open, and how SPDK's environment is to be set up.
+/// The range of memory in MiB: SPDK takes an `int`.
+const MEMORY: RangeInclusive<u32> = 1..=i32::MAX as u32;
+const HUGE: [(&str, HugePages); 3] =
+    [("auto", HugePages::Auto), ("on", HugePages::On), ("off", HugePages::Off)];
+
+/// The channel to open, and the settings of SPDK's environment.
 ///
-/// The environment is set up once per process and then shared, so that all options but [`address`](Self::address) are those of the process: an engine
-/// opened later may leave them out, or give the same again.
+/// The environment is set up once per process and then shared, so all options but [`address`](Self::address)
+/// apply to the process: an engine opened later may leave them out, or must repeat them.
 ///
-/// By name, for [`set`](Self::set), such as in `ioat:0000:00:04.0,mem=512`:
+/// In engine names, such as `ioat:0000:00:04.0,mem=512`, the address follows the backend, and these options
+/// come next:
 ///
 /// | key | value | default |
 /// |---|---|---|
-/// | `address` | PCI address of one channel, `0000:00:04.0` or `00:04.0` | all channels |
 /// | `lib` | directory of SPDK's shared libraries | `DMA_SPDK_LIB_DIR`, then the system |
 /// | `cores` | CPUs for the environment: mask `0x3`, or list `0+2-3` | the first that this process may use |
 /// | `mem` | memory for DMA in MiB, reserved at once | as needed; 512 without huge pages |
@@ -28,57 +34,80 @@ use crate::{BACKEND, PciAddress};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct IoatOptions {
-    /// The channel's PCI address. `None` (the default): all channels that this process can have, and each queue takes a free one.
+    /// The channel's PCI address. `None` (the default): all channels that this process can attach, and each
+    /// queue takes a free one.
     pub address: Option<PciAddress>,
-    /// The directory of SPDK's shared libraries. `None` (the default): what the environment variable `DMA_SPDK_LIB_DIR` says, then where the system
-    /// has them.
+    /// The directory of SPDK's shared libraries. `None` (the default): the environment variable
+    /// `DMA_SPDK_LIB_DIR`, then the system's directories.
     pub lib_dir: Option<PathBuf>,
-    /// The CPUs for SPDK's environment. It runs nothing there by itself; the threads that use queues stay where they are. `None` (the default): the
-    /// first CPU that this process may use. Not empty; numbers below [`CORES_MAX`](Self::CORES_MAX).
+    /// The CPUs for SPDK's environment. It runs no work of its own there, and does not move the threads that
+    /// use queues. `None` (the default): the first CPU that this process may use. Not empty; numbers below
+    /// [`CORES_MAX`](Self::CORES_MAX).
     pub cores: Option<BTreeSet<u32>>,
-    /// Memory for DMA, in MiB, at least 1, which is reserved when the environment is set up. `None` (the default): huge pages are taken as needed;
-    /// without huge pages, [`MEM_WITHOUT_HUGE`](Self::MEM_WITHOUT_HUGE).
+    /// Memory for DMA, in MiB, at least 1, which is reserved when the environment is set up. `None` (the
+    /// default): huge pages are taken as needed; without huge pages,
+    /// [`MEM_WITHOUT_HUGE`](Self::MEM_WITHOUT_HUGE).
     pub mem: Option<u32>,
-    /// Whether memory for DMA comes from huge pages. Default [`HugePages::Auto`].
+    /// Use of huge pages for DMA memory. Default [`HugePages::Auto`].
     pub huge: HugePages,
-    /// The PCI functions that SPDK may take for this process. `None` (the default): all. Others are left to other processes.
+    /// The PCI functions that SPDK may take for this process. `None` (the default): all. Others are left to
+    /// other processes.
     pub allow: Option<BTreeSet<PciAddress>>,
-    /// Who sets SPDK's environment up. Default [`EnvSetup::Own`].
+    /// The code that sets SPDK's environment up. Default [`EnvSetup::Own`].
     pub env: EnvSetup,
-    /// SPDK's calls, if not to be loaded.
+    /// SPDK's calls, instead of loading a library.
     pub(crate) library: Option<Library>,
 }
 
-/// Whether memory for DMA comes from huge pages.
+/// Use of huge pages for DMA memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HugePages {
-    /// From huge pages if the system has any. If it has none: an error if it has an I/OAT device, else without.
+    /// Huge pages if the system has any. Without any: an error on machines with an I/OAT device, else
+    /// ordinary pages.
     #[default]
     Auto,
-    /// From huge pages or not at all.
+    /// Huge pages; an error if the system has none.
     On,
-    /// From ordinary pages. On hardware that needs an IOMMU.
+    /// Ordinary pages, which on hardware need an IOMMU.
     Off,
 }
 
-/// Who sets SPDK's environment up.
+/// The code that sets SPDK's environment up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EnvSetup {
     /// This crate, with the first engine.
     #[default]
     Own,
-    /// The program did so itself (`spdk_env_init`), before the first engine.
+    /// The program, by `spdk_env_init`, before the first engine.
     External,
 }
 
 impl IoatOptions {
-    /// The keys that [`set`](Self::set) knows.
-    pub const KEYS: [&'static str; 7] = ["address", "lib", "cores", "mem", "huge", "allow", "env"];
+    /// The options that engine names can have.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new(
+            "lib",
+            "FOLDER",
+            "DMA_SPDK_LIB_DIR, then the system's folders",
+            "the folder of SPDK's shared libraries",
+        )
+        .loading_code(),
+        OptionInfo::new("cores", "0xMASK|N[-N][+N...]", "the first usable", "CPUs for SPDK's environment"),
+        OptionInfo::new(
+            "mem",
+            "N",
+            "as needed; 512 without huge pages",
+            "memory for DMA in MiB, reserved at once",
+        ),
+        OptionInfo::new("huge", "auto|on|off", "auto", "use of huge pages for DMA memory"),
+        OptionInfo::new("allow", "ADDRESS[+ADDRESS...]", "all", "PCI functions that SPDK may take"),
+        OptionInfo::new("env", "own|external", "own", "who sets SPDK's environment up"),
+    ];
     /// Numbers of CPUs are below this.
     pub const CORES_MAX: u32 = 1024;
-    /// What [`mem`](Self::mem) is without huge pages if nobody says, in MiB.
+    /// Default of [`mem`](Self::mem) without huge pages, in MiB.
     pub const MEM_WITHOUT_HUGE: u32 = 512;
 
     /// The defaults.
@@ -101,7 +130,8 @@ impl IoatOptions {
         self
     }
 
-    /// Sets SPDK's calls: nothing is loaded. Engines opened with the same calls share an environment.
+    /// Sets SPDK's calls, instead of loading a library. Engines opened with the same calls share an
+    /// environment.
     #[must_use]
     pub fn with_library(mut self, library: Library) -> Self {
         self.library = Some(library);
@@ -122,7 +152,7 @@ impl IoatOptions {
         self
     }
 
-    /// Sets whether memory comes from huge pages.
+    /// Sets the use of huge pages.
     #[must_use]
     pub const fn with_huge(mut self, huge: HugePages) -> Self {
         self.huge = huge;
@@ -136,61 +166,43 @@ impl IoatOptions {
         self
     }
 
-    /// Sets who sets SPDK's environment up.
+    /// Sets the code that sets SPDK's environment up.
     #[must_use]
     pub const fn with_env(mut self, env: EnvSetup) -> Self {
         self.env = env;
         self
     }
 
-    /// Sets an option by its name; see the table above.
+    /// Reads the device and the options of an engine name; see the table above.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument`: there is no such option, with a list of those there are; or it has no such value, with what it may be.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        let bad =
-            |hint: &str| invalid(format!("option `{key}` cannot be `{value}`")).with_hint(hint.to_owned());
-        match key {
-            "address" => self.address = Some(address(value)?),
-            "lib" if value.is_empty() => return Err(bad("name the directory of SPDK's shared libraries")),
-            "lib" => self.lib_dir = Some(PathBuf::from(value)),
-            "cores" => {
-                let cores =
-                    parse_cores(value).ok_or_else(|| bad("a mask such as 0x3, or a list such as 0+2-3"))?;
-                self.cores = Some(cores);
+    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a number that is
+    /// not allowed. Each error lists the valid values.
+    pub fn from_name(name: &EngineName) -> Result<Self> {
+        let mut options = Self::new();
+        options.address = name.device_as().map_err(|e| e.with_backend(BACKEND))?;
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "lib" => options.lib_dir = Some(value.path()?),
+                "cores" => options.cores = Some(value.read(parse_cores)?),
+                "mem" => options.mem = Some(value.number(MEMORY)?),
+                "huge" => options.huge = value.choice(&HUGE)?,
+                "allow" => options.allow = Some(value.read(parse_addresses)?),
+                "env" => {
+                    let setups = [("own", EnvSetup::Own), ("external", EnvSetup::External)];
+                    options.env = value.choice(&setups)?;
+                }
+                _ => return Err(value.not_read()),
             }
-            "mem" => {
-                let mib = value.parse().ok().filter(|mib| (1..=i32::MAX as u32).contains(mib));
-                self.mem = Some(mib.ok_or_else(|| bad("a number of MiB, at least 1"))?);
-            }
-            "huge" => {
-                self.huge = match value {
-                    "auto" => HugePages::Auto,
-                    "on" => HugePages::On,
-                    "off" => HugePages::Off,
-                    _ => return Err(bad("auto, on or off")),
-                };
-            }
-            "allow" => self.allow = Some(value.split('+').map(address).collect::<Result<_>>()?),
-            "env" => {
-                self.env = match value {
-                    "own" => EnvSetup::Own,
-                    "external" => EnvSetup::External,
-                    _ => return Err(bad("own or external")),
-                };
-            }
-            _ => {
-                return Err(invalid(format!("there is no option `{key}`"))
-                    .with_hint(format!("there are: {}", Self::KEYS.join(", "))));
-            }
-        }
-        Ok(())
+            Ok(())
+        })?;
+        Ok(options)
     }
 
-    /// Fails for values that no environment can have.
+    /// Checks the ranges of values.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.mem == Some(0) || self.mem.is_some_and(|mib| i32::try_from(mib).is_err()) {
+        if self.mem.is_some_and(|mib| !MEMORY.contains(&mib)) {
             return Err(invalid(format!("{} MiB of memory", self.mem.unwrap_or(0)))
                 .with_hint("ask for at least 1 MiB, or leave it out"));
         }
@@ -214,11 +226,11 @@ fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_operation("open engine").with_backend(BACKEND)
 }
 
-fn address(text: &str) -> Result<PciAddress> {
-    text.parse().map_err(|error: Error| error.with_backend(BACKEND))
+fn parse_addresses(text: &str) -> Result<BTreeSet<PciAddress>, String> {
+    text.split('+').map(|one| one.parse().map_err(|e: Error| format!("`{one}`: {}", e.hint()))).collect()
 }
 
-/// A set of CPUs as SPDK takes it, without the brackets: `0,2-3`.
+/// Formats a set of CPUs for SPDK, without the brackets: `0,2-3`.
 pub(crate) struct Cores<'a>(pub(crate) &'a BTreeSet<u32>);
 
 impl fmt::Display for Cores<'_> {
@@ -240,8 +252,12 @@ impl fmt::Display for Cores<'_> {
     }
 }
 
-/// Reads a mask, `0x3`, or a list, `0+2-3`, also as SPDK writes it, `[0,2-3]`.
-fn parse_cores(text: &str) -> Option<BTreeSet<u32>> {
+/// Reads a mask, `0x3`, or a list, `0+2-3`.
+fn parse_cores(text: &str) -> Result<BTreeSet<u32>, &'static str> {
+    cores(text).ok_or("give a mask such as 0x3, or a list such as 0+2-3")
+}
+
+fn cores(text: &str) -> Option<BTreeSet<u32>> {
     let mut cores = BTreeSet::new();
     if let Some(mask) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         for (at, digit) in mask.bytes().rev().enumerate() {
@@ -250,8 +266,7 @@ fn parse_cores(text: &str) -> Option<BTreeSet<u32>> {
             cores.extend((0..4).filter(|bit| digit >> bit & 1 == 1).map(|bit| first + bit));
         }
     } else {
-        let list = text.strip_prefix('[').map_or(Some(text), |rest| rest.strip_suffix(']'))?;
-        for part in list.split(['+', ',']) {
+        for part in text.split('+') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let number = |text: &str| text.parse().ok().filter(|core| *core < IoatOptions::CORES_MAX);
             let (first, last): (u32, u32) = (number(first)?, number(last)?);
@@ -268,20 +283,14 @@ fn parse_cores(text: &str) -> Option<BTreeSet<u32>> {
 mod tests {
     use super::*;
 
+    fn options(name: &str) -> Result<IoatOptions> {
+        IoatOptions::from_name(&name.parse().unwrap())
+    }
+
     #[test]
-    fn options_are_set_by_name() {
-        let mut options = IoatOptions::new();
-        for (key, value) in [
-            ("address", "00:04.1"),
-            ("lib", "/opt/spdk/lib"),
-            ("cores", "0x15"),
-            ("mem", "256"),
-            ("huge", "off"),
-            ("allow", "00:04.1+0000:80:04.0"),
-            ("env", "external"),
-        ] {
-            options.set(key, value).unwrap();
-        }
+    fn names_set_every_option() {
+        let name = "ioat:00:04.1,lib=/opt/spdk/lib,cores=0x15,mem=256,huge=off,allow=00:04.1+0000:80:04.0,env=external";
+        let read = options(name).unwrap();
         let address = |text: &str| text.parse::<PciAddress>().unwrap();
         let expected = IoatOptions::new()
             .with_address(address("00:04.1"))
@@ -291,31 +300,32 @@ mod tests {
             .with_huge(HugePages::Off)
             .with_allow([address("00:04.1"), address("80:04.0")])
             .with_env(EnvSetup::External);
-        assert_eq!(format!("{options:?}"), format!("{expected:?}"));
-        options.check().unwrap();
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+        read.check().unwrap();
     }
 
     #[test]
     fn bad_options_are_named() {
-        for (key, value, says) in [
-            ("depth", "1", "there are: address"),
-            ("mem", "0", "at least 1"),
-            ("mem", "1G", "at least 1"),
-            ("huge", "yes", "auto, on or off"),
-            ("cores", "", "mask"),
-            ("cores", "0x", "mask"),
-            ("cores", "3-1", "mask"),
-            ("cores", "99999999", "mask"),
-            ("cores", "0xz", "mask"),
-            ("allow", "", "PCI address"),
-            ("address", "4.0", "PCI address"),
-            ("lib", "", "directory"),
-            ("env", "mine", "external"),
+        for (name, says) in [
+            ("ioat:depth=1", "there are: lib, cores"),
+            ("ioat:mem=1G", "a whole number from 1"),
+            ("ioat:huge=yes", "auto, on, off"),
+            ("ioat:cores=", "mask"),
+            ("ioat:cores=0x", "mask"),
+            ("ioat:cores=3-1", "mask"),
+            ("ioat:cores=99999999", "mask"),
+            ("ioat:cores=0xz", "mask"),
+            ("ioat:allow=", "DDDD:BB:DD.F"),
+            ("ioat:allow=00:04.0+4.1", "`4.1`"),
+            ("ioat:4.0", "PCI address"),
+            ("ioat:lib=", "path"),
+            ("ioat:env=mine", "external"),
         ] {
-            let error = IoatOptions::new().set(key, value).unwrap_err();
+            let error = options(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert!(error.to_string().contains(says), "{key}={value}: {error}");
+            assert!(error.to_string().contains(says), "{name}: {error}");
         }
+        assert_eq!(options("ioat:mem=0").unwrap_err().kind(), ErrorKind::OutOfRange);
         for options in [
             IoatOptions::new().with_mem(0),
             IoatOptions::new().with_cores([]),
@@ -330,7 +340,7 @@ mod tests {
     fn cores_are_written_as_spdk_reads_them() {
         let round = |text: &str| Cores(&parse_cores(text).unwrap()).to_string();
         assert_eq!(round("0x1"), "0");
-        assert_eq!(round("[0,2-3]"), "0,2-3");
+        assert_eq!(round("3+2+0"), "0,2-3");
         assert_eq!(round("7+0-2+3"), "0-3,7");
         assert_eq!(round("0x8000000000000000000000"), "87");
     }

@@ -1,57 +1,60 @@
-//! A queue: one channel, with what is in flight on it.
+//! A queue: one channel and its descriptors in flight.
 #![expect(unsafe_code, reason = "implements `RawQueue` on SPDK's calls")]
 
 use std::ffi::c_void;
-use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, Outcome, QueueOptions, RawQueue,
-    RawStats, Result, Segment, Work,
+    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
+    QueueOptions, QueueStats, RawQueue, Result, Segment,
 };
 use spdk_sys::Ioat;
 use spdk_sys::bindings::spdk_ioat_chan;
 
+use crate::channels::{Channel, InFlight};
 use crate::env::Environment;
 use crate::error::{self, error};
 use crate::ffi;
 use crate::fill::Fill;
-use crate::pool::Channel;
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, Stopped};
 
-/// How long dropping a queue waits for what is in flight.
+/// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
-/// A range that does not cross a multiple of this lies in one page, and is one piece to SPDK.
-const PAGE: usize = 4096;
+/// A stopping channel that completes nothing for this long is reset. A descriptor of the longest copy takes a
+/// millisecond.
+const STALL_LIMIT: Duration = Duration::from_millis(250);
+/// SPDK does not split ranges within a page of this size.
+const PAGE: u64 = 4096;
 
 /// A channel of I/OAT as a queue.
 ///
-/// A channel completes in order, so that the tokens of what is in flight are a ring: what the callbacks count is how far it has come.
+/// A channel completes in order, so the tokens in flight are a ring, and the callbacks only count.
 #[derive(Debug)]
 pub(crate) struct IoatQueue {
     environment: Arc<Environment>,
     ioat: Ioat,
     engine: EngineId,
     channel: Option<Channel>,
-    /// How many descriptors have completed: the callbacks count here. A pointer, since SPDK has it, too.
-    done: NonNull<u64>,
-    /// Descriptors submitted and reported. What lies between is in flight, or done and not reported.
+    /// Descriptors completed, counted by the callbacks.
+    done: Arc<AtomicU64>,
+    /// Descriptors submitted and reported. Those between are in flight, or done and not reported.
     head: u64,
     reported: u64,
-    /// Tokens, by descriptor number; a power of two of them.
+    /// Tokens by descriptor number. The length is a power of two.
     tokens: Box<[u64]>,
     depth: usize,
-    /// Descriptors that no doorbell was rung for.
+    /// Descriptors were submitted without a doorbell.
     unrung: bool,
-    stopped: bool,
-    /// Descriptors up to this number, beginning with the one that was the first not to be done then, ended when the channel halted.
+    /// Time of `stop`, or of the last completion after it.
+    stopped: Option<Instant>,
+    /// The descriptors that ended when the channel last halted.
     halted: Halted,
-    /// How many descriptors go alone from here on, so that the one that halts the channel is known.
+    /// Number of descriptors to run one at a time, so that the one that halts the channel is identified.
     alone: u64,
     recovery: Option<Recovery>,
-    /// Why it did not come back.
+    /// The error of a failed recovery.
     lost: Option<Error>,
     doorbells: u64,
     resets: u64,
@@ -64,13 +67,16 @@ struct Halted {
     outcome: Outcome,
 }
 
-// SAFETY: the channel and the count are used by whoever has the queue, one thread at a time; SPDK runs callbacks only within its calls.
+// SAFETY: one thread at a time uses the queue, and so its channel and count; SPDK runs callbacks only within
+// its calls.
 unsafe impl Send for IoatQueue {}
 
-/// A descriptor is done.
+/// Callback of a completed descriptor.
 unsafe extern "C" fn done(count: *mut c_void) {
-    // SAFETY: the queue's count, which lives until SPDK has run or forgotten every callback; one thread at a time is in SPDK's calls.
-    unsafe { *count.cast::<u64>() += 1 };
+    // SAFETY: the queue's count, which lives until SPDK has run or forgotten every callback.
+    let count = unsafe { &*count.cast::<AtomicU64>() };
+    // No read-modify-write instruction: one thread at a time calls SPDK for a channel.
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 impl IoatQueue {
@@ -86,13 +92,13 @@ impl IoatQueue {
             ioat: environment.spdk.ioat,
             engine,
             channel: Some(channel),
-            done: NonNull::from(Box::leak(Box::new(0))),
+            done: Arc::default(),
             head: 0,
             reported: 0,
             tokens: vec![0; depth.next_power_of_two()].into(),
             depth,
             unrung: false,
-            stopped: false,
+            stopped: None,
             halted: Halted { from: 0, to: 0, outcome: Outcome::Aborted },
             alone: 0,
             recovery: None,
@@ -103,16 +109,20 @@ impl IoatQueue {
     }
 
     fn done(&self) -> u64 {
-        // SAFETY: only callbacks write it, within SPDK's calls, which are not running now.
-        unsafe { self.done.read() }
+        self.done.load(Ordering::Relaxed)
     }
 
-    /// Descriptors that the device has.
+    /// The argument of the callbacks.
+    fn count(&self) -> *mut c_void {
+        Arc::as_ptr(&self.done).cast_mut().cast()
+    }
+
+    /// Number of descriptors in flight.
     fn in_flight(&self) -> u64 {
         self.head - self.done()
     }
 
-    /// How many more descriptors there is room for.
+    /// Number of descriptors that `submit` can take.
     fn room(&self) -> usize {
         if self.alone > 0 {
             return usize::from(self.head == self.reported);
@@ -120,7 +130,7 @@ impl IoatQueue {
         self.depth - (self.head - self.reported) as usize
     }
 
-    /// Hands a copy to SPDK.
+    /// Passes a copy to SPDK.
     ///
     /// # Safety
     ///
@@ -133,43 +143,43 @@ impl IoatQueue {
         dst: Segment,
     ) -> Result<(), Refused> {
         let len = dst.len;
-        // SPDK finds out piece by piece whether it can translate a copy, and what it has built until then stays. So what may be more than one
-        // piece is looked at as a whole before.
-        let furthest = (src.addr.addr().get() % PAGE).max(dst.addr.addr().get() % PAGE);
-        if furthest + len > PAGE {
+        // SPDK translates a copy piece by piece, and keeps the pieces that it has built before a failure. So
+        // copies of more than one piece are translated as a whole first.
+        let furthest = (src.addr.0 % PAGE).max(dst.addr.0 % PAGE);
+        if furthest + len as u64 > PAGE {
             self.check_pieces(src, dst)?;
         }
         let (to, from) = (dst.addr.as_ptr().cast(), src.addr.as_ptr().cast_const().cast());
-        let count = self.done.as_ptr().cast();
-        // SAFETY: the channel is this queue's; the memory is the caller's promise; the count outlives the callback.
+        let count = self.count();
+        // SAFETY: the channel is this queue's; the memory is the caller's promise; the count outlives the
+        // callback.
         match unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, from, len as u64) } {
             0 => Ok(()),
             code => Err(Refused::Code(code)),
         }
     }
 
-    /// Hands anything else to SPDK.
+    /// Passes a fill to SPDK.
     ///
     /// # Safety
     ///
     /// As [`build_copy`](Self::build_copy).
     #[inline(never)]
-    unsafe fn build_listed(&self, chan: *mut spdk_ioat_chan, listed: &Listed<'_>) -> Result<(), Refused> {
-        let (pattern, dst) = match *listed {
-            // SAFETY: the caller's promise.
-            Listed::Copy { src: &[src], dst: &[dst] } => return unsafe { self.build_copy(chan, src, dst) },
-            Listed::Fill { pattern, dst: &[dst] } => (pattern, dst),
-            _ => return Err(Refused::Unsupported),
-        };
+    unsafe fn build_fill(
+        &self,
+        chan: *mut spdk_ioat_chan,
+        pattern: [u8; 8],
+        dst: Segment,
+    ) -> Result<(), Refused> {
         ffi::translate(&self.environment.spdk, dst.addr, dst.len)
             .map_err(|at| Refused::Unreachable { at, len: dst.len })?;
         let fill = Fill::new(dst.addr, dst.len, pattern);
-        // SAFETY: within the destination, which is the caller's to give until the completion.
+        // SAFETY: within the destination, which the queue may write until the completion.
         unsafe { fill.begin() };
-        let (to, count) = (fill.rest.as_ptr().cast(), self.done.as_ptr().cast());
+        let (to, count) = (fill.rest.as_ptr().cast(), self.count());
         let code = match fill.len as u64 {
-            // SPDK never takes a fill of nothing; a copy of nothing completes, in its turn.
-            // SAFETY: no memory; else as for a copy.
+            // SPDK refuses a fill of 0 bytes, and completes a copy of 0 bytes in order.
+            // SAFETY: 0 bytes; otherwise as for a copy.
             0 => unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, to.cast_const(), 0) },
             // SAFETY: as for a copy.
             len => unsafe {
@@ -187,18 +197,18 @@ impl IoatQueue {
             .map_err(|at| Refused::Unreachable { at, len: dst.len })
     }
 
-    /// What the refusal of the first descriptor of a batch comes to.
+    /// The result of `submit` if the first descriptor of a batch was refused.
     #[cold]
     fn refused(&self, why: Refused) -> Result<usize> {
         match why {
-            // The ring is full of pieces: there is room once some have completed.
+            // The pieces of earlier descriptors fill the ring.
             Refused::Code(code) if code == -error::ENOMEM && self.in_flight() > 0 => Ok(0),
             Refused::Code(code) if code == -error::ENOMEM => Err(error(
                 ErrorKind::OutOfResources,
                 "the channel takes no descriptor although nothing is in flight",
             )
             .with_native(error::native(code))
-            .with_hint("if it goes on, close the queue and open another")),
+            .with_hint("if it persists, close the queue and open another")),
             Refused::Code(code) if code == -error::EINVAL => Err(error(
                 ErrorKind::OutOfRange,
                 "SPDK has no translation for the first page of the source or the destination",
@@ -211,12 +221,14 @@ impl IoatQueue {
                 format!("SPDK has no translation for byte {at} of {len} of the source or the destination"),
             )
             .with_hint(OUTSIDE)),
-            Refused::Unsupported => Err(error(ErrorKind::Unsupported, "I/OAT has no lists")
-                .with_hint("give one segment on either side")),
+            Refused::Unsupported => {
+                Err(error(ErrorKind::Unsupported, "I/OAT copies and fills, without lists")
+                    .with_hint("give one segment on either side"))
+            }
         }
     }
 
-    /// Notes what SPDK has taken.
+    /// Records the submitted descriptors.
     #[inline]
     fn took(&mut self, batch: &[Descriptor<'_>]) {
         let (first, rest) = ring_mut(&mut self.tokens, self.head, batch.len());
@@ -228,7 +240,7 @@ impl IoatQueue {
         self.unrung |= !batch.is_empty();
     }
 
-    /// Moves what has ended to the front of `completions`.
+    /// Writes the ended descriptors to the front of `completions`.
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let ready = (self.done() - self.reported).min(completions.len() as u64) as usize;
         let (first, rest) = ring_mut(&mut self.tokens, self.reported, ready);
@@ -250,25 +262,45 @@ impl IoatQueue {
         ready
     }
 
-    /// The channel has halted: what is in flight has ended, and its callbacks never run.
+    /// Ends all descriptors in flight on a halted channel, whose callbacks never run.
     #[cold]
     fn halt(&mut self) {
         let Some(channel) = self.channel.take() else { return };
         let (from, to) = (self.done(), self.head);
-        // Which one it was nobody tells, unless it was alone. So those that come next go one by one: if it is among them, it is found out.
+        // SPDK does not report the faulty descriptor. The next ones run one at a time, which identifies it if
+        // it is retried.
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
         tracing::warn!(address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
         self.halted = Halted { from, to, outcome };
-        // Twice: the reports of these are counted, too.
+        // Doubled, because the completions of these are counted too.
         self.alone = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
-        // SAFETY: no callback is running.
-        unsafe { self.done.write(to) };
+        self.done.store(to, Ordering::Relaxed);
         self.unrung = false;
-        // SAFETY: it has halted, and this queue, which had it, has it no more.
+        // SAFETY: it has halted, and this queue does not use it any more.
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel) });
     }
 
-    /// Takes the channel back once it is attached again. Whether there is one.
+    /// Starts the recovery of a channel that hangs.
+    #[cold]
+    fn reset(&mut self) {
+        let Some(channel) = self.channel.take() else { return };
+        let left = InFlight { done: Arc::clone(&self.done), submitted: self.head };
+        // SAFETY: it is attached, and this queue does not use it any more.
+        self.recovery = Some(unsafe { Recovery::stop_and_start(&self.environment, channel, left) });
+    }
+
+    /// Ends all descriptors in flight once a channel that hung was reset.
+    fn end_if_stopped(&mut self) {
+        let (from, to) = (self.done(), self.head);
+        if from < to && self.recovery.as_ref().is_some_and(|recovery| recovery.stopped() == Stopped::Yes) {
+            self.halted = Halted { from, to, outcome: Outcome::Aborted };
+            self.done.store(to, Ordering::Relaxed);
+            self.unrung = false;
+            self.resets += 1;
+        }
+    }
+
+    /// Takes the channel back once it is attached again. Returns true if the queue has a channel.
     fn recovered(&mut self) -> Result<bool> {
         if let Some(over) = self.recovery.as_mut().and_then(Recovery::take) {
             self.recovery = None;
@@ -279,7 +311,8 @@ impl IoatQueue {
                     self.channel = Some(channel);
                 }
                 Err(why) => {
-                    let message = format!("the channel halted and did not come back: {}", why.message());
+                    let message =
+                        format!("the channel halted and could not be attached again: {}", why.message());
                     tracing::error!(message);
                     self.lost = Some(error(ErrorKind::DeviceLost, message).with_hint(why.hint().to_owned()));
                 }
@@ -300,10 +333,10 @@ impl IoatQueue {
         }
     }
 
-    /// Asks SPDK what has completed; it runs the callbacks.
+    /// Polls SPDK, which runs the callbacks.
     fn process(&mut self) {
         let Some(channel) = &self.channel else { return };
-        // SAFETY: the channel is this queue's; the callbacks' count is this queue's, and nobody reads it meanwhile.
+        // SAFETY: the channel and the callbacks' count are this queue's.
         let code = unsafe { (self.ioat.spdk_ioat_process_events)(channel.raw.0.as_ptr()) };
         if code < 0 {
             self.halt();
@@ -311,7 +344,8 @@ impl IoatQueue {
     }
 }
 
-/// `len` places of a ring, a power of two long and not shorter than `len`, from number `from` on: up to its end, and from its beginning on.
+/// `len` elements of a ring from index `from` on, in two parts: up to its end, and from its start. The ring's
+/// length is a power of two and at least `len`.
 #[inline]
 fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
     let at = from as usize & (ring.len() - 1);
@@ -323,7 +357,7 @@ fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64])
 const OUTSIDE: &str =
     "the memory is in no region: allocate it from the engine, or register it and keep the region";
 
-/// Why a descriptor was not taken.
+/// Reason for refusing a descriptor.
 #[derive(Clone, Copy, Debug)]
 enum Refused {
     Code(i32),
@@ -331,10 +365,10 @@ enum Refused {
     Unsupported,
 }
 
-// SAFETY: SPDK runs the callback of every descriptor once, when the device has reported it or one behind it, and in order; on a channel that
-// halted it runs none, and all of them are reported then: the device has stopped. Nothing is written but what descriptors say, and the first bytes
-// of a fill, which are its destination's. What `submit` takes starts with the next doorbell. A drop with descriptors in flight waits for them,
-// or leaks the channel and what the callbacks write.
+// SAFETY: SPDK runs the callback of every descriptor once, in order, when the device has reported it or a
+// later one. On a halted channel it runs none: the device has stopped, and all descriptors are reported. Only
+// the destinations of descriptors are written. `submit`ted descriptors start with the next doorbell. A drop
+// with descriptors in flight waits for them, or resets the channel, or leaks it and the callbacks' count.
 unsafe impl RawQueue for IoatQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -345,7 +379,7 @@ unsafe impl RawQueue for IoatQueue {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        if self.stopped {
+        if self.stopped.is_some() {
             return Err(Error::bare(ErrorKind::Closed));
         }
         if self.channel.is_none() && !self.recovered()? {
@@ -357,11 +391,12 @@ unsafe impl RawQueue for IoatQueue {
         let mut built = 0;
         let mut refused = None;
         while let Some(descriptor) = batch.get(built) {
-            let result = match descriptor.work() {
+            let result = match descriptor.operation() {
                 // SAFETY: the caller's promise.
-                Work::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
+                Operation::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
                 // SAFETY: as above.
-                Work::Listed(listed) => unsafe { self.build_listed(chan, listed) },
+                Operation::Fill { pattern, dst: &[dst] } => unsafe { self.build_fill(chan, pattern, dst) },
+                _ => Err(Refused::Unsupported),
             };
             if let Err(why) = result {
                 refused = Some(why);
@@ -386,17 +421,26 @@ unsafe impl RawQueue for IoatQueue {
             return n;
         }
         if self.channel.is_none() {
-            if !self.stopped {
-                // What is wrong, the next submission says.
+            self.end_if_stopped();
+            if self.stopped.is_none() {
+                // The next submission returns the error.
                 let _ = self.recovered();
             }
-            return n;
+            return n + self.report(&mut completions[n..]);
         }
         if self.head == self.reported {
             return n;
         }
         self.process();
-        n + self.report(&mut completions[n..])
+        let n = n + self.report(&mut completions[n..]);
+        if let Some(since) = &mut self.stopped {
+            match n {
+                0 if since.elapsed() >= STALL_LIMIT => self.reset(),
+                0 => {}
+                _ => *since = Instant::now(),
+            }
+        }
+        n
     }
 
     fn explain(&self, native: i32) -> NativeError {
@@ -404,24 +448,18 @@ unsafe impl RawQueue for IoatQueue {
     }
 
     fn stop(&mut self) {
-        // The device cannot be made to forget: what it has completes, and later polls report it.
-        self.stopped = true;
+        // Descriptors in flight complete, and later polls report them. A channel that hangs is reset.
+        self.stopped.get_or_insert_with(Instant::now);
         self.ring();
     }
 
-    fn stats(&self) -> RawStats {
-        RawStats::new(self.doorbells, self.resets)
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, self.resets)
     }
 
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
     }
-
-    fn arm(&mut self) -> Result<bool> {
-        Err(error(ErrorKind::Unsupported, "I/OAT through SPDK does not wake: poll it"))
-    }
-
-    fn disarm(&mut self) {}
 }
 
 impl Drop for IoatQueue {
@@ -433,21 +471,13 @@ impl Drop for IoatQueue {
             std::thread::yield_now();
         }
         if self.in_flight() > 0 {
-            if let Some(channel) = &self.channel {
-                self.environment.pool().lose(channel);
-                tracing::error!(
-                    address = %channel.address,
-                    descriptors = self.in_flight(),
-                    "an I/OAT channel does not answer; it is given up"
-                );
-            }
-            // The device, and SPDK's ring, still have the callbacks' count.
+            // Callbacks may still run: the count is leaked.
+            self.reset();
+            std::mem::forget(Arc::clone(&self.done));
             return;
         }
         if let Some(channel) = &self.channel {
             self.environment.pool().give_back(channel);
         }
-        // SAFETY: leaked in `open`; every callback has run or been forgotten with its ring.
-        drop(unsafe { Box::from_raw(self.done.as_ptr()) });
     }
 }

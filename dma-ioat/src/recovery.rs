@@ -1,14 +1,20 @@
-//! [`Recovery`]: a channel that halted is detached and attached again, beside its queue.
-#![expect(unsafe_code, reason = "hands on what is promised of a halted channel")]
+//! [`Recovery`]: detaches and attaches a channel that halted or hangs, on a thread of its own.
+#![expect(unsafe_code, reason = "passes on the promises about a halted channel")]
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use dma_core::Result;
 
+use crate::channels::{Channel, InFlight};
 use crate::env::{Environment, lock};
-use crate::pool::{self, Channel};
+use crate::{PciAddress, ffi};
 
-/// A channel on its way back. That takes milliseconds, or seconds, so polls do not wait for it.
+/// Time limit for attaching a channel again. DPDK offers a released function again after two seconds.
+const REATTACH_TIMEOUT: Duration = Duration::from_secs(6);
+pub(crate) const REATTACH_PAUSE: Duration = Duration::from_millis(20);
+
+/// The recovery of a channel. It takes milliseconds to seconds, so polls do not wait for it.
 #[derive(Debug)]
 pub(crate) struct Recovery(Arc<Job>);
 
@@ -16,31 +22,66 @@ pub(crate) struct Recovery(Arc<Job>);
 struct Job {
     environment: Arc<Environment>,
     channel: Channel,
+    /// Its descriptors in flight, if it hangs.
+    left: Option<InFlight>,
     state: Mutex<State>,
+}
+
+/// Outcome of the reset of a channel that hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    NotYet,
+    Yes,
+    Never,
 }
 
 #[derive(Debug)]
 enum State {
+    /// The channel hangs, and is being reset.
+    Stopping,
+    /// The reset failed. The pool owns the channel.
+    Hangs,
+    /// The channel has stopped, and is being attached again.
     Running,
     Over(Result<Channel>),
-    /// Nobody waits for it any more.
+    /// The queue was dropped.
     Abandoned,
 }
 
 impl Recovery {
-    /// Begins, on a thread of its own.
+    /// Starts the recovery of a halted channel.
     ///
     /// # Safety
     ///
     /// The channel has halted, and nobody uses it any more.
     pub(crate) unsafe fn start(environment: &Arc<Environment>, channel: Channel) -> Self {
-        let job = Arc::new(Job {
-            environment: Arc::clone(environment),
-            channel,
-            state: Mutex::new(State::Running),
-        });
+        // SAFETY: the caller's promise.
+        unsafe { Self::begin(environment, channel, None) }
+    }
+
+    /// Starts the recovery of a channel that hangs, with a reset.
+    ///
+    /// # Safety
+    ///
+    /// The channel is attached, and nobody uses it any more.
+    pub(crate) unsafe fn stop_and_start(
+        environment: &Arc<Environment>,
+        channel: Channel,
+        left: InFlight,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::begin(environment, channel, Some(left)) }
+    }
+
+    /// # Safety
+    ///
+    /// The channel is attached, nobody uses it any more, and it has halted unless it has something in flight.
+    unsafe fn begin(environment: &Arc<Environment>, channel: Channel, left: Option<InFlight>) -> Self {
+        let state = if left.is_some() { State::Stopping } else { State::Running };
+        let job =
+            Arc::new(Job { environment: Arc::clone(environment), channel, left, state: Mutex::new(state) });
         let there = Arc::clone(&job);
-        // SAFETY: the caller's promise, and once only.
+        // SAFETY: the caller's promise; called once.
         let work = move || unsafe { there.run() };
         if let Err(why) = std::thread::Builder::new().name("dma-ioat recovery".to_owned()).spawn(work) {
             tracing::warn!(%why, "no thread for the recovery of a channel");
@@ -50,7 +91,16 @@ impl Recovery {
         Self(job)
     }
 
-    /// How it went, once it is over.
+    /// Outcome of the reset so far; `Yes` for a channel that had halted.
+    pub(crate) fn stopped(&self) -> Stopped {
+        match &*lock(&self.0.state) {
+            State::Stopping => Stopped::NotYet,
+            State::Hangs => Stopped::Never,
+            State::Running | State::Over(_) | State::Abandoned => Stopped::Yes,
+        }
+    }
+
+    /// Takes the result, once the recovery is over.
     pub(crate) fn take(&mut self) -> Option<Result<Channel>> {
         let mut state = lock(&self.0.state);
         match std::mem::replace(&mut *state, State::Abandoned) {
@@ -66,10 +116,27 @@ impl Recovery {
 impl Job {
     /// # Safety
     ///
-    /// The channel has halted, nobody uses it any more, and this is called once.
+    /// As [`Recovery::begin`], and this is called once.
     unsafe fn run(&self) {
-        // SAFETY: the caller's promise.
-        let result = unsafe { pool::reattach(&self.environment, &self.channel) };
+        if let Some(left) = &self.left {
+            // SAFETY: the caller's promise.
+            let stopped = unsafe { stop(&self.environment, &self.channel, left.clone()) };
+            let mut state = lock(&self.state);
+            match (&*state, stopped) {
+                (State::Abandoned, true) => {}
+                (State::Abandoned, false) => {
+                    drop(state);
+                    return self.environment.pool().came_back(&self.channel, None);
+                }
+                (_, true) => *state = State::Running,
+                (_, false) => {
+                    *state = State::Hangs;
+                    return;
+                }
+            }
+        }
+        // SAFETY: the caller's promise; the channel has halted or was stopped.
+        let result = unsafe { reattach(&self.environment, &self.channel) };
         let mut state = lock(&self.state);
         match (&*state, result) {
             (State::Abandoned, result) => {
@@ -85,8 +152,91 @@ impl Drop for Recovery {
         let mut state = lock(&self.0.state);
         match std::mem::replace(&mut *state, State::Abandoned) {
             State::Over(Ok(channel)) => self.0.environment.pool().give_back(&channel),
-            State::Running => self.0.environment.pool().comes_back(&self.0.channel),
-            State::Over(Err(_)) | State::Abandoned => {}
+            State::Running | State::Stopping => self.0.environment.pool().comes_back(&self.0.channel),
+            State::Over(Err(_)) | State::Hangs | State::Abandoned => {}
         }
+    }
+}
+
+/// Resets a channel that hangs, so that it can be detached. If the reset fails, the channel is lost.
+///
+/// # Safety
+///
+/// It is attached, and nobody uses it any more.
+unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> bool {
+    // SAFETY: the caller's promise.
+    let stopped = unsafe { ffi::stop(&environment.spdk, channel.function) };
+    if stopped {
+        tracing::warn!(address = %channel.address, "an I/OAT channel did not answer; it was reset");
+    } else {
+        environment.pool().lose(channel, left);
+    }
+    stopped
+}
+
+/// Tries to recover the lost channels, or the one at `address`. Returns true if any is free now. Blocks, as
+/// [`reattach`] does.
+pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>) -> bool {
+    let lost: Vec<_> = {
+        let mut pool = environment.pool();
+        std::iter::from_fn(|| pool.take_lost(address)).collect()
+    };
+    let mut some = false;
+    for (channel, left) in lost {
+        // SAFETY: it is attached, its queue is gone, and it is marked as taken; its callbacks write to
+        // `left`.
+        let answer = unsafe { ffi::process(&environment.spdk, channel.raw) };
+        if answer == ffi::Answer::Runs && left.is_over() {
+            tracing::warn!(address = %channel.address, "an I/OAT channel has recovered");
+            environment.pool().give_back(&channel);
+            some = true;
+            continue;
+        }
+        // SAFETY: as above.
+        if answer == ffi::Answer::Runs && !unsafe { stop(environment, &channel, left) } {
+            continue;
+        }
+        // SAFETY: it has halted or was stopped, and nobody else uses it.
+        match unsafe { reattach(environment, &channel) } {
+            Ok(channel) => {
+                environment.pool().give_back(&channel);
+                some = true;
+            }
+            Err(why) => {
+                tracing::error!(address = %channel.address, %why, "an I/OAT channel cannot be attached again")
+            }
+        }
+    }
+    some
+}
+
+/// Detaches a channel that halted or was stopped, and attaches it again. Blocks for milliseconds, or for
+/// seconds if DPDK has to scan for the function.
+///
+/// # Safety
+///
+/// The channel has halted or was stopped, and nobody uses it any more.
+unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<Channel> {
+    let spdk = &environment.spdk;
+    let until = Instant::now() + REATTACH_TIMEOUT;
+    {
+        let mut pool = environment.pool();
+        pool.restarting.insert(channel.address);
+        // SAFETY: the caller's promise.
+        unsafe { pool.detach(spdk, channel) };
+    }
+    loop {
+        {
+            let mut pool = environment.pool();
+            let probed = pool.probe(spdk);
+            if let Some(channel) = pool.take_back(channel.address) {
+                return Ok(channel);
+            }
+            if Instant::now() >= until || pool.broken.contains(&channel.address) {
+                pool.restarting.remove(&channel.address);
+                return Err(probed.err().unwrap_or_else(|| pool.not_there(channel.address)));
+            }
+        }
+        std::thread::sleep(REATTACH_PAUSE);
     }
 }

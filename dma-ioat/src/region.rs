@@ -1,40 +1,33 @@
-//! Regions: memory of SPDK's environment, and the caller's own.
+//! Regions: memory of SPDK's environment, and registered memory.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{
-    Access, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion, RegionKey, Result,
+    Access, DeviceAddr, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion,
+    RegionInfo, RegionKey, Result,
 };
 
 use crate::env::Environment;
 use crate::error::{self, error};
 use crate::ffi;
 
-/// What registered memory begins at a multiple of, and is long: SPDK translates addresses in pages of this size. (Newer releases take 4 KiB, too, but
-/// only where an IOMMU translates.)
+/// Alignment of the address and length of registered memory: SPDK translates addresses in pages of this size.
+/// (Newer releases also take 4 KiB, but only with an IOMMU.)
 pub(crate) const REGISTER_ALIGNMENT: usize = 2 << 20;
 
 /// Memory that SPDK's channels reach.
 #[derive(Debug)]
 pub(crate) struct IoatRegion {
     environment: Arc<Environment>,
-    engine: EngineId,
-    base: NonNull<u8>,
-    len: usize,
-    access: Access,
-    /// Whether it is the environment's, or else the caller's.
+    info: RegionInfo,
+    /// True for memory of the environment, false for registered memory.
     allocated: bool,
 }
 
-// SAFETY: an address and numbers; who may use the memory is the contract's to say.
-unsafe impl Send for IoatRegion {}
-// SAFETY: as above.
-unsafe impl Sync for IoatRegion {}
-
 impl IoatRegion {
-    /// Memory of the environment, on the NUMA node or, with -1, on any.
+    /// Allocates memory of the environment on the NUMA node or, with -1, on any.
     pub(crate) fn allocate(
         environment: &Arc<Environment>,
         engine: EngineId,
@@ -54,18 +47,20 @@ impl IoatRegion {
             error(ErrorKind::OutOfMemory, message)
                 .with_hint(format!("{huge}, free some regions, or {}", usual.hint()))
         })?;
-        let region =
-            Self { environment: Arc::clone(environment), engine, base, len, access, allocated: true };
-        match ffi::translate(spdk, base, len) {
+        let region = Self {
+            environment: Arc::clone(environment),
+            info: info(engine, base, len, access),
+            allocated: true,
+        };
+        match ffi::translate(spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
-            // Dropped, and freed.
-            Err(at) => Err(unreachable(at, len).with_hint(
-                "use huge pages, or an IOMMU: SPDK cannot tell the device where ordinary pages are without one",
-            )),
+            // The drop frees it.
+            Err(at) => Err(unreachable(at, len)
+                .with_hint("use huge pages, or an IOMMU: without one, SPDK cannot translate ordinary pages")),
         }
     }
 
-    /// The caller's memory.
+    /// Registers memory of the caller.
     ///
     /// # Safety
     ///
@@ -102,16 +97,25 @@ impl IoatRegion {
                 _ => wrapped.with_hint("check that all of it is mapped"),
             });
         }
-        let region =
-            Self { environment: Arc::clone(environment), engine, base, len, access, allocated: false };
-        // SPDK registers what it cannot translate, too.
-        match ffi::translate(&environment.spdk, base, len) {
+        let region = Self {
+            environment: Arc::clone(environment),
+            info: info(engine, base, len, access),
+            allocated: false,
+        };
+        // SPDK also registers memory that it cannot translate.
+        match ffi::translate(&environment.spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
-            // Dropped, and unregistered.
-            Err(at) => Err(unreachable(at, len)
-                .with_hint("without an IOMMU it has to be of huge pages, all of it: map it so, or allocate it from the engine")),
+            // The drop unregisters it.
+            Err(at) => Err(unreachable(at, len).with_hint(
+                "without an IOMMU, all of it has to be huge pages: map it so, or allocate it from the engine",
+            )),
         }
     }
+}
+
+/// SPDK identifies memory by its address, so the key is 0.
+fn info(engine: EngineId, base: NonNull<u8>, len: usize, access: Access) -> RegionInfo {
+    RegionInfo::local(engine, RegionKey(0), base, len, access)
 }
 
 fn unreachable(at: usize, len: usize) -> Error {
@@ -121,32 +125,11 @@ fn unreachable(at: usize, len: usize) -> Error {
     )
 }
 
-// SAFETY: nothing changes. The memory is SPDK's until it is freed in the drop, or the registrar promised; this crate writes to it only as
-// descriptors say.
+// SAFETY: the description never changes. The memory is SPDK's until the drop frees it, or valid by the
+// promise of the caller of `register`. Only descriptors write to it.
 unsafe impl RawRegion for IoatRegion {
-    fn engine_id(&self) -> EngineId {
-        self.engine
-    }
-
-    fn key(&self) -> RegionKey {
-        // SPDK goes by addresses.
-        RegionKey(0)
-    }
-
-    fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    fn cpu_visible(&self) -> bool {
-        true
+    fn info(&self) -> &RegionInfo {
+        &self.info
     }
 
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
@@ -159,14 +142,14 @@ impl Drop for IoatRegion {
     fn drop(&mut self) {
         let spdk = &self.environment.spdk;
         if self.allocated {
-            // SAFETY: allocated so; the contract drops a region only when no descriptor names it any more.
-            unsafe { ffi::free(spdk, self.base) };
+            // SAFETY: from `allocate`; a region is dropped only when no descriptor names it any more.
+            unsafe { ffi::free(spdk, self.info.addr) };
             return;
         }
-        // SAFETY: registered so; as above.
-        let code = unsafe { ffi::unregister(spdk, self.base, self.len) };
+        // SAFETY: registered with this range; as above.
+        let code = unsafe { ffi::unregister(spdk, self.info.addr, self.info.len) };
         if code != 0 {
-            tracing::error!(code, base = ?self.base, len = self.len, "SPDK did not unregister memory");
+            tracing::error!(code, base = ?self.info.addr, len = self.info.len, "SPDK did not unregister memory");
         }
     }
 }

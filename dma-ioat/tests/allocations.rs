@@ -6,7 +6,8 @@ mod standin;
 
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
 
-/// Asserts that `work` comes to run 200 rounds without an allocation. Until then lists grow; what allocates per operation never gets there.
+/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before; an allocation per
+/// operation fails the test.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! The engine on an SPDK in a few lines: what it makes of every answer.
+//! The engine on a fake SPDK: its reaction to every result.
 
 mod fake;
 mod script;
@@ -6,7 +6,8 @@ mod script;
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Batch, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest, QueueOptions, Retry, conformance,
+    Batch, DmaEngine, DmaEngineExt, EngineName, ErrorKind, HostMemory, MemoryRequest, QueueOptions, Retry,
+    conformance,
 };
 use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discover};
 use fake::{library, machine};
@@ -32,7 +33,7 @@ fn conforms_without_fill() {
     conformance::run_all(&open::<1>(8));
 }
 
-/// Waits for one copy; what it says of itself.
+/// Waits for one copy, and returns its outcome.
 fn copy(engine: &IoatEngine, queue: &dma_core::Queue) -> Result<(), dma_core::Error> {
     let mut src = engine.allocate(100)?;
     src.fill(7);
@@ -126,12 +127,24 @@ fn a_channel_that_never_answers_is_leaked_and_says_so() {
     assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
     drop(transfer);
     assert_eq!(machine::<5>().detached, 0, "its ring is the device's");
-    machine::<5>().stuck = false;
     // The other channel works; the first is not given out again.
+    machine::<5>().stuck = false;
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     copy(&engine, &queue).unwrap();
+    machine::<5>().stuck = true;
     let none = engine.open_queue(&QueueOptions::new()).expect_err("it is the only other one");
     assert_eq!(none.kind(), ErrorKind::OutOfResources);
+    assert!(none.to_string().contains("1 of them do not answer"), "{none}");
+    let address: PciAddress = "00:04.0".parse().unwrap();
+    let reopened = IoatEngine::open(&options::<5>(2).with_address(address)).unwrap();
+    let lost = reopened.open_queue(&QueueOptions::new()).expect_err("it does not answer");
+    assert_eq!(lost.kind(), ErrorKind::DeviceLost, "{lost}");
+    assert!(lost.hint().contains("once the device has recovered"), "{lost}");
+    // Now it is.
+    machine::<5>().stuck = false;
+    let again = reopened.open_queue(&QueueOptions::new()).unwrap();
+    copy(&reopened, &again).unwrap();
+    assert_eq!(machine::<5>().detached, 0, "what it had completed: there was nothing to reset");
 }
 
 #[test]
@@ -151,7 +164,7 @@ fn channels_run_out_with_a_clear_answer() {
             && none.to_string().contains("0000:00:04.3 is taken by another process"),
         "{none}"
     );
-    assert_eq!((none.asked(), none.allowed()), (Some(4), Some(3)));
+    assert_eq!((none.requested(), none.limit()), (Some(4), Some(3)));
     assert!(!none.hint().is_empty());
 
     // One channel by its address, taken.
@@ -207,7 +220,7 @@ fn no_device_is_told_from_no_spdk() {
     let found = discover(&options::<8>(0));
     assert_eq!(found.len(), 1);
     assert_eq!(
-        (found[0].name.as_str(), found[0].info.as_ref().unwrap_err().kind()),
+        (found[0].name.to_string().as_str(), found[0].info.as_ref().unwrap_err().kind()),
         ("ioat", ErrorKind::NotFound)
     );
 
@@ -237,7 +250,7 @@ fn the_environment_is_set_up_once_and_shared() {
     let options =
         options::<9>(2).with_mem(64).with_huge(HugePages::Off).with_allow(["00:04.0".parse().unwrap()]);
     let engine = IoatEngine::open(&options).unwrap();
-    // What later engines leave out, or give again, is fine.
+    // Later engines may leave options out, or repeat them.
     let again = IoatEngine::open(&options).unwrap();
     let other = open::<9>(2);
     {
@@ -254,8 +267,11 @@ fn the_environment_is_set_up_once_and_shared() {
     for (key, value) in
         [("mem", "65"), ("huge", "on"), ("cores", "0-1023"), ("allow", "00:04.1"), ("env", "external")]
     {
+        let name = EngineName::of(&dma_ioat::BACKEND).with_option(key, value).unwrap();
+        let asked = IoatOptions::from_name(&name).unwrap();
         let mut options = self::options::<9>(2);
-        options.set(key, value).unwrap();
+        (options.mem, options.huge, options.env) = (asked.mem, asked.huge, asked.env);
+        (options.cores, options.allow) = (asked.cores, asked.allow);
         let conflict = IoatEngine::open(&options).unwrap_err();
         assert_eq!(conflict.kind(), ErrorKind::InUse, "{key}: {conflict}");
         assert!(

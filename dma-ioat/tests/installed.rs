@@ -38,12 +38,12 @@ fn discovery_lists_every_channel() {
     let dir = lib_dir();
     on_machine("discovery_lists_every_channel", "", || {
         let found = discover(&IoatOptions::new().with_lib_dir(&dir));
-        let names: Vec<_> = found.iter().map(|d| d.name.as_str()).collect();
+        let names: Vec<_> = found.iter().map(|d| d.name.to_string()).collect();
         assert_eq!(names.len(), 8);
-        assert_eq!((names[0], names[7]), ("ioat:0000:00:04.0", "ioat:0000:00:04.7"));
+        assert_eq!((&*names[0], &*names[7]), ("ioat:0000:00:04.0", "ioat:0000:00:04.7"));
         for channel in &found {
             let info = channel.info.as_ref().unwrap();
-            assert_eq!(format!("ioat:{}", info.device), channel.name);
+            assert_eq!(format!("ioat:{}", info.device), channel.name.to_string());
         }
     });
 }

@@ -1,4 +1,4 @@
-//! What SPDK logs comes out as `tracing` events; what nobody listens to is printed as before.
+//! SPDK's log lines become `tracing` events; without a subscriber they are printed as before.
 
 mod standin;
 
@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use dma_ioat::{IoatEngine, IoatOptions};
 use standin::on_machine;
 
-/// A device that cannot be had: the stand-in logs that, as an error.
+/// A device of another process, which the stand-in logs as an error.
 const TAKEN: &str = "[[socket]]\n[[socket.function]]\npci = '00:04.0'\ntaken = true\n";
-const LINE: &str = "0000:00:04.0 cannot be had";
+const LINE: &str = "0000:00:04.0 is not available";
 
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
@@ -45,7 +45,7 @@ fn log_lines_become_events() {
     });
 }
 
-/// Its standard error is looked at by the test below.
+/// The test below checks its standard error.
 #[test]
 #[ignore = "run by what_nobody_listens_to_is_printed"]
 fn print() {

@@ -1,4 +1,4 @@
-//! The queue below the safe API, which asks it for less than the contract promises, on an SPDK in a few lines.
+//! The raw queue on a fake SPDK: promises of the contract that the safe API does not use.
 #![expect(unsafe_code, reason = "submits to the queue as the safe API does")]
 
 mod fake;
@@ -6,8 +6,8 @@ mod fake;
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Access, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Listed, MemoryRequest, Outcome,
-    QueueOptions, RawQueue, RawRegion, Segment,
+    Access, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Outcome, QueueOptions,
+    RawQueue, RawRegion, Segment,
 };
 use dma_ioat::{IoatEngine, IoatOptions};
 use fake::{RING, library, machine};
@@ -27,8 +27,7 @@ fn queue(engine: &IoatEngine) -> Box<dyn RawQueue> {
 }
 
 fn part(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
-    // SAFETY: the callers' offsets are inside of the region.
-    Segment { key: region.key(), addr: unsafe { region.base().add(offset) }, len }
+    region.info().segment(offset, len)
 }
 
 /// Copies to as many places of a region from its beginning, with these tokens.
@@ -42,24 +41,23 @@ fn copies(region: &dyn RawRegion, tokens: std::ops::Range<u64>) -> Vec<Descripto
 fn region(engine: &IoatEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(LEN * 40)).unwrap();
     // SAFETY: inside of the region, and nobody else's.
-    unsafe { region.base().write_bytes(7, LEN) };
+    unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
 
 fn byte(region: &dyn RawRegion, offset: usize) -> u8 {
-    // SAFETY: inside of the region.
-    let at = unsafe { region.base().add(offset) };
-    // SAFETY: as above, and no device writes it now.
+    let at = region.info().addr.offset(offset).as_ptr();
+    // SAFETY: inside of the region, and no device writes it now.
     unsafe { at.read() }
 }
 
-/// Submits as much as is taken.
+/// Submits descriptors until one is refused.
 fn submit(queue: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> dma_core::Result<usize> {
     // SAFETY: the tests' regions outlive what is in flight.
     unsafe { queue.submit(batch) }
 }
 
-/// Polls until `count` reports have come, `room` at a time; their tokens.
+/// Polls until `count` completions have arrived, up to `room` at a time, and returns their tokens.
 fn tokens(queue: &mut dyn RawQueue, count: usize, room: usize) -> Vec<u64> {
     let (mut all, mut out) = (Vec::new(), vec![Completion::done(u64::MAX); room]);
     for _ in 0..1000 {
@@ -85,7 +83,7 @@ fn what_is_done_and_not_reported_takes_room() {
     assert_eq!(tokens(&mut *queue, 8, 3), [3, 4, 5, 6, 7, 8, 9, 10]);
 }
 
-/// SPDK finds out piece by piece, and what it has built until then would be written.
+/// SPDK translates piece by piece, and would execute the pieces built before a failure.
 #[test]
 fn what_cannot_be_reached_whole_is_refused_whole() {
     let engine = open::<1>(1);
@@ -94,15 +92,14 @@ fn what_cannot_be_reached_whole_is_refused_whole() {
     let make = || engine.allocate_raw(&MemoryRequest::new(len).with_align(page)).unwrap();
     let (whole, cut) = (make(), make());
     // SAFETY: all of it, and nobody else's.
-    unsafe { whole.base().write_bytes(7, len) };
-    machine::<1>().cut(cut.base().addr().get(), 3 * page);
+    unsafe { whole.info().addr.as_ptr().write_bytes(7, len) };
+    machine::<1>().cut(cut.info().addr.0 as usize, 3 * page);
     let pattern = [9; 8];
     let fills = [part(&*cut, 0, len)];
-    let fill = Listed::Fill { pattern, dst: &fills };
     for bad in [
         Descriptor::copy(1, part(&*whole, 0, len), part(&*cut, 0, len)),
         Descriptor::copy(2, part(&*whole, 100, 4100), part(&*cut, 2 * page + 100, 4100)),
-        Descriptor::listed(3, &fill),
+        Descriptor::fill(3, pattern, &fills),
         // Of the source.
         Descriptor::copy(4, part(&*cut, page, len - page), part(&*whole, page, len - page)),
     ] {
@@ -170,8 +167,11 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
     queue.flush();
     drop(queue);
     let e = engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
+    assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
     assert!(e.to_string().contains("do not answer"), "{e}");
+    // Once it does, the channel is free.
+    machine::<4>().stuck = false;
+    drop(engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap());
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn what_cannot_be_is_refused_and_takes_nothing() {
     let engine = open::<5>(1);
     let too_deep = engine.open_queue_raw(&QueueOptions::new().with_depth(RING)).unwrap_err();
     assert_eq!(too_deep.kind(), ErrorKind::OutOfRange);
-    assert_eq!((too_deep.asked(), too_deep.allowed()), (Some(RING as u64), Some(RING as u64 - 1)));
+    assert_eq!((too_deep.requested(), too_deep.limit()), (Some(RING as u64), Some(RING as u64 - 1)));
     drop(engine.open_queue_raw(&QueueOptions::new().with_depth(RING - 1)).expect("its channel is free"));
     let e = engine.allocate_raw(&MemoryRequest::new(LEN).exportable(Access::READ)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
@@ -196,7 +196,7 @@ fn an_engine_with_an_address_takes_that_channel_and_no_other() {
     assert_eq!(all.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::OutOfResources);
 }
 
-/// While a queue's channel is on its way back, nobody else is given it.
+/// A channel that is being recovered for a queue is not given to another.
 #[test]
 fn a_channel_that_is_restarting_is_its_queues() {
     let engine = open::<7>(1);

@@ -1,5 +1,5 @@
-//! How fast the simulator simulates: copies from submission to completion, in CPU time of one core, so that other
-//! processes on that core do not count. Model time has nothing to do with it.
+//! Speed of the simulator: copies from submission to completion, in CPU time of one core, so that other
+//! processes on that core do not count.
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ impl Rig {
         self.poll()
     }
 
-    /// How many bytes of the destination are those of the source.
+    /// Returns the number of destination bytes that equal the source.
     fn moved(&self) -> usize {
         let mut bytes = vec![0; LEN as usize];
         self.device.read(self.dst.key, self.dst.addr, &mut bytes).unwrap();
@@ -418,7 +418,7 @@ fn coalesced_reports_wait_for_a_later_one_that_is_not() {
     assert_eq!((rig.moved(), rig.device.next_event()), (LEN as usize, None));
     submit(&mut rig, 3, false);
     assert_eq!(rig.run(), all(1..4, Status::Done));
-    // What is held when the channel goes down was done nevertheless.
+    // Tasks held when the channel goes down were done.
     submit(&mut rig, 4, true);
     rig.device.run();
     rig.device.stop(rig.channel).unwrap();
@@ -542,7 +542,7 @@ fn channels_are_limited_and_closed_only_when_empty() {
     rig.device.close_channel(rig.channel).unwrap();
     assert_eq!(rig.submit(1), Err(Refused::NoSuchChannel));
     assert_eq!(rig.device.close_channel(rig.channel), Err(ChannelError::NoSuchChannel));
-    assert_eq!(rig.device.open_channel(0), Err(ChannelError::Depth { asked: 0, max: 65_536 }));
+    assert_eq!(rig.device.open_channel(0), Err(ChannelError::Depth { requested: 0, max: 65_536 }));
     assert_ne!(rig.device.open_channel(1).unwrap(), rig.channel);
     rig.device.close_channel(second).unwrap();
 }

@@ -9,7 +9,7 @@ const LEN: u64 = 512;
 const REGIONS: usize = 5;
 const DEPTH: u32 = 6;
 
-/// What a caller may do.
+/// A call.
 #[derive(Clone, Debug)]
 enum Step {
     Submit {
@@ -100,7 +100,7 @@ struct Run {
 
 impl Run {
     fn new(profile: Profile, trace: TraceMode) -> Self {
-        // What takes no time does not move in parts.
+        // Timeless tasks do not move in parts.
         let config = DeviceConfig { tearing: false, trace, ..DeviceConfig::new(profile) };
         let mut device = Device::new(config).unwrap();
         let peer = |there| Some(Arc::new(Peer(there)) as _);

@@ -86,12 +86,12 @@ fn faults() -> impl Strategy<Value = String> {
     prop_oneof![2 => Just(String::new()), 3 => prop::collection::vec(rule, 1..4).prop_map(|r| r.join("+"))]
 }
 
-/// What the oracle knows of a task that was accepted.
+/// The oracle's record of an accepted task.
 #[derive(Clone, Debug)]
 struct Task {
     channel: usize,
     at: u64,
-    /// What will be there; `None` if that hangs on a task that did not succeed.
+    /// Expected bytes; `None` if they depend on a task that did not succeed.
     bytes: Option<Vec<u8>>,
     coalesce: bool,
     /// Reads what another task wrote.
@@ -288,7 +288,7 @@ impl Model {
         bytes
     }
 
-    /// What must hold at any time.
+    /// Checks the invariants.
     fn check_memory(&self, corrupted: &BTreeSet<u64>) {
         let bytes = self.memory();
         let mut free = bytes.clone();
@@ -416,7 +416,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
             }
         }
     }
-    // What is left was lost, stuck or held back; taking the channels down accounts for it.
+    // The remaining tasks were lost, stuck or held back. Taking the channels down accounts for them.
     for channel in 0..CHANNELS {
         model.device.stop(model.channels[channel]).unwrap();
         model.poll(channel);

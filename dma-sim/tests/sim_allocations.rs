@@ -33,7 +33,7 @@ fn run_device(device: &mut Device, channels: &[ChannelId], src: &[Segment], dst:
     channels.iter().for_each(|channel| while device.poll(*channel).is_some() {});
 }
 
-/// How many allocations `work` makes once it was run before.
+/// Returns the allocations of `work` after one run to warm up.
 fn allocations_when_warm(mut work: impl FnMut()) -> u64 {
     work();
     let before = counting::of_process();

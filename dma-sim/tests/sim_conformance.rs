@@ -39,17 +39,14 @@ dma_core::conformance_tests!(real_time, {
 // As awkward as a device can be.
 dma_core::conformance_tests!(tight, {
     let mut options = SimOptions::new().with_seed(9);
-    for (key, value) in
-        [("max_transfer", "100"), ("max_segments", "2"), ("depth", "2"), ("profile", "bluefield2")]
-    {
-        options.set(key, value).unwrap();
-    }
+    options.profile = Profile::bluefield2();
+    (options.max_transfer, options.max_segments, options.depth) = (Some(100), Some(2), Some(2));
     SimEngine::open(&options).unwrap()
 });
 
 dma_core::conformance_tests!(coalescing, {
     let mut options = SimOptions::new().with_profile(Profile::bluefield3()).with_seed(10);
-    options.set("coalesce", "on").unwrap();
+    options.coalesce = true;
     SimEngine::open(&options).unwrap()
 });
 

@@ -1,4 +1,5 @@
-//! Random scripts on a simulated device through the safe API, faults included, with an oracle in plain memory.
+//! Random scripts on a simulated device through the safe API, faults included, with an oracle in plain
+//! memory.
 
 use std::time::Duration;
 
@@ -174,10 +175,11 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
         .with_seed(seed)
         .with_faults(plan.parse().unwrap());
     if small {
-        options.set("max_transfer", "100").unwrap();
+        options.max_transfer = Some(100);
     }
     let engine = SimEngine::open(&options).unwrap();
-    // A healthy device is waited for, however slow this machine is; one with faults may never end what it has.
+    // A healthy device is waited for, however slow this machine is; one with faults may never end what it
+    // has.
     let patience = if plan.is_empty() { LONG } else { SHORT };
     let options = QueueOptions::new().with_depth(12).with_stall_timeout(patience).with_drop_timeout(patience);
     let queue = engine.open_queue(&options).unwrap();

@@ -18,7 +18,8 @@ fn engine(seed: u64) -> SimEngine {
     SimEngine::open(&SimOptions::new().with_profile(Profile::bluefield3()).with_seed(seed)).unwrap()
 }
 
-/// The host: exports memory, saves the descriptor where it is told, and revokes or sums up its bytes on demand.
+/// The host: exports memory, saves the descriptor where it is told, and revokes or sums up its bytes on
+/// demand.
 #[test]
 #[ignore = "the second process of the other tests, which start it"]
 fn host() {

@@ -1,12 +1,13 @@
-//! What the examples with arguments have in common: which engine, and how they end.
+//! Code shared by the examples with arguments: the engine, files, exit status.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use dma::prelude::*;
 
-/// Which engine.
+/// The options that choose an engine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Device {
     /// A BlueField's DMA device, by PCI address, such as 03:00.0: the same as --engine doca:ADDRESS
@@ -18,7 +19,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens it.
+    /// Opens the engine.
     pub(crate) fn open(&self) -> dma::Result<Arc<dyn DmaEngine>> {
         match self.pci {
             Some(address) => dma::open(&format!("doca:{address}")),
@@ -27,14 +28,26 @@ impl Device {
     }
 }
 
-/// What is copied by: an engine, and whether that is a device or a model of one.
+/// The two files that a host writes and a DPU reads.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Files {
+    /// The file with the export descriptor [default: dma-export.bin in the directory for temporary files]
+    #[arg(long, value_name = "FILE", default_value_os_t = std::env::temp_dir().join("dma-export.bin"), hide_default_value = true)]
+    pub(crate) export: PathBuf,
+    /// The file with the buffer's address and length [default: dma-buffer.txt in the directory for temporary
+    /// files]
+    #[arg(long, value_name = "FILE", default_value_os_t = std::env::temp_dir().join("dma-buffer.txt"), hide_default_value = true)]
+    pub(crate) buffer: PathBuf,
+}
+
+/// The engine's name and device, and "a model" if it is one.
 pub(crate) fn by(engine: &dyn DmaEngine) -> String {
     let info = engine.info();
     let model = if info.model.is_some() { ", a model" } else { "" };
     format!("{} ({}{model})", info.backend, info.device)
 }
 
-/// The end of a program: an error goes to standard error, after the program's name.
+/// Prints an error after the program's name. Returns the exit status.
 pub(crate) fn exit(result: Result<(), impl Display>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,14 +1,15 @@
-//! `--verify`: the BLAKE3 of what was read against that of what arrived.
+//! `--verify`: compares the BLAKE3 digests of the bytes read and of the copy.
 
 use std::os::unix::fs::FileExt;
 
 use blake3::{Hash, Hasher};
 use indicatif::ProgressBar;
 
-use crate::files::{Source, Target};
+use crate::disk::Source;
+use crate::files::Target;
 use crate::{Failure, check_interrupt, failure};
 
-/// Adds `len` zeros: what a hole reads as.
+/// Adds `len` zeros, as read from a hole.
 pub(crate) fn add_zeros(hasher: &mut Hasher, mut len: u64) -> Result<(), Failure> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     while len > 0 {
@@ -20,7 +21,7 @@ pub(crate) fn add_zeros(hasher: &mut Hasher, mut len: u64) -> Result<(), Failure
     Ok(())
 }
 
-/// Reads all of `target` back and compares its digest with that of what was `read` from `source`.
+/// Reads `target` back and compares its digest with `read`, the digest of the bytes read from `source`.
 pub(crate) fn verify(
     target: &Target,
     source: &Source,

@@ -1,98 +1,75 @@
-//! Copies a file, its bytes moved by a DMA engine: `cargo run --release --example copy_file -- SRC DST`.
+//! Copies a file by DMA: `cargo run --release --example copy_file -- SRC DST`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `options.rs` | the command line |
-//! | `files.rs` | SRC and DST: what can be wrong with them, and DST under its name only when it is whole |
+//! | `files.rs` | SRC and DST |
+//! | `partial.rs` | a file without a name until it is complete |
 //! | `pieces.rs` | SRC cut into chunks and holes |
-//! | `pipeline.rs` | read, move by DMA, write: all three at once |
+//! | `pipeline.rs` | reading, DMA and writing, all three at once |
 //! | `digest.rs` | `--verify` |
+//!
+//! `command.rs` and `disk.rs` are links to files of `dma-copy`.
 
-#[path = "../common/command.rs"]
 mod command;
 mod digest;
+mod disk;
 mod files;
 mod options;
+mod partial;
 mod pieces;
 mod pipeline;
 
-use std::fmt;
-use std::io::Write;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
 use indicatif::ProgressBar;
 
 use crate::command::progress_bar;
-use crate::files::{Source, Target};
+use crate::disk::Source;
+use crate::files::Target;
 use crate::options::Options;
 
-/// Why a copy did not come about. Nothing is left behind then, and an existing DST is as it was.
+/// The reason why a copy failed: one line that names the input and the remedy. No file is left behind then,
+/// and an existing DST is unchanged.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// By a signal.
-    Interrupted,
-    /// One line that names the input and says what to do.
-    Message(String),
+pub(crate) struct Failure(String);
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
 }
 
 impl From<dma::Error> for Failure {
     fn from(e: dma::Error) -> Self {
-        Self::Message(e.to_string())
+        Self(e.to_string())
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Interrupted => f.write_str("interrupted; nothing was left behind"),
-            Self::Message(message) => f.write_str(message),
-        }
-    }
-}
-
-/// Makes a [`Failure`] of a formatted message.
 macro_rules! failure {
-    ($($message:tt)+) => { $crate::Failure::Message(format!($($message)+)) };
+    ($($message:tt)+) => { $crate::Failure::from(format!($($message)+)) };
 }
 pub(crate) use failure;
 
-/// Set by SIGINT, SIGTERM and SIGHUP.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Whoever works for long asks this now and then.
+/// Fails once a signal has arrived. Long work calls it repeatedly.
 pub(crate) fn check_interrupt() -> Result<(), Failure> {
-    if INTERRUPTED.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+    if command::interrupted() { Err(failure!("interrupted; nothing was left behind")) } else { Ok(()) }
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match run(&options) {
-        Ok(summary) => {
-            if options.quiet < 2 {
-                // The copy is made, whether or not somebody reads this.
-                let _ = writeln!(std::io::stdout(), "{summary}");
-            }
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("copy_file: {failure}");
-            // 128 + SIGINT, as shells say it.
-            if matches!(failure, Failure::Interrupted) { ExitCode::from(130) } else { ExitCode::FAILURE }
-        }
-    }
+    command::exit("copy_file", options.quiet, run(&options).map_err(|Failure(message)| message))
 }
 
-/// Copies, and returns the summary.
 fn run(options: &Options) -> Result<String, Failure> {
-    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
-        .map_err(|e| failure!("cannot handle signals: {e}"))?;
+    command::handle_signals()?;
     let started = Instant::now();
     let engine = dma::open(&options.engine)?;
-    let source = Source::open(&options.src)?;
-    let target = Target::create(&options.dst, &source)?;
+    let source = Source::open(&options.src, "SRC ")?
+        .ok_or_else(|| failure!("SRC {} does not exist; check its name", options.src.display()))?;
+    let target = Target::create(&options.dst, &options.src, &source)?;
     let bar = progress_bar(source.len(), "copying", options.quiet > 0);
     let copied = copy(options, &*engine, &source, target, &bar, started);
     bar.finish_and_clear();

@@ -6,11 +6,11 @@ use clap::Parser;
 
 use crate::command::parse_size;
 
-/// Copy a file, its bytes moved by a DMA engine.
+/// Copy a file by DMA.
 ///
-/// SRC is read, moved by the engine and written, all three at once. DST appears under its name only when it is
-/// complete; an existing DST is replaced then, and stays as it was if anything fails. Permission bits are kept as cp
-/// keeps them, and holes of sparse files stay holes.
+/// Reading SRC, moving the bytes and writing DST overlap. DST appears under its name only when it is
+/// complete. An existing DST is replaced then, and unchanged if the copy fails. Permission bits are those of
+/// cp, and holes of sparse files stay holes.
 #[derive(Debug, Parser)]
 #[command(name = "copy_file", version, after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -28,19 +28,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BYTES", default_value = "256K", value_parser = parse_chunk)]
     pub(crate) chunk: usize,
 
-    /// Copies in flight at most; memory used is 2 x chunk x depth
+    /// Maximum number of copies in flight; memory used is 2 x chunk x depth
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) depth: u32,
 
-    /// Compare what was read with what arrived (BLAKE3) before DST gets its name
+    /// Read the copy back and compare its BLAKE3 digest with SRC's before DST gets its name
     #[arg(long)]
     pub(crate) verify: bool,
 
-    /// Wait until DST is on its disk before it gets its name
+    /// Sync DST to disk before it gets its name
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// No progress bar; twice: no summary either
+    /// Hide the progress bar; given twice: the summary too
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) quiet: u8,
 }
@@ -48,15 +48,15 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   copy_file disk.img backup.img                    the best engine that this machine has
-  copy_file --verify --sync disk.img backup.img    as safe as it gets
+  copy_file --verify --sync disk.img backup.img    verified, and safe on its disk
   copy_file --chunk 1M --depth 16 disk.img b.img   longer copies, more in flight
   copy_file --engine sim:seed=7,faults=corrupt@3 --verify disk.img b.img
-                                                   a simulated device that corrupts its third copy: it is noticed
+                                                   a simulated device that corrupts its third copy
 
 Sizes are bytes, or with K, M or G (1024 each). The summary goes to standard output, the progress bar and errors to
 standard error. Exit status: 0 copied, 1 failed, 2 bad arguments, 130 interrupted.";
 
-/// Bytes per copy: below 4 KiB system calls are all there is to see.
+/// Bytes per copy. Below 4 KiB system calls dominate.
 fn parse_chunk(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text, 4 << 10..=1 << 30, "4K to 1G")?;
     usize::try_from(bytes).map_err(|e| e.to_string())

@@ -1,4 +1,4 @@
-//! A file cut into chunks of data and holes.
+//! Divides a file into chunks of data and holes.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +6,11 @@ use std::io;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// A part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Bytes to copy, at most a chunk of them.
+    /// Bytes to copy, at most one chunk.
     Data { offset: u64, len: usize },
-    /// Bytes that nothing is stored for: they read as zeros. Of any length.
+    /// Bytes without storage, which read as zeros. Of any length.
     Hole { len: u64 },
 }
 
@@ -22,17 +21,16 @@ pub(crate) struct Pieces<'a> {
     len: u64,
     chunk: usize,
     at: u64,
-    /// Where the data that `at` is in ends.
+    /// End of the data that `at` lies in.
     data_to: u64,
 }
 
 impl<'a> Pieces<'a> {
-    /// The first `len` bytes of `file` in chunks of `chunk` bytes; holes are looked for if it may be `sparse`.
+    /// Divides the first `len` bytes of `file` into chunks of `chunk` bytes, and holes if it is `sparse`.
     pub(crate) fn new(file: &'a File, len: u64, sparse: bool, chunk: usize) -> Self {
         Self { file, len, chunk, at: 0, data_to: if sparse { 0 } else { len } }
     }
 
-    /// The next piece, or `None` at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Piece>> {
         if self.at >= self.len {
             return Ok(None);
@@ -40,9 +38,9 @@ impl<'a> Pieces<'a> {
         if self.at == self.data_to {
             let data = match rustix::fs::seek(self.file, SeekFrom::Data(self.at)) {
                 Ok(data) => data.min(self.len),
-                // No data behind.
+                // No data follows.
                 Err(Errno::NXIO) => self.len,
-                // A file system that knows nothing of holes.
+                // A file system without holes.
                 Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => {
                     self.data_to = self.len;
                     self.at
@@ -55,7 +53,7 @@ impl<'a> Pieces<'a> {
                 return Ok(Some(hole));
             }
             if self.data_to == self.at {
-                // At least a byte of data is here, or was a moment ago.
+                // There is at least one byte of data here, unless the file changed.
                 let hole = rustix::fs::seek(self.file, SeekFrom::Hole(self.at)).unwrap_or(self.len);
                 self.data_to = hole.clamp(self.at + 1, self.len);
             }

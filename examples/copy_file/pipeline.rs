@@ -1,12 +1,13 @@
-//! Read, move by DMA, write: all three at once.
+//! The pipeline: reading, DMA and writing, all three at once.
 //!
-//! A few lanes work side by side, each a thread with a queue and buffers of its own. A lane reads the next chunk of SRC
-//! into a free buffer, submits its copy, and writes the copies that are done. So while one lane reads another one
-//! writes, and meanwhile the device has up to `--depth` copies of all lanes. There are as many pairs of buffers as
-//! that: memory is bounded, and a slow disk or device holds the others up.
+//! Each worker is a thread with a queue and buffers. A worker reads the next chunk of SRC into a free buffer,
+//! submits its copy, and writes the copies that are done. While one worker reads another one writes, and up
+//! to `--depth` copies are in flight. There are as many pairs of buffers as that, so memory is bounded, and a
+//! slow disk or device causes back-pressure.
 //!
-//! A lane reads, moves and writes a chunk on one core, and takes the buffer that it used last: with a software engine
-//! the chunk never leaves that core's cache. Handing chunks from a reading to a writing thread was a sixth slower.
+//! A worker reads, moves and writes a chunk on one core and reuses the last buffer, so that with a software
+//! engine the chunk stays in that core's cache. Passing chunks from a reading to a writing thread was 17 %
+//! slower.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -18,36 +19,32 @@ use blake3::{Hash, Hasher};
 use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
 use indicatif::ProgressBar;
 
-use crate::files::{Source, Target};
+use crate::command::tries_after;
+use crate::disk::Source;
+use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::{Failure, check_interrupt, digest, failure};
 
-/// How many lanes: one can read while the other writes. Writes to one file exclude each other.
-const LANES: usize = 2;
-/// How often a lane looks whether it may write before it sleeps: for longer than the writing of a chunk takes.
+/// Number of workers: one reads while the other writes. Writes to one file exclude each other.
+const WORKERS: usize = 2;
+/// Attempts to take the lock for writing before a worker sleeps: longer than writing a chunk takes.
 const SPINS: u32 = 4000;
-/// How long the device may complete nothing while it has work.
+/// Time after which a device that has work and completes nothing is given up.
 const STALL: Duration = Duration::from_secs(10);
-/// How often one copy is submitted again where the error says that this can help: after a device reset, mostly.
-const TRIES: u32 = 100;
-/// How often one copy is submitted again after the device failed it: that may be a fault of the moment.
-const FAULTS: u32 = 3;
-/// The longest that anything waits without a look at whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(50);
+/// Longest wait between two checks for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was copied.
 #[derive(Debug)]
 pub(crate) struct Copied {
-    /// Bytes moved: all but the holes.
+    /// Bytes moved, without holes.
     pub(crate) data: u64,
-    /// Copies that were submitted again, mostly because the device had been reset.
+    /// Copies submitted again, mostly after a device reset.
     pub(crate) retries: u64,
-    /// Of all bytes read, holes as zeros, if it was asked for.
+    /// The digest of all bytes read, holes as zeros, for `--verify`.
     pub(crate) digest: Option<Hash>,
 }
 
-/// Copies all of `source` into `target`.
 pub(crate) fn copy(
     engine: &dyn DmaEngine,
     source: &Source,
@@ -59,10 +56,10 @@ pub(crate) fn copy(
     let pairs = chunks.clamp(1, u64::from(options.depth)) as usize;
     check_memory(2 * pairs as u64 * options.chunk as u64)?;
     if source.is_sparse() {
-        // What is never written stays a hole.
+        // Bytes that are never written stay a hole.
         target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
     }
-    let lanes = pairs.min(LANES).min(engine.info().limits.max_queues.unwrap_or(LANES));
+    let workers = pairs.min(WORKERS).min(engine.info().limits.max_queues.unwrap_or(WORKERS));
     let pieces = Pieces::new(&source.file, source.len(), source.is_sparse(), options.chunk);
     let job = Job {
         engine,
@@ -78,10 +75,10 @@ pub(crate) fn copy(
     };
     std::thread::scope(|scope| {
         let job = &job;
-        let lanes: Vec<_> = (0..lanes)
-            .map(|i| scope.spawn(move || job.lane(pairs / lanes + usize::from(i < pairs % lanes))))
+        let workers: Vec<_> = (0..workers)
+            .map(|i| scope.spawn(move || job.work(pairs / workers + usize::from(i < pairs % workers))))
             .collect();
-        lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
     })?;
     let reading = job.reading.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Copied {
@@ -91,7 +88,7 @@ pub(crate) fn copy(
     })
 }
 
-/// Refuses what would drive the machine out of memory.
+/// Refuses buffers larger than the machine's memory.
 fn check_memory(needed: u64) -> Result<(), Failure> {
     let system = rustix::system::sysinfo();
     let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
@@ -109,7 +106,7 @@ fn buffers(engine: &dyn DmaEngine, count: usize, chunk: usize) -> Result<Vec<Buf
     Ok((0..count).map(|_| all.split_to(chunk)).collect())
 }
 
-/// What the lanes share.
+/// The state shared by the workers.
 struct Job<'a> {
     engine: &'a dyn DmaEngine,
     source: &'a Source,
@@ -117,32 +114,33 @@ struct Job<'a> {
     chunk: usize,
     bar: &'a ProgressBar,
     reading: Mutex<Reading<'a>>,
-    /// Held by the lane that writes: the kernel would let one write at a time too, and take longer to pass the turn on.
+    /// Held by the worker that writes. The kernel serializes writes to one file too, but its lock takes
+    /// longer to pass on.
     writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,
-    /// A lane failed: the others give up too.
+    /// A worker failed, so the others give up.
     failed: AtomicBool,
 }
 
-/// Where in SRC the next lane goes on.
+/// The position in SRC.
 struct Reading<'a> {
     pieces: Pieces<'a>,
     hasher: Option<Hasher>,
 }
 
 impl Job<'_> {
-    /// One lane, with this many pairs of buffers, until there is nothing left to copy.
-    fn lane(&self, pairs: usize) -> Result<(), Failure> {
-        let copied = self.try_lane(pairs);
+    /// Runs one worker with this many pairs of buffers until everything is copied.
+    fn work(&self, pairs: usize) -> Result<(), Failure> {
+        let copied = self.try_work(pairs);
         if copied.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
         copied
     }
 
-    /// Waits for the turn to write: briefly by looking, since a turn is short and waking up is not, then asleep.
-    fn turn_to_write(&self) -> MutexGuard<'_, ()> {
+    /// Takes the lock for writing. Spins first, because a write is shorter than waking a thread.
+    fn lock_writing(&self) -> MutexGuard<'_, ()> {
         for _ in 0..SPINS {
             match self.writing.try_lock() {
                 Ok(turn) => return turn,
@@ -152,13 +150,13 @@ impl Job<'_> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_lane(&self, pairs: usize) -> Result<(), Failure> {
+    fn try_work(&self, pairs: usize) -> Result<(), Failure> {
         let options = QueueOptions::new()
             .with_depth(pairs)
-            // Read just before, written just after: the bytes are in the caches.
+            // The bytes were just read, so they are in the caches.
             .with_hint(CacheHint::Hot)
             .with_drop_timeout(Duration::from_secs(1));
-        let mut lane = Lane {
+        let mut worker = Worker {
             job: self,
             queue: self.engine.open_queue(&options)?,
             sources: buffers(self.engine, pairs, self.chunk)?,
@@ -166,26 +164,26 @@ impl Job<'_> {
             in_flight: VecDeque::with_capacity(pairs),
         };
         let mut reading = true;
-        while reading || !lane.in_flight.is_empty() {
+        while reading || !worker.in_flight.is_empty() {
             check_interrupt()?;
             if self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if reading && !lane.sources.is_empty() {
-                reading = lane.read()?;
+            if reading && !worker.sources.is_empty() {
+                reading = worker.read()?;
             } else {
-                lane.wait_for_device()?;
+                worker.wait_for_device()?;
             }
-            while lane.is_done() {
-                lane.write()?;
+            while worker.is_done() {
+                worker.write()?;
             }
         }
         Ok(())
     }
 }
 
-/// A lane: a queue, and buffers that are either free or in flight.
-struct Lane<'a, 'f> {
+/// A worker: a queue, and buffers that are either free or in flight.
+struct Worker<'a, 'f> {
     job: &'a Job<'f>,
     queue: Queue,
     sources: Vec<BufferMut>,
@@ -193,17 +191,16 @@ struct Lane<'a, 'f> {
     in_flight: VecDeque<InFlight>,
 }
 
-/// A copy that the device has.
 struct InFlight {
     transfer: Transfer<(BufferMut, BufferMut)>,
     offset: u64,
-    /// The parts of the buffers that are not needed.
+    /// The parts of the buffers beyond the chunk's end.
     rests: (BufferMut, BufferMut),
     tries: u32,
 }
 
-impl Lane<'_, '_> {
-    /// Reads the next piece of SRC and submits its copy. Returns whether there was one.
+impl Worker<'_, '_> {
+    /// Reads the next piece of SRC and submits its copy. Returns false at the end of SRC.
     fn read(&mut self) -> Result<bool, Failure> {
         let source = self.job.source;
         let mut reading = self.job.reading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,13 +216,13 @@ impl Lane<'_, '_> {
             }
             Some(Piece::Data { offset, len }) => (offset, len),
         };
-        // A digest needs the bytes in order: then lanes read one after the other.
+        // A digest needs the bytes in order, so workers keep the lock while they read.
         let mut in_order = reading.hasher.is_some().then_some(reading);
         let (Some(mut src), Some(mut dst)) = (self.sources.pop(), self.destinations.pop()) else {
             return Err(failure!("no free buffer"));
         };
         let rests = (src.split_off(len), dst.split_off(len));
-        source.file.read_exact_at(&mut src, offset).map_err(|e| source.explain(offset, &e))?;
+        source.file.read_exact_at(&mut src, offset).map_err(|e| Failure::from(source.explain(offset, &e)))?;
         if let Some(hasher) = in_order.as_mut().and_then(|reading| reading.hasher.as_mut()) {
             hasher.update(&src);
         }
@@ -242,14 +239,14 @@ impl Lane<'_, '_> {
         rests: (BufferMut, BufferMut),
         tries: u32,
     ) -> Result<(), Failure> {
-        // There is always room: as many places in the queue as buffers.
+        // Never `QueueFull`: the queue's depth is the number of buffers.
         let transfer = self.queue.copy(src, dst).map_err(|e| at(offset, e.into()))?;
         self.queue.flush();
         self.in_flight.push_back(InFlight { transfer, offset, rests, tries });
         Ok(())
     }
 
-    /// Whether the oldest copy is done. A software engine moves bytes while it is asked.
+    /// True if the oldest copy is done. A software engine copies during this call.
     fn is_done(&self) -> bool {
         self.in_flight.front().is_some_and(|oldest| oldest.transfer.is_done())
     }
@@ -262,7 +259,7 @@ impl Lane<'_, '_> {
         match transfer.wait() {
             Ok((mut src, mut dst)) => {
                 let target = self.job.target;
-                let turn = self.job.turn_to_write();
+                let turn = self.job.lock_writing();
                 target.file().write_all_at(&dst, offset).map_err(|e| target.explain(&e))?;
                 drop(turn);
                 let len = dst.len() as u64;
@@ -287,11 +284,10 @@ impl Lane<'_, '_> {
         }
     }
 
-    /// Waits until the oldest copy is done.
     fn wait_for_device(&mut self) -> Result<(), Failure> {
         let mut progress = (self.queue.counters().completed, Instant::now());
         while let Some(oldest) = self.in_flight.front_mut()
-            && oldest.transfer.wait_for(LOOK).is_err()
+            && oldest.transfer.wait_for(POLL_INTERVAL).is_err()
         {
             check_interrupt()?;
             let completed = self.queue.counters().completed;
@@ -309,16 +305,7 @@ impl Lane<'_, '_> {
     }
 }
 
-/// How often to try again after `error`.
-fn tries_after(error: &dma::Error) -> u32 {
-    match error.retry() {
-        Retry::Never => 0,
-        Retry::FewTimes => FAULTS,
-        _ => TRIES,
-    }
-}
-
-/// Says which bytes an error is about.
+/// Adds the offset in SRC to an error.
 fn at(offset: u64, error: dma::Error) -> Failure {
     failure!("cannot move the bytes of SRC at {offset}: {error}")
 }

@@ -1,5 +1,5 @@
-//! Random sequences of calls at the stand-in SDK's comm channel and events: a server, clients and events in one process, which pass
-//! NULL and handles that they have not given back, but in any state and order, from their callbacks as well.
+//! Random sequences of calls to the stand-in SDK's comm channel and events: servers, clients and events in
+//! one process. They pass only NULL and live handles, but in any state and order, also from callbacks.
 #![expect(unsafe_code, reason = "calls a C interface")]
 
 mod comch;
@@ -16,39 +16,39 @@ use doca_sys::bindings as c;
 
 use crate::input::Input;
 
-/// The result of a call.
+/// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL, or of objects that were not given back; memory that is passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
 use call;
 
 const OK: c::doca_error_t = c::DOCA_SUCCESS;
-/// Cards: as they come, and with little room.
+/// Configurations of the card: default, and with low limits.
 const CARDS: [&str; 2] =
     ["", "[comch]\nmax_msg_size = 40\nmax_send_tasks = 2\nmax_clients = 1\nmax_recv_queue_size = 4\n"];
-/// How deep callbacks may call what calls them.
+/// Maximum nesting of callbacks.
 const NESTING: u32 = 3;
 
-/// A task that was allocated and not freed.
+/// An allocated task.
 #[derive(Clone, Copy)]
 struct Task {
     task: *mut c::doca_task,
     ctx: *mut c::doca_ctx,
     in_flight: bool,
-    /// It was given back while in flight, and is gone once it has ended.
+    /// Freed while in flight; removed when it completes.
     freed: bool,
 }
 
-/// Everything that the program holds.
+/// The program's objects.
 struct Program {
     input: Input,
     depth: Cell<u32>,
-    /// The program only cleans up any more.
+    /// The program is cleaning up.
     over: Cell<bool>,
-    /// What a callback panicked with, which must not unwind through C.
+    /// The panic of a callback, which must not unwind through C.
     failed: RefCell<Option<Box<dyn Any + Send>>>,
     dpu: *mut c::doca_dev,
     host: *mut c::doca_dev,
@@ -57,12 +57,12 @@ struct Program {
     tasks: RefCell<Vec<Task>>,
     servers: RefCell<Vec<*mut c::doca_comch_server>>,
     clients: RefCell<Vec<*mut c::doca_comch_client>>,
-    /// Of servers, between their two callbacks.
+    /// Connections of servers, between their two callbacks.
     connections: RefCell<Vec<*mut c::doca_comch_connection>>,
     events: RefCell<Vec<events::Event>>,
-    /// Descriptors of events.
+    /// File descriptors of events.
     exports: RefCell<Vec<Vec<u8>>>,
-    /// What messages are sent from, and where events put numbers.
+    /// Memory for messages to send and for event values.
     bytes: Box<[u8; 8192]>,
     numbers: Box<[Cell<u64>; 8]>,
 }
@@ -71,12 +71,12 @@ thread_local! {
     static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
 }
 
-/// Runs a program that the input decides: its first byte the card, each other what is called with what.
+/// Runs a program decided by the input: the first byte chooses the card, the others the calls and arguments.
 ///
 /// # Panics
 ///
-/// If a callback comes for a task or connection that does not wait for one, a message or number is wrong, or in the end something
-/// cannot be stopped, freed and destroyed.
+/// If a callback is for a task or connection that expects none, a message or value is wrong, or an object
+/// cannot be stopped, freed and destroyed in the end.
 pub fn doca_contexts(input: &[u8]) {
     let input = Input::new(input);
     doca_emu::use_config(Some(CARDS[usize::from(input.byte()) % CARDS.len()])).expect("right");
@@ -119,7 +119,7 @@ fn open(address: &str) -> *mut c::doca_dev {
     let wanted = CString::new(address).expect("no NUL");
     let mut dev = ptr::null_mut();
     for at in 0..count as usize {
-        // SAFETY: the list has that many.
+        // SAFETY: the index is within the list.
         let info = unsafe { *list.add(at) };
         let mut equal = 0;
         assert_eq!(call!(doca_devinfo_is_equal_pci_addr(info, wanted.as_ptr(), &mut equal)), OK);
@@ -151,14 +151,14 @@ unsafe extern "C" fn on_state(_: c::doca_data, ctx: *mut c::doca_ctx, before: u3
 }
 
 impl Program {
-    /// Panics as a callback did.
+    /// Resumes the panic of a callback.
     fn pass_on(&self) {
         if let Some(panic) = self.failed.take() {
             resume_unwind(panic);
         }
     }
 
-    /// One call, or a few that belong together.
+    /// Makes one call, or a few related ones.
     fn step(&self) {
         match self.input.byte() % 16 {
             0..3 => self.progress(),
@@ -171,7 +171,7 @@ impl Program {
         }
     }
 
-    /// What a callback does beside looking at what happened.
+    /// Makes calls as a callback may.
     fn step_in_callback(&self) {
         if self.over.get() || self.depth.get() >= NESTING || self.input.byte() % 4 > 0 {
             return;
@@ -221,7 +221,7 @@ impl Program {
         }
     }
 
-    /// All contexts there are. An event that is none yet becomes one.
+    /// All contexts. Events that are no contexts yet become contexts.
     fn any_ctx(&self) -> *mut c::doca_ctx {
         match self.input.byte() % 3 {
             0 => call!(doca_comch_server_as_ctx(self.input.handle(&self.servers))),
@@ -253,7 +253,7 @@ impl Program {
         }
     }
 
-    /// Sets a new context up, mostly as it should be.
+    /// Configures a new context, mostly correctly.
     fn adopt(&self, ctx: *mut c::doca_ctx) {
         assert_eq!(call!(doca_ctx_set_state_changed_cb(ctx, Some(on_state))), OK);
         if self.input.byte() % 8 > 0 {
@@ -303,7 +303,7 @@ impl Program {
         tasks.iter_mut().filter(|other| other.task == task).for_each(|other| other.freed = true);
     }
 
-    /// A task ended: it is the program's again.
+    /// Takes back a completed task.
     fn ended(&self, task: *mut c::doca_task, well: bool) {
         let status = call!(doca_task_get_status(task));
         assert_eq!(status == OK, well, "the callback and the status disagree");
@@ -323,7 +323,7 @@ impl Program {
         }
     }
 
-    /// Stops, frees and destroys everything.
+    /// Stops, frees and destroys every object.
     fn tear_down(&self) {
         self.over.set(true);
         let mut ctxs: Vec<_> =

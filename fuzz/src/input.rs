@@ -1,8 +1,8 @@
-//! What a run reads its decisions from.
+//! The decisions of a run.
 
 use std::cell::RefCell;
 
-/// The bytes of an input, one decision after the other; zeros behind its end.
+/// The bytes of an input, one decision after the other. Zeros follow its end.
 pub(crate) struct Input(RefCell<Vec<u8>>);
 
 impl Input {
@@ -18,12 +18,12 @@ impl Input {
         self.0.borrow_mut().pop().unwrap_or(0)
     }
 
-    /// Below `end`, of which there must be some.
+    /// A number below `end`, which must not be 0.
     pub(crate) fn below(&self, end: usize) -> usize {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % end
     }
 
-    /// A number of any size, small ones and those beside powers of two more often.
+    /// Any number; small ones and those near powers of two are more likely.
     pub(crate) fn number(&self) -> u64 {
         let (which, low) = (self.byte(), u64::from(self.byte()));
         match which % 4 {
@@ -33,14 +33,14 @@ impl Input {
         }
     }
 
-    /// One of `all`, or now and then none.
+    /// One of `all`, or sometimes none.
     pub(crate) fn pick<T: Copy>(&self, all: &RefCell<Vec<T>>) -> Option<T> {
         let byte = usize::from(self.byte());
         let all = all.borrow();
         if byte >= 250 || all.is_empty() { None } else { Some(all[byte % all.len()]) }
     }
 
-    /// As [`pick`](Self::pick), of handles.
+    /// As [`pick`](Self::pick), for handles; NULL for none.
     pub(crate) fn handle<T>(&self, all: &RefCell<Vec<*mut T>>) -> *mut T {
         self.pick(all).unwrap_or(std::ptr::null_mut())
     }

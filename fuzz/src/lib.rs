@@ -1,31 +1,34 @@
-//! What the fuzz targets do with an input. Here and not in the targets, so that tests can replay the corpus.
+//! The fuzz targets' functions. They are here and not in the targets, so that tests can replay the corpus.
 
+mod calls;
 mod contexts;
-mod door;
 mod input;
 mod programs;
 mod spdk;
 
 use std::time::Duration;
 
+use dma::cpu::CpuOptions;
+use dma::doca::DocaOptions;
+use dma::ioat::IoatOptions;
+use dma::ipc::{Import, RemoteError};
+use dma::sim::SimOptions;
 use dma::sim::model::{FaultPlan, Time};
-use dma::sim::remote::{Import, RemoteError};
-use dma::sim::{CpuOptions, SimOptions};
-use dma::{DeviceName, EngineName, ErrorKind, ExportDescriptor};
+use dma::{EngineName, ErrorKind, ExportDescriptor};
 
-#[expect(dead_code, reason = "the example's own, of which a fuzzer uses a part")]
-#[path = "../../examples/dma_copy/protocol.rs"]
+#[expect(dead_code, reason = "a file of dma-copy, of which the fuzzer uses a part")]
+#[path = "../../dma-copy/src/protocol.rs"]
 mod dma_copy_protocol;
 
+pub use calls::doca_calls;
 pub use contexts::doca_contexts;
-pub use door::doca_calls;
 pub use programs::doca_programs;
 pub use spdk::spdk_calls;
 
-/// A target: its name, and what it does with an input.
+/// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target. One with the same name is in `fuzz_targets/`, its corpus in `corpus/`.
+/// All targets. Each has a file in `fuzz_targets/` and a folder in `corpus/` of the same name.
 pub const TARGETS: &[Target] = &[
     ("doca_calls", doca_calls),
     ("doca_contexts", doca_contexts),
@@ -37,43 +40,38 @@ pub const TARGETS: &[Target] = &[
     ("spdk_calls", spdk_calls),
 ];
 
-/// What a user types to choose an engine is understood, or refused with the words that were wrong. Nothing is opened.
+/// Parses an engine's name, and its parts alone. Opens nothing.
 ///
 /// # Panics
 ///
-/// If what was understood prints as something else.
+/// If a parsed value prints as another one, or an error has no hint.
 pub fn engine_name(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    match text.parse() {
-        Ok(EngineName::Cpu(pairs)) => {
-            let mut options = CpuOptions::default();
-            for (key, value) in pairs {
-                if let Err(error) = options.set(&key, &value) {
-                    assert!(!error.to_string().is_empty());
-                }
-            }
+    let refused = |error: dma::Error| {
+        assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange), "{error}");
+        assert!(!error.hint().is_empty(), "no word on what would have been right: {error}");
+    };
+    match text.parse::<EngineName>() {
+        Ok(name) => {
+            assert_eq!(name.to_string(), text);
+            let read = match name.backend() {
+                "cpu" => CpuOptions::from_name(&name).map(drop),
+                "sim" => SimOptions::from_name(&name).map(drop),
+                "doca" => DocaOptions::from_name(&name).map(drop),
+                "ioat" => IoatOptions::from_name(&name).map(drop),
+                _ => Ok(()),
+            };
+            read.unwrap_or_else(refused);
         }
-        Ok(EngineName::Sim(pairs)) => {
-            let mut options = SimOptions::default();
-            for (key, value) in pairs {
-                if let Err(error) = options.set(&key, &value) {
-                    assert!(!error.to_string().is_empty());
-                }
-            }
-        }
-        Ok(
-            EngineName::Doca(DeviceName { address: Some(address), .. })
-            | EngineName::Ioat(DeviceName { address: Some(address), .. }),
-        ) => {
-            assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
-        }
-        Ok(_) => {}
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert!(!error.hint().is_empty(), "no word on what would have been right: {error}");
-        }
+        Err(error) => refused(error),
     }
-    // Parts of names, on their own.
+    if let Ok(address) = text.parse::<dma::PciAddress>() {
+        assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
+    }
+    if let Ok(name) = dma::parse_untrusted(text) {
+        assert!(name.option("lib").is_none(), "it would load code");
+    }
+    // Parts of names.
     if let Ok(plan) = text.parse::<FaultPlan>() {
         plan.validate().expect("a plan from text is right already");
         assert_eq!(plan.to_string().parse::<FaultPlan>().expect("what was printed"), plan);
@@ -83,13 +81,14 @@ pub fn engine_name(input: &[u8]) {
     }
 }
 
-/// Bytes are no export descriptor, or one that encodes to the same bytes.
+/// Parses an export descriptor, which must encode to the same bytes.
 ///
-/// Each input is tried as it is, and with a valid checksum behind it: no fuzzer guesses one, and the checks of the fields lie behind it.
+/// Each input is tried unchanged and with a valid checksum appended, because a fuzzer does not guess
+/// checksums.
 ///
 /// # Panics
 ///
-/// If the parser breaks its promises.
+/// If the parser violates its documentation.
 pub fn export_descriptor(input: &[u8]) {
     parse(input);
     parse(&[input, &crc32fast::hash(input).to_le_bytes()].concat());
@@ -101,14 +100,9 @@ fn parse(bytes: &[u8]) {
             assert_eq!(descriptor.to_bytes(), bytes, "something was dropped on the way");
             assert!(!descriptor.rights().is_empty(), "a grant of nothing");
             assert!(!descriptor.is_empty(), "a grant of no byte");
-            assert!(
-                descriptor.address().checked_add(descriptor.len()).is_some(),
-                "the end cannot be counted"
-            );
             let again = ExportDescriptor::new(
                 descriptor.backend(),
                 descriptor.rights(),
-                descriptor.address(),
                 descriptor.len(),
                 descriptor.native(),
             );
@@ -121,11 +115,11 @@ fn parse(bytes: &[u8]) {
     }
 }
 
-/// Nobody imports shared memory who was not given its descriptor.
+/// Imports shared memory with a descriptor that no exporter made, which must be refused.
 ///
 /// # Panics
 ///
-/// If bytes that no exporter made are accepted.
+/// If it is accepted.
 pub fn remote_import(input: &[u8]) {
     match Import::open_within(input, Duration::ZERO) {
         Ok(import) => panic!("imported {import:?}, which nobody exported"),
@@ -134,11 +128,11 @@ pub fn remote_import(input: &[u8]) {
     }
 }
 
-/// What comes over a channel of the example `dma_copy` is a message that encodes to the same bytes, or refused.
+/// Decodes a message of `dma-copy`, which must encode to the same bytes.
 ///
 /// # Panics
 ///
-/// If the decoder breaks its promises.
+/// If the decoder violates its documentation.
 pub fn dma_copy_message(input: &[u8]) {
     use dma_copy_protocol::{MAX_DESCRIPTOR, MAX_MESSAGE, MAX_TEXT, Message};
     match Message::decode(input) {

@@ -1,4 +1,5 @@
-//! Random sequences of calls at the stand-in SDK's command lines and log, in any order, from their callbacks as well.
+//! Random sequences of calls to the stand-in SDK's command line parser and log, in any order, also from
+//! callbacks.
 #![expect(unsafe_code, reason = "calls a C interface")]
 
 use std::cell::{Cell, RefCell};
@@ -11,16 +12,16 @@ use doca_sys::bindings as c;
 
 use crate::input::Input;
 
-/// The result of a call.
+/// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL, or of objects that were not given back; memory that is passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
 
 const OK: c::doca_error_t = c::DOCA_SUCCESS;
-/// Words, and names of flags and commands. None asks for help or the version, which end the program.
+/// Words, and names of flags and commands. None requests help or the version, because both exit the process.
 const WORDS: [&CStr; 24] = [
     c"p",
     c"param",
@@ -47,21 +48,21 @@ const WORDS: [&CStr; 24] = [
     c"sub",
     c"\xff\xfe",
 ];
-/// Backends of the log stay as long as the process.
+/// Log backends live as long as the process.
 const MOST_BACKENDS: usize = 12;
 static BACKENDS: AtomicUsize = AtomicUsize::new(0);
-/// Where those with a buffer have it.
+/// The buffer of log backends with a buffer.
 static ROOMS: [[AtomicU8; 64]; MOST_BACKENDS] = [const { [const { AtomicU8::new(0) }; 64] }; MOST_BACKENDS];
-/// How deep callbacks may call what calls them.
+/// Maximum nesting of callbacks.
 const NESTING: u32 = 3;
 
 struct Program {
     input: Input,
     depth: Cell<u32>,
-    /// Flags and commands that are not the parser's.
+    /// Flags and commands that the program owns.
     params: RefCell<Vec<*mut c::doca_argp_param>>,
     cmds: RefCell<Vec<*mut c::doca_argp_cmd>>,
-    /// Those that are: to be set up still, as long as the parser lives.
+    /// Flags and commands that the parser owns. They can be configured while the parser lives.
     owned: RefCell<Vec<*mut c::doca_argp_param>>,
     backends: RefCell<Vec<*mut c::doca_log_backend>>,
     sources: RefCell<Vec<c_int>>,
@@ -71,7 +72,7 @@ thread_local! {
     static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
 }
 
-/// Standard output leads nowhere: mistakes on a command line print the usage.
+/// Redirects standard output to /dev/null, because wrong command lines print the usage.
 struct Quiet(c_int);
 
 impl Quiet {
@@ -80,7 +81,7 @@ impl Quiet {
         let before = unsafe { libc::dup(1) };
         // SAFETY: opens a file.
         let nowhere = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY) };
-        // SAFETY: standard output is nobody's to rely on.
+        // SAFETY: no code owns standard output's descriptor.
         unsafe { libc::dup2(nowhere, 1) };
         // SAFETY: opened above.
         unsafe { libc::close(nowhere) };
@@ -90,18 +91,18 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: what standard output was before.
+        // SAFETY: the previous standard output.
         unsafe { libc::dup2(self.0, 1) };
         // SAFETY: duplicated by `new`.
         unsafe { libc::close(self.0) };
     }
 }
 
-/// Runs a program that the input decides.
+/// Runs a program decided by the input.
 ///
 /// # Panics
 ///
-/// If what must succeed fails, or what must fail succeeds.
+/// If a call that must succeed fails, or one that must fail succeeds.
 pub fn doca_programs(input: &[u8]) {
     let _quiet = Quiet::new();
     let program = Rc::new(Program {
@@ -158,7 +159,7 @@ unsafe extern "C" fn on_mistake(_: c::doca_log_level, _: *const c_char, _: *mut 
 }
 
 unsafe extern "C" fn on_line(line: *mut c_char) {
-    // SAFETY: the buffer that was registered, which a NUL ends.
+    // SAFETY: the registered buffer, which ends with NUL.
     let line = unsafe { CStr::from_ptr(line) };
     assert!(line.to_bytes().len() < 64);
     in_callback();
@@ -241,7 +242,8 @@ impl Program {
         }
     }
 
-    /// Whether it is accepted or not, it is the parser's from now on, unless there is no parser or it cannot be had at all.
+    /// Registers a flag or command. The parser owns it from here on, even if registering fails, unless there
+    /// is no parser or the object is invalid.
     fn register(&self) {
         let (param, cmd, inner) =
             (self.input.handle(&self.params), self.input.handle(&self.cmds), self.input.handle(&self.cmds));
@@ -251,7 +253,7 @@ impl Program {
             _ if inner == cmd => call!(doca_argp_register_cmd(cmd)),
             _ => call!(doca_argp_cmd_register_cmd(cmd, inner)),
         };
-        // A second time shows whose it is: what is the program's can be destroyed.
+        // Destroying it succeeds only if the program owns it.
         self.params.borrow_mut().retain(|other| *other != param);
         if !param.is_null() && call!(doca_argp_param_destroy(param)) != OK {
             self.owned.borrow_mut().push(param);

@@ -1,5 +1,5 @@
-//! Random sequences of calls at the C interface of the stand-in SPDK, by a program that only ever passes NULL and handles
-//! that it has not given back, but in any state and order, from its callbacks as well.
+//! Random sequences of calls to the stand-in SPDK. The program passes only NULL and live handles, but in any
+//! state and order, also from callbacks.
 #![expect(unsafe_code, reason = "calls a C interface")]
 
 mod channels;
@@ -17,17 +17,17 @@ use spdk_sys::bindings as c;
 
 use crate::input::Input;
 
-/// The result of a call.
+/// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL, or of objects that were not given back; memory that is passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
 use call;
 
-/// Channels that are as they should be, that take time, that fail, and that are not to be had. What a fault strikes depends on the
-/// runs before in the same process.
+/// Channels: default, slow, failing, absent. Earlier runs in the same process decide which operation a fault
+/// hits.
 const CONFIG: &str = "
     cores = 4
     [[socket]]
@@ -48,38 +48,38 @@ const CONFIG: &str = "
     [[socket]]
     function = [{ pci = '84:04.0', driver = 'ioatdma' }, { pci = '84:04.1', taken = true }]
 ";
-/// How deep callbacks may call what calls them.
+/// Maximum nesting of callbacks.
 const NESTING: u32 = 3;
 
-/// An operation that was accepted and has not been called back.
+/// An operation in flight.
 struct Flight {
     channel: *mut c::spdk_ioat_chan,
     dst: (usize, usize),
     src: (usize, usize),
-    /// What the destination is to hold.
+    /// Expected bytes of the destination.
     bytes: Vec<u8>,
-    /// Another may have been in flight that touches the same bytes.
+    /// Another operation in flight may access the same bytes.
     contested: bool,
-    /// It was refused, but not before a part of it was built: nobody is called back for it.
+    /// It was refused after a part of it was built, so its callback is never called.
     part: bool,
 }
 
-/// Memory of the environment's.
+/// Memory of the environment.
 #[derive(Clone, Copy)]
 struct Memory {
     ptr: *mut c_void,
     len: usize,
 }
 
-/// Everything that the program holds.
+/// The program's objects.
 struct Program {
     input: Input,
     depth: Cell<u32>,
     over: Cell<bool>,
-    /// What a callback panicked with, which must not unwind through C.
+    /// The panic of a callback, which must not unwind through C.
     failed: RefCell<Option<Box<dyn Any + Send>>>,
     channels: RefCell<Vec<*mut c::spdk_ioat_chan>>,
-    /// By number; those that ended are none.
+    /// Operations by number; `None` for completed ones.
     flights: RefCell<Vec<Option<Flight>>>,
     memory: RefCell<Vec<Memory>>,
     pools: RefCell<Vec<*mut c::spdk_mempool>>,
@@ -100,7 +100,7 @@ fn set_up() {
         spdk_emu::use_config(CONFIG).expect("the configuration above is right");
         call!(spdk_log_set_print_level(c::SPDK_LOG_DISABLED));
         let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
-        // SAFETY: all bits zero are valid for the struct.
+        // SAFETY: zero bytes are a valid value of the struct.
         let opts = unsafe { opts.assume_init_mut() };
         opts.opts_size = size_of::<c::spdk_env_opts>();
         call!(spdk_env_opts_init(opts));
@@ -111,11 +111,12 @@ fn set_up() {
     });
 }
 
-/// Runs a program that the input decides.
+/// Runs a program decided by the input.
 ///
 /// # Panics
 ///
-/// If a callback comes for an operation that is not in flight, bytes are wrong, or in the end something cannot be given back.
+/// If a callback is for an operation not in flight, bytes are wrong, or an object cannot be released in the
+/// end.
 pub fn spdk_calls(input: &[u8]) {
     set_up();
     let program = Rc::new(Program {
@@ -153,14 +154,14 @@ fn within(callback: impl FnOnce(&Program)) {
 }
 
 impl Program {
-    /// Panics as a callback did.
+    /// Resumes the panic of a callback.
     fn pass_on(&self) {
         if let Some(panic) = self.failed.take() {
             resume_unwind(panic);
         }
     }
 
-    /// One call, or a few that belong together.
+    /// Makes one call, or a few related ones.
     fn step(&self) {
         match self.input.byte() % 32 {
             0..14 => self.channel_step(),
@@ -177,7 +178,7 @@ impl Program {
         }
     }
 
-    /// What a callback does beside looking at what ended.
+    /// Makes calls as a callback may.
     fn step_in_callback(&self) {
         if self.over.get() || self.depth.get() >= NESTING || self.input.byte() % 4 > 0 {
             return;
@@ -187,7 +188,7 @@ impl Program {
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// Ends what is in flight where it can end, and gives everything back.
+    /// Completes the operations in flight where possible, and releases every object.
     fn tear_down(&self) {
         self.over.set(true);
         for channel in self.channels.borrow().clone() {
@@ -197,7 +198,7 @@ impl Program {
                 flights.iter().flatten().any(|flight| std::ptr::eq(flight.channel, channel) && !flight.part)
             };
             let mut calls = 0;
-            // A channel that has failed says so, and answers nothing more.
+            // A failed channel returns errors and completes nothing.
             while in_flight() && call!(spdk_ioat_process_events(channel)) >= 0 {
                 calls += 1;
                 assert!(calls < 1_000_000, "an operation does not end");

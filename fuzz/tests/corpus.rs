@@ -1,4 +1,4 @@
-//! Every input of the corpus, and all those one change away from it, without a fuzzer.
+//! Replays every input of the corpus and those with one byte changed or the end cut off, without a fuzzer.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn corpus_and_its_neighbours() {
             println!("{}", path.display());
             let input = std::fs::read(&path).unwrap();
             target(&input);
-            // Long inputs: headers and trailers are what is parsed.
+            // Only the head and tail of long inputs, which is what parsers read.
             let ends = (0..input.len()).filter(|at| *at < 128 || input.len() - at < 16);
             for at in ends {
                 target(&input[..at]);

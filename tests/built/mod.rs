@@ -1,4 +1,4 @@
-//! Where cargo put the examples.
+//! The paths of the examples' binaries.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! An allocator that counts, for the tests of what allocates nothing.
+//! An allocator that counts allocations.
 #![expect(unsafe_code, reason = "a global allocator")]
 #![allow(dead_code, reason = "a test asks for one count")]
 
@@ -17,7 +17,7 @@ thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of all threads so far: for tests that are alone in their process.
+/// Allocations of all threads so far, for tests alone in their process.
 pub(crate) fn of_process() -> u64 {
     OF_PROCESS.load(Ordering::SeqCst)
 }
@@ -32,11 +32,11 @@ fn count() {
     OF_THREAD.set(OF_THREAD.get() + 1);
 }
 
-// SAFETY: every call goes to the system's allocator; counting allocates nothing.
+// SAFETY: forwards every call to the system's allocator, and counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is the one asked for.
+        // SAFETY: the caller meets the same requirements.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {

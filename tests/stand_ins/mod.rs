@@ -16,7 +16,7 @@ pub(crate) fn doca_emu_prefix() -> PathBuf {
     install("dma-doca/doca-emu")
 }
 
-/// Where its libraries lie under [`doca_emu_prefix`].
+/// The directory of its libraries under [`doca_emu_prefix`].
 pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
     prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))
 }

@@ -1,11 +1,10 @@
-//! Writes the declarations of the vendors' C calls: `bindings.rs`, as bindgen makes it of the headers, and
-//! `table.rs`, one struct of function pointers for each library, to be filled at run time.
+//! Writes `bindings.rs` of the `-sys` crates: the declarations of the vendors' C calls, as bindgen makes them
+//! of the headers.
 //!
-//! `cargo run -p bindings --features generate` writes them; with `-- --check` behind it, it compares, and fails where what is
-//! committed is not what comes out. Needs libclang (`LIBCLANG_PATH` says where, if it is not found).
+//! `cargo run -p bindings --features generate` writes them. With `-- --check`, it fails if the committed
+//! files differ. Needs rustfmt and libclang (`LIBCLANG_PATH` says where, if it is not found).
 
 mod sdk;
-mod table;
 
 use std::error::Error;
 use std::path::Path;
@@ -23,40 +22,35 @@ fn main() -> ExitCode {
         }
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut stale = 0;
+    let mut stale = false;
     for sdk in sdk::ALL {
         match generate(&root, sdk, check) {
-            Ok(files) => stale += files,
+            Ok(true) => {}
+            Ok(false) => {
+                eprintln!("{}/src/bindings.rs is out of date", sdk.dir);
+                stale = true;
+            }
             Err(e) => {
                 eprintln!("{}: {e}", sdk.dir);
                 return ExitCode::FAILURE;
             }
         }
     }
-    if stale > 0 {
-        eprintln!(
-            "{stale} files differ from what the headers give; run `cargo run -p bindings --features generate` and commit them"
-        );
+    if stale {
+        eprintln!("run `cargo run -p bindings --features generate`, and commit what it writes");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }
 
-/// Writes or checks one SDK's files. Returns how many differ, when checking.
-fn generate(root: &Path, sdk: &Sdk, check: bool) -> Result<usize, Box<dyn Error>> {
-    let dir = root.join(sdk.dir);
-    let include = dir.join("include");
-    let bindings = sdk::bindgen(sdk, &include)?;
-    let table = table::write(sdk, &include, &bindings)?;
-    let mut stale = 0;
-    for (name, text) in [("src/bindings.rs", &bindings), ("src/table.rs", &table)] {
-        let path = dir.join(name);
-        if !check {
-            std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        } else if std::fs::read_to_string(&path).ok().as_ref() != Some(text) {
-            eprintln!("{} is out of date", path.display());
-            stale += 1;
-        }
+/// Writes or checks one SDK's declarations. When checking, returns whether they are up to date.
+fn generate(root: &Path, sdk: &Sdk, check: bool) -> Result<bool, Box<dyn Error>> {
+    let path = root.join(sdk.dir).join("src/bindings.rs");
+    let text = sdk::bindgen(sdk, root)?;
+    let in_path = |e| format!("{}: {e}", path.display());
+    if !check {
+        std::fs::write(&path, text).map_err(in_path)?;
+        return Ok(true);
     }
-    Ok(stale)
+    Ok(std::fs::read_to_string(&path).map_err(in_path)? == text)
 }

@@ -1,4 +1,5 @@
-//! What else differs between two results: they may not have been measured in the same way, or on the same machine.
+//! Other differences between two results: they may not have been measured in the same way, or on
+//! the same machine.
 
 use std::fmt;
 
@@ -19,9 +20,9 @@ pub struct Difference {
     pub what: &'static str,
     /// Of which engine, if of one.
     pub engine: Option<String>,
-    /// What it was before, in words.
+    /// The value before, in words.
     pub before: String,
-    /// What it was after.
+    /// The value after.
     pub after: String,
 }
 
@@ -61,7 +62,8 @@ fn list(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-/// How it was measured. How often is in the test already, and what was measured in the cells' names.
+/// Conditions of measurement. Repetitions are in the test already, and the operation is in the cells'
+/// names.
 fn campaign(c: &Campaign) -> Vec<Named> {
     // A number of operations takes the place of a time.
     let seconds = if c.count.is_none() { nanos(c.seconds * 1e9) } else { "as long as it takes".to_owned() };

@@ -1,5 +1,6 @@
-//! Devices on a clock of their own: they do the same every time, if the same is asked of them. What they are asked beside a cell's own operations
-//! follows from the campaign, and decides how the device was left by what came before.
+//! Devices on a clock of their own: they do the same every time, if the same is asked of them. Their work
+//! beside a cell's own operations follows from the campaign, and decides how the device was left by what came
+//! before.
 
 use super::Verdict;
 use crate::plan::{Campaign, Cell, Verify};
@@ -14,7 +15,7 @@ const MIXTURE: f64 = 0.02;
 /// The same where repetitions have another number of operations: the start of each is another part of it.
 const START: f64 = 0.25;
 
-/// What is to be thought of a cell's figures on a virtual clock.
+/// Judges a cell's figures on a virtual clock.
 pub(super) fn verdict(
     (before, old, a): (&Results, &Measured, &Figures),
     (after, new, b): (&Results, &Measured, &Figures),
@@ -30,8 +31,9 @@ pub(super) fn verdict(
     if overlap || !beyond(allowed) { Verdict::Otherwise } else { Verdict::Changed }
 }
 
-/// What decides the figures of a cell, beside itself and how many operations a repetition has: in which visit each sample was taken, since
-/// operations that are not timed come before a visit; what is verified; and which other cells the engine had.
+/// Returns all that decides the figures of a cell, beside itself and how many operations a repetition has: in
+/// which visit each sample was taken, since operations that are not timed come before a visit; what is
+/// verified; and which other cells the engine had.
 fn circumstances<'a>(
     results: &'a Results,
     m: &Measured,
@@ -47,7 +49,7 @@ fn visits(campaign: &Campaign, samples: usize) -> Vec<u64> {
     (1..=samples as u64).map(|n| n.saturating_mul(passes).div_ceil(repetitions)).collect()
 }
 
-/// What to say of cells whose verdict is [`Verdict::Otherwise`].
+/// Returns a note on cells whose verdict is [`Verdict::Otherwise`].
 pub(super) fn note(rows: &[super::Row]) -> Option<String> {
     let changes: Vec<f64> = rows
         .iter()

@@ -1,4 +1,5 @@
-//! What changed, for programs: JSON of a versioned schema, described field by field in `RESULTS.md`, and CSV.
+//! Comparisons for programs: JSON of a versioned schema, described field by field in
+//! `RESULTS.md`, and CSV.
 
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::output::{SHAPE, kind, shape};
 use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 
-/// What a comparison calls itself.
+/// Name of the format.
 pub const SCHEMA: &str = "dma-bench/comparison";
 /// The version that this program writes.
 pub const VERSION: u32 = 1;
@@ -45,9 +46,9 @@ pub struct Ended {
     pub cell: Cell,
     /// Its figures are a model's.
     pub model: bool,
-    /// How it ended before; none if it is new.
+    /// Status before; none if it is new.
     pub before: Option<Status>,
-    /// How it ended after; none if it is gone.
+    /// Status after; none if it is gone.
     pub after: Option<Status>,
 }
 
@@ -128,7 +129,7 @@ impl Figure {
     }
 }
 
-/// How `--fail-if-slower` ends.
+/// Outcome of `--fail-if-slower`.
 #[derive(Serialize)]
 struct Outcome {
     limit: f64,

@@ -1,4 +1,4 @@
-//! What changed, for people: tables, and what is to be said with them.
+//! Comparisons for people: tables, and the text beside them.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
 use crate::output::{Style, printable, right};
 use crate::units::{digits, nanos};
 
-/// How many changes are named without being asked for all.
+/// The number of changes are named without being asked for all.
 const NAMED: usize = 10;
 
-/// What the figures of a table are: a table has one kind of them.
+/// Kinds of figures: a table has one of them.
 const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
 
 impl Row {
     /// Which of [`TABLES`] it is in.
-    fn what(&self) -> &'static str {
+    pub(crate) fn what(&self) -> &'static str {
         TABLES[match self.quantity {
             Quantity::Ratio => 0,
             Quantity::Throughput => 1,
@@ -32,7 +32,7 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> [String; 6] {
+    pub(crate) fn cells(&self) -> [String; 6] {
         let verdict = match self.verdict {
             Verdict::Noise => "noise",
             Verdict::Untold => "cannot be told",
@@ -57,7 +57,7 @@ impl Row {
         ]
     }
 
-    /// Whether it is worth showing to somebody who did not ask for all.
+    /// Returns whether it is worth showing to somebody who did not ask for all.
     fn is_worth_showing(&self) -> bool {
         match self.verdict {
             Verdict::Changed | Verdict::Untested => true,
@@ -122,7 +122,7 @@ impl Comparison {
         text
     }
 
-    /// What is to be said with the tables, in lines.
+    /// Returns the text beside the tables, in lines.
     #[must_use]
     pub fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = self.summary();
@@ -164,7 +164,7 @@ impl Comparison {
                 self.noise * 100.0
             );
             lines.push(
-                "The chance is about noise within these two runs. What differs from one run to the next (where memory lies, neighbours on the\n\
+                "The chance is about noise within these two runs. What differs from one run to the next (where memory lies, neighbours on the \
                  machine) is not in it: compare two runs of the same program to see how much that is here."
                     .to_owned(),
             );

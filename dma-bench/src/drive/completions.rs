@@ -1,11 +1,13 @@
-//! What a poll reported, looked at all at once: for short operations, this is most of what measuring costs.
+//! Describes what a poll reported, looked at all at once: for short operations, this is most of what
+//! measuring costs.
 
 use std::ops::Range;
 
 use dma::{Completion, Outcome};
 
-/// Whether these are as many completions as there are places, all succeeded, and their tokens add up to those of all places. That each place has one is looked at
-/// where doorbells are timed: here it would cost four per cent of a short copy.
+/// Returns whether these are as many completions as there are places, all succeeded, and their tokens add up
+/// to those of all places. That each place has one is looked at where doorbells are timed: here it would cost
+/// four per cent of a short copy.
 #[inline]
 pub(super) fn all_ended(completions: &[Completion]) -> bool {
     let done = |c: &Completion| c.outcome == Outcome::Done;

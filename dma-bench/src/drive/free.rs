@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Free places, as rows of consecutive numbers: most engines complete in the order of submission, and then to take or put back what a doorbell
-/// is rung for costs one step instead of one for each place.
+/// Free places, as rows of consecutive numbers: most engines complete in the order of submission, and then to
+/// take or put back what a doorbell is rung for costs one step instead of one for each place.
 #[derive(Clone, Debug)]
 pub(crate) struct FreePlaces {
     /// Those that were freed first. Empty only if there are no others either.
@@ -20,7 +20,7 @@ impl FreePlaces {
         Self { row: 0..places, others: VecDeque::with_capacity(places as usize), len: places }
     }
 
-    /// How many are free.
+    /// The number of are free.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len

@@ -1,20 +1,20 @@
 //! The closed loop: keeps a queue full, counts, times, and verifies.
 //!
-//! It drives the raw queue, so that what is measured is the engine. Each of `depth` places has buffers of its own, so no two operations
-//! in flight ever meet, in whatever order they end.
+//! It drives the raw queue, so that what is measured is the engine. Each of `depth` places has buffers of its
+//! own, so no two operations in flight ever meet, in whatever order they end.
 
 mod completions;
+mod fast_path;
 mod free;
-mod going;
 mod pieces;
 mod place;
 mod polling;
 mod repetition;
+mod run_loop;
 mod submit;
 #[cfg(test)]
 mod tests;
 mod trouble;
-mod usual;
 mod verify;
 
 use std::hint::black_box;
@@ -32,6 +32,7 @@ pub use self::trouble::Trouble;
 use crate::contender::{Clock, Contender};
 use crate::layout::Layout;
 use crate::memory::Memory;
+use crate::placement::Pinned;
 use crate::plan::{Cell, Verify};
 
 /// One queue with its memory.
@@ -43,6 +44,8 @@ pub struct Worker {
     layout: Layout,
     clock: Clock,
     cell: Cell,
+    /// The CPUs that drive queues in turn, and the number of this queue.
+    cpus: (Vec<usize>, usize),
     verify: Verify,
     stall: Duration,
     places: Vec<Place>,
@@ -55,7 +58,8 @@ pub struct Worker {
     flying: Vec<bool>,
     /// Descriptors that the queue has taken and not reported.
     out: u64,
-    /// The places of operations that are being made, for those that are more than copies from one segment to another.
+    /// The places of operations that are being made, for those that are more than copies from one segment to
+    /// another.
     making: Vec<u32>,
     /// Descriptors of one operation.
     pieces: usize,
@@ -67,7 +71,7 @@ pub struct Worker {
     /// Submissions that the engine has refused in a row, saying that they may be tried again.
     refusals: u32,
     pending: Vec<Descriptor<'static>>,
-    /// What polls write to: made once, since to fill it costs as much as dozens of short copies.
+    /// Buffer of polls: made once, since to fill it costs as much as dozens of short copies.
     completions: Vec<Completion>,
     /// Of the repetition.
     extent: Extent,
@@ -94,9 +98,9 @@ pub struct Worker {
     progress: Instant,
 }
 
-/// How many completions one poll takes.
+/// The number of completions one poll takes.
 const POLL: usize = 64;
-/// How much is moved at most, in bytes, between two looks at whether the user asked to stop.
+/// The amount of is moved at most, in bytes, between two looks at whether the user asked to stop.
 pub(crate) const AT_ONCE: u64 = 64 << 20;
 
 impl Worker {
@@ -136,6 +140,7 @@ impl Worker {
             layout,
             clock: contender.clock.clone(),
             cell: cell.clone(),
+            cpus: (Vec::new(), 0),
             verify,
             stall,
             places,
@@ -172,6 +177,18 @@ impl Worker {
             idle: 0,
             progress: Instant::now(),
         })
+    }
+
+    /// Drives this queue, with number `queue`, on one of these CPUs.
+    #[must_use]
+    pub fn on(mut self, cpus: &[usize], queue: usize) -> Self {
+        self.cpus = (cpus.to_vec(), queue);
+        self
+    }
+
+    /// Pins the calling thread to the CPU of this queue, if it has one.
+    pub(crate) fn pinned(&self) -> Pinned {
+        Pinned::to(&self.cpus.0, self.cpus.1)
     }
 
     /// Goes on with buffers elsewhere in its memory. Nothing is in flight.
@@ -268,7 +285,7 @@ impl Worker {
         &self.histogram
     }
 
-    /// Whether its time is a simulated device's own.
+    /// Returns whether its time is a simulated device's own.
     #[must_use]
     pub fn virtual_clock(&self) -> bool {
         self.clock.is_virtual()
@@ -320,7 +337,8 @@ fn closed() -> Trouble {
 }
 
 impl Drop for Worker {
-    /// Whatever is in flight is waited for or given up on; memory that a device may still be at is never given back.
+    /// Waits for operations in flight, or gives up on them; memory that a device may still be at is never
+    /// given back.
     fn drop(&mut self) {
         if !self.drain() {
             std::mem::forget(self.queue.take());

@@ -1,4 +1,4 @@
-//! What an engine can do of an operation, and in how many pieces.
+//! Describes what an engine can do of an operation, and in how many pieces.
 
 use dma::{Capabilities, EngineInfo, Limits};
 
@@ -15,7 +15,7 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), T
         Op::Fill if !info.capabilities.contains(Capabilities::FILL) => {
             unsupported("this device has no fill".to_owned())
         }
-        Op::Sg if cell.segments as usize > max_segments => {
+        op if op.has_segments() && cell.segments as usize > max_segments => {
             unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
         }
         // Each piece of a fill begins with the first byte of the pattern.
@@ -26,7 +26,7 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), T
         {
             unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
         }
-        Op::Sg if pieces > 1 => {
+        op if op.has_segments() && pieces > 1 => {
             unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
         }
         _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),

@@ -1,4 +1,4 @@
-//! Where an operation reads and writes.
+//! The place where an operation reads and writes.
 
 use dma::Segment;
 
@@ -19,28 +19,42 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(memory: &Memory, layout: &Layout, cell: &Cell, index: usize) -> Self {
-        let at = layout.at(index);
-        // A list of one is a list, too.
-        let listed = cell.op == Op::Sg;
-        let lists = if listed {
-            layout.parts(index).map(|(at, len)| (memory.src(at.src, len), memory.dst(at.dst, len))).unzip()
-        } else {
-            (Vec::new(), Vec::new())
+        let (at, parts) = (layout.at(index), cell.segments as usize);
+        let lists = match cell.op {
+            Op::Copy | Op::Fill => (0, 0),
+            Op::Sg => (parts, parts),
+            Op::Gather => (parts, 1),
+            Op::Scatter => (1, parts),
         };
-        let len = if listed { 1 } else { layout.size() };
-        Self { src: memory.src(at.src, len), dst: memory.dst(at.dst, len), index, left: 0, lists }
+        let len = if cell.op.has_segments() { 1 } else { layout.size() };
+        let (src, dst) = (memory.src(at.src, len), memory.dst(at.dst, len));
+        let mut place = Self { src, dst, index, left: 0, lists: (vec![src; lists.0], vec![dst; lists.1]) };
+        place.list(memory, layout);
+        place
     }
 
     /// Goes on to the place's next buffer.
     #[inline]
     pub(super) fn advance(&mut self, memory: &Memory, layout: &Layout, depth: usize) {
         self.index = layout.next(self.index, depth);
-        let at = layout.at(self.index);
         if self.lists.0.is_empty() {
+            let at = layout.at(self.index);
             (self.src, self.dst) = (memory.src(at.src, self.src.len), memory.dst(at.dst, self.dst.len));
         } else {
-            for (i, (at, len)) in layout.parts(self.index).enumerate() {
-                (self.lists.0[i], self.lists.1[i]) = (memory.src(at.src, len), memory.dst(at.dst, len));
+            self.list(memory, layout);
+        }
+    }
+
+    /// Writes the segment lists anew. A list of one has the whole buffer.
+    fn list(&mut self, memory: &Memory, layout: &Layout) {
+        let (from, to) = &mut self.lists;
+        let (one, other) = (from.len() == 1, to.len() == 1);
+        for (i, (at, len)) in layout.parts(self.index).enumerate() {
+            if let Some(segment) = from.get_mut(i) {
+                *segment = memory.src(at.src, if one { layout.size() } else { len });
+            }
+            if let Some(segment) = to.get_mut(i) {
+                *segment = memory.dst(at.dst, if other { layout.size() } else { len });
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Operations come back: what a poll reported is checked, timed, compared and counted, and its places are free again.
+//! Operations come back: what a poll reported is checked, timed, compared and counted, and its places are
+//! free again.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -52,8 +53,8 @@ impl Worker {
         Ok(self.completed >= self.extent.warm + self.extent.ops)
     }
 
-    /// Records the latency of operations that ended together, if they are timed and were submitted together too; whether these were all that are
-    /// timed among them.
+    /// Records the latency of operations that ended together, if they are timed and were submitted together
+    /// too; whether these were all that are timed among them.
     fn timed_together(&mut self, row: &Range<u32>) -> bool {
         if self.sampling == 0 {
             return true;

@@ -1,8 +1,8 @@
-//! How long a repetition is to go on, and what it came to.
+//! The duration: how long a repetition is to go on, and what it came to.
 
 use hdrhistogram::Histogram;
 
-/// What one repetition on one queue came to.
+/// Result of one repetition on one queue.
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// Operations that were timed.
@@ -29,8 +29,8 @@ impl Slice {
     }
 }
 
-/// A histogram for latencies in nanoseconds: three digits, no bounds. It is small as long as they are short, so that it does not push out of the
-/// caches what is measured.
+/// A histogram for latencies in nanoseconds: three digits, no bounds. It is small as long as they are short,
+/// so that it does not push out of the caches what is measured.
 ///
 /// # Panics
 ///
@@ -40,7 +40,7 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
 }
 
-/// How long one repetition is to go on.
+/// Length of one repetition.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Operations before the clock starts.
@@ -49,9 +49,11 @@ pub struct Extent {
     pub ops: u64,
     /// One in so many doorbells is timed.
     pub sample_every: u64,
-    /// How many bytes are spoilt before and compared afterwards, in whole buffers: with [`COMPARE_MUCH`] one at least.
+    /// The number of bytes are spoilt before and compared afterwards, in whole buffers: with [`COMPARE_MUCH`]
+    /// one at least.
     pub compare: usize,
-    /// The bytes of every operation are compared as soon as it completes, before its buffer is used again: not for what is timed.
+    /// The bytes of every operation are compared as soon as it completes, before its buffer is used again:
+    /// not for what is timed.
     pub each: bool,
 }
 
@@ -60,7 +62,8 @@ pub struct Extent {
 pub struct Pace {
     /// Operations a second.
     pub rate: f64,
-    /// Operations of each repetition: a run at a rate is one schedule, and is cut into repetitions afterwards.
+    /// Operations of each repetition: a run at a rate is one schedule, and is cut into repetitions
+    /// afterwards.
     pub each: u64,
 }
 
@@ -73,9 +76,9 @@ pub struct Mark {
     pub cpu: f64,
 }
 
-/// What is compared now and then.
+/// Bytes that are compared now and then.
 pub const COMPARE_MUCH: usize = 1 << 20;
-/// What is compared in between, so that the time goes into measuring.
+/// Bytes that are compared in between, so that the time goes into measuring.
 pub const COMPARE_LITTLE: usize = 16 << 10;
-/// How many buffers are compared at most.
+/// The number of buffers are compared at most.
 pub(crate) const COMPARE_OPS: usize = 16;

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use dma::{Descriptor, Listed, Retry, Segment};
+use dma::{Descriptor, Retry, Segment};
 
 use super::{Trouble, Worker, closed};
 use crate::memory::PATTERN;
 use crate::plan::Op;
 
-/// How often in a row an engine may say "try again" and take nothing.
+/// The number of times that in a row an engine may say "try again" and take nothing.
 const REFUSALS: u32 = 4096;
 
 impl Worker {
@@ -72,9 +72,10 @@ impl Worker {
     /// Hands over what is pending, as far as the queue has room.
     pub(super) fn submit_pending(&mut self) -> Result<(), Trouble> {
         let Some(queue) = &mut self.queue else { return Err(closed()) };
-        // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is leaked if a descriptor never
-        // comes back; lengths keep to the limits that the engine states; each place in flight has a source and a destination of
-        // its own, in different regions, that nobody else uses until it has ended.
+        // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is
+        // leaked if a descriptor never comes back; lengths keep to the limits that the engine states; each
+        // place in flight has a source and a destination of its own, in different regions, that nobody else
+        // uses until it has ended.
         let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
         queue.flush();
         self.out += taken as u64;
@@ -86,7 +87,8 @@ impl Worker {
         Ok(())
     }
 
-    /// As [`submit`](Self::submit), for what is more than one segment to one segment, and for what is compared on completion.
+    /// As [`submit`](Self::submit), for what is more than one segment to one segment, and for what is
+    /// compared on completion.
     fn submit_listed(&mut self, count: u32, stamp: u64, due: u64) -> Result<(), Trouble> {
         self.making.clear();
         self.making.extend((0..count).map_while(|_| self.free.take()));
@@ -102,8 +104,7 @@ impl Worker {
                 let mut at = 0;
                 while at < place.src.len {
                     let len = self.max_piece.min(place.src.len - at);
-                    let piece =
-                        |s: Segment| Segment { addr: s.addr.map_addr(|a| a.saturating_add(at)), len, ..s };
+                    let piece = |s: Segment| Segment { addr: s.addr.offset(at), len, ..s };
                     self.pending.push(Descriptor::copy(token, piece(place.src), piece(place.dst)));
                     at += len;
                 }
@@ -113,18 +114,17 @@ impl Worker {
             let mut at = 0;
             for _ in 0..self.pieces {
                 let len = self.max_piece.min(place.dst.len - at);
-                let dst =
-                    [Segment { addr: place.dst.addr.map_addr(|a| a.saturating_add(at)), len, ..place.dst }];
-                let listed = match self.cell.op {
-                    Op::Fill => Listed::Fill { pattern: PATTERN, dst: &dst },
-                    _ => Listed::Copy { src: &place.lists.0, dst: &place.lists.1 },
+                let dst = [Segment { addr: place.dst.addr.offset(at), len, ..place.dst }];
+                let descriptor = match self.cell.op {
+                    Op::Fill => Descriptor::fill(token, PATTERN, &dst),
+                    _ => Descriptor::copy_lists(token, &place.lists.0, &place.lists.1),
                 };
                 at += len;
                 loop {
                     let refused = self.refusals;
-                    // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they name parts of the place's ranges
-                    // that do not overlap.
-                    let answer = unsafe { queue.submit(&[Descriptor::listed(token, &listed)]) };
+                    // SAFETY: as in `submit_pending`; the queue reads the lists before this returns, and they
+                    // name parts of the place's ranges that do not overlap.
+                    let answer = unsafe { queue.submit(&[descriptor]) };
                     match taken(answer, &mut self.refusals)? {
                         1 => {
                             self.out += 1;
@@ -143,8 +143,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sets the places whose turn it is to their next buffers, and spoils these if they are to be compared; the stamp for them, taken afterwards,
-    /// since to spoil is no part of an operation.
+    /// Sets the places whose turn it is to their next buffers, and spoils these if they are to be compared;
+    /// the stamp for them, taken afterwards, since to spoil is no part of an operation.
     fn ready_places(&mut self, stamp: u64, due: u64) -> Result<u64, Trouble> {
         for at in 0..self.making.len() {
             let place = &mut self.places[self.making[at] as usize];
@@ -160,8 +160,8 @@ impl Worker {
     }
 }
 
-/// How many descriptors an engine has taken. One that refuses and says that it may be tried again has taken none, as long as it does not
-/// say so for ever.
+/// The number of descriptors an engine has taken. One that refuses and says that it may be tried again has
+/// taken none, as long as it does not say so for ever.
 #[inline]
 pub(super) fn taken(answer: dma::Result<usize>, refusals: &mut u32) -> Result<usize, Trouble> {
     answer.or_else(|error| refused(error, refusals))

@@ -1,11 +1,13 @@
-//! The measuring loop against queues that do as they like within the contract, and against some that break it.
+//! The measuring loop against queues that do as they like within the contract, and against some that break
+//! it.
 #![expect(unsafe_code, reason = "stands in for a raw queue")]
 
 use std::collections::{HashSet, VecDeque};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use dma::{EngineId, ErrorKind, NativeError, Outcome, RawStats, Segment, Work};
+use dma::{
+    DeviceAddr, EngineId, ErrorKind, NativeError, Operation, Outcome, QueueEvents, QueueStats, Segment,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -13,23 +15,25 @@ use crate::plan::{Direction, Footprint, Op};
 
 type Odd = (u64, fn(Completion) -> Completion);
 
-/// What was seen of a loop.
+/// Observations of a loop.
 #[derive(Debug, Default)]
 struct Seen {
     submitted: u64,
     in_flight: Vec<u64>,
     most: usize,
     twice: bool,
-    /// Where something was written.
-    written: HashSet<usize>,
+    /// Addresses that were written.
+    written: HashSet<DeviceAddr>,
 }
 
-/// A CPU queue that takes some descriptors now and others later, and reports what has ended when and in which order it likes.
+/// A CPU queue that takes some descriptors now and others later, and reports what has ended when and in which
+/// order it likes.
 #[derive(Debug)]
 struct Whim {
     queue: Box<dyn RawQueue>,
     held: VecDeque<Completion>,
-    /// Gone through over and over: how much is taken and reported, and in which order. Without any: all, at once, in order.
+    /// Gone through over and over: how much is taken and reported, and in which order. Without any: all, at
+    /// once, in order.
     whims: Vec<(u8, u8, bool)>,
     turn: usize,
     /// At which completion, and what becomes of it.
@@ -45,8 +49,8 @@ impl Whim {
     }
 }
 
-// SAFETY: the inner queue keeps the promises; completions are reported late, or changed, which lets no memory go early: the worker keeps its
-// memory as long as it lives.
+// SAFETY: the inner queue keeps the promises; completions are reported late, or changed, which lets no memory
+// go early: the worker keeps its memory as long as it lives.
 unsafe impl RawQueue for Whim {
     fn engine_id(&self) -> EngineId {
         self.queue.engine_id()
@@ -64,8 +68,8 @@ unsafe impl RawQueue for Whim {
         for descriptor in &batch[..taken] {
             seen.twice |= seen.in_flight.contains(&descriptor.token());
             seen.in_flight.push(descriptor.token());
-            if let Work::Copy { dst, .. } = descriptor.work() {
-                seen.written.insert(dst.addr.as_ptr().addr());
+            if let Operation::Copy { dst, .. } = descriptor.operation() {
+                seen.written.insert(dst.addr);
             }
         }
         seen.submitted += taken as u64;
@@ -115,20 +119,12 @@ unsafe impl RawQueue for Whim {
         self.queue.stop();
     }
 
-    fn stats(&self) -> RawStats {
+    fn stats(&self) -> QueueStats {
         self.queue.stats()
     }
 
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
-    }
-
-    fn arm(&mut self) -> dma::Result<bool> {
-        self.queue.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.queue.disarm();
     }
 }
 
@@ -177,8 +173,8 @@ fn extent(warm: u64, ops: u64, sample_every: u64) -> Extent {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever a queue takes and reports, and in which order: as many operations are done as were asked for, no place is used twice at once, all
-    /// that is timed is counted once, and bytes are right.
+    /// For all that a queue takes and reports, in any order, as many operations are done as were asked for,
+    /// no place is used twice at once, all that is timed is counted once, and bytes are right.
     #[test]
     fn the_loop_does_what_it_was_asked_for(
         op in prop_oneof![4 => Just((Op::Copy, 1)), 1 => Just((Op::Fill, 1)), 1 => (1_u32..5).prop_map(|segments| (Op::Sg, segments))],
@@ -211,7 +207,8 @@ proptest! {
             let slice = worker.run(extent(warm, ops, every)).unwrap();
             let seen = seen.lock().unwrap();
             let all = warm + ops;
-            // As many as ended with the last poll, which may be more than was asked for only in so far as `from` was set late.
+            // As many as ended with the last poll, which may be more than was asked for only in so far as
+            // `from` was set late.
             prop_assert_eq!(seen.submitted - before, all);
             prop_assert_eq!(slice.all_ops, all);
             prop_assert!(slice.ops <= ops && slice.ops + u64::from(POLL as u32) >= ops, "{} of {ops}", slice.ops);
@@ -234,8 +231,8 @@ proptest! {
             if plain && op == Op::Copy {
                 let buffers = worker.layout.slots().min(usize::try_from(seen.submitted).unwrap());
                 prop_assert_eq!(seen.written.len(), buffers, "all buffers are gone through");
-                let at = |index| worker.memory.dst(worker.layout.at(index).dst, 1).addr.as_ptr().addr();
-                let all: HashSet<usize> = (0..worker.layout.slots()).map(at).collect();
+                let at = |index| worker.memory.dst(worker.layout.at(index).dst, 1).addr;
+                let all: HashSet<DeviceAddr> = (0..worker.layout.slots()).map(at).collect();
                 prop_assert!(seen.written.is_subset(&all), "and nothing else");
             }
             prop_assert_eq!(worker.free.len(), cell.depth);
@@ -247,10 +244,11 @@ proptest! {
 }
 
 proptest! {
-    // What is lost is waited for, each time.
+    // Each lost completion is waited for.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A queue that breaks the contract in one of these ways is found out, wherever it does: with an error, not a panic, and within the time that was given.
+    /// A queue that breaks the contract in one of these ways is found out, wherever it does: with an error,
+    /// not a panic, and within the time that was given.
     #[test]
     fn what_a_broken_queue_reports_is_an_error(
         shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
@@ -278,7 +276,7 @@ proptest! {
     }
 }
 
-/// What is longer than a descriptor may be is cut up.
+/// Cuts up operations that are longer than a descriptor may be.
 #[test]
 fn long_copies_and_fills_are_cut() {
     for op in [Op::Copy, Op::Fill] {
@@ -301,8 +299,7 @@ fn a_copy_that_does_not_arrive_is_found() {
         let cell = cell(Op::Copy, depth, batch, Footprint::Hot);
         let (mut worker, _) = worker(&cell, Verify::Sample, Vec::new(), None);
         let place = &worker.places[0];
-        let late =
-            |s: Segment, by: usize| Segment { addr: s.addr.map_addr(|a| a.saturating_add(by)), len: 56, ..s };
+        let late = |s: Segment, by: usize| Segment { addr: s.addr.offset(by), len: 56, ..s };
         worker.ready[0] = Descriptor::copy(0, late(place.src, 8), late(place.dst, 0));
         let trouble = worker.run(extent(0, 320, 5));
         assert!(matches!(trouble, Err(Trouble::Verification { .. })), "{depth} {batch}: {trouble:?}");

@@ -16,7 +16,7 @@ pub enum Trouble {
     /// Bytes did not arrive.
     #[error("WRONG BYTES: operation of {size} B at {at:#x}: first difference at offset {}: {:#04x} instead of {:#04x}", .difference.offset, .difference.found, .difference.expected)]
     Verification {
-        /// Where in the destination the operation wrote.
+        /// Offset in the destination.
         at: usize,
         /// Bytes of the operation.
         size: usize,

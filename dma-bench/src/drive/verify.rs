@@ -1,4 +1,4 @@
-//! Whether bytes arrive: buffers are spoilt before an operation and compared after it.
+//! Finds out whether bytes arrive: buffers are spoilt before an operation and compared after it.
 
 use super::{Trouble, Worker};
 use crate::layout::Offsets;

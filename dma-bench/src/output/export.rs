@@ -3,6 +3,7 @@
 use crate::plan::Cell;
 use crate::results::Results;
 use crate::stats::Figures;
+use crate::verdict::{Curve, class};
 
 /// Of what kind the figures of a cell are, as CSV has it.
 pub(crate) fn kind(cell: &Cell, model: bool) -> &'static str {
@@ -13,7 +14,7 @@ pub(crate) fn kind(cell: &Cell, model: bool) -> &'static str {
     }
 }
 
-/// What CSV calls a cell's operation and shape,
+/// CSV columns of a cell's operation and shape,
 pub(crate) const SHAPE: [&str; 8] =
     ["op", "size", "depth", "batch", "queues", "segments", "footprint", "direction"];
 
@@ -48,6 +49,9 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         "ratio_min",
         "ratio_median",
         "ratio_max",
+        "ratio_low",
+        "ratio_high",
+        "verdict",
         "latency_p50_ns",
         "latency_p90_ns",
         "latency_p99_ns",
@@ -64,7 +68,6 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         "repetitions",
         "left_out",
         "waited",
-        "shared",
         "moved",
         "message",
     ]))?;
@@ -76,6 +79,9 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         let latency = |f: fn(&crate::results::Latency) -> u64| {
             m.latency.as_ref().map_or(String::new(), |l| f(l).to_string())
         };
+        let curve = Curve::of(c);
+        let point =
+            results.verdicts.iter().find(|v| v.is_here() && v.curve == curve).and_then(|v| v.at(c.size));
         let rate = number(results.campaign.rate.filter(|_| !c.is_baseline()));
         let head = [c.engine.clone(), kind(c, m.model).to_owned(), model.to_owned(), rate];
         writer.write_record(head.into_iter().chain(shape(c)).chain([
@@ -87,6 +93,9 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
             of(&m.ratio, |f| f.min),
             of(&m.ratio, |f| f.median),
             of(&m.ratio, |f| f.max),
+            number(point.and_then(|p| p.low)),
+            number(point.and_then(|p| p.high)),
+            point.map_or(String::new(), |p| class(p.class).to_owned()),
             latency(|l| l.p50),
             latency(|l| l.p90),
             latency(|l| l.p99),
@@ -103,7 +112,6 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
             m.ops_per_second.as_ref().map_or(0, |f| f.samples.len()).to_string(),
             m.left_out.to_string(),
             m.waited.to_string(),
-            m.shared.to_string(),
             m.moved.to_string(),
             m.message.clone().unwrap_or_default(),
         ]))?;

@@ -1,26 +1,60 @@
-//! The tables of what was found out from figures: from where an engine is faster than `memcpy`, how deep a queue is worth it, and how near models are to
-//! what was published.
+//! The tables of what follows from figures: verdicts, knees, costs of setting up, time series, and models
+//! against what was published.
 
 use std::fmt::Write as _;
 
-use super::words::labelled;
-use super::{Style, against, crossover_at, crossover_depth, printable, right};
-use crate::results::{Crossover, Published, Results};
-use crate::units::{bytes, digits, gigabytes};
+use super::words::{curve, labelled};
+use super::{Style, latency, printable, right};
+use crate::results::{Cost, Measured, Published, Results};
+use crate::units::{bytes, digits, gigabytes, nanos, per_second};
+use crate::verdict::Verdict;
 
-/// From which size on engines are faster than `memcpy`.
-pub(super) fn crossovers(all: &[Crossover], style: Style) -> String {
-    let mut table = style.table(&["engine", "depth", "memory", "from", "against"]);
+/// The rows of a time series that a table has at most.
+const ROWS: usize = 20;
+
+/// At which sizes engines are faster.
+pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
+    let mut text = String::new();
+    for v in all {
+        let against = if v.is_here() { String::new() } else { format!(", against {}", v.against) };
+        let line = format!("{}{against}: {}", labelled(&curve(&v.curve), v.model), v.text);
+        let _ = writeln!(text, "{}{}", style.bullet(), style.text(&line));
+    }
+    text
+}
+
+/// Renders the costs of setting up.
+pub(super) fn costs(all: &[Cost], style: Style) -> String {
+    let mut table = style.rigid_table(&["engine", "what", "size", "p50", "p99", "max"], false);
     for c in all {
+        let size = if c.size == 0 { "-".to_owned() } else { bytes(c.size) };
+        let [p50, _, p99, _, max] = latency(Some(&c.time));
+        table.add_row([style.text(&labelled(&c.engine, c.model)), c.what.clone(), size, p50, p99, max]);
+    }
+    right(&mut table, &[2, 3, 4, 5]);
+    format!("{}\n", table.trim_fmt())
+}
+
+/// The time series of a cell: as many rows as a screen has, each the slowest interval of its part.
+pub(super) fn series(m: &Measured, style: Style) -> String {
+    let mut table = style.rigid_table(&["seconds", "ops/s", "GB/s", "p50", "p99", "max", "waited"], false);
+    let each = m.series.len().div_ceil(ROWS).max(1);
+    for part in m.series.chunks(each) {
+        let slowest = part.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
+        let Some(s) = slowest else { continue };
+        let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| nanos(ns as f64));
         table.add_row([
-            style.text(&labelled(&c.engine, c.model)),
-            crossover_depth(c),
-            c.footprint.to_string(),
-            crossover_at(c),
-            style.text(&against(c)),
+            digits(s.at),
+            per_second(s.ops_per_second),
+            gigabytes(s.ops_per_second * m.cell.size as f64),
+            time(s.p50),
+            time(s.p99),
+            time(s.max),
+            format!("{:.0} %", s.waited * 100.0),
         ]);
     }
-    format!("{table}\n")
+    right(&mut table, &[0, 1, 2, 3, 4, 5, 6]);
+    format!("{}\n", table.trim_fmt())
 }
 
 /// The smallest depths with most of the throughput.

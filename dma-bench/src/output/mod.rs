@@ -13,22 +13,31 @@ use std::fmt::Write as _;
 
 pub use self::export::csv;
 pub(crate) use self::export::{SHAPE, kind, shape};
+pub(crate) use self::figures::sort;
 pub use self::findings::published;
-use self::findings::{crossovers, knees};
 pub use self::style::Style;
 pub(crate) use self::style::{printable, right};
-use self::summary::summary;
-pub(crate) use self::words::latencies;
-pub use self::words::{
-    against, baseline, cell_line, crossover_at, crossover_depth, curve, depth, speed, what,
-};
+pub use self::summary::{COLUMNS, GOES_ON, LINES, summary};
+pub use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
+pub(crate) use self::words::{latencies, latency};
 use crate::derive::missed;
 use crate::results::{Measured, Results};
 use crate::units::command_line;
 
-/// Everything, as tables.
+/// The amount of of results is shown.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Shown {
+    /// Show all columns and the spread of figures. Tables fit 80 columns otherwise.
+    #[arg(long)]
+    pub wide: bool,
+    /// Rank models and measurements in one table, models marked. Pages and plots keep them apart.
+    #[arg(long)]
+    pub rank_models: bool,
+}
+
+/// Everything as tables, and the answer at the end.
 #[must_use]
-pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
+pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
     let mut text = String::new();
     let machine = &results.machine;
     let virt = if machine.virtual_machine { ", virtual" } else { "" };
@@ -43,48 +52,54 @@ pub fn tables(results: &Results, style: Style, rank_models: bool) -> String {
     if let Some(stopped) = results.stopped() {
         let _ = writeln!(text, "\nINTERRUPTED: {stopped}");
     }
-    let all = |models: bool| -> Vec<&Measured> { results.with_figures(models).collect() };
-    if rank_models {
-        let mut cells = all(false);
-        cells.extend(all(true));
-        text += &style.title("Measured, and models (marked): of each size the fastest first; figures of models are a simulation's");
-        text += &figures::table(&results.campaign, &mut cells, style, true);
+    let mut figures = |title: &str, mut cells: Vec<&Measured>| {
+        if !cells.is_empty() {
+            text += &style.title(title);
+            text += &figures::tables(&results.campaign, &mut cells, style, shown.wide, shown.rank_models);
+        }
+    };
+    let all = |models: bool| results.with_figures(models);
+    if shown.rank_models {
+        figures(
+            "Measured, and models (marked), the fastest of each size first",
+            all(false).chain(all(true)).collect(),
+        );
     } else {
-        let mut cells = all(false);
-        if !cells.is_empty() {
-            text += &style.title("Measured: median (least to greatest)");
-            text += &figures::table(&results.campaign, &mut cells, style, false);
-        }
-        let mut cells = all(true);
-        if !cells.is_empty() {
-            text += &style.title("Models: simulated devices, nothing here was measured; the ratio is to memcpy on this machine");
-            text += &figures::table(&results.campaign, &mut cells, style, false);
-        }
+        figures("Measured: medians over the repetitions", all(false).collect());
+        figures("Models: simulated devices, not measured; x memcpy is of this machine", all(true).collect());
     }
     for engine in results.engines.iter().filter(|e| e.model.is_some()) {
         let model = engine.model.as_deref().unwrap_or_default();
         let _ = writeln!(text, "{}", printable(&format!("{}: a model: {model}", engine.name)));
     }
-    if !results.crossovers.is_empty() {
-        text += &style.title("Faster than memcpy from");
-        text += &crossovers(&results.crossovers, style);
+    for m in results.cells.iter().filter(|m| !m.series.is_empty()) {
+        text += &style.title(&format!("Over time, slowest intervals: {}", m.cell));
+        text += &findings::series(m, style);
+    }
+    if !results.costs.is_empty() {
+        text += &style.title("Setting up");
+        text += &findings::costs(&results.costs, style);
     }
     if !results.knees.is_empty() {
         text += &style.title("Smallest depth with 95 % of the best throughput");
-        text += &knees(results, style);
+        text += &findings::knees(results, style);
     }
     if !results.published.is_empty() {
         text += &style.title("Models against published figures");
         text += &published(&results.published, style);
     }
     text += &troubles(results, style);
-    // At a given rate throughput says nothing.
-    if results.campaign.rate.is_none() {
-        text += &summary(results, style, rank_models);
-    }
     let rate = results.at_rate().into_iter().chain(missed(results));
     for note in rate.chain(results.cached()).chain(results.limited()).chain(results.busy()) {
         let _ = writeln!(text, "\n{note}");
+    }
+    if !results.verdicts.is_empty() {
+        text += &style.title("Verdicts against memcpy, by bytes of each operation");
+        text += &findings::verdicts(&results.verdicts, style);
+    }
+    text += &style.title("In short");
+    for line in &results.summary {
+        let _ = writeln!(text, "{}{line}", if style == Style::Markdown { "    " } else { "" });
     }
     text
 }

@@ -1,9 +1,9 @@
 //! [`Style`]: how tables and the text in them look, on a terminal, in a pipe and in a Markdown file.
 
-use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-/// How tables are drawn.
+/// Style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// With lines, as wide as they need be.
@@ -23,28 +23,35 @@ impl Style {
 
     /// Texts that are too long for a terminal are broken.
     pub(crate) fn table(self, header: &[&str]) -> Table {
-        let mut table = self.rigid_table(header);
+        let mut table = self.rigid_table(header, true);
         if let Self::Terminal(width) = self {
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
         table
     }
 
-    /// Each row is a line, however long.
-    pub(super) fn rigid_table(self, header: &[&str]) -> Table {
+    /// Each row is a line, however long; with lines between columns if `lines`.
+    pub(super) fn rigid_table(self, header: &[&str], lines: bool) -> Table {
         let mut table = Table::new();
         table.load_style(match self {
-            Self::Plain | Self::Terminal(_) => UTF8_FULL_CONDENSED,
             Self::Markdown => ASCII_MARKDOWN,
+            _ if lines => UTF8_FULL_CONDENSED,
+            _ => NOTHING,
         });
         table.set_content_arrangement(ContentArrangement::Disabled).set_header(header);
         table
     }
 
-    /// A text within a table: in Markdown a bar would end the cell, and what looks like HTML would be taken for that.
+    /// A text within a table: in Markdown a bar would end the cell, and what looks like HTML would be taken
+    /// for that.
     pub(crate) fn text(self, text: &str) -> String {
         let text = printable(text);
         if self == Self::Markdown { text.replace('|', "\\|").replace('<', "\\<") } else { text }
+    }
+
+    /// Returns the first characters of a line of a list.
+    pub(super) fn bullet(self) -> &'static str {
+        if self == Self::Markdown { "- " } else { "  " }
     }
 
     pub(super) fn title(self, text: &str) -> String {

@@ -1,70 +1,285 @@
-//! The tables at the end, in which an engine has one column.
+//! The answer: at most 12 lines of at most 80 columns, the same on a terminal, in Markdown, in JSON and on
+//! the page.
 
-use std::fmt::Write as _;
+use crate::plan::{Direction, Footprint, Op};
+use crate::results::{Measured, Results, Status};
+use crate::units::{bytes, digits};
+use crate::verdict::{Class, Verdict, range};
 
-use super::words::labelled;
-use super::{Style, baseline, curve, right};
-use crate::plan::{Direction, Op};
-use crate::results::{Measured, Results};
-use crate::units::{bytes, digits, gigabytes};
+/// The most lines.
+pub const LINES: usize = 12;
+/// The most characters of a line.
+pub const COLUMNS: usize = 80;
 
-/// The measured copies by size, and `models`' if they are asked for: GB/s, and times memcpy. What most want to know, on one screen.
-pub(super) fn summary(results: &Results, style: Style, models: bool) -> String {
-    let cells: Vec<&Measured> = results
-        .with_figures(false)
-        .chain(results.with_figures(true).filter(|_| models))
-        .filter(|m| m.cell.op == Op::Copy && m.cell.direction == Direction::Local)
-        .collect();
-    let name = |m: &Measured| labelled(&curve(&m.cell), m.model);
-    let mut footprints: Vec<_> = cells.iter().map(|m| m.cell.footprint).collect();
-    footprints.sort_unstable();
-    footprints.dedup();
-    let mut text = String::new();
-    for footprint in footprints {
-        let cells: Vec<_> = cells.iter().copied().filter(|m| m.cell.footprint == footprint).collect();
-        let mut curves: Vec<String> = Vec::new();
-        let mut sizes: Vec<u64> = Vec::new();
-        for m in cells.iter().filter(|m| !m.cell.is_baseline()) {
-            let curve = name(m);
-            if !curves.contains(&curve) {
-                curves.push(curve);
+/// Use of an engine: which memory, and how many operations are in flight on how many queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Use {
+    footprint: Footprint,
+    queues: u32,
+    depth: u32,
+}
+
+impl Use {
+    fn of(v: &Verdict) -> Self {
+        Self { footprint: v.curve.footprint, queues: v.curve.queues, depth: v.curve.depth }
+    }
+
+    fn words(self) -> String {
+        let depth =
+            if self.depth == 1 { "one at a time".to_owned() } else { format!("{} in flight", self.depth) };
+        let queues = if self.queues == 1 { String::new() } else { format!(" x {} queues", self.queues) };
+        format!("{}, {depth}{queues}", self.footprint)
+    }
+}
+
+/// The summary of results.
+#[must_use]
+pub fn summary(results: &Results) -> Vec<String> {
+    let mut lines = Vec::new();
+    let advice = advice(results);
+    let models = models(results);
+    if !advice.is_empty() {
+        lines.push("Which engine, by bytes of a copy (memcpy: the C library's, on one core):".to_owned());
+        let most = if models.is_empty() { 5 } else { 4 };
+        lines.extend(limited(advice, most, "more ways of use: see the verdicts"));
+        lines.push(cpu_time(results));
+    }
+    if !models.is_empty() {
+        lines.push("Models (simulated, not measured) against memcpy of this machine:".to_owned());
+        lines.extend(limited(models, 2, "more: see the verdicts"));
+    }
+    lines.extend(at_rate(results));
+    lines.extend(soak(results));
+    lines.push(trust(results));
+    lines.push(disturbed(results));
+    fit(&lines)
+}
+
+/// Wraps lines that are too long for as long as there is room for more, and cuts the others.
+fn fit(lines: &[String]) -> Vec<String> {
+    let mut room = LINES.saturating_sub(lines.len());
+    let mut fitted = Vec::new();
+    for line in lines.iter().take(LINES) {
+        let wrapped = wrap(line);
+        if wrapped.len() - 1 <= room {
+            room -= wrapped.len() - 1;
+            fitted.extend(wrapped);
+        } else {
+            fitted.push(cut(line));
+        }
+    }
+    fitted
+}
+
+/// First characters of a line that continues the one before.
+pub const GOES_ON: &str = "    ";
+
+/// A text in lines that fit.
+fn wrap(text: &str) -> Vec<String> {
+    let indent = &text[..text.len() - text.trim_start().len()];
+    let mut lines = vec![indent.to_owned()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let blank = lines[last].trim().is_empty();
+        if !blank && lines[last].chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push(format!("{GOES_ON}{word}"));
+        } else {
+            if !blank {
+                lines[last].push(' ');
             }
-            sizes.push(m.cell.size);
+            lines[last].push_str(word);
         }
-        sizes.sort_unstable();
-        sizes.dedup();
-        // More columns than a screen has, or a single row, are no summary.
-        if sizes.len() < 2 || curves.len() > 6 {
-            continue;
+    }
+    lines
+}
+
+/// Within the columns, cut at a word.
+fn cut(line: &str) -> String {
+    if line.chars().count() <= COLUMNS {
+        return line.to_owned();
+    }
+    let short: String = line.chars().take(COLUMNS - 4).collect();
+    let end = short.rfind(' ').unwrap_or(short.len());
+    format!("{} ...", &short[..end])
+}
+
+fn limited(mut lines: Vec<String>, most: usize, rest: &str) -> Vec<String> {
+    if lines.len() > most {
+        let left = lines.len() - (most - 1);
+        lines.truncate(most - 1);
+        lines.push(format!("  {left} {rest}"));
+    }
+    lines
+}
+
+/// For each way of use, the engine to choose by size: the fastest that is surely faster than `memcpy`, else
+/// `memcpy`.
+fn advice(results: &Results) -> Vec<String> {
+    let verdicts: Vec<&Verdict> = results.verdicts.iter().filter(|v| !v.model && is_plain(v)).collect();
+    let mut uses: Vec<Use> = verdicts.iter().map(|v| Use::of(v)).collect();
+    // Cold memory is what most programs copy.
+    uses.sort_unstable_by_key(|at| (at.footprint != Footprint::Cold, *at));
+    uses.dedup();
+    let of = |at: &Use| verdicts.iter().copied().filter(|v| Use::of(v) == *at).collect::<Vec<_>>();
+    uses.iter().map(|at| format!("  {}: {}", at.words(), choice(&of(at)))).collect()
+}
+
+/// Copies within local memory, which is what most ask about.
+fn is_plain(v: &Verdict) -> bool {
+    v.is_here() && v.curve.op == Op::Copy && v.curve.direction == Direction::Local
+}
+
+fn choice(verdicts: &[&Verdict]) -> String {
+    let mut sizes: Vec<u64> = verdicts.iter().flat_map(|v| v.points.iter().map(|p| p.size)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let best = |size: u64| -> String {
+        let points = || verdicts.iter().filter_map(|v| Some((v, v.at(size)?)));
+        let faster = points().filter(|(_, p)| p.class == Class::Faster);
+        match faster.max_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio)) {
+            Some((v, _)) => v.curve.engine.clone(),
+            None if points().any(|(_, p)| p.class == Class::NotDecided) => NOT_DECIDED.to_owned(),
+            None if points().any(|(_, p)| p.class == Class::AsFast) => "either".to_owned(),
+            None => "memcpy".to_owned(),
         }
-        let mut buffers: Vec<u32> =
-            cells.iter().filter(|m| m.cell.is_baseline()).map(|m| m.cell.depth).collect();
-        buffers.sort_unstable();
-        buffers.dedup();
-        let mut header = vec!["size".to_owned()];
-        header.extend(buffers.iter().map(|n| baseline(*n, footprint)));
-        header.extend(curves.iter().map(|c| style.text(c)));
-        let mut table = style.table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-        for size in sizes {
-            let of_size = || cells.iter().filter(|m| m.cell.size == size);
-            let gb =
-                |m: &Measured| m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| gigabytes(f.median));
-            let mut row = vec![bytes(size)];
-            row.extend(buffers.iter().map(|n| {
-                let of_it = of_size().find(|m| m.cell.is_baseline() && m.cell.depth == *n);
-                of_it.map_or("-".to_owned(), |m| gb(m))
-            }));
-            row.extend(curves.iter().map(|c| {
-                of_size().find(|m| !m.cell.is_baseline() && name(m) == *c).map_or("-".to_owned(), |m| {
-                    let ratio = m.ratio.as_ref().map_or("-".to_owned(), |r| digits(r.median));
-                    format!("{}, {ratio}x", gb(m))
-                })
-            }));
-            table.add_row(row);
-        }
-        right(&mut table, &(0..header.len()).collect::<Vec<_>>());
-        text += &style.title(&format!("In short: copies, {footprint} memory, GB/s and times memcpy"));
-        let _ = writeln!(text, "{table}");
+    };
+    let (Some(first), Some(last)) = (sizes.first().copied(), sizes.last().copied()) else {
+        return String::new();
+    };
+    let choices: Vec<(u64, String)> = sizes.iter().map(|size| (*size, best(*size))).collect();
+    let (open, decided): (Vec<_>, Vec<_>) = choices.into_iter().partition(|c| c.1 == NOT_DECIDED);
+    if decided.is_empty() {
+        return format!("{NOT_DECIDED}, the machine was too busy or the run too short");
+    }
+    let parts: Vec<String> = decided
+        .chunk_by(|a, b| a.1 == b.1)
+        .map(|run| format!("{} {}", run[0].1, range(run[0].0, run[run.len() - 1].0, first, last)))
+        .collect();
+    let mut text = parts.join(", ");
+    if !open.is_empty() {
+        let at = |size: &u64| sizes.iter().position(|s| s == size);
+        let runs = open.chunk_by(|a, b| at(&a.0).map(|n| n + 1) == at(&b.0));
+        let open: Vec<String> = runs
+            .map(|run| match run {
+                [one] => bytes(one.0),
+                _ => format!("{} to {}", bytes(run[0].0), bytes(run[run.len() - 1].0)),
+            })
+            .collect();
+        text += &format!("; {NOT_DECIDED}: {}", open.join(", "));
     }
     text
+}
+
+/// Word for sizes at which nothing is decided.
+const NOT_DECIDED: &str = "not decided";
+
+/// A line for each model: used deepest, since that is what devices are for.
+fn models(results: &Results) -> Vec<String> {
+    let mut lines = Vec::new();
+    for engine in results.engines.iter().filter(|e| e.model.is_some()) {
+        let of_it = results.verdicts.iter().filter(|v| v.curve.engine == engine.name && v.is_here());
+        if let Some(v) = of_it.max_by_key(|v| (is_plain(v), v.curve.depth)) {
+            let depth = Use::of(v).words();
+            let depth = depth.split_once(", ").map_or(depth.as_str(), |(_, depth)| depth);
+            lines.push(format!("  {} [model], {depth}: {}", engine.name, v.text));
+        }
+    }
+    lines
+}
+
+/// CPU time of the measured engines against memcpy's, at the largest size that both have.
+fn cpu_time(results: &Results) -> String {
+    let seconds = |m: &Measured| Some(m.cpu_s_per_gb.as_ref()?.median).filter(|s| *s > 0.0);
+    let mut parts = Vec::new();
+    for engine in results.engines.iter().filter(|e| e.model.is_none()) {
+        let cells = results.cells.iter().filter(|m| m.cell.engine == engine.name && !m.cell.is_baseline());
+        let plain = cells.filter(|m| {
+            m.cell.op == Op::Copy && m.cell.direction == Direction::Local && seconds(m).is_some()
+        });
+        let pairs = plain.filter_map(|m| {
+            let baseline = m.cell.baseline();
+            let base = results.cells.iter().find(|b| b.cell == baseline)?;
+            Some((m, seconds(m)? / seconds(base)?))
+        });
+        if let Some((m, part)) = pairs.max_by_key(|(m, _)| (m.cell.footprint == Footprint::Cold, m.cell.size))
+        {
+            let freed = (1.0 - part) * 100.0;
+            let words = if freed >= 1.0 {
+                format!("frees {freed:.0} %")
+            } else {
+                format!("frees none, takes {} times memcpy's", digits(part))
+            };
+            parts.push(format!("{} {words} ({}, {})", engine.name, bytes(m.cell.size), m.cell.footprint));
+        }
+    }
+    if parts.is_empty() {
+        "CPU time: not measured".to_owned()
+    } else {
+        format!("CPU time: {}", parts.join("; "))
+    }
+}
+
+fn at_rate(results: &Results) -> Vec<String> {
+    let Some(rate) = results.campaign.rate else { return Vec::new() };
+    let mut lines = vec![format!("Latency at {} on each queue:", crate::units::per_second(rate))];
+    for m in results.cells.iter().filter(|m| !m.cell.is_baseline() && m.latency.is_some()) {
+        let [p50, _, p99, ..] = super::latencies(m);
+        lines.push(format!("  {}: p50 {p50}, p99 {p99}", m.cell));
+    }
+    limited(lines, 6, "more: see the table")
+}
+
+fn soak(results: &Results) -> Vec<String> {
+    if !results.campaign.is_continuous() {
+        return Vec::new();
+    }
+    let mut lines = vec!["Time series, slowest interval against the median:".to_owned()];
+    for m in results.cells.iter().filter(|m| !m.series.is_empty()) {
+        let rates: Vec<f64> = m.series.iter().map(|s| s.ops_per_second).collect();
+        let slowest = m.series.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
+        if let (Some(slowest), Some(median)) = (slowest, crate::stats::median(&rates)) {
+            let part = 100.0 * slowest.ops_per_second / median;
+            let (at, many) = (digits(slowest.at), m.series.len());
+            lines.push(format!("  {}: {part:.0} % at {at} s, of {many} intervals", m.cell));
+        }
+    }
+    limited(lines, 5, "more: see the table")
+}
+
+/// Why the figures may be believed, or not.
+fn trust(results: &Results) -> String {
+    let wrong = results.cells.iter().filter(|m| m.status == Status::Wrong).count();
+    let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
+    if wrong > 0 {
+        return format!("Do NOT trust: {wrong} cells have wrong bytes");
+    }
+    let risk = if results.verdicts.is_empty() { "" } else { "; risk of a wrong verdict < 0.1 %" };
+    format!("Trust: {verified} operations compared, no wrong byte{risk}")
+}
+
+fn disturbed(results: &Results) -> String {
+    let most = |of: fn(&Measured) -> f64| results.cells.iter().map(of).fold(0.0, f64::max) * 100.0;
+    let (waited, moved) = (most(|m| m.waited), most(|m| m.moved));
+    let mut parts = Vec::new();
+    if results.interrupted {
+        parts.push("interrupted".to_owned());
+    }
+    if waited >= 1.0 {
+        parts.push(format!("threads waited for a CPU up to {waited:.0} % of the time"));
+    }
+    if moved >= 25.0 {
+        parts.push(format!("the second core moved in up to {moved:.0} %"));
+    }
+    if results.cached().is_some() {
+        parts.push("cold memory fits the cache".to_owned());
+    }
+    let failed = results.troubled().count();
+    if failed > 0 {
+        parts.push(format!("{failed} cells have no figures"));
+    }
+    if parts.is_empty() {
+        "Disturbed by: nothing seen".to_owned()
+    } else {
+        format!("Disturbed by: {}", parts.join("; "))
+    }
 }

@@ -1,35 +1,109 @@
-//! What must be in tables and CSV, and what must not.
+//! Tests of tables, summary and CSV.
 
 use super::*;
 use crate::results::tests::sample;
+use crate::stats::Figures;
+use crate::verdict::verdicts;
 
 #[test]
 fn models_are_labelled_wherever_they_appear() {
     let results = sample();
-    let plain = tables(&results, Style::Plain, false);
+    let plain = tables(&results, Style::Plain, Shown::default());
     let (measured, models) = plain.split_once("Models:").unwrap();
     assert!(!measured.contains("sim:"), "never among the measured: {measured}");
     assert!(models.contains("a model: dsa (a public <source>)"));
-    assert!(models.contains("sim:profile=dsa [model]"), "in the crossovers");
-    assert!(
-        tables(&results, Style::Plain, true).contains("sim:profile=dsa [model]"),
-        "when asked for one ranking"
-    );
+    assert!(models.contains("sim:profile=dsa, one at a time, cold [model]:"), "in the verdicts: {models}");
+    let ranked = tables(&results, Style::Plain, Shown { rank_models: true, ..Shown::default() });
+    assert!(ranked.contains("sim:profile=dsa [model]"), "when asked for one ranking");
     let csv = String::from_utf8(csv(&results).unwrap()).unwrap();
+    let of = |name: &'static str| csv.lines().filter(move |l| l.starts_with(name));
+    assert!(of("sim:").all(|l| l.starts_with("sim:profile=dsa,model,dsa (a public <source>),")));
+    assert!(of("cpu").all(|l| l.contains(",measured,,,")));
+}
+
+/// Results with so many passes, whose ratios of the CPU engine are these by size.
+fn decided(ratios: [f64; 4]) -> Results {
+    let mut results = sample();
+    for m in &mut results.cells {
+        m.visits = 24;
+        let of_cpu =
+            [64, 4096, 65_536, 1 << 20].into_iter().zip(ratios).find(|(size, _)| *size == m.cell.size);
+        if let (Some((_, ratio)), "cpu") = (of_cpu, m.cell.engine.as_str()) {
+            m.ratio = Figures::of((0..48).map(|n| ratio * (1.0 + f64::from(n % 7) / 1000.0)).collect());
+        }
+    }
+    results.verdicts = verdicts(&results.cells);
+    results.summary = summary(&results);
+    results
+}
+
+/// The five questions of somebody who meets the program for the first time.
+#[test]
+fn the_summary_answers_what_is_asked_first() {
+    let results = decided([0.5, 0.8, 1.3, 1.9]);
+    let lines = &results.summary;
+    assert!(lines.len() <= LINES && lines.iter().all(|l| l.chars().count() <= COLUMNS), "{lines:#?}");
+    let has = |text: &str| assert!(lines.iter().any(|l| l.contains(text)), "{text}: {lines:#?}");
+    // Which engine for 4 KiB, and from which size on?
+    has("cold, one at a time: memcpy up to 4 KiB, cpu from 64 KiB");
+    // How much CPU time do I save?
+    has("CPU time: cpu frees none, takes 1.00 times memcpy's (1 MiB, cold)");
+    // Is it a model?
+    has("Models (simulated, not measured)");
+    has("sim:profile=dsa [model], one at a time:");
+    // May I trust it?
+    has("Trust: 256 operations compared, no wrong byte; risk of a wrong verdict < 0.1 %");
+    has("Disturbed by: 4 cells have no figures");
+    for (style, indent) in [(Style::Plain, ""), (Style::Markdown, "    ")] {
+        let text = tables(&results, style, Shown::default());
+        let end: Vec<&str> = text.lines().rev().take(lines.len()).collect();
+        for (line, shown) in lines.iter().rev().zip(end) {
+            assert_eq!(shown, format!("{indent}{line}"), "the same text at the end");
+        }
+    }
+    let page = crate::report::page(&results).unwrap();
+    let (before, _) = page.split_once("<h2").unwrap();
+    let first = lines.iter().filter(|l| !l.starts_with(GOES_ON));
+    let first: Vec<&String> = first.collect();
+    assert!(first.iter().all(|l| before.contains(&l.trim_start().replace('<', "&lt;"))), "{before}");
+    // Disturbances are named.
+    let mut busy = decided([1.0, 1.0, 1.0, 1.0]);
+    busy.cells[4].waited = 0.3;
+    busy.interrupted = true;
+    let lines = summary(&busy);
     assert!(
-        csv.lines()
-            .filter(|l| l.starts_with("sim:"))
-            .all(|l| l.starts_with("sim:profile=dsa,model,dsa (a public <source>),"))
+        lines.iter().any(|l| l == "  cold, one at a time: either at all sizes, 64 B to 1 MiB"),
+        "{lines:#?}"
     );
-    assert!(csv.lines().filter(|l| l.starts_with("cpu")).all(|l| l.contains(",measured,,,")));
+    let said = "Disturbed by: interrupted; threads waited for a CPU up to 30 % of the time; 4";
+    assert!(lines.iter().any(|l| l.starts_with(said)), "{lines:#?}");
+    busy.cells[5].status = crate::results::Status::Wrong;
+    assert!(summary(&busy).iter().any(|l| l == "Do NOT trust: 1 cells have wrong bytes"));
+}
+
+#[test]
+fn the_summary_never_grows() {
+    let mut results = decided([0.5, 0.8, 1.3, 1.9]);
+    let like: Vec<_> = results.cells.iter().filter(|m| m.cell.engine != "memcpy").cloned().collect();
+    for depth in 2..40 {
+        for mut m in like.clone() {
+            m.cell.depth = depth;
+            m.cell.engine += &format!("-with-a-long-name-{depth}");
+            results.cells.push(m);
+        }
+    }
+    results.verdicts = verdicts(&results.cells);
+    let lines = summary(&results);
+    assert!(lines.len() <= LINES && lines.iter().all(|l| l.chars().count() <= COLUMNS), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains("more ways of use")), "{lines:#?}");
 }
 
 #[test]
 fn what_failed_is_named() {
-    let markdown = tables(&sample(), Style::Markdown, false);
+    let markdown = tables(&sample(), Style::Markdown, Shown::default());
     assert!(markdown.contains("- doca: no SDK"));
     assert!(markdown.contains("- doca copy 64 B q1 cold: device lost"));
-    assert!(markdown.contains("| copy cold |"));
+    assert!(markdown.contains("### copy cold"));
 }
 
 #[test]
@@ -42,30 +116,30 @@ fn names_do_not_break_tables() {
         .filter(|m| m.cell.engine == "cpu")
         .for_each(|m| odd.clone_into(&mut m.cell.engine));
     results.knees[0].engine = odd.to_owned();
-    results.crossovers[0].engine = odd.to_owned();
     results.published[0].load = odd.to_owned();
+    results.verdicts = verdicts(&results.cells);
     for (style, name) in [(Style::Markdown, "cpu:a\\|b c [31m"), (Style::Plain, "cpu:a|b c [31m")] {
-        let text = tables(&results, style, false);
-        // Four cells, a crossover, a knee, a published figure, and the head of the summary.
-        assert_eq!(text.matches(name).count(), 8, "{text}");
+        let text = tables(&results, style, Shown::default());
+        // Four cells, a knee, a published figure and a verdict.
+        assert_eq!(text.matches(name).count(), 7, "{text}");
         assert!(!text.contains('\x1b'));
     }
-    let markdown = tables(&results, Style::Markdown, false).replace("\\|", "");
+    let markdown = tables(&results, Style::Markdown, Shown::default()).replace("\\|", "");
     let bars = |line: &str| line.matches('|').count();
-    let rows: Vec<&str> = markdown.lines().filter(|l| l.contains("copy cold")).collect();
-    assert!(rows.len() == 12 && rows.iter().all(|l| bars(l) == bars(rows[0])), "{markdown}");
+    let rows: Vec<&str> = markdown.lines().filter(|l| l.contains("cpu:a") && l.starts_with('|')).collect();
+    assert!(rows.len() == 6 && rows[..4].iter().all(|l| bars(l) == bars(rows[0])), "{markdown}");
 }
 
 #[test]
 fn a_rate_that_is_missed_is_marked() {
     let mut results = sample();
-    assert!(tables(&results, Style::Plain, false).contains("In short"));
     results.campaign.rate = Some(1e9);
-    let text = tables(&results, Style::Plain, false);
+    let text = tables(&results, Style::Plain, Shown::default());
     assert!(text.contains("At a rate of 1.00 G/s on each queue"), "{text}");
     assert!(String::from_utf8(csv(&results).unwrap()).unwrap().contains(",measured,,1000000000,"));
-    assert_eq!(text.matches(" % of the rate ").count(), 8, "{text}");
-    assert!(text.contains("The rate was missed in 8 of 8 cells") && !text.contains("In short"), "{text}");
+    assert!(text.contains("The rate was missed in 8 of 8 cells"), "{text}");
+    let wide = tables(&results, Style::Plain, Shown { wide: true, ..Shown::default() });
+    assert_eq!(wide.matches(" % of the rate").count(), 8, "{wide}");
 }
 
 #[test]

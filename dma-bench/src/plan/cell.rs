@@ -1,14 +1,29 @@
-//! [`Cell`]: one thing to measure, and the words for what is done in it: the operation, which way, which memory, and what is verified.
+//! [`Cell`]: one thing to measure, and the words for what is done in it: the operation, which way, which
+//! memory, and what is verified.
 
 use std::fmt;
+use std::str::FromStr;
 
+use clap::ValueEnum as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// What is done to memory.
+/// An operation on memory.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -16,13 +31,103 @@ pub enum Op {
     Copy,
     /// A pattern over one range.
     Fill,
-    /// Several segments to several segments, in one descriptor.
+    /// Several segments to as many segments, in one descriptor.
     Sg,
+    /// Several segments into one, in one descriptor.
+    Gather,
+    /// One segment into several, in one descriptor.
+    Scatter,
 }
 
-/// Where the bytes go.
+impl Op {
+    /// Returns whether an operation has a list of segments.
+    #[must_use]
+    pub fn has_segments(self) -> bool {
+        matches!(self, Self::Sg | Self::Gather | Self::Scatter)
+    }
+}
+
+/// An operation as a campaign names it: `copy`, `sg`, or with its number of segments, `gather:64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpSpec {
+    /// The operation.
+    pub op: Op,
+    /// Segments of each operation; none for those of the sweep.
+    pub segments: Option<u32>,
+}
+
+impl From<Op> for OpSpec {
+    fn from(op: Op) -> Self {
+        Self { op, segments: None }
+    }
+}
+
+impl FromStr for OpSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, segments) = text.split_once(':').map_or((text, None), |(name, n)| (name, Some(n)));
+        let op = Op::from_str(name, true).map_err(|_| {
+            format!("`{name}` is no operation; write copy, fill, sg, gather or scatter, the last three with :SEGMENTS")
+        })?;
+        let segments = match segments {
+            None => None,
+            Some(_) if !op.has_segments() => return Err(format!("`{text}`: a {op} has no segments")),
+            Some(n) => {
+                let n = n.parse().ok().filter(|n| (1..=4096).contains(n));
+                Some(n.ok_or_else(|| format!("`{text}`: segments are a number from 1 to 4096"))?)
+            }
+        };
+        Ok(Self { op, segments })
+    }
+}
+
+impl fmt::Display for OpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.segments {
+            Some(n) => write!(f, "{}:{n}", self.op),
+            None => write!(f, "{}", self.op),
+        }
+    }
+}
+
+impl Serialize for OpSpec {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for OpSpec {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for OpSpec {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OpSpec".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let pattern = "^(copy|fill|(sg|gather|scatter)(:[0-9]+)?)$";
+        schemars::json_schema!({ "type": "string", "pattern": pattern })
+    }
+}
+
+/// Direction of the bytes.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -36,7 +141,18 @@ pub enum Direction {
 
 /// Which memory is touched in turn.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Footprint {
@@ -59,8 +175,8 @@ macro_rules! lowercase {
 }
 lowercase!(Op, Direction, Footprint);
 
-/// What is verified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// Extent of verification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
     /// Some buffers, again and again, outside of the measured time.
@@ -70,12 +186,23 @@ pub enum Verify {
     All,
 }
 
+/// Whose memory `push` and `pull` reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Peer {
+    /// Another engine in this process.
+    #[default]
+    Thread,
+    /// Another process.
+    Process,
+}
+
 /// One thing to measure.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The engine's name; `memcpy` for the baseline.
     pub engine: String,
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// Bytes of each operation.
     pub size: u64,
@@ -97,8 +224,8 @@ impl Cell {
     /// The name of the baseline.
     pub const BASELINE: &'static str = "memcpy";
 
-    /// What the cell is compared with: `memcpy` (or `memset`) of the same bytes on one core, one after the other, going through as many
-    /// buffers.
+    /// Returns the cell of the baseline: `memcpy` (or `memset`) of the same bytes on one core, one
+    /// after the other, going through as many buffers.
     #[must_use]
     pub fn baseline(&self) -> Self {
         Self {
@@ -111,7 +238,7 @@ impl Cell {
         }
     }
 
-    /// Whether it is the baseline's.
+    /// Returns whether it is the baseline's.
     #[must_use]
     pub fn is_baseline(&self) -> bool {
         self.engine == Self::BASELINE

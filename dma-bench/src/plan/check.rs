@@ -1,4 +1,4 @@
-//! Whether a campaign makes sense: what is refused, and what is measured otherwise than asked for.
+//! Checks of campaigns: refusals, and notes on what is measured otherwise than asked for.
 
 use super::{Campaign, LONGEST, SHORTEST, Sweep, Values};
 use crate::units;
@@ -7,7 +7,7 @@ use crate::units;
 const PAIRED: f64 = 0.5;
 
 impl Campaign {
-    /// Whether its numbers make sense.
+    /// Returns whether its numbers make sense.
     ///
     /// # Errors
     ///
@@ -17,7 +17,7 @@ impl Campaign {
         self.check_sweeps()
     }
 
-    /// Whether the numbers that are no lists are within their ranges.
+    /// Returns whether the numbers that are no lists are within their ranges.
     pub(crate) fn check_numbers(&self) -> Result<(), String> {
         let within = |what: &str, value: f64, low: f64, high: f64| {
             if (low..=high).contains(&value) {
@@ -28,16 +28,18 @@ impl Campaign {
         };
         within("repetitions", f64::from(self.repetitions), 1.0, 10_000.0)?;
         within("passes", f64::from(self.passes), 1.0, 10_000.0)?;
-        if !(0.0..=1.0).contains(&self.precision) {
-            let percent = units::plain(self.precision * 100.0);
-            return Err(format!("precision is {percent} %; allowed are 0 to 100 %"));
-        }
         if let Some(limit) = self.limit {
             within("limit", limit, 0.0, LONGEST)?;
         }
         within("seconds", self.seconds, SHORTEST, LONGEST)?;
         within("warm-up", self.warm_up, 0.0, 3600.0)?;
         within("stall", self.stall, 0.01, 86_400.0)?;
+        if let Some(duration) = self.duration {
+            within("duration", duration, 0.001, LONGEST)?;
+        }
+        if let Some(every) = self.series {
+            within("series", every, 0.000_1, LONGEST)?;
+        }
         if let Some(count) = self.count {
             within("count", count as f64, 1.0, 1e12)?;
         }
@@ -82,7 +84,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// What is measured otherwise than asked for.
+    /// Returns notes on what is measured otherwise than asked for.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let deepest = |s: &Sweep| s.depths.0.iter().copied().max().unwrap_or(1);
@@ -99,7 +101,7 @@ impl Campaign {
                 }
             }
         }
-        if self.count.is_none() && self.rate.is_none() && self.seconds > PAIRED {
+        if self.count.is_none() && self.rate.is_none() && !self.is_continuous() && self.seconds > PAIRED {
             notes.push(format!(
                 "in repetitions of {}, an engine and memcpy are measured so far apart that what drifts meanwhile does not cancel out; more of them (-r) are shorter",
                 units::nanos(self.seconds * 1e9)

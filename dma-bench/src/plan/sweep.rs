@@ -1,12 +1,14 @@
-//! [`Sweep`]: which values go with which, and all cells that they make; and [`Values`], as they are written on a command line or in a file.
+//! [`Sweep`]: which values go with which, and all cells that they make; and [`Values`], as they are written
+//! on a command line or in a file.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Direction, Footprint, Op};
+use super::{Cell, Direction, Footprint, Op, OpSpec};
 use crate::units;
 
 /// Values to go through: written as a list or a range, `64..2M`, or as a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Values(pub Vec<u64>);
 
@@ -46,14 +48,14 @@ impl std::str::FromStr for Values {
     }
 }
 
-/// What goes with what: every combination is measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A sweep: every combination of its values is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sweep {
     /// Which engines; empty for all of the campaign.
     pub engines: Vec<String>,
-    /// What is done.
-    pub ops: Vec<Op>,
+    /// The operation.
+    pub ops: Vec<OpSpec>,
     /// Bytes of each operation.
     pub sizes: Values,
     /// Operations in flight on each queue.
@@ -62,7 +64,7 @@ pub struct Sweep {
     pub batches: Option<Values>,
     /// Queues, each driven by a thread.
     pub queues: Values,
-    /// Segments on each side of scatter-gather operations.
+    /// Segments of operations that have several and do not say how many.
     pub segments: Values,
     /// Which memory.
     pub footprints: Vec<Footprint>,
@@ -74,7 +76,7 @@ impl Default for Sweep {
     fn default() -> Self {
         Self {
             engines: Vec::new(),
-            ops: vec![Op::Copy],
+            ops: vec![Op::Copy.into()],
             sizes: Values(vec![4096]),
             depths: Values(vec![32]),
             batches: None,
@@ -90,8 +92,12 @@ impl Sweep {
     /// Every combination; the same may come twice, if one with fewer operations is left of a doorbell.
     pub(super) fn cells(&self, engines: &[String]) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for &op in &self.ops {
-            let segments = if op == Op::Sg { self.segments.0.clone() } else { vec![1] };
+        for &OpSpec { op, segments } in &self.ops {
+            let segments = match segments {
+                Some(n) => vec![u64::from(n)],
+                None if op.has_segments() => self.segments.0.clone(),
+                None => vec![1],
+            };
             for &footprint in &self.footprints {
                 for &direction in &self.directions {
                     for &segments in &segments {

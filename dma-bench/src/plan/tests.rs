@@ -1,4 +1,4 @@
-//! How campaigns are read, checked and spread out into cells.
+//! Tests of reading, checking and spreading out campaigns.
 
 use super::*;
 

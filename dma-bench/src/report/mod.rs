@@ -1,35 +1,26 @@
-//! `report`: one self-contained HTML page, and files of its plots.
+//! `report`: self-contained HTML pages of results and comparisons, and files of plots.
 
-mod curves;
+mod axis;
+mod compared;
+mod draw;
 mod page;
-mod plot;
+mod plots;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod theme;
 
 use std::path::Path;
 
-pub use page::page;
-
+pub use self::compared::page as compared;
+use self::draw::Plot;
+pub use self::page::page;
 use crate::files::remedy;
 use crate::results::{Results, write_file};
 
-/// Text for HTML and XML.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 /// Said where there is no plot.
-const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers of queues or of segments, or three depths or numbers of operations for each doorbell";
+const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers of queues or of segments, or three \
+    depths or numbers of operations for each doorbell";
 
 /// Writes an SVG and a PNG of every plot into `folder`, for light and for dark slides.
 ///
@@ -37,13 +28,14 @@ const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers
 ///
 /// The system refuses, or there is nothing to plot.
 pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
-    let plots = curves::plots(results);
+    let questions = [false, true].into_iter().flat_map(|models| plots::questions(results, models));
+    let plots: Vec<Plot> = questions.flat_map(|q| q.plots).collect();
     if plots.is_empty() {
         return Err(NO_PLOT.to_owned());
     }
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
     for plot in plots {
-        for theme in [plot::LIGHT, plot::DARK] {
+        for theme in [theme::LIGHT, theme::DARK] {
             let name =
                 if theme.name == "light" { plot.id.clone() } else { format!("{}-{}", plot.id, theme.name) };
             let write = |kind: &str, bytes: &[u8]| {

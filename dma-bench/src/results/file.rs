@@ -1,4 +1,5 @@
-//! Results in a file: written, and read with what may be wrong with it and without what does not belong on a terminal.
+//! Results in a file: written, and read with what may be wrong with it and without what does not belong on a
+//! terminal.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +28,7 @@ pub enum FileError {
     Malformed {
         /// Which file.
         path: String,
-        /// What is wrong with it.
+        /// Names what is wrong with it.
         reason: String,
     },
     /// It is of another version.
@@ -44,7 +45,8 @@ pub enum FileError {
     },
 }
 
-/// Makes all text from a file such that a terminal, a table and a page show it as it is: here, where it enters, once for all of them.
+/// Makes all text from a file such that a terminal, a table and a page show it as it is: here, where it
+/// enters, once for all of them.
 fn clean(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::String(text) => *text = printable(text),
@@ -52,7 +54,8 @@ fn clean(value: &mut serde_json::Value) {
         serde_json::Value::Object(fields) => {
             for (name, value) in fields {
                 clean(value);
-                // What stands in a table must not end its column. No engine has such a name: only what was written by hand changes.
+                // Text in a table must not end its column. No engine has such a name: only what was
+                // written by hand changes.
                 if let (true, serde_json::Value::String(text)) = (IN_TABLES.contains(&name.as_str()), value) {
                     *text = text.replace('|', "\u{a6}");
                 }
@@ -60,6 +63,14 @@ fn clean(value: &mut serde_json::Value) {
         }
         _ => {}
     }
+}
+
+/// The JSON Schema of results files, made from the types that are written.
+#[must_use]
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Results);
+    // Nothing in it can fail: no maps with odd keys.
+    serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
 impl Results {

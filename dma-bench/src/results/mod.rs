@@ -1,26 +1,30 @@
-//! What a run found, as its results file has it: one versioned schema, described field by field in `RESULTS.md`.
+//! Results of a run, as the results file has them. The JSON Schema of the file is made from these
+//! types.
 
 mod file;
 mod notes;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::file::FileError;
+pub use self::file::{FileError, schema};
 pub use crate::files::write_file;
 use crate::machine::Machine;
 use crate::plan::{Campaign, Cell, Footprint};
 use crate::stats::Figures;
+use crate::verdict::Verdict;
 
-/// What a results file calls itself.
+/// Name of the format of results files.
 pub const SCHEMA: &str = "dma-bench/results";
 
 /// The version that this program writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// All that one run found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
@@ -30,25 +34,28 @@ pub struct Results {
     pub tool: String,
     /// When the run began, in UTC.
     pub created: String,
-    /// How long it took, in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
     /// The command line.
     pub command: Vec<String>,
     /// The user stopped it: cells are missing.
     pub interrupted: bool,
-    /// How many cells there were to be, those of the baseline included; none in files of before it was counted.
-    #[serde(default)]
-    pub planned: Option<u64>,
-    /// Where.
+    /// The number of cells there were to be, those of the baseline included.
+    pub planned: u64,
+    /// The answer in words: at most 12 lines of at most 80 columns.
+    pub summary: Vec<String>,
+    /// The machine.
     pub machine: Machine,
-    /// What was asked for.
+    /// The campaign.
     pub campaign: Campaign,
-    /// Who took part.
+    /// The engines that took part, or were to.
     pub engines: Vec<Engine>,
-    /// What was measured.
+    /// The cell that was measured, or the figures of all cells.
     pub cells: Vec<Measured>,
-    /// From which size on an engine is faster than `memcpy`.
-    pub crossovers: Vec<Crossover>,
+    /// At which sizes engines are faster than `memcpy`, as fast, or slower.
+    pub verdicts: Vec<Verdict>,
+    /// Costs of opening queues and registering memory.
+    pub costs: Vec<Cost>,
     /// The smallest depth with 95 % of the best throughput.
     pub knees: Vec<Knee>,
     /// Simulated profiles against the figures that they are made from.
@@ -56,7 +63,7 @@ pub struct Results {
 }
 
 /// An engine that took part, or was to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Engine {
     /// The name that it was opened by.
     pub name: String,
@@ -68,14 +75,14 @@ pub struct Engine {
     pub version: String,
     /// For a modelled device: the profile's name and source. Its figures are no measurements.
     pub model: Option<String>,
-    /// What its figures are read off: `real` or `virtual`.
+    /// Clock of its figures: `real` or `virtual`.
     pub clock: String,
     /// Why it took no part.
     pub error: Option<String>,
 }
 
-/// How a cell ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Status of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// All repetitions are there.
@@ -91,14 +98,14 @@ pub enum Status {
 }
 
 /// One cell and what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
-    /// What was measured.
+    /// The cell that was measured, or the figures of all cells.
     #[serde(flatten)]
     pub cell: Cell,
     /// The figures are a model's.
     pub model: bool,
-    /// How it ended.
+    /// The end of the cell.
     pub status: Status,
     /// Why it did not end well.
     pub message: Option<String>,
@@ -110,7 +117,8 @@ pub struct Measured {
     pub ratio: Option<Figures>,
     /// From submission to completion.
     pub latency: Option<Latency>,
-    /// CPU time of the whole process for each operation, in nanoseconds. None for a device on a clock of its own.
+    /// CPU time of the whole process for each operation, in nanoseconds. None for a device on a clock of its
+    /// own.
     pub cpu_ns_per_op: Option<Figures>,
     /// CPU time of the whole process for 10^9 bytes, in seconds.
     pub cpu_s_per_gb: Option<Figures>,
@@ -118,32 +126,28 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Repetitions that were disturbed and are not among the figures: threads waited for a CPU, the core's other hardware thread was busy, or the
-    /// other core that took part was elsewhere than usual. Their latencies count.
-    #[serde(default)]
+    /// Repetitions that were disturbed and are not among the figures: threads waited for a CPU, or the
+    /// helping core was not where it usually is. Their latencies count.
     pub left_out: u64,
     /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
-    #[serde(default)]
     pub waited: f64,
-    /// The part of the repetitions, kept or not, in which the core's other hardware thread was busy, and which are not among `moved`.
-    #[serde(default)]
-    pub shared: f64,
-    /// The part of the repetitions, kept or not, in which the other core that took part was nearer than usual, or farther.
-    #[serde(default)]
+    /// The part of the repetitions, kept or not, in which the helping core was not where it usually is.
     pub moved: f64,
     /// Operations done, all in all.
     pub ops: u64,
     /// Operations whose bytes were compared.
     pub verified: u64,
-    /// In how many passes over all cells it had repetitions: those of one pass lie close together. None in files of before it was counted.
-    #[serde(default)]
-    pub visits: Option<u32>,
+    /// In how many passes over all cells the kept repetitions were made. Those of one pass are not
+    /// independent.
+    pub visits: u32,
+    /// The time series, if one was asked for.
+    pub series: Vec<Moment>,
 }
 
 /// The distribution of latencies, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// How many were timed.
+    /// The number of were timed.
     pub samples: u64,
     /// The mean.
     pub mean: f64,
@@ -160,38 +164,62 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// A `percentile`, such as 0.999, if as many were timed as it takes for one beyond it: of fewer it is the longest, by another name.
+    /// Summarises a histogram; `None` if it is empty.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        (!histogram.is_empty()).then(|| Self {
+            samples: histogram.len(),
+            mean: histogram.mean(),
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        })
+    }
+
+    /// A `percentile`, such as 0.999, if as many were timed as it takes for one beyond it: of fewer it is the
+    /// longest, by another name.
     #[must_use]
     pub fn known(&self, percentile: f64, value: u64) -> Option<u64> {
         (self.samples as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
     }
 }
 
-/// From which size on an engine is faster than `memcpy` on one core.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Crossover {
+/// Cost of setting something up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
     /// The engine.
     pub engine: String,
-    /// The figures are a model's.
+    /// The figures are those of a simulation on this machine.
     pub model: bool,
-    /// Operations in flight.
-    pub depth: u32,
-    /// Operations for each doorbell.
-    pub batch: u32,
-    /// Queues.
-    pub queues: u32,
-    /// Which memory.
-    pub footprint: Footprint,
-    /// What it is compared with: `memcpy here`, or the CPU that was published with the model's device.
-    pub against: String,
-    /// The size in bytes from which on it stays faster; none if it is never so within the sizes measured.
-    pub bytes: Option<f64>,
-    /// It is faster at every size that was measured.
-    pub always: bool,
+    /// The step: `open-queue`, `register`, or `deregister`.
+    pub what: String,
+    /// Bytes that are registered; 0 for a queue.
+    pub size: u64,
+    /// Its durations, in nanoseconds.
+    pub time: Latency,
+}
+
+/// One point of a time series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moment {
+    /// Seconds from the beginning of the cell to the end of this interval.
+    pub at: f64,
+    /// Operations a second in it.
+    pub ops_per_second: f64,
+    /// Half of the latencies in it are below, in nanoseconds; `null` if none was timed.
+    pub p50: Option<u64>,
+    /// 99 % are below; `null` if fewer than 100 were timed.
+    pub p99: Option<u64>,
+    /// The longest.
+    pub max: Option<u64>,
+    /// The part of it for which threads waited for a CPU.
+    pub waited: f64,
 }
 
 /// The smallest depth with 95 % of the best throughput.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
     /// The engine.
     pub engine: String,
@@ -214,7 +242,7 @@ pub struct Knee {
 }
 
 /// A published figure beside the model's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
     /// The profile.
     pub profile: String,
@@ -224,17 +252,17 @@ pub struct Published {
     pub direction: String,
     /// Bytes of each task.
     pub size: u64,
-    /// What the figure is, with its unit.
+    /// Name of the figure, with its unit.
     pub quantity: String,
     /// As measured on the device by its source.
     pub published: f64,
     /// As the model has it.
     pub simulated: f64,
-    /// How far the model may be off, as a fraction.
+    /// Tolerance of the model, as a fraction.
     pub tolerance: f64,
-    /// Whether it is within that.
+    /// True if it is within that.
     pub holds: bool,
-    /// Where the figure was published.
+    /// Source of the figure.
     pub source: String,
 }
 
@@ -245,18 +273,19 @@ impl Results {
         self.engines.iter().find(|e| e.name == name)
     }
 
-    /// Cells that did not end well, without those that have but fewer repetitions than were asked for: these are many, and alike.
+    /// Cells that did not end well, without those that have but fewer repetitions than were asked for: these
+    /// are many, and alike.
     pub fn troubled(&self) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
     }
 
-    /// What an engine of this name is a model of, if it is one.
+    /// Returns the source of the model of this name, if it is one.
     #[must_use]
     pub fn model_of(&self, name: &str) -> Option<&str> {
         self.engine(name)?.model.as_deref()
     }
 
-    /// What the models are made from, each once.
+    /// Returns the sources of all models, each once.
     #[must_use]
     pub fn models(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();

@@ -1,4 +1,5 @@
-//! What is to be said of results beside their figures: that they are not whole, and what disturbed them.
+//! Notes on results beside their figures: that they are not whole, and what disturbed
+//! them.
 
 use super::{Measured, Results, Status};
 use crate::plan::Footprint;
@@ -6,18 +7,18 @@ use crate::units::{bytes, digits, per_second};
 
 /// From which part of the time on waiting for a CPU is worth a word.
 const BUSY: f64 = 0.05;
-/// From which part of the repetitions on a shared core, or with a core that moved, is worth a word.
+/// From which part of the repetitions on a core that moved is worth a word.
 const OFTEN: f64 = 0.25;
 
 impl Results {
-    /// How many cells were never begun, if any.
+    /// The number of cells were never begun, if any.
     #[must_use]
     pub fn not_begun(&self) -> Option<String> {
-        let (planned, begun) = (self.planned?, self.cells.len() as u64);
+        let (planned, begun) = (self.planned, self.cells.len() as u64);
         (planned > begun).then(|| format!("{} of {planned}", planned - begun))
     }
 
-    /// What to say if the user stopped it.
+    /// Returns a note if the user stopped it.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         let fewer = self.cells.iter().filter(|m| m.status == Status::Interrupted).count();
@@ -30,19 +31,19 @@ impl Results {
         })
     }
 
-    /// What to say if a limit of time ended the passes.
+    /// Returns a note if a limit of time ended the passes.
     #[must_use]
     pub fn limited(&self) -> Option<String> {
         let of = crate::runner::passes(&self.campaign);
         let limit = self.campaign.limit.filter(|limit| !self.interrupted && self.seconds >= *limit)?;
-        let visits = self.cells.iter().filter_map(|m| m.visits).max().filter(|n| *n < of)?;
+        let visits = self.cells.iter().map(|m| m.visits).max().filter(|n| *n < of)?;
         let seconds = digits(limit);
         Some(format!(
             "The limit of {seconds} s ended it after {visits} of {of} passes over all cells; figures are surer with a greater --limit."
         ))
     }
 
-    /// What to say if memory that is to be cold fits into a cache.
+    /// Returns a note if memory that is to be cold fits into a cache.
     #[must_use]
     pub fn cached(&self) -> Option<String> {
         let footprint = self.campaign.footprint?;
@@ -60,7 +61,7 @@ impl Results {
         })
     }
 
-    /// What to say of throughputs that were asked for.
+    /// Returns a note on throughputs that were asked for.
     #[must_use]
     pub fn at_rate(&self) -> Option<String> {
         let rate = self.campaign.rate?;
@@ -71,8 +72,8 @@ impl Results {
         ))
     }
 
-    /// What to say if the machine was busy with something else: in how many cells threads waited for a CPU, and for which part of the time at
-    /// most; in how many others used the core's other hardware thread, and in which part of the repetitions at most; and the same of cores that moved.
+    /// Names what disturbed the run: threads that waited for a CPU, and helping cores that moved. In how
+    /// many cells, and for which part at most.
     #[must_use]
     pub fn busy(&self) -> Vec<String> {
         let beyond = |part: fn(&Measured) -> f64, limit: f64| {
@@ -84,29 +85,17 @@ impl Results {
         };
         let waited = beyond(|m| m.waited, BUSY).map(|(cells, most)| {
             format!(
-                "The machine was busy: {cells} threads waited for a CPU, for up to {most:.0} % of the time. Those figures are less sure, and those of engines \
-                 with several threads too low; a quieter machine or --realtime mends that."
-            )
-        });
-        let shared = beyond(|m| m.shared, OFTEN).map(|(cells, most)| {
-            format!(
-                "The core was shared: {cells} its other hardware thread was busy with something else, in up to {most:.0} % of the repetitions. These \
-                 are left out where they are not too many; but whoever is that busy uses the memory too, and memcpy loses more by that than other ways to copy. A quieter machine mends it."
+                "The machine was busy: {cells}, threads waited for a CPU for up to {most:.0} % of the time. Engines \
+                 with several threads lose most by that. A quieter machine helps, or --realtime."
             )
         });
         let moved = beyond(|m| m.moved, OFTEN).map(|(cells, most)| {
             format!(
-                "The second core moved, as virtual CPUs do: {cells} it was elsewhere than usual in up to {most:.0} % of the repetitions, on the core of the first or not \
-                 behind the same cache, or busy with something else. These are left out where there are enough others."
+                "The second core moved: {cells}, in up to {most:.0} % of the repetitions. The host of a virtual \
+                 machine migrates virtual CPUs between cores that share a cache and cores that do not. These \
+                 repetitions are left out where enough others remain; latencies are of all repetitions."
             )
         });
-        let left_out = shared.is_some() || moved.is_some();
-        let mut notes: Vec<String> = waited.into_iter().chain(shared).chain(moved).collect();
-        if let Some(last) = notes.last_mut().filter(|_| left_out) {
-            last.push_str(
-                " What is left out counts for latencies all the same: these are of all repetitions.",
-            );
-        }
-        notes
+        waited.into_iter().chain(moved).collect()
     }
 }

@@ -8,11 +8,13 @@ use crate::drive::{Extent, Trouble};
 use crate::layout::Layout;
 use crate::memcpy::Memcpy;
 use crate::pairs::{Pair, Slot};
+use crate::placement::Pinned;
 use crate::plan::SLICE;
 use crate::record::Record;
-use crate::{interrupt, slices, waits};
+use crate::{interrupt, run_delay, slices};
 
-/// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to warm up in it.
+/// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to
+/// warm up in it.
 const LOOK: f64 = 0.000_5;
 /// So many slices of the baseline go before a run at a rate, and so many after it.
 const BESIDE_RATE: u32 = 5;
@@ -39,7 +41,8 @@ impl Runner<'_> {
             // No more than what is left to go through, once that is what it goes on for.
             ops = if spent < least { ops * 2 } else { (ops * 2).min(cold).max(1) };
         }
-        // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps slices of its own.
+        // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps
+        // slices of its own.
         let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
         let seconds = if own { self.campaign.seconds.min(SLICE) } else { self.campaign.seconds };
         let ops = ((seconds / per_op.max(1e-9)) as u64).max(1);
@@ -49,18 +52,18 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// One slice of the baseline. `busy` is whether the core's other hardware thread was so before it, and becomes whether it is now.
+    /// One slice of the baseline.
     pub(super) fn baseline_slot(
         &mut self,
         base: &mut Record,
         layout: &Layout,
         compare: usize,
-        busy: &mut bool,
     ) -> Option<Slot> {
         let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
-        // Whoever waits for this CPU goes first.
+        let _pinned = Pinned::to(&self.campaign.cpus, 0);
+        // Threads that wait for this CPU go first.
         std::thread::yield_now();
-        let (before, begun) = (waits::of_thread(), Instant::now());
+        let (before, begun) = (run_delay::of_thread(), Instant::now());
         let extent = Extent { compare, ..base.extent };
         match memcpy.run(&base.cell, layout, extent, &mut self.at, &mut base.latency) {
             Ok((slice, _)) if slice.ops == 0 => {
@@ -68,13 +71,13 @@ impl Runner<'_> {
                 None
             }
             Ok((slice, cpu)) => {
-                let waited = slices::part(before, waits::of_thread(), begun);
+                let waited = slices::part(before, run_delay::of_thread(), begun);
                 let rate = slice.ops as f64 / slice.seconds();
-                let shared = self.cores.was_shared(busy);
                 let cpu_ns = cpu / slice.ops as f64;
-                let slot = Slot { rate, cpu_ns, waited, shared, beside: None };
+                let slot = Slot { rate, cpu_ns, waited, beside: None };
                 base.count(std::slice::from_ref(&slice));
-                base.add(Pair { slot, ratio: Some(1.0), waited, shared, moved: false }, &self.cores.nearness);
+                let pair = Pair { slot, ratio: Some(1.0), waited, moved: false, visit: 0 };
+                base.add(pair, &self.cores.distance);
                 Some(slot)
             }
             Err(trouble) => {
@@ -91,7 +94,7 @@ impl Runner<'_> {
             if interrupt::stopped() {
                 break;
             }
-            last = self.baseline_slot(base, layout, compare, &mut false).or(last);
+            last = self.baseline_slot(base, layout, compare).or(last);
         }
         last
     }

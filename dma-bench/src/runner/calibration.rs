@@ -1,4 +1,5 @@
-//! Calibration: warms a cell up, and finds out how many operations a slice of it takes, how many go before its clock starts, and how many slices there are to be.
+//! Calibration: warms a cell up, and finds out how many operations a slice of it takes, how many go before
+//! its clock starts, and how many slices there are to be.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +11,23 @@ use crate::{interrupt, slices};
 
 /// The part of the time that may go into reading the clock.
 const CLOCK_SHARE: f64 = 0.005;
-/// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by then.
+/// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by
+/// then.
 const WARM_SHARE: f64 = 0.2;
 /// It takes no longer than so many seconds: a long slice needs no more than a short one.
 const WARM_LONGEST: f64 = 0.01;
-/// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own caches.
+/// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own
+/// caches.
 const WARM_BYTES: u64 = 4 << 20;
-/// Hot buffers of more bytes, sources and destinations, fit into no core's own caches. They lie elsewhere in each pass, and it takes so many
+/// Hot buffers of more bytes, sources and destinations, fit into no core's own caches. They lie elsewhere in
+/// each pass, and it takes so many
 const OWN_CACHE: u64 = 1 << 20;
-/// seconds of copying until the shared one has taken them in, and until an engine that learns copies them as before. On a Zen 3, `memcpy` of 4 MiB over and over
-/// had 20 to 23 GB/s after half a millisecond, 25 to 26 after two, 24 to 27 after four and 27 to 29 after eight.
+/// seconds of copying until the shared one has taken them in, and until an engine that learns copies them as
+/// before. On a Zen 3, `memcpy` of 4 MiB over and over had 20 to 23 GB/s after half a millisecond, 25 to 26
+/// after two, 24 to 27 after four and 27 to 29 after eight.
 pub(super) const WARM_SHARED: f64 = 0.004;
-/// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read once more slowly than what is read again.
+/// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read
+/// once more slowly than what is read again.
 const ROUNDS: u64 = 3;
 /// Through more bytes than this it goes once.
 const ROUNDS_BYTES: u64 = 32 << 20;
@@ -35,7 +41,8 @@ const WARM_AGAIN: f64 = 0.001;
 const WARM_OPS: u64 = 4096;
 
 impl Runner<'_> {
-    /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices there are to be.
+    /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices
+    /// there are to be.
     pub(super) fn warm_up(&self, record: &mut Record, stayed: bool) -> Result<(), Trouble> {
         let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
         let compare = self.compare();
@@ -59,7 +66,7 @@ impl Runner<'_> {
             Some(rate) => self.warm_at_rate(record, rate)?,
             None => self.warm_at_will(record, stayed)?,
         };
-        // What the warm-up took is not the cell's.
+        // The warm-up's time is not the cell's.
         record.workers.iter_mut().for_each(Worker::forget);
         let sample_every = self.sampling(per_op * 1e9 * batch as f64);
         let seconds = self.campaign.seconds;
@@ -83,7 +90,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// How many operations it takes until hot buffers are in the caches, as far as they fit: they lie elsewhere in each pass.
+    /// The number of operations it takes until hot buffers are in the caches, as far as they fit: they lie
+    /// elsewhere in each pass.
     pub(super) fn cold(&self, cell: &Cell) -> u64 {
         let buffers = u64::from(cell.depth) * u64::from(cell.queues);
         match cell.footprint {
@@ -131,7 +139,7 @@ impl Runner<'_> {
                 compare: COMPARE_LITTLE,
                 each: false,
             };
-            // Where none would be due in that time, one at once.
+            // If none would be due in that time, one is made at once.
             slices::run(&mut record.workers, extent, (ops > 0).then_some(Pace { rate, each: ops }))?;
         }
         Ok(1.0 / rate)
@@ -143,14 +151,14 @@ impl Runner<'_> {
     }
 }
 
-/// How many seconds each pass warms a cell up.
+/// The number of seconds each pass warms a cell up.
 pub(super) fn warm_up_of_pass(campaign: &Campaign) -> f64 {
     let all = campaign.warm_up;
     (all / f64::from(passes(campaign))).max(WARM_LEAST.min(all))
 }
 
-/// Has every operation of a short slice compared before its buffer is used again: in what is timed, only the last that reached a buffer can
-/// be.
+/// Has every operation of a short slice compared before its buffer is used again: in what is timed, only the
+/// last that reached a buffer can be.
 fn check_some(record: &mut Record) -> Result<(), Trouble> {
     let ops = (COMPARE_MUCH as u64 / record.cell.size.max(1)).clamp(1, COMPARE_OPS as u64);
     let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: 0, each: true };
@@ -159,20 +167,21 @@ fn check_some(record: &mut Record) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// How many operations a simulated device does in a slice, at least: fewer of those that take this machine long.
+/// The number of operations a simulated device does in a slice, at least: fewer of those that take this
+/// machine long.
 pub(super) fn few(size: u64) -> u64 {
     const OPS: u64 = 128;
     const BYTES: u64 = 64 << 20;
     (BYTES / size.max(1)).clamp(OPS / 4, OPS)
 }
 
-/// Whether a cell's buffers are to be in a cache that cores share.
+/// Returns whether a cell's buffers are to be in a cache that cores share.
 pub(super) fn is_shared(cell: &Cell) -> bool {
     let bytes = 2 * u64::from(cell.depth) * u64::from(cell.queues) * cell.size;
     cell.footprint == Footprint::Hot && bytes > OWN_CACHE
 }
 
-/// How often the baseline goes through hot buffers of so many bytes on each side.
+/// The number of times that the baseline goes through hot buffers of so many bytes on each side.
 pub(super) fn rounds(bytes: u64, last_cache: u64) -> u64 {
     match bytes {
         _ if bytes > ROUNDS_BYTES && 2 * bytes >= TOO_MUCH * last_cache => 0,
@@ -181,14 +190,14 @@ pub(super) fn rounds(bytes: u64, last_cache: u64) -> u64 {
     }
 }
 
-/// How many operations of so many seconds go before the clock starts.
+/// The number of operations of so many seconds go before the clock starts.
 pub(super) fn warm(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
     let part = (ops as f64 * WARM_SHARE).min(WARM_LONGEST / per_op.max(1e-9)) as u64;
     let small = 2 * buffers * cell.size <= WARM_BYTES;
     if cell.footprint == Footprint::Hot && small { part.max(buffers) } else { part.max(1) }
 }
 
-/// What one reading of the clock costs, in nanoseconds.
+/// Measures the cost of one reading of the clock, in nanoseconds.
 pub(super) fn clock_cost() -> f64 {
     let once = || {
         let begun = Instant::now();

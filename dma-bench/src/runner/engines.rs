@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use crate::contender::Contender;
 use crate::drive::Trouble;
 use crate::layout::Layout;
-use crate::memory::Memory;
-use crate::plan::{Cell, Direction, Group};
+use crate::memory::{Memory, Owner};
+use crate::plan::{Cell, Direction, Group, Peer};
 
 /// So much memory is left over, for hot buffers to lie elsewhere in each pass.
 const ROOM: usize = 16 << 20;
-/// How much cold memory the simulated devices go through: they have no caches.
+/// The amount of cold memory the simulated devices go through: they have no caches.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 
 /// The engines that take part, what they are to do, and their memory.
@@ -18,20 +18,28 @@ pub(crate) struct Engines {
     contenders: Vec<Contender>,
     pub(super) groups: Vec<Group>,
     pub(super) footprint: usize,
+    /// Whose memory is reached by `push` and `pull`.
+    peer: Peer,
     memories: HashMap<(String, Direction), Memory>,
-    /// How often one was opened anew.
+    /// The number of times that one was opened anew.
     pub(super) reopened: u32,
 }
 
 impl Engines {
-    /// These engines, to measure `groups`, with cold memory of `footprint` bytes of source, and as many of destination.
-    pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize) -> Self {
-        Self { contenders, groups, footprint, memories: HashMap::new(), reopened: 0 }
+    /// These engines, to measure `groups`, with cold memory of `footprint` bytes of source, and as many of
+    /// destination.
+    pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize, peer: Peer) -> Self {
+        Self { contenders, groups, footprint, peer, memories: HashMap::new(), reopened: 0 }
     }
 
-    /// How much cold memory an engine goes through.
+    /// The amount of cold memory an engine goes through.
     pub(super) fn footprint_of(&self, contender: &Contender) -> usize {
         if contender.clock.is_virtual() { self.footprint.min(MODEL_FOOTPRINT) } else { self.footprint }
+    }
+
+    /// All that take part.
+    pub(crate) fn contenders(&self) -> &[Contender] {
+        &self.contenders
     }
 
     pub(super) fn contender(&self, cell: &Cell) -> Option<&Contender> {
@@ -59,7 +67,8 @@ impl Engines {
         let len = self.needs(contender, direction);
         let peer = match direction {
             Direction::Local => None,
-            _ => Some(Contender::open(&contender.name)?.engine),
+            _ if self.peer == Peer::Process => Some(Owner::Process(contender.name.clone())),
+            _ => Some(Owner::Engine(Contender::open(&contender.name)?.engine)),
         };
         let memory = Memory::new(&contender.engine, peer.as_ref(), len, direction)?;
         self.memories.insert(key, memory.clone());
@@ -75,7 +84,7 @@ impl Engines {
             .unwrap_or(0)
     }
 
-    /// Whether the machine has as much memory as this takes.
+    /// Returns whether the machine has as much memory as this takes.
     ///
     /// # Errors
     ///

@@ -1,9 +1,13 @@
-//! [`Runner`]: goes through all cells several times, and measures each slice of an engine between two of the baseline.
+//! [`Runner`]: goes through all cells several times, and measures each slice of an engine between two of the
+//! baseline.
 
 mod baseline;
 mod calibration;
+mod continuous;
 mod cores;
 mod engines;
+#[cfg(test)]
+mod made_up;
 mod opening;
 mod passes;
 mod slot;
@@ -20,31 +24,37 @@ use self::calibration::clock_cost;
 use self::cores::Cores;
 pub(crate) use self::engines::Engines;
 pub(crate) use self::passes::passes;
+use crate::contender::Contender;
 use crate::memcpy::Memcpy;
 use crate::plan::Campaign;
 
-/// Who takes part, how far it has got, and what has been found out about the machine.
+/// The engines that take part, how far it has got, and what has been found out about the machine.
 pub(crate) struct Runner<'a> {
     campaign: &'a Campaign,
     engines: Engines,
     /// Whose memory the baseline uses.
     baseline: Arc<dyn DmaEngine>,
     memcpy: Option<Memcpy>,
-    /// Where the baseline has got to in its memory.
+    /// Position of the baseline in its memory.
     at: usize,
     /// The number of the pass,
     pass: u32,
     /// and of the visit, over all passes.
     visit: u32,
-    /// What the last cache holds, in bytes.
+    /// Size of the last cache, in bytes.
     last_cache: u64,
-    /// What one reading of the clock costs, in nanoseconds.
+    /// Cost of one reading of the clock, in nanoseconds.
     clock_ns: f64,
     cores: Cores,
     begun: Instant,
 }
 
 impl<'a> Runner<'a> {
+    /// The engines that take part.
+    pub(crate) fn contenders(&self) -> &[Contender] {
+        self.engines.contenders()
+    }
+
     /// To measure what these engines are to do, with memory of `baseline` for memcpy.
     pub(crate) fn new(
         campaign: &'a Campaign,

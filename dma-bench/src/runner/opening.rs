@@ -1,4 +1,5 @@
-//! What a cell needs before it is measured: queues, and memory in which its buffers lie elsewhere in each pass.
+//! Describes what a cell needs before it is measured: queues, and memory in which its buffers lie elsewhere
+//! in each pass.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::record::Record;
 const STAY: u64 = 64;
 
 impl Runner<'_> {
-    /// Whether the queues of a cell stay open until the next visit: what the CPU engine learns, it learns once, as where it is used. A device may not have
-    /// so many, and learns nothing.
+    /// Returns whether the queues of a cell stay open until the next visit: what the CPU engine learns, it
+    /// learns once, as where it is used. A device may not have so many, and learns nothing.
     pub(super) fn stays(&self, record: &Record) -> bool {
         let learns = |contender: &Contender| contender.engine.info().backend == "cpu";
         let cells =
@@ -32,7 +33,7 @@ impl Runner<'_> {
         if record.trouble.is_none()
             && let Err(trouble) = self.try_open(record)
         {
-            // What it did before it failed is no part of a repetition.
+            // Its work before it failed is no part of a repetition.
             record.workers.iter_mut().for_each(Worker::forget);
             if !interrupt::stopped() {
                 record.trouble = Some(trouble);
@@ -69,9 +70,10 @@ impl Runner<'_> {
         if stayed {
             record.workers.iter_mut().zip(layouts).for_each(|(worker, layout)| worker.move_to(layout));
         } else {
-            for layout in layouts {
+            for (queue, layout) in layouts.enumerate() {
                 let (memory, verify) = (memory.clone(), self.campaign.verify);
-                record.workers.push(Worker::new(&contender, &cell, memory, layout, verify, stall)?);
+                let worker = Worker::new(&contender, &cell, memory, layout, verify, stall)?;
+                record.workers.push(worker.on(&self.campaign.cpus, queue));
             }
         }
         self.warm_up(record, stayed)

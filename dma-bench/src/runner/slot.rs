@@ -9,8 +9,8 @@ use crate::record::Record;
 use crate::slices::{self, Sliced};
 
 impl Runner<'_> {
-    /// One slice of an engine. `busy` is whether the core's other hardware thread was so before it, and becomes whether it is now.
-    pub(super) fn slot(&mut self, record: &mut Record, busy: &mut bool) -> Option<Slot> {
+    /// One slice of an engine.
+    pub(super) fn slot(&mut self, record: &mut Record) -> Option<Slot> {
         if record.trouble.is_some() {
             return None;
         }
@@ -34,18 +34,16 @@ impl Runner<'_> {
         if sliced.cut() && (ops == 0 || ns == 0) {
             return None;
         }
-        let (rate, cpu_ns) =
-            (ops as f64 / (ns.max(1) as f64 / 1e9), sliced.cpu_ns / sliced.all_ops().max(1) as f64);
         if record.virtual_clock {
-            return Some(Slot { rate, cpu_ns, waited: 0.0, shared: false, beside: None });
+            return Some(Slot { waited: 0.0, ..sliced.slot() });
         }
-        let shared = self.cores.was_shared(busy);
         let beside = self.cores.beside(sliced.beside, record.in_company());
-        Some(Slot { rate, cpu_ns, waited: sliced.waited, shared, beside })
+        Some(Slot { beside, ..sliced.slot() })
     }
 }
 
-/// All repetitions of a cell at the campaign's rate; what the user stopped early is one, if it has no whole one.
+/// All repetitions of a cell at the campaign's rate; what the user stopped early is one, if it has no whole
+/// one.
 pub(super) fn paced(record: &mut Record, campaign: &Campaign) -> Vec<Slot> {
     let Some(rate) = campaign.rate else { return Vec::new() };
     let each = record.extent.ops;
@@ -67,7 +65,6 @@ fn slots(sliced: &Sliced) -> Vec<Slot> {
         rate: ops as f64 / (ns.max(1) as f64 / 1e9),
         cpu_ns: cpu_ns / ops.max(1) as f64,
         waited: sliced.waited,
-        shared: false,
         beside: None,
     };
     let (ops, ns) = sliced.ops_and_ns();

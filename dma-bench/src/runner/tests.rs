@@ -4,9 +4,7 @@ use super::calibration::{few, is_shared, rounds, warm_up_of_pass};
 use super::visit::apart;
 use super::*;
 use crate::contender::Contender;
-use crate::nearness::Nearness;
-use crate::pairs::{Pair, Seen, Slot};
-use crate::plan::{Cell, Footprint, Sweep};
+use crate::plan::{Cell, Footprint, Peer, Sweep};
 use crate::record::Record;
 use crate::results::Measured;
 use crate::run::Observer;
@@ -15,7 +13,7 @@ use crate::run::Observer;
 struct Fewer(u64);
 
 impl Observer for Fewer {
-    fn begin(&mut self, _: u64, _: Option<f64>) {}
+    fn begin(&mut self, _: u64, _: f64) {}
     fn fewer(&mut self, repetitions: u64) {
         self.0 += repetitions;
     }
@@ -41,7 +39,7 @@ fn the_warm_up_is_shared_out_among_the_passes() {
     ] {
         assert!(passes == expected.0 && (all - expected.1).abs() < 1e-9, "{passes} {all} {expected:?}");
     }
-    let quick = crate::presets::Preset::Quick.campaign();
+    let quick = crate::presets::Preset::Quick.campaign().unwrap();
     assert!(
         (warm_up_of_pass(&quick) - 0.006).abs() < 1e-9,
         "as long as the CPU engine takes to choose a kernel, with some to spare"
@@ -80,8 +78,12 @@ fn queues_of_what_learns_stay_open() {
     for (campaign, name, stay) in [(&few, cpu, true), (&many, cpu, false), (&few, bounded, false)] {
         let groups = campaign.groups(&[name.to_owned()]);
         let (contender, baseline) = (Contender::open(name).unwrap(), dma::open(cpu).unwrap());
-        let mut runner =
-            Runner::new(campaign, Engines::new(vec![contender], groups.clone(), 1 << 20), baseline, 1 << 20);
+        let mut runner = Runner::new(
+            campaign,
+            Engines::new(vec![contender], groups.clone(), 1 << 20, Peer::Thread),
+            baseline,
+            1 << 20,
+        );
         for group in groups {
             let cells = std::iter::once(group.baseline).chain(group.cells);
             let mut records: Vec<Record> = cells.map(Record::new).collect();
@@ -109,95 +111,6 @@ fn queues_of_what_learns_stay_open() {
             runner.turn_to(&mut records, &mut Fewer(0));
             assert!(records.iter().all(|r| r.workers.is_empty()), "there is no next visit");
         }
-    }
-}
-
-#[test]
-fn what_takes_another_core_waits_for_it_to_be_where_it_usually_is() {
-    let slot = |beside| Slot { rate: 1.0, cpu_ns: 1.0, waited: 0.0, shared: false, beside };
-    let far = Seen { trip: 430.0, same_core: false };
-    for (precision, elsewhere) in [(0.02, true), (0.02, false), (0.0, true)] {
-        let sweep = Sweep { sizes: "64,1K,4K".parse().expect("sizes"), ..Sweep::default() };
-        let campaign = Campaign { sweeps: vec![sweep], precision, ..Campaign::default() };
-        let groups = campaign.groups(&["cpu".to_owned()]);
-        let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
-        let mut runner =
-            Runner::new(&campaign, Engines::new(Vec::new(), groups.clone(), 1 << 20), engine, 1 << 20);
-        runner.pass = 1;
-        if elsewhere {
-            runner.cores.nearness = Nearness::always_elsewhere();
-        }
-        let mut all: Vec<Vec<Record>> = groups
-            .iter()
-            .map(|g| std::iter::once(&g.baseline).chain(&g.cells).map(|c| Record::new(c.clone())).collect())
-            .collect();
-        for records in &mut all {
-            let company = records[0].cell.size >= 1024;
-            let record = &mut records[1];
-            record.wanted = 48;
-            record.add(Pair::new(None, slot(company.then_some(far)), None), &runner.cores.nearness);
-            assert_eq!((record.in_company(), record.moved()), (company, company && elsewhere));
-        }
-        let (mut order, mut fewer) = ((0..3).collect(), Fewer(0));
-        runner.one_pass(&mut all, &mut order, &mut fewer);
-        // A visit finds that there is no such engine here.
-        let visited = |all: &mut [Vec<Record>]| -> Vec<bool> {
-            all.iter_mut().map(|records| records[1].trouble.take().is_some()).collect()
-        };
-        let due =
-            |all: &[Vec<Record>]| -> Vec<usize> { all.iter().map(|records| records[1].due(48)).collect() };
-        if !elsewhere || precision == 0.0 {
-            assert_eq!((visited(&mut all), order), (vec![true; 3], (0..3).collect()));
-            continue;
-        }
-        assert_eq!(visited(&mut all), [true, false, false]);
-        assert_eq!(due(&all), [48, 46, 46]);
-        assert_eq!(order, [1, 2, 0], "first the next time");
-        assert_eq!(fewer.0, 48 + 2 + 2, "whoever watches knows; the first failed");
-        // Not in two passes running: what is usual may have changed, and where the other core is.
-        let mut visits = [0; 3];
-        for pass in 2..10 {
-            runner.pass = pass;
-            runner.one_pass(&mut all, &mut order, &mut fewer);
-            if pass == 2 {
-                assert_eq!(fewer.0, 3 * 48, "all have failed by now, and none is counted twice");
-            }
-            for (was, visits) in visited(&mut all).into_iter().zip(&mut visits) {
-                *visits += u32::from(was);
-            }
-        }
-        assert_eq!(visits, [8, 4, 4]);
-        assert_eq!(due(&all), [48, 38, 38]);
-    }
-}
-
-#[test]
-fn short_copies_are_known_well_enough_at_half_the_precision() {
-    let sweep = Sweep { sizes: "2K,4K".parse().expect("sizes"), ..Sweep::default() };
-    // The median of these is 1, and known to within 0.06.
-    let ratios = (0..300_u32).map(|at| 0.5 + f64::from(at % 100) / 100.0);
-    for (precision, pass, expected) in [
-        (0.08, 1, [true, true]),
-        (0.04, 1, [true, false]),
-        (0.02, 1, [false, false]),
-        (0.0, 1, [false, false]),
-        (0.08, 6, [false, false]),
-    ] {
-        let campaign = Campaign { sweeps: vec![sweep.clone()], precision, ..Campaign::default() };
-        let engine = dma::open("cpu:threads=0").expect("the CPU is always there");
-        let mut runner =
-            Runner::new(&campaign, Engines::new(Vec::new(), Vec::new(), 1 << 20), engine, 1 << 20);
-        runner.pass = pass;
-        let rests = campaign.groups(&["cpu".to_owned()]).into_iter().map(|group| {
-            let mut record = Record::new(group.cells[0].clone());
-            record.wanted = 300;
-            for ratio in ratios.clone() {
-                let slot = |rate| Slot { rate, cpu_ns: 1.0, waited: 0.0, shared: false, beside: None };
-                record.add(Pair::new(Some(slot(1.0)), slot(ratio), None), &runner.cores.nearness);
-            }
-            runner.rests(&record)
-        });
-        assert_eq!(rests.collect::<Vec<_>>(), expected, "{precision} in pass {pass}");
     }
 }
 

@@ -1,9 +1,10 @@
-//! A visit to cells that share a baseline: their share of repetitions, each between two slices of `memcpy`, and again what was disturbed.
+//! A visit to cells that share a baseline: their share of repetitions, each between two slices of `memcpy`,
+//! and again what was disturbed.
 
 use std::time::{Duration, Instant};
 
 use super::Runner;
-use super::passes::{let_off, passes, tell, upto};
+use super::passes::{passes, tell, upto};
 use super::slot::paced;
 use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, Trouble};
 use crate::interrupt;
@@ -12,10 +13,11 @@ use crate::pairs::{Pair, Slot};
 use crate::record::Record;
 use crate::run::Observer;
 
-/// In one of so many passes, much is compared of the first repetition of each visit: it is not what the time is for.
+/// In one of so many passes, much is compared of the first repetition of each visit: it is not what the time
+/// is for.
 const COMPARE_EVERY: u32 = 4;
-/// Half of what was asked for is to be undisturbed. Until it is, repetitions are added while nothing disturbs: a visit has at most so many times
-/// its share of them,
+/// Half of what was asked for is to be undisturbed. Until it is, repetitions are added while nothing
+/// disturbs: a visit has at most so many times its share of them,
 const TRIES: usize = 6;
 /// and takes at most so many times as long as it would have taken undisturbed.
 const PATIENCE: f64 = 3.0;
@@ -23,7 +25,7 @@ const PATIENCE: f64 = 3.0;
 impl Runner<'_> {
     /// Tells whoever watches what cells came to, if this was their last pass.
     fn tell_last(&self, records: &mut [Record], observer: &mut dyn Observer) {
-        records.iter_mut().for_each(|record| record.judge(0, &self.cores.nearness));
+        records.iter_mut().for_each(|record| record.judge(0, &self.cores.distance));
         if self.pass + 1 == passes(self.campaign) || interrupt::stopped() {
             tell(records, observer);
         }
@@ -41,17 +43,11 @@ impl Runner<'_> {
     pub(super) fn turn_to(&mut self, records: &mut [Record], observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
         let (pass, passes) = (self.pass, passes(self.campaign));
-        // How many repetitions of so many there should be after this pass, and how many of these belong to it.
+        // Returns the repetitions due after this pass, and those of them that belong to it.
         let share = |wanted: u32| {
             let due = upto(wanted, pass + 1, passes);
             (due, due - upto(wanted, pass, passes))
         };
-        let (rest, records): (Vec<_>, Vec<_>) =
-            records.iter_mut().partition(|r| self.rests(r) || r.skipped == Some(pass));
-        for record in rest {
-            let fewer = share(record.wanted).1;
-            let_off(record, fewer, observer);
-        }
         if records.is_empty() {
             return;
         }
@@ -66,7 +62,7 @@ impl Runner<'_> {
         {
             base.trouble = Some(trouble);
         }
-        for mut together in apart(records) {
+        for mut together in apart(records.iter_mut().collect()) {
             let mut lost: Vec<String> = Vec::new();
             for record in &mut together {
                 self.open(record);
@@ -86,8 +82,7 @@ impl Runner<'_> {
                 if record.trouble.is_some() && !record.given_up {
                     record.given_up = true;
                     let all = if record.wanted == 0 { self.campaign.repetitions } else { record.wanted };
-                    // What it was let off was told.
-                    observer.fewer((record.due(all as usize) as u64).saturating_sub(record.shown));
+                    observer.fewer(u64::from(all).saturating_sub(record.shown));
                 }
                 if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
                     lost.push(record.cell.engine.clone());
@@ -98,8 +93,8 @@ impl Runner<'_> {
         base.end_visit(false);
     }
 
-    /// Measures cells of different engines, and the baseline between them, until each has its share of repetitions. What was disturbed is made up
-    /// for while nothing disturbs.
+    /// Measures cells of different engines, and the baseline between them, until each has its share of
+    /// repetitions. Disturbed repetitions are repeated while nothing disturbs.
     fn turns(
         &mut self,
         base: &mut Record,
@@ -110,17 +105,13 @@ impl Runner<'_> {
     ) {
         let begun = Instant::now();
         let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted).1 as u32).sum();
-        let mut busy = !planned.is_zero();
         let (mut before, mut compare) = (None, self.compare());
         for turn in 0.. {
-            if busy {
-                (busy, before) = (self.cores.quiet(self.begun.elapsed()), None);
-            }
-            let patient = !busy && begun.elapsed() < planned.mul_f64(PATIENCE);
+            let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
             let goes_on = |r: &Record| {
                 let (visited, (due, share)) = (r.visited(), share(r.wanted));
                 let again = !r.virtual_clock && patient && !r.moved() && visited < TRIES * share;
-                r.trouble.is_none() && (visited < share || (again && r.clean() < r.due(due) / 2))
+                r.trouble.is_none() && (visited < share || (again && r.clean() < due / 2))
             };
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
                 .filter(|who| goes_on(&*records[*who]))
@@ -128,11 +119,11 @@ impl Runner<'_> {
             if modelled.is_empty() && real.is_empty() {
                 return;
             }
-            // One slice of the baseline, one of an engine, one of the baseline. A modelled device takes no time of this machine: it is set
-            // against the baseline whenever that is measured. Who begins changes.
+            // One slice of the baseline, one of an engine, one of the baseline. A modelled device takes no
+            // time of this machine: it is set against the baseline whenever that is measured. Turns change.
             let gaps = real.len().max(1);
             if before.is_none() {
-                before = self.baseline_slot(base, layout, compare, &mut busy);
+                before = self.baseline_slot(base, layout, compare);
                 compare = COMPARE_LITTLE;
             }
             for gap in 0..gaps {
@@ -143,14 +134,14 @@ impl Runner<'_> {
                 let modelled = if gap == 0 { modelled.as_slice() } else { &[] };
                 let who = modelled.iter().copied().chain(who);
                 let slots: Vec<(usize, Slot)> =
-                    who.filter_map(|who| Some((who, self.slot(records[who], &mut busy)?))).collect();
+                    who.filter_map(|who| Some((who, self.slot(records[who])?))).collect();
                 // The end of the run is not to be waited for by way of memcpy.
                 let after = (!interrupt::stopped())
-                    .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE, &mut busy))
+                    .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE))
                     .flatten();
                 for (who, slot) in slots {
                     let record = &mut *records[who];
-                    record.add(Pair::new(before, slot, after), &self.cores.nearness);
+                    record.add(Pair::new(before, slot, after), &self.cores.distance);
                     if record.visited() <= share(record.wanted).1 {
                         record.shown += 1;
                         observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
@@ -161,8 +152,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Measures each cell at the rate, all its repetitions in one go: what is late makes late what follows, and between two pieces of a
-    /// schedule that would be lost. The baseline goes before and after it.
+    /// Measures each cell at the rate, all its repetitions in one go: what is late makes late what follows,
+    /// and between two pieces of a schedule that would be lost. The baseline goes before and after it.
     fn at_rate(
         &mut self,
         base: &mut Record,
@@ -180,19 +171,21 @@ impl Runner<'_> {
             let after = self.beside(base, layout, COMPARE_LITTLE);
             for slot in slots {
                 // An engine is not as fast as it can be: that has no ratio to memcpy.
-                record.add(Pair { ratio: None, ..Pair::new(before, slot, after) }, &self.cores.nearness);
+                record.add(Pair { ratio: None, ..Pair::new(before, slot, after) }, &self.cores.distance);
                 record.shown += 1;
                 observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
             }
         }
     }
 
-    /// What is compared of the first repetition of a visit, beside the operations before it that are not timed.
+    /// Returns the bytes to compare of the first repetition of a visit, beside the operations before it that
+    /// are not timed.
     pub(super) fn compare(&self) -> usize {
         if self.pass.is_multiple_of(COMPARE_EVERY) { COMPARE_MUCH } else { COMPARE_LITTLE }
     }
 
-    /// How long a repetition takes if nothing disturbs it, the baseline beside it included.
+    /// Returns the duration of a repetition if nothing disturbs it, the baseline beside it
+    /// included.
     fn plan(&self, record: &Record) -> Duration {
         let slice = self.campaign.slice();
         if record.virtual_clock { Duration::ZERO } else { slice + record.slice.max(slice) }

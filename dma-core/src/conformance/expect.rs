@@ -1,8 +1,8 @@
-//! What cases say when an engine does not do what they expect: what the contract asks, and what was seen.
+//! Failure messages of cases: the contract's requirement, and the engine's behaviour.
 
 use std::fmt::Display;
 
-use crate::Counters;
+use crate::{Counters, Error, ErrorKind};
 
 /// Of an operation that is submitted to a queue with room.
 pub(super) const ACCEPTS: &str = "a queue with room takes an operation that is right";
@@ -36,4 +36,11 @@ pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: im
         "{when}, all of {operations} operations must be completed, each counted once: {submitted} were submitted, {completed} completed, \
          {failed} failed, {aborted} were aborted, {abandoned} abandoned, {in_flight} are in flight. What is missing was never reported, or not as done",
     );
+}
+
+/// Panics unless `error`, an [`Error`] or [`OpError`](crate::OpError), is of `kind`.
+#[track_caller]
+pub(super) fn expect_kind(error: &(dyn std::error::Error + 'static), kind: ErrorKind, why: &str) {
+    let found = std::iter::successors(Some(error), |e| e.source()).find_map(|e| e.downcast_ref::<Error>());
+    assert_eq!(found.map(Error::kind), Some(kind), "{why}: {error}");
 }

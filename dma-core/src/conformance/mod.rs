@@ -1,8 +1,8 @@
-//! The conformance suite: what every engine must do, as plain functions that anyone's backend can run.
+//! The conformance suite: tests that every engine must pass, as plain functions for any backend.
 //!
-//! Each case takes an engine and panics with an explanation if it breaks the contract. Cases look at the engine's
-//! [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never at its name; a case whose capability is missing
-//! checks that the engine says so. The set of cases grows with the contract and is not covered by semantic versioning.
+//! Each case takes an engine and panics with an explanation if it breaks the contract. Cases depend on the
+//! engine's [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never on its name; a case
+//! whose capability is missing checks that the engine says so. New cases may come with any release.
 //!
 //! ```
 //! # use dma_core::conformance;
@@ -14,9 +14,10 @@
 
 #![expect(clippy::missing_panics_doc, reason = "every case panics if the engine breaks the contract")]
 
+mod answers;
 mod basics;
 #[cfg(all(test, not(loom)))]
-mod broken;
+mod broken_engine_tests;
 mod expect;
 mod lifetimes;
 mod raw;
@@ -26,6 +27,7 @@ mod sharing;
 
 use std::time::Duration;
 
+pub use answers::*;
 pub use basics::*;
 pub use lifetimes::*;
 pub use raw::*;
@@ -34,7 +36,7 @@ pub use rejects::*;
 pub use sharing::*;
 
 use crate::{BufferMut, DmaEngine, DmaEngineExt, Queue, QueueOptions};
-use expect::{ACCEPTS, COMPLETES, expect_all_completed, expect_arrived};
+use expect::{ACCEPTS, COMPLETES, expect_all_completed, expect_arrived, expect_kind};
 
 /// A case: a name and what to call.
 pub type Case = (&'static str, fn(&dyn DmaEngine));
@@ -65,6 +67,11 @@ macro_rules! conformance_tests {
             long_copies_are_cut
             fills_keep_their_pattern
             lists_are_gathered_and_scattered
+            copies_go_to_both_destinations
+            the_first_difference_is_found
+            crcs_are_of_all_bytes
+            answers_keep_fences
+            imported_memory_is_answered_for
             empty_operations_complete
             many_in_flight
             full_queues_hand_back
@@ -131,7 +138,7 @@ pub fn doc_engine() -> ReferenceEngine {
     ReferenceEngine::new(ReferenceOptions::default())
 }
 
-/// How long a case waits for what an engine does at once, and a queue for a device that completes nothing.
+/// Time limit for a completion in a case, and the stall timeout of its queues.
 const SOON: Duration = Duration::from_secs(10);
 
 fn queue(engine: &dyn DmaEngine) -> Queue {
@@ -143,7 +150,6 @@ fn queue_of(engine: &dyn DmaEngine, depth: usize) -> Queue {
     engine.open_queue(&queue_options(depth)).expect("an engine opens a queue")
 }
 
-/// A completion that never comes is named soon.
 fn queue_options(depth: usize) -> QueueOptions {
     QueueOptions::new().with_depth(depth).with_stall_timeout(SOON)
 }
@@ -152,7 +158,7 @@ fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {
     engine.allocate(len).expect("an engine allocates memory")
 }
 
-/// Bytes that tell positions and seeds apart.
+/// Makes bytes that depend on position and seed.
 fn sample(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)

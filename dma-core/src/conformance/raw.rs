@@ -1,4 +1,4 @@
-//! Cases: what the safe API takes on a queue's word, asked of the queue itself.
+//! Cases: promises of a raw queue that the safe API relies on.
 #![expect(unsafe_code, reason = "calls the raw traits")]
 
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::SOON;
 use crate::{
     Capabilities, Completion, Descriptor, DmaEngine, ErrorKind, MemoryRequest, Outcome, QueueOptions,
-    RawQueue, RawRegion, Segment,
+    RawQueue, RawRegion,
 };
 
 /// The longest copy of these cases.
@@ -14,12 +14,6 @@ const LEN: usize = 16 << 10;
 
 fn memory(engine: &dyn DmaEngine, len: usize) -> Box<dyn RawRegion> {
     engine.allocate_raw(&MemoryRequest::new(len)).expect("an engine allocates memory")
-}
-
-fn part(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
-    assert!(len <= region.len() && offset <= region.len() - len, "the case keeps to its memory");
-    // SAFETY: within the region, as was checked.
-    Segment { key: region.key(), addr: unsafe { region.base().add(offset) }, len }
 }
 
 /// Descriptors that are to be reported: one place for each token, counted from `first`.
@@ -67,7 +61,8 @@ impl Awaited {
     }
 }
 
-/// A queue reports every descriptor that it took, once, and nothing else; in the order of submission if it claims that.
+/// A queue reports every descriptor that it took, once, and nothing else; in the order of submission if it
+/// claims that.
 pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
     let depth = engine.info().limits.max_queue_depth.min(16);
     let most = usize::try_from(engine.info().limits.max_transfer).map_or(LEN, |most| most.min(LEN));
@@ -81,11 +76,16 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
         let descriptors: Vec<_> = (0..depth)
             .map(|i| {
                 let len = if i % 4 == 0 { most } else { 1 };
-                Descriptor::copy(first + i as u64, part(&*src, 0, len), part(&*dst, i * most, len))
+                Descriptor::copy(
+                    first + i as u64,
+                    src.info().segment(0, len),
+                    dst.info().segment(i * most, len),
+                )
             })
             .collect();
         let mut awaited = Awaited::new(engine, first, depth);
-        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from each other and from the source.
+        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from
+        // each other and from the source.
         let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
         assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
         q.flush();
@@ -101,7 +101,7 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
     }
 }
 
-/// A queue that is told to stop reports what it had taken, once, and takes nothing any more.
+/// A stopped queue reports every descriptor that it took once, and takes no more.
 pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
     let depth = engine.info().limits.max_queue_depth.min(8);
     // Dropped after the queue.
@@ -110,10 +110,11 @@ pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
         let mut q =
             engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue");
         let descriptors: Vec<_> = (0..depth)
-            .map(|i| Descriptor::copy(i as u64, part(&*src, 0, 64), part(&*dst, i * 64, 64)))
+            .map(|i| Descriptor::copy(i as u64, src.info().segment(0, 64), dst.info().segment(i * 64, 64)))
             .collect();
         let mut awaited = Awaited::new(engine, 0, depth);
-        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from each other and from the source.
+        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from
+        // each other and from the source.
         let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
         assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
         if rung {

@@ -3,13 +3,13 @@
 
 use std::alloc::Layout;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use crate::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, Listed, MemoryRequest, NativeError, Outcome, QueueOptions,
-    RawExport, RawQueue, RawRegion, RawStats, RegionKey, Result, Segment, Work,
+    ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Operation, Outcome, QueueEvents,
+    QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
+    unsynchronized,
 };
 
 /// The limits of a [`ReferenceEngine`].
@@ -22,7 +22,7 @@ pub struct ReferenceOptions {
     pub max_segments: usize,
     /// The deepest queue, and the default depth. Default 64.
     pub depth: usize,
-    /// Whether it fills and fences by itself. Default no, so that the safe API has to.
+    /// True if it has every operation, and keeps fences, natively.
     pub native: bool,
     /// Descriptors done by one poll, at least 1; out of order. Default 3.
     pub per_poll: usize,
@@ -34,10 +34,11 @@ impl Default for ReferenceOptions {
     }
 }
 
-/// The smallest engine that conforms: it copies inside of `poll`, a few descriptors at a time and in no particular order.
+/// The smallest engine that conforms: it copies inside of `poll`, a few descriptors at a time and in no
+/// particular order.
 ///
-/// It is what the conformance suite uses as "another engine", what tests of the safe API run on with limits as tight as they like, and a
-/// first look at what a backend must do. It is not fast.
+/// It is what the conformance suite uses as "another engine", what tests of the safe API run on with limits
+/// as tight as they like, and an example of a backend. It is not fast.
 #[derive(Debug)]
 pub struct ReferenceEngine {
     id: EngineId,
@@ -50,7 +51,13 @@ impl ReferenceEngine {
     #[must_use]
     pub fn new(options: ReferenceOptions) -> Self {
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
-        capabilities.set(Capabilities::FILL | Capabilities::FENCE, options.native);
+        let native = Capabilities::FILL
+            | Capabilities::FENCE
+            | Capabilities::COMPARE
+            | Capabilities::CRC32C
+            | Capabilities::COPY_CRC32C
+            | Capabilities::COPY_TO_BOTH;
+        capabilities.set(native, options.native);
         let limits = Limits::default()
             .with_max_transfer(options.max_transfer)
             .with_max_segments(options.max_segments)
@@ -58,7 +65,7 @@ impl ReferenceEngine {
         let info = EngineInfo::new("reference", "memory", env!("CARGO_PKG_VERSION"))
             .with_capabilities(capabilities)
             .with_limits(limits);
-        Self { id: EngineId::next(), info, options }
+        Self { id: EngineId::unique(), info, options }
     }
 }
 
@@ -72,18 +79,13 @@ unsafe impl DmaEngine for ReferenceEngine {
         if !request.export.is_empty() {
             return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
         }
-        request.check()?;
+        request.validate()?;
         let no_memory = || request.out_of_memory();
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the length is not 0, as was checked.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
-        Ok(Box::new(Memory {
-            engine: self.id,
-            base,
-            len: request.len,
-            access: request.access,
-            owned: Some(layout),
-        }))
+        let info = RegionInfo::local(self.id, RegionKey(0), base, request.len, request.access);
+        Ok(Box::new(Memory { info, owned: Some(layout) }))
     }
 
     unsafe fn register_raw(
@@ -91,8 +93,8 @@ unsafe impl DmaEngine for ReferenceEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        let (base, len) = (memory.as_ptr(), memory.len());
-        Ok(Box::new(Memory { engine: self.id, base, len, access: request.access, owned: None }))
+        let info = RegionInfo::local(self.id, RegionKey(0), memory.as_ptr(), memory.len(), request.access);
+        Ok(Box::new(Memory { info, owned: None }))
     }
 
     fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -117,37 +119,15 @@ unsafe impl DmaEngine for ReferenceEngine {
 
 #[derive(Debug)]
 struct Memory {
-    engine: EngineId,
-    base: NonNull<u8>,
-    len: usize,
-    access: Access,
+    info: RegionInfo,
     owned: Option<Layout>,
 }
 
-// SAFETY: an address and numbers; who may use the memory is the contract's to say.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
-// SAFETY: nothing changes, and the memory stays mapped until the drop: it is allocated here, or the registrar promised.
+// SAFETY: nothing changes, and the memory stays mapped until the drop: it is allocated here, or the registrar
+// promised.
 unsafe impl RawRegion for Memory {
-    fn engine_id(&self) -> EngineId {
-        self.engine
-    }
-    fn key(&self) -> RegionKey {
-        RegionKey(0)
-    }
-    fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-    fn len(&self) -> usize {
-        self.len
-    }
-    fn access(&self) -> Access {
-        self.access
-    }
-    fn cpu_visible(&self) -> bool {
-        true
+    fn info(&self) -> &RegionInfo {
+        &self.info
     }
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
@@ -158,7 +138,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(layout) = self.owned {
             // SAFETY: it was allocated with this layout.
-            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+            unsafe { std::alloc::dealloc(self.info.addr.as_ptr(), layout) };
         }
     }
 }
@@ -185,23 +165,49 @@ struct Accepted {
     pattern: Option<[u8; 8]>,
     src: Vec<Segment>,
     dst: Vec<Segment>,
+    /// Of an operation with a result: its CRC so far, or nothing for a comparison.
+    answer: Option<Option<u32>>,
+}
+
+/// Returns the addresses of the bytes of `list`.
+fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
+    list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).as_ptr()))
+}
+
+/// The bytes of `list`, which the caller of `submit` promised can be read until the completion.
+fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
+    bytes(list).map(|from| {
+        let mut byte = 0;
+        // SAFETY: that promise.
+        unsafe { unsynchronized::copy(&raw mut byte, from, 1) };
+        byte
+    })
 }
 
 impl Accepted {
-    fn run(&self) {
-        let pattern = self.pattern.into_iter().flat_map(|p| p.into_iter().cycle());
-        let from = self.src.iter().flat_map(|s| (0..s.len).map(|i| s.addr.as_ptr().wrapping_add(i)));
-        // SAFETY: `submit`'s caller promised that the sources can be read until the completion.
-        let copied = from.map(|byte| unsafe { byte.read() });
-        let to = self.dst.iter().flat_map(|s| (0..s.len).map(|i| s.addr.as_ptr().wrapping_add(i)));
-        for (byte, to) in copied.chain(pattern).zip(to) {
-            // SAFETY: likewise that the destinations can be written.
-            unsafe { to.write(byte) };
+    /// Does it, and returns its result.
+    fn run(&self) -> u64 {
+        let result = match self.answer {
+            None => 0,
+            Some(None) => {
+                let differs = values(&self.src).zip(values(&self.dst)).position(|(a, b)| a != b);
+                return differs.map_or(Completion::EQUAL, |at| at as u64);
+            }
+            Some(Some(seed)) => crc32c::crc32c_append(seed, &values(&self.src).collect::<Vec<_>>()).into(),
+        };
+        let pattern = self.pattern.iter().flat_map(|p| p.iter().cycle()).map(std::ptr::from_ref);
+        let from = bytes(&self.src).map(<*mut u8>::cast_const).chain(pattern);
+        for (from, to) in from.zip(bytes(&self.dst)) {
+            // SAFETY: `submit`'s caller promised that the sources can be read until the completion, and the
+            // destinations written.
+            unsafe { unsynchronized::copy(to, from, 1) };
         }
+        result
     }
 }
 
-// SAFETY: every accepted descriptor is reported once, by the poll that did its work; nothing else touches memory.
+// SAFETY: every accepted descriptor is reported once, by the poll that did its work; nothing else touches
+// memory.
 unsafe impl RawQueue for ReferenceQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -217,20 +223,37 @@ unsafe impl RawQueue for ReferenceQueue {
         }
         let room = self.depth - self.accepted.len();
         for descriptor in batch.iter().take(room) {
-            let (pattern, src, dst) = match descriptor.work() {
-                Work::Copy { src, dst } => (None, vec![src], vec![dst]),
-                Work::Listed(Listed::Copy { src, dst }) => (None, src.to_vec(), dst.to_vec()),
-                Work::Listed(Listed::Fill { pattern, dst }) => (Some(*pattern), Vec::new(), dst.to_vec()),
+            let (mut pattern, mut answer) = (None, None);
+            let (src, dst) = match descriptor.operation() {
+                Operation::Copy { src, dst } => (vec![src], vec![dst]),
+                Operation::CopyLists { src, dst } => (src.to_vec(), dst.to_vec()),
+                Operation::Fill { pattern: repeated, dst } => {
+                    pattern = Some(repeated);
+                    (Vec::new(), dst.to_vec())
+                }
+                Operation::Compare { a, b } => {
+                    answer = Some(None);
+                    (vec![a], vec![b])
+                }
+                Operation::Crc32c { src, seed } => {
+                    answer = Some(Some(seed));
+                    (vec![src], Vec::new())
+                }
+                Operation::CopyCrc32c { src, dst, seed } => {
+                    answer = Some(Some(seed));
+                    (vec![src], vec![dst])
+                }
+                // Read twice, as gathered copies may.
+                Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
             };
-            assert!(
-                self.options.native || (pattern.is_none() && !descriptor.fence()),
-                "beyond the capabilities"
-            );
+            let both = matches!(descriptor.operation(), Operation::CopyToBoth { .. });
+            let is_plain = pattern.is_none() && answer.is_none() && !both && !descriptor.fence();
+            assert!(self.options.native || is_plain, "beyond the capabilities");
             assert!(descriptor.len() as u64 <= self.options.max_transfer, "beyond the longest transfer");
-            assert!(src.len().max(dst.len()) <= self.options.max_segments, "beyond the longest list");
+            assert!(both || src.len().max(dst.len()) <= self.options.max_segments, "beyond the longest list");
             assert!(dst.iter().chain(&src).all(|s| s.len > 0), "an empty segment");
             let (token, number, fence) = (descriptor.token(), self.submitted, descriptor.fence());
-            self.accepted.push_back(Accepted { token, number, fence, pattern, src, dst });
+            self.accepted.push_back(Accepted { token, number, fence, pattern, src, dst, answer });
             self.submitted += 1;
         }
         Ok(room.min(batch.len()))
@@ -244,7 +267,7 @@ unsafe impl RawQueue for ReferenceQueue {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         while n < completions.len().min(self.options.per_poll.max(1)) {
-            // What may start: rung for, and no fence before it but at the very front.
+            // Operations that may start: with a doorbell, and without a fence except at the very front.
             let fence = self.accepted.iter().position(|a| a.fence && a.number > self.reported_before());
             let rung = self.accepted.partition_point(|a| a.number < self.rung || self.stopped);
             let may = fence.map_or(rung, |at| if at == 0 { rung.min(1) } else { rung.min(at) });
@@ -254,13 +277,11 @@ unsafe impl RawQueue for ReferenceQueue {
             self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let pick = (self.seed >> 33) as usize % may;
             let Some(accepted) = self.accepted.remove(pick) else { break };
-            let outcome = if self.stopped {
-                Outcome::Aborted
+            completions[n] = if self.stopped {
+                Completion::ended(accepted.token, Outcome::Aborted, 0)
             } else {
-                accepted.run();
-                Outcome::Done
+                Completion::done(accepted.token).with_result(accepted.run())
             };
-            completions[n] = Completion { token: accepted.token, native: 0, outcome };
             self.reported += 1;
             n += 1;
         }
@@ -268,26 +289,20 @@ unsafe impl RawQueue for ReferenceQueue {
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        NativeError { code: native.into(), name: "".into(), description: "".into() }
+        NativeError { code: native, name: "".into(), description: "".into() }
     }
 
     fn stop(&mut self) {
         self.stopped = true;
     }
 
-    fn stats(&self) -> RawStats {
-        RawStats::new(self.doorbells, 0)
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, 0)
     }
 
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
     }
-
-    fn arm(&mut self) -> Result<bool> {
-        Err(Error::bare(ErrorKind::Unsupported))
-    }
-
-    fn disarm(&mut self) {}
 }
 
 impl ReferenceQueue {
@@ -310,6 +325,16 @@ mod tests {
 
     crate::conformance_tests!(usual, engine(|_| ()));
     crate::conformance_tests!(native, engine(|o| o.native = true));
+    crate::conformance_tests!(
+        tight_native,
+        engine(|o| {
+            o.native = true;
+            o.max_transfer = 100;
+            o.max_segments = 1;
+            o.depth = 2;
+            o.per_poll = 1;
+        })
+    );
     crate::conformance_tests!(
         tight,
         engine(|o| {

@@ -4,11 +4,12 @@ use std::fmt;
 
 use crate::{Destination, Source};
 
-/// Copies that are submitted together, with one doorbell and one completion. Its memory is reused: filling it again
-/// allocates nothing.
+/// Copies that are submitted together, with one doorbell and one completion. Its memory is reused: filling it
+/// again allocates nothing.
 ///
 /// ```
-/// # fn demo(queue: &dma_core::Queue, pairs: Vec<(dma_core::Buffer, dma_core::BufferMut)>) -> dma_core::Result<()> {
+/// # use dma_core::{Buffer, BufferMut, Queue, Result};
+/// # fn demo(queue: &Queue, pairs: Vec<(Buffer, BufferMut)>) -> Result<()> {
 /// let mut batch: dma_core::Batch<_, _> = pairs.into_iter().collect();
 /// batch = queue.submit(batch)?.wait()?;
 /// for (src, dst) in batch.drain() {
@@ -39,13 +40,13 @@ impl<S: Source, D: Destination> Batch<S, D> {
         self.pairs.push((src, dst));
     }
 
-    /// How many copies there are.
+    /// Returns the number of copies.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no copies.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
@@ -56,12 +57,14 @@ impl<S: Source, D: Destination> Batch<S, D> {
         self.pairs.iter()
     }
 
-    /// The operands, in the order in which they were added, to change them before the batch is submitted again.
+    /// The operands, in the order in which they were added, to change them before the batch is submitted
+    /// again.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, (S, D)> {
         self.pairs.iter_mut()
     }
 
-    /// Takes the operands out, in the order in which they were added. The batch is empty afterwards and keeps its room.
+    /// Takes the operands out, in the order in which they were added. The batch is empty afterwards and keeps
+    /// its room.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (S, D)> {
         self.pairs.drain(..)
     }

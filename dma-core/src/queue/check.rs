@@ -1,23 +1,33 @@
-//! What is refused before anything reaches a device.
+//! Checks of operations before anything reaches a device.
 
-use super::planner::Plan;
+use super::error;
+use super::plan::{Means, Plan};
+use super::query::{Kind, Query};
 use crate::operand::sealed::Operand;
 use crate::region::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 
-/// Whether a copy of one range to another is right, and has 1 to `max` bytes. If not, [`flat`] or the planner says why.
+/// Returns whether a copy of one range to another is valid and has 1 to `max` bytes. If not, [`flat`] or the
+/// planner finds the reason.
 #[inline]
 pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
     let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
-    let (s, d) = (src.ptr.as_ptr().addr(), dst.ptr.as_ptr().addr());
-    let disjoint = D::UNIQUE || !(s < d + dst.len && d < s + src.len);
+    // Ranges of one length overlap if they begin closer together than that. Ends are not computed, because
+    // they may overflow.
+    let disjoint = D::UNIQUE || distance(src, dst) >= dst.len as u64;
     granted & (src.len == dst.len) & (dst.len.wrapping_sub(1) < max) & disjoint
 }
 
-/// Whether `range` belongs to `engine` and grants `access`.
+/// Returns the distance between the beginnings of two ranges.
+#[inline]
+fn distance(src: &Range, dst: &Range) -> u64 {
+    src.addr.0.abs_diff(dst.addr.0)
+}
+
+/// Returns whether `range` belongs to `engine` and grants `access`.
 #[inline]
 fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
-    // With the other rights added, it must be the engine with all of them.
+    // With the other rights added, the tag equals the engine's with all rights.
     range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all())
 }
 
@@ -27,13 +37,10 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     check_range(engine, src, Access::READ)?;
     check_range(engine, dst, Access::WRITE)?;
     if src.len != dst.len {
-        return Err(lengths_differ(src.len, dst.len));
+        return Err(lengths_differ(src.len as u128, dst.len as u128));
     }
-    if !D::UNIQUE {
-        let (s, d) = (src.ptr.as_ptr().addr(), dst.ptr.as_ptr().addr());
-        if s < d + dst.len && d < s + src.len {
-            return Err(overlap(s.max(d), (s + src.len).min(d + dst.len), false));
-        }
+    if !D::UNIQUE && distance(src, dst) < dst.len as u64 {
+        return Err(overlap(dst.len as u64 - distance(src, dst), false));
     }
     Ok(dst.len)
 }
@@ -65,59 +72,134 @@ fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists:
         if !D::UNIQUE {
             disjoint(&from, &to, &mut lists.ranges)?;
         }
-        Ok(dst_len)
+        countable(dst_len)
     });
-    match checked {
-        Ok(1..) => Ok(Plan::Lists(from, to)),
-        Ok(0) => {
-            lists.keep(from);
-            lists.keep(to);
-            Ok(Plan::Empty)
-        }
-        Err(e) => {
-            lists.keep(from);
-            lists.keep(to);
-            Err(e)
-        }
-    }
+    lists.plan(checked, Plan::Lists(from, to))
 }
 
 /// Checks a fill.
-pub(crate) fn fill<D: Operand>(
-    engine: EngineId,
-    dst: &D,
-    pattern: [u8; 8],
-    lists: &mut Lists,
-) -> Result<Plan> {
+pub(crate) fn fill<D: Operand>(means: Means, dst: &D, pattern: [u8; 8], lists: &mut Lists) -> Result<Plan> {
+    if !means.can_fill() {
+        return Err(error::no_fill());
+    }
     let mut to = lists.take();
-    let checked = gather(engine, dst, Access::WRITE, &mut to).and_then(|len| {
+    let checked = gather(means.engine, dst, Access::WRITE, &mut to).and_then(|len| {
         if !D::UNIQUE {
             disjoint(&[], &to, &mut lists.ranges)?;
         }
-        Ok(len)
+        countable(len)
     });
-    match checked {
-        Ok(1..) => Ok(Plan::Fill(pattern, to)),
-        Ok(0) => {
-            lists.keep(to);
-            Ok(Plan::Empty)
+    lists.plan(checked, Plan::Fill(pattern, to))
+}
+
+/// Checks a copy to two destinations.
+pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
+    engine: EngineId,
+    (src, dst, also): (&S, &D, &E),
+    lists: &mut Lists,
+) -> Result<Plan> {
+    let (mut from, mut to, mut to_also) = (lists.take(), lists.take(), lists.take());
+    let checked = gather(engine, src, Access::READ, &mut from).and_then(|src_len| {
+        let lens = [
+            gather(engine, dst, Access::WRITE, &mut to)?,
+            gather(engine, also, Access::WRITE, &mut to_also)?,
+        ];
+        if let Some(len) = lens.into_iter().find(|len| *len != src_len) {
+            return Err(lengths_differ(src_len, len));
         }
-        Err(e) => {
-            lists.keep(to);
-            Err(e)
+        let all: Vec<Segment> = to.iter().chain(&to_also).copied().collect();
+        disjoint(&from, &all, &mut lists.ranges)?;
+        countable(2 * src_len)
+    });
+    [&mut from, &mut to, &mut to_also].into_iter().for_each(|list| list.retain(|segment| segment.len > 0));
+    lists.plan(checked, Plan::CopyToBoth(from, [to, to_also]))
+}
+
+/// Checks a CRC of `a`, or an operation of `kind` on `a` and `b`.
+pub(crate) fn query<A: Operand, B: Operand>(
+    means: Means,
+    kind: Kind,
+    (a, b): (&A, Option<&B>),
+    seed: u32,
+    lists: &mut Lists,
+) -> Result<Plan> {
+    let engine = means.engine;
+    let mut query = Query { kind, a: lists.take(), b: lists.take(), seed, cpu: [true; 2] };
+    let checked = gather(engine, a, Access::READ, &mut query.a).and_then(|len| {
+        query.cpu[0] = is_reachable(a);
+        if let Some(b) = b {
+            let access = if kind == Kind::Compare { Access::READ } else { Access::WRITE };
+            let other = gather(engine, b, access, &mut query.b)?;
+            query.cpu[1] = is_reachable(b);
+            if len != other {
+                return Err(lengths_differ(len, other));
+            }
+            if kind == Kind::CopyCrc32c && !B::UNIQUE {
+                disjoint(&query.a, &query.b, &mut lists.ranges)?;
+            }
         }
+        countable(len)
+    });
+    query.a.retain(|segment| segment.len > 0);
+    query.b.retain(|segment| segment.len > 0);
+    let can_answer = means.can_answer(&query);
+    let plan = Plan::Query(query);
+    let error = match checked {
+        Ok(_) if can_answer => return Ok(plan),
+        Ok(_) => error::beyond_reach(),
+        Err(e) => e,
+    };
+    plan.discard(|list| lists.keep(list));
+    Err(error)
+}
+
+/// Returns whether the CPU reaches all of it.
+fn is_reachable<T: Operand>(side: &T) -> bool {
+    let mut all = true;
+    side.each(&mut |range| all &= range.region.is_cpu_visible());
+    all
+}
+
+/// Returns the number of copies of a batch, which descriptors count in 32 bits.
+pub(crate) fn batch_len(len: usize) -> Result<u32> {
+    u32::try_from(len).map_err(|_| {
+        Error::new(ErrorKind::OutOfRange, format!("a batch of {len} copies"))
+            .with_numbers(len as u64, u32::MAX.into())
+            .with_hint("submit it as several batches")
+    })
+}
+
+/// Checks every copy of a batch. Returns the sum of their bytes.
+pub(crate) fn batch<S: Operand, D: Operand>(
+    engine: EngineId,
+    copies: &[(S, D)],
+    lists: &mut Lists,
+) -> Result<u64> {
+    // Windows of the same bytes may add up to more than there is memory.
+    let mut bytes = 0_u128;
+    for (index, (src, dst)) in copies.iter().enumerate() {
+        let plan = copy(engine, src, dst, lists).map_err(|e| {
+            let message = format!("copy {index} of the batch: {}", e.message());
+            e.with_message(message)
+        })?;
+        bytes += plan.len() as u128;
+        plan.discard(|list| lists.keep(list));
     }
+    u64::try_from(bytes).map_err(|_| {
+        Error::new(ErrorKind::OutOfRange, format!("a batch of {bytes} bytes, which 64 bits do not count"))
+            .with_hint("submit it as several batches")
+    })
 }
 
 /// Vectors for lists of segments, kept for reuse so that operations allocate nothing once warm.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     spare: Vec<Vec<Segment>>,
-    ranges: Vec<(usize, usize, bool)>,
+    ranges: Vec<(u64, u64, bool)>,
 }
 
 impl Lists {
-    /// As many as are worth keeping.
+    /// The most lists kept.
     const MOST: usize = 64;
 
     pub(crate) fn take(&mut self) -> Vec<Segment> {
@@ -137,6 +219,16 @@ impl Lists {
         }
     }
 
+    /// Returns `plan` of a checked length, or an empty one, or the error; keeps the lists of a plan that is
+    /// not returned.
+    fn plan(&mut self, checked: Result<usize>, plan: Plan) -> Result<Plan> {
+        if let Ok(1..) = checked {
+            return Ok(plan);
+        }
+        plan.discard(|list| self.keep(list));
+        checked.map(|_| Plan::Empty)
+    }
+
     pub(crate) fn keep(&mut self, mut list: Vec<Segment>) {
         if list.capacity() > 0 && self.spare.len() < Self::MOST {
             list.clear();
@@ -149,7 +241,7 @@ impl Lists {
 #[inline]
 fn check_range(engine: EngineId, range: &Range, access: Access) -> Result<()> {
     let region = &*range.region.0;
-    if region.engine == engine && region.access.contains(access) {
+    if region.info.engine == engine && region.info.access.contains(access) {
         Ok(())
     } else {
         Err(refuse(engine, range, access))
@@ -159,29 +251,37 @@ fn check_range(engine: EngineId, range: &Range, access: Access) -> Result<()> {
 #[cold]
 fn refuse(engine: EngineId, range: &Range, access: Access) -> Error {
     let region = &*range.region.0;
-    let error = if region.engine != engine {
+    let error = if region.info.engine != engine {
         Error::new(ErrorKind::WrongEngine, "the region belongs to another engine than the queue")
             .with_hint("allocate, register or import it on the engine that opened the queue")
     } else {
         let side = if access.contains(Access::WRITE) { "destination" } else { "source" };
         Error::new(
             ErrorKind::AccessDenied,
-            format!("the {side} grants {:?}, needed is {access:?}", region.access),
+            format!("the {side} grants {:?}, needed is {access:?}", region.info.access),
         )
         .with_hint("allocate, register or export it with that right")
     };
     error.with_backend(region.backend)
 }
 
+/// Returns the length of an operation as `usize`, in which the planner counts.
+fn countable(len: u128) -> Result<usize> {
+    usize::try_from(len).map_err(|_| {
+        Error::new(ErrorKind::OutOfRange, format!("an operation of {len} bytes"))
+            .with_numbers(u64::try_from(len).unwrap_or(u64::MAX), usize::MAX as u64)
+            .with_hint("submit it as several operations")
+    })
+}
+
 #[cold]
-fn lengths_differ(src: usize, dst: usize) -> Error {
+fn lengths_differ(src: u128, dst: u128) -> Error {
     Error::new(ErrorKind::LengthMismatch, format!("the source has {src} bytes, the destination {dst}"))
         .with_hint("split the longer one")
 }
 
 #[cold]
-fn overlap(begin: usize, end: usize, in_destination: bool) -> Error {
-    let bytes = end - begin;
+fn overlap(bytes: u64, in_destination: bool) -> Error {
     let message = if in_destination {
         format!("{bytes} bytes of the destination are named twice")
     } else {
@@ -191,14 +291,15 @@ fn overlap(begin: usize, end: usize, in_destination: bool) -> Error {
         .with_hint("a device copies in no particular direction: use disjoint ranges")
 }
 
-/// Checks every view of one side and appends its segments to `out`; returns the total length.
-fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<Segment>) -> Result<usize> {
+/// Checks every view of one side and appends its segments to `out`. Returns the total length, which may
+/// exceed `usize` for repeated windows.
+fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<Segment>) -> Result<u128> {
     let mut result = Ok(());
-    let mut total = 0_usize;
+    let mut total = 0_u128;
     side.each(&mut |range| {
         if result.is_ok() {
             result = check_range(engine, range, access);
-            total += range.len;
+            total += range.len as u128;
             out.push(range.segment());
         }
     });
@@ -206,26 +307,27 @@ fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<
 }
 
 /// Checks that no byte of `dst` is named twice, by it or by `src`. `scratch` is left empty.
-fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(usize, usize, bool)>) -> Result<()> {
+fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(u64, u64, bool)>) -> Result<()> {
     scratch.clear();
     for (list, written) in [(src, false), (dst, true)] {
         for s in list.iter().filter(|s| s.len > 0) {
-            let begin = s.addr.as_ptr().addr();
-            scratch.push((begin, begin + s.len, written));
+            // The last byte, because the end may overflow.
+            scratch.push((s.addr.0, s.addr.offset(s.len - 1).0, written));
         }
     }
     scratch.sort_unstable();
-    // The furthest ends so far, of what is written and of what is read.
-    let (mut written_to, mut read_to) = (0, 0);
+    // The highest last bytes so far, of written and of read segments.
+    let (mut written_to, mut read_to) = (None, None);
     let mut result = Ok(());
-    for (begin, end, written) in scratch.drain(..) {
+    for (first, last, written) in scratch.drain(..) {
         let taken = if written { written_to.max(read_to) } else { written_to };
-        if begin < taken {
-            result = Err(overlap(begin, end.min(taken), written && begin < written_to));
+        if let Some(taken) = taken.filter(|taken| first <= *taken) {
+            let in_destination = written && Some(first) <= written_to;
+            result = Err(overlap(last.min(taken) - first + 1, in_destination));
             break;
         }
         let to = if written { &mut written_to } else { &mut read_to };
-        *to = end.max(*to);
+        *to = (*to).max(Some(last));
     }
     scratch.clear();
     result
@@ -233,13 +335,10 @@ fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(usize, usize, b
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZero;
-    use std::ptr::NonNull;
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::RegionKey;
+    use crate::{DeviceAddr, RegionKey};
 
     #[test]
     fn an_overlap_says_of_what() {
@@ -252,8 +351,30 @@ mod tests {
         assert_eq!(message(&[(100, 20)], &[(1, 10), (8, 10)]), "3 bytes of the destination are named twice");
     }
 
+    #[test]
+    fn ranges_may_end_with_the_address_space() {
+        let top = |back: usize, len| segment((usize::MAX - back, len));
+        let check = |src, dst| disjoint(&[src], &[dst], &mut Vec::new()).map_err(|e| e.message().to_owned());
+        assert_eq!(check(top(9, 10), top(19, 10)), Ok(()));
+        assert_eq!(check(top(9, 10), top(0, 1)), Err("source and destination share 1 bytes".to_owned()));
+        assert_eq!(check(top(12, 10), top(9, 10)), Err("source and destination share 7 bytes".to_owned()));
+        assert_eq!(check(top(0, 1), segment((1, 1))), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_countable_is_refused_with_its_length() {
+        assert_eq!(countable(u128::from(u64::MAX)).expect("it is counted"), usize::MAX);
+        let error = countable((1 << 64) + 100).expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::OutOfRange);
+        assert!(error.to_string().contains("18446744073709551716 bytes"), "{error}");
+        assert_eq!(batch_len(u32::MAX as usize).expect("it is counted"), u32::MAX);
+        let error = batch_len(1 << 32).expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::OutOfRange);
+        assert!(error.to_string().contains("4294967296 copies"), "{error}");
+    }
+
     fn segment((at, len): (usize, usize)) -> Segment {
-        Segment { key: RegionKey(0), addr: NonNull::without_provenance(NonZero::new(at).unwrap()), len }
+        Segment { key: RegionKey(0), addr: DeviceAddr(at as u64), len }
     }
 
     proptest! {

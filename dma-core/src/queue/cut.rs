@@ -1,36 +1,42 @@
 //! Cutting operations into descriptors that the device takes.
 
-use crate::{Listed, Segment};
+use super::cursor::Cursor;
+use super::query::Running;
+use crate::{Descriptor, Segment};
 
-/// An operation that is handed to the device piece by piece: too long, too many segments, or waiting for its turn.
+/// An operation that goes out piece by piece: it is too long, has too many segments, or waits for its turn.
 #[derive(Debug)]
 pub(crate) struct Staged {
     /// The operation's slot and its index in a batch, as in its descriptors' tokens.
     pub(crate) token: u64,
-    /// Nothing of it may start before all earlier descriptors have completed.
+    /// The fence before its first piece.
     pub(crate) fence: Fence,
     work: Work,
     dst: Cursor,
     left: usize,
 }
 
-/// How far an operation's fence is.
+/// The state of an operation's fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// None, or taken care of.
+    /// None, or observed already.
     Clear,
-    /// The device keeps it: the first descriptor carries it.
+    /// The first descriptor carries it.
     Device,
-    /// The device cannot: hold the operation back until nothing is in flight.
+    /// The device has no fences: the operation is held back until nothing is in flight.
     Drain,
 }
 
-/// What is done to the destination.
+/// The kind of operation.
 #[derive(Debug)]
 enum Work {
     Copy(Cursor),
+    /// To a second destination, too.
+    CopyToBoth(Cursor, Cursor),
+    /// An operation with a result, which cuts itself.
+    Query(Running),
     Fill([u8; 8]),
-    /// Fill by copying out of a block that is to hold the pattern over and over; its length is a multiple of 8.
+    /// A fill by copies out of a block that holds the pattern repeatedly; its length is a multiple of 8.
     FillFrom {
         pattern: [u8; 8],
         block: Segment,
@@ -38,78 +44,27 @@ enum Work {
     },
 }
 
-/// A position in a list of segments.
-#[derive(Debug, Default)]
-pub(crate) struct Cursor {
-    list: Vec<Segment>,
-    at: usize,
-    /// Bytes of `list[at]` that are done.
-    done: usize,
-}
-
-impl Cursor {
-    fn new(list: Vec<Segment>) -> Self {
-        Self { list, at: 0, done: 0 }
-    }
-
-    /// The bytes that the next `max` segments hold, or `limit` if they hold more.
-    fn reach(&self, max: usize, limit: usize) -> usize {
-        let mut bytes = 0;
-        for (i, segment) in self.list[self.at..].iter().take(max).enumerate() {
-            bytes += segment.len - if i == 0 { self.done } else { 0 };
-            if bytes >= limit {
-                return limit;
-            }
-        }
-        bytes
-    }
-
-    /// Appends the next `bytes` to `out` as segments, without moving on.
-    fn peek(&self, mut bytes: usize, out: &mut Vec<Segment>) {
-        let (mut at, mut done) = (self.at, self.done);
-        while bytes > 0 {
-            let segment = self.list[at];
-            let n = bytes.min(segment.len - done);
-            out.push(Segment {
-                key: segment.key,
-                // Not `add`: the address may be a device's, which Rust knows nothing of.
-                addr: segment.addr.map_addr(|addr| addr.saturating_add(done)),
-                len: n,
-            });
-            bytes -= n;
-            at += 1;
-            done = 0;
-        }
-    }
-
-    fn advance(&mut self, mut bytes: usize) {
-        while bytes > 0 {
-            let n = bytes.min(self.list[self.at].len - self.done);
-            self.done += n;
-            bytes -= n;
-            if self.done == self.list[self.at].len {
-                self.at += 1;
-                self.done = 0;
-            }
-        }
-    }
-}
-
-/// The segments of one piece, kept from piece to piece so that cutting allocates nothing.
+/// The segments of one piece, reused so that cutting allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     src: Vec<Segment>,
     dst: Vec<Segment>,
     pattern: Option<[u8; 8]>,
+    /// The two destinations, if there are two.
+    both: Option<[Segment; 2]>,
     len: usize,
 }
 
 impl Piece {
-    /// What the descriptor for this piece asks.
-    pub(crate) fn listed(&self) -> Listed<'_> {
-        match self.pattern {
-            Some(pattern) => Listed::Fill { pattern, dst: &self.dst },
-            None => Listed::Copy { src: &self.src, dst: &self.dst },
+    /// Makes the descriptor of this piece.
+    pub(crate) fn descriptor(&self, token: u64) -> Descriptor<'_> {
+        if let (Some(both), [src]) = (&self.both, &self.src[..]) {
+            return Descriptor::copy_to_both(token, *src, both);
+        }
+        match (self.pattern, &self.src[..], &self.dst[..]) {
+            (Some(pattern), _, dst) => Descriptor::fill(token, pattern, dst),
+            (None, &[src], &[dst]) => Descriptor::copy(token, src, dst),
+            (None, src, dst) => Descriptor::copy_lists(token, src, dst),
         }
     }
 }
@@ -123,6 +78,26 @@ impl Staged {
         Self { token, fence, work: Work::Copy(Cursor::new(src)), dst: Cursor::new(dst), left }
     }
 
+    /// A copy to two destinations that the device does; the lists are of the same length.
+    pub(crate) fn copy_to_both(token: u64, fence: Fence, src: Vec<Segment>, dst: [Vec<Segment>; 2]) -> Self {
+        let [dst, also] = dst.map(Cursor::new);
+        let left = src.iter().map(|s| s.len).sum();
+        Self { token, fence, work: Work::CopyToBoth(Cursor::new(src), also), dst, left }
+    }
+
+    /// An operation with a result, of at least 1 byte.
+    pub(crate) fn query(token: u64, fence: Fence, running: Running) -> Self {
+        Self { token, fence, work: Work::Query(running), dst: Cursor::default(), left: 0 }
+    }
+
+    /// Returns the operation, if it is one with a result.
+    pub(crate) const fn as_query(&mut self) -> Option<&mut Running> {
+        match &mut self.work {
+            Work::Query(running) => Some(running),
+            _ => None,
+        }
+    }
+
     /// A fill that the device does.
     pub(crate) fn fill(token: u64, fence: Fence, pattern: [u8; 8], mut dst: Vec<Segment>) -> Self {
         dst.retain(|s| s.len > 0);
@@ -130,7 +105,8 @@ impl Staged {
         Self { token, fence, work: Work::Fill(pattern), dst: Cursor::new(dst), left }
     }
 
-    /// A fill by copies out of `block`, which the planner makes hold the pattern before the first piece goes out.
+    /// A fill by copies out of `block`, which the planner makes hold the pattern before the first piece goes
+    /// out.
     pub(crate) fn fill_from(
         token: u64,
         fence: Fence,
@@ -143,7 +119,7 @@ impl Staged {
         Self { token, fence, work: Work::FillFrom { pattern, block, phase: 0 }, dst: Cursor::new(dst), left }
     }
 
-    /// What the block that it copies from must hold, if it is a fill by copies.
+    /// Returns the pattern that the block must hold for a fill by copies.
     pub(crate) const fn block_pattern(&self) -> Option<[u8; 8]> {
         match self.work {
             Work::FillFrom { pattern, .. } => Some(pattern),
@@ -151,25 +127,32 @@ impl Staged {
         }
     }
 
-    /// Whether every byte has been handed over.
+    /// Returns whether every byte has been handed over.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.left == 0
     }
 
-    /// Describes the next piece: as long as the limits and both sides allow. Moves on only by [`advance`](Self::advance).
+    /// Describes the next piece, as long as the limits and both sides allow. Moves on only by
+    /// [`advance`](Self::advance).
     pub(crate) fn next_piece(&self, max_transfer: usize, max_segments: usize, piece: &mut Piece) {
         piece.src.clear();
         piece.dst.clear();
-        piece.pattern = None;
+        (piece.pattern, piece.both) = (None, None);
         let mut len = self.dst.reach(max_segments, self.left.min(max_transfer));
         match &self.work {
             Work::Copy(src) => {
                 len = src.reach(max_segments, len);
                 src.peek(len, &mut piece.src);
             }
+            Work::CopyToBoth(src, also) => {
+                len = also.reach(1, src.reach(1, self.dst.reach(1, len)));
+                piece.src.push(src.segment(len));
+                piece.both = Some([self.dst.segment(len), also.segment(len)]);
+            }
+            Work::Query(_) => unreachable!("queries cut themselves"),
             Work::Fill(pattern) => {
-                // Repetitions stay in step: a piece that others follow ends on a whole pattern of the fill where it can,
-                // and the pattern is turned where it cannot.
+                // A piece that others follow ends on a whole pattern if it can; else `advance` rotates the
+                // pattern.
                 if len < self.left && len > 8 {
                     len -= len % 8;
                 }
@@ -177,21 +160,22 @@ impl Staged {
             }
             Work::FillFrom { block, phase, .. } => {
                 len = len.min(block.len - phase);
-                piece.src.push(Segment {
-                    key: block.key,
-                    addr: block.addr.map_addr(|addr| addr.saturating_add(*phase)),
-                    len,
-                });
+                piece.src.push(Segment { key: block.key, addr: block.addr.offset(*phase), len });
             }
         }
         self.dst.peek(len, &mut piece.dst);
         piece.len = len;
     }
 
-    /// The device took `piece`.
+    /// Moves on, since the device took `piece`.
     pub(crate) fn advance(&mut self, piece: &Piece) {
         match &mut self.work {
             Work::Copy(src) => src.advance(piece.len),
+            Work::CopyToBoth(src, also) => {
+                src.advance(piece.len);
+                also.advance(piece.len);
+            }
+            Work::Query(_) => {}
             Work::Fill(pattern) => pattern.rotate_left(piece.len % 8),
             Work::FillFrom { phase, .. } => *phase = (*phase + piece.len) % 8,
         }
@@ -200,39 +184,39 @@ impl Staged {
         self.fence = Fence::Clear;
     }
 
-    /// Gives the lists back for reuse.
-    pub(crate) fn into_lists(self) -> [Vec<Segment>; 2] {
-        let src = match self.work {
-            Work::Copy(src) => src.list,
-            Work::Fill(_) | Work::FillFrom { .. } => Vec::new(),
+    /// Returns the lists for reuse.
+    pub(crate) fn into_lists(self) -> [Vec<Segment>; 3] {
+        let [src, also] = match self.work {
+            Work::Copy(src) => [src.into_list(), Vec::new()],
+            Work::CopyToBoth(src, also) => [src.into_list(), also.into_list()],
+            Work::Query(running) => running.into_lists(),
+            Work::Fill(_) | Work::FillFrom { .. } => [Vec::new(), Vec::new()],
         };
-        [src, self.dst.list]
+        [src, also, self.dst.into_list()]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ptr::NonNull;
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::RegionKey;
+    use crate::{DeviceAddr, Operation, RegionKey};
 
     /// Segments of these lengths, far enough apart not to touch, in a region of their own.
     fn segments(key: usize, lens: &[usize]) -> Vec<Segment> {
         let mut at = 1 << 20;
         lens.iter()
             .map(|&len| {
-                let addr = NonNull::without_provenance(std::num::NonZero::new(at).unwrap());
-                at += len + 100;
+                let addr = DeviceAddr(at);
+                at += len as u64 + 100;
                 Segment { key: RegionKey(key), addr, len }
             })
             .collect()
     }
 
-    fn addresses(list: &[Segment]) -> Vec<usize> {
-        list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.as_ptr().addr() + i)).collect()
+    fn addresses(list: &[Segment]) -> Vec<u64> {
+        list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).0)).collect()
     }
 
     /// Cuts `len` bytes at random places.
@@ -259,7 +243,7 @@ mod tests {
             let (mut piece, mut moved) = (Piece::default(), Vec::new());
             while !staged.is_exhausted() {
                 staged.next_piece(max_transfer, max_segments, &mut piece);
-                let Listed::Copy { src, dst } = piece.listed() else { panic!("a copy") };
+                let (src, dst) = (&piece.src, &piece.dst);
                 prop_assert_eq!(addresses(src).len(), addresses(dst).len());
                 prop_assert!((1..=max_transfer).contains(&addresses(src).len()));
                 prop_assert!(src.len() <= max_segments && dst.len() <= max_segments);
@@ -289,17 +273,18 @@ mod tests {
             let (mut piece, mut written) = (Piece::default(), Vec::new());
             while !staged.is_exhausted() {
                 staged.next_piece(max_transfer, max_segments, &mut piece);
-                match piece.listed() {
-                    Listed::Fill { pattern, dst } => {
+                match piece.descriptor(0).operation() {
+                    Operation::Fill { pattern, dst } => {
                         prop_assert!(!by_copy && addresses(dst).len() <= max_transfer);
                         written.extend(addresses(dst).into_iter().zip(pattern.into_iter().cycle()));
                     }
-                    Listed::Copy { src, dst } => {
+                    _ => {
+                        let (src, dst) = (&piece.src, &piece.dst);
                         prop_assert!(by_copy && addresses(dst).len() <= max_transfer);
-                        let start = block.addr.as_ptr().addr();
+                        let start = block.addr.0;
                         let bytes = addresses(src).into_iter().map(|a| {
-                            assert!((start..start + block.len).contains(&a), "inside of the block");
-                            pattern[(a - start) % 8]
+                            assert!((start..start + block.len as u64).contains(&a), "inside of the block");
+                            pattern[(a - start) as usize % 8]
                         });
                         written.extend(addresses(dst).into_iter().zip(bytes));
                     }

@@ -1,17 +1,21 @@
-//! [`OpError`]: an operation that was refused or did not succeed, with its operands.
+//! [`OpError`]: an operation that was refused or did not succeed, with its operands; and the errors of
+//! queues.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::planner::Failure;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, NativeError, Outcome};
 
-/// What a transfer does, for messages.
+/// The operation of a transfer, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Copy,
     Fill,
     Batch,
+    Compare,
+    Crc32c,
+    CopyCrc32c,
+    CopyToBoth,
 }
 
 impl Operation {
@@ -20,36 +24,128 @@ impl Operation {
             Self::Copy => "copy",
             Self::Fill => "fill",
             Self::Batch => "batch",
+            Self::Compare => "compare",
+            Self::Crc32c => "CRC-32C",
+            Self::CopyCrc32c => "copy with CRC-32C",
+            Self::CopyToBoth => "copy to two destinations",
         }
     }
 }
 
-/// What to do about a queue that takes no more.
-pub(crate) const REOPEN: &str = "open another queue";
+/// The hint for a closed queue.
+const REOPEN: &str = "open another queue";
 
-/// Why a closed queue, or one whose engine was given up, takes nothing.
+/// The error for a submission to a closed queue, or to one whose engine was given up.
 #[cold]
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the queue takes nothing more").with_hint(REOPEN)
 }
 
-/// Why a full queue on a device that hangs takes nothing.
+/// The error for an operation that was submitted after the lane had stopped.
 #[cold]
-pub(crate) fn stalled(silence: Duration) -> Error {
-    let message = format!("the queue is full, and the device has completed nothing for {silence:.1?}");
+pub(crate) fn never_reached() -> Error {
+    Error::new(ErrorKind::Closed, "the queue was closed before the operation reached the device")
+        .with_hint(REOPEN)
+}
+
+/// The error for a fill that neither the device nor a copy can do.
+#[cold]
+pub(crate) fn no_fill() -> Error {
+    Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from")
+}
+
+/// The error for a wait that gave up after `stall` without a completion.
+#[cold]
+pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, stall: Duration) -> OpError<T> {
+    let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"));
+    let hint = "the operands stay with the queue until the device is done; close the queue to give up on it";
+    OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
+}
+
+/// The error for an operation that was in flight on a device that never answered. The caller leaks the
+/// operands.
+#[cold]
+pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str) -> OpError<T> {
+    let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered");
+    let hint = "the operands' memory is leaked, since the device may still write to it";
+    OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
+}
+
+/// The error for an operation that neither the device nor the CPU can do.
+#[cold]
+pub(crate) fn beyond_reach() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "the device has no such operation, and the CPU does not reach the memory",
+    )
+    .with_hint("copy the bytes to memory of this engine first")
+}
+
+/// The error for a submission to a full queue on a device that hangs.
+#[cold]
+pub(crate) fn stalled(stalled_for: Duration) -> Error {
+    let message = format!("the queue is full, and the device has completed nothing for {stalled_for:.1?}");
     Error::new(ErrorKind::TimedOut, message).with_hint(
         "close the queue and open another; or go on, should the device complete something after all",
     )
+}
+
+/// An operation that did not succeed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// Its index in the batch; 0 if it is none.
+    pub(crate) index: u32,
+    pub(crate) outcome: Outcome,
+    pub(crate) native: Option<NativeError>,
+    /// The engine's error, if it did not take the descriptor.
+    pub(crate) refusal: Option<Error>,
+    /// The queue was being closed, which aborts descriptors.
+    pub(crate) closing: bool,
+}
+
+impl Failure {
+    /// Converts it to the error that the caller gets.
+    pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
+        let error = match self.outcome {
+            Outcome::Failed(kind) => {
+                let told = || Error::new(kind, "the device reported a failure");
+                let error = self.refusal.unwrap_or_else(told);
+                match kind {
+                    _ if !error.hint().is_empty() => error,
+                    ErrorKind::DeviceFault => error.with_hint(
+                        "what the destination holds is undefined; submit it again, a few times; if it goes on, the log of the device's driver (dmesg) may say why",
+                    ),
+                    ErrorKind::Revoked => error.with_hint("have the peer export its memory again"),
+                    _ => error,
+                }
+            }
+            _ if self.closing => Error::new(
+                ErrorKind::Closed,
+                "the queue was closed before the device had done this operation",
+            )
+            .with_hint(REOPEN),
+            _ => Error::new(
+                ErrorKind::Aborted,
+                "the device was reset or stopped before it reported this operation",
+            )
+            .with_hint("submit it again"),
+        };
+        let error = error.with_operation(operation).with_backend(backend);
+        match self.native {
+            Some(native) => error.with_native(native),
+            None => error,
+        }
+    }
 }
 
 /// An operation that was refused, or that did not succeed. The operands come back with it.
 ///
 /// It turns into an [`Error`] by `?`, which drops the operands.
 ///
-/// `Display` is the error's line, all of it. In a chain of causes, as `anyhow` or `Box<dyn std::error::Error>` have it, the
-/// [`source`](std::error::Error::source) is that [`Error`] itself, so that who has nothing but the chain finds the
-/// [`kind`](Error::kind) and [`retry`](Error::retry); there its `Display` is no more than the name of the kind, as in `kind Aborted`,
-/// since the line has been said.
+/// `Display` is one line with everything. The [`source`](std::error::Error::source) is that [`Error`] itself,
+/// so that code that has only the chain of causes (`anyhow`, `Box<dyn Error>`) finds its
+/// [`kind`](Error::kind) and [`retry`](Error::retry). Its `Display` there is only the name of the kind, as in
+/// `kind Aborted`, because the line was printed already.
 ///
 /// ```
 /// use dma_core::{Error, Retry};
@@ -63,10 +159,11 @@ pub(crate) fn stalled(silence: Duration) -> Error {
 /// # assert!(is_worth_a_retry(&Error::bare(dma_core::ErrorKind::Aborted)));
 /// ```
 ///
-/// An error that is passed on so keeps the operands, and their memory, for as long as it lives; `.map_err(dma::Error::from)` lets them go.
+/// An `OpError` keeps the operands, and their memory, as long as it lives; `.map_err(dma::Error::from)` drops
+/// them.
 pub struct OpError<T> {
     error: Error,
-    /// The error, as the chain of causes shows it.
+    /// The error as its own cause: see the type's documentation.
     cause: Error,
     operands: Option<T>,
     // Two words, not three: clippy's limit for an error is 128 bytes, operands included.
@@ -77,9 +174,9 @@ pub struct OpError<T> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpFailure {
-    /// Which: its index in the batch.
+    /// The operation's index in the batch.
     pub index: usize,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -92,7 +189,7 @@ impl<T> OpError<T> {
         Self { cause: error.to_cause(), error, operands, failures: failures.into() }
     }
 
-    /// What became of an operation or batch, some or all of which did not succeed.
+    /// Builds the error of an operation or batch of which some or all did not succeed.
     pub(crate) fn from_failures(
         failures: Vec<Failure>,
         operation: Operation,
@@ -107,7 +204,7 @@ impl<T> OpError<T> {
             .into_iter()
             .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation.name(), backend) })
             .collect();
-        // A failure says more than an abort, which only came with it, or with the close.
+        // An abort or close is only a consequence of another failure.
         let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);
         let worst = failures.iter().find(|f| !only_ended(f.error.kind())).or(failures.first());
         let error = worst.map_or(Error::bare(ErrorKind::DeviceFault), |worst| {
@@ -132,31 +229,33 @@ impl<T> OpError<T> {
         Self::new(Error::bare(ErrorKind::QueueFull), Some(operands))
     }
 
-    /// What went wrong. [`QueueFull`](ErrorKind::QueueFull) costs no allocation: poll, and submit again.
+    /// Returns the category. [`QueueFull`](ErrorKind::QueueFull) costs no allocation: poll, and submit again.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 
-    /// What went wrong, in full.
+    /// Returns the error.
     #[must_use]
     pub const fn error(&self) -> &Error {
         &self.error
     }
 
-    /// For a batch that was submitted: every operation that did not succeed. Empty for a refusal and for single operations.
+    /// Returns every operation of a submitted batch that did not succeed; empty for a refusal and for single
+    /// operations.
     #[must_use]
     pub fn failures(&self) -> &[OpFailure] {
         &self.failures
     }
 
-    /// The operands, given back; `None` if the device may still be at them (a wait that timed out, a device that does not answer).
+    /// Returns the operands; `None` if the device may still use them (a wait that timed out, a device that
+    /// does not answer).
     #[must_use]
     pub fn into_operands(self) -> Option<T> {
         self.operands
     }
 
-    /// The error and the operands.
+    /// Returns the error and the operands.
     #[must_use]
     pub fn into_parts(self) -> (Error, Option<T>) {
         (self.error, self.operands)
@@ -201,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// What `anyhow`'s `{:#}` shows of it.
+    /// Lines that `anyhow`'s `{:#}` prints.
     fn chain(first: &(dyn std::error::Error + 'static)) -> Vec<String> {
         std::iter::successors(Some(first), |e| (*e).source()).map(ToString::to_string).collect()
     }

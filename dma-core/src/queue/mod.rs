@@ -1,13 +1,19 @@
 //! [`Queue`]: one thread's path to a device.
 
+#[cfg(all(test, not(loom)))]
+mod admission_tests;
+mod answer;
 mod batch;
 pub(crate) mod check;
+mod cursor;
 mod cut;
 pub(crate) mod error;
 #[cfg(all(test, not(loom)))]
-pub(crate) mod odd_device;
-pub(crate) mod patience;
+pub(crate) mod fault_injection_tests;
+pub(crate) mod plan;
 pub(crate) mod planner;
+pub(crate) mod query;
+pub(crate) mod stall_detector;
 mod transfer;
 pub(crate) mod wait;
 
@@ -20,84 +26,92 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+pub use answer::Answer;
 pub use batch::Batch;
+use check::Lists;
 pub(crate) use error::Operation;
 pub use error::{OpError, OpFailure};
-use patience::Patience;
-use planner::{News, Plan, Planner};
+use plan::{Means, Plan};
+use planner::{News, Planner};
+use query::Kind;
+use stall_detector::StallDetector;
 pub use transfer::Transfer;
 
 use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
 };
 
-/// How long a device has to stop, whatever time its queue had to drain. It takes none to speak of; but what works for a software device may be kept from
-/// running for a while by a busy machine, and memory that it is taken to be dead over is lost.
+/// Grace period for a device to stop. When it expires, memory that the device may still write is leaked. It
+/// covers software devices on a busy machine.
 const STOP: Duration = Duration::from_secs(1);
 
+/// Memory that a queue allocates for each place of its depth, in bytes.
+pub(crate) const SLOT_BYTES: usize = planner::SLOT_BYTES + size_of::<Waiter>() + size_of::<u32>();
+
 /// A transfer, or the operands handed back with the reason.
-pub type SubmitResult<T> = Result<Transfer<T>, OpError<T>>;
+pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 
 /// One thread's submission and completion path to a device.
 ///
 /// Operations take their operands by value and give them back when they are done:
 ///
 /// ```
-/// # fn demo(queue: &dma_core::Queue, src: dma_core::Buffer, dst: dma_core::BufferMut) -> dma_core::Result<()> {
+/// # use dma_core::{Buffer, BufferMut, Queue, Result};
+/// # fn demo(queue: &Queue, src: Buffer, dst: BufferMut) -> Result<()> {
 /// let (src, dst) = queue.copy(src, dst)?.wait()?;
 /// assert_eq!(&src[..], &dst[..]);
 /// # Ok(()) }
 /// ```
 ///
-/// - Submitting never blocks: a full queue hands the operands back ([`ErrorKind::QueueFull`], or [`ErrorKind::TimedOut`] if the device hangs). An operation counts against the depth until its
+/// - Submitting never blocks: a full queue hands the operands back ([`ErrorKind::QueueFull`], or
+///   [`ErrorKind::TimedOut`] if the device hangs). An operation counts against the depth until its
 ///   [`Transfer`] is taken or dropped.
 /// - Operations gather until [`flush`](Self::flush), a wait, or an await: one doorbell for all of them.
 /// - Order between operations is not promised, except across a [`fence`](Self::fence).
-/// - What is longer, or has more segments, than the device takes is cut up inside.
-/// - A queue belongs to the thread that opened it. For many threads, or futures that move between them, there is
-///   [`SharedQueue`](crate::SharedQueue).
-/// - Dropping it waits for what is in flight, at most [`QueueOptions::drop_timeout`] and what it takes to [`close`](Self::close) then, which also
-///   says how that went.
+/// - Operations beyond the device's length and segment limits are cut into several descriptors.
+/// - A queue belongs to the thread that opened it. [`SharedQueue`](crate::SharedQueue) is for many threads,
+///   and for futures that move between them.
+/// - Dropping it closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
 pub struct Queue {
     shared: Rc<RefCell<State>>,
     drop_timeout: Duration,
 }
 
-/// What a queue and its transfers share.
+/// State shared by a queue and its transfers.
 struct State {
     planner: Planner,
     free: Vec<u32>,
-    attendants: Vec<Attendant>,
-    /// Slots whose operations ended and are attended: scratch, as is what follows from it.
+    waiters: Vec<Waiter>,
+    /// Scratch: slots that ended and have a waiter.
     ended: Vec<u32>,
-    spare: Aftermath,
+    spare: Callbacks,
     stall_timeout: Duration,
-    /// Asked where the queue is full.
-    patience: Patience,
-    /// Whether an awaiting transfer asks to be polled again by itself, because nobody drives the queue.
+    /// Consulted when the queue is full.
+    stall_detector: StallDetector,
+    /// True without a [`Driver`]: an awaiting transfer asks to be polled again.
     cooperative: bool,
 }
 
-/// Who waits for an operation, or what a transfer dropped early left behind.
+/// The task that waits for an operation, or the operands of a transfer dropped early.
 #[derive(Default)]
-struct Attendant {
+struct Waiter {
     waker: Option<Waker>,
     parked: Option<Box<dyn Any>>,
 }
 
-/// What must be done once the state is no longer borrowed: all of it may run anybody's code.
+/// User callbacks to run once the state is no longer borrowed.
 #[derive(Default)]
-struct Aftermath {
+struct Callbacks {
     news: Vec<News>,
     backend: &'static str,
     wake: Vec<Waker>,
     drop: Vec<Box<dyn Any>>,
 }
 
-impl Aftermath {
-    /// Does all of it, and keeps the emptied lists for the next time. A panic goes on once everybody else has had their turn.
+impl Callbacks {
+    /// Runs all, and keeps the emptied lists. A panic is resumed after the last one.
     fn run(mut self, shared: &RefCell<State>) {
-        let mut others = Others::default();
+        let mut others = PanicCollector::default();
         self.news.drain(..).for_each(|news| others.run(|| news.tell(self.backend)));
         self.drop.drain(..).for_each(|operands| others.run(|| drop(operands)));
         self.wake.drain(..).for_each(|waker| others.run(|| waker.wake()));
@@ -106,17 +120,17 @@ impl Aftermath {
     }
 }
 
-/// Code of others, of which a panic keeps none from running.
+/// Runs user callbacks to the end, whichever of them panic.
 #[derive(Default)]
-struct Others {
-    /// The last one.
+struct PanicCollector {
+    /// The last panic.
     panic: Option<Box<dyn Any + Send>>,
 }
 
-impl Others {
+impl PanicCollector {
     fn run(&mut self, f: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
-            // What was thrown may panic, too, as it is dropped.
+            // The payload may panic, too, when it is dropped.
             std::mem::forget(self.panic.replace(panic));
         }
     }
@@ -129,116 +143,119 @@ impl Others {
 }
 
 impl State {
-    /// Flushes, and polls the device; what that leads to is for the caller to run.
-    fn drive(&mut self) -> Option<Aftermath> {
+    /// Flushes, and polls the device; the caller runs the callbacks.
+    fn drive(&mut self) -> Option<Callbacks> {
         self.planner.flush(&mut self.ended);
         self.planner.poll(&mut self.ended);
-        self.attend()
+        self.collect()
     }
 
-    /// Polls the device; what that leads to is for the caller to run.
-    fn poll(&mut self) -> (usize, Option<Aftermath>) {
+    /// Polls the device; the caller runs the callbacks.
+    fn poll(&mut self) -> (usize, Option<Callbacks>) {
         let reported = self.planner.poll(&mut self.ended);
-        (reported, self.attend())
+        (reported, self.collect())
     }
 
     #[inline]
-    fn attend(&mut self) -> Option<Aftermath> {
-        if self.ended.is_empty() && self.planner.news.is_empty() { None } else { Some(self.attend_ended()) }
+    fn collect(&mut self) -> Option<Callbacks> {
+        if self.ended.is_empty() && self.planner.news.is_empty() { None } else { Some(self.collect_ended()) }
     }
 
-    /// What there is to tell the log, and room for more.
-    fn aftermath(&mut self) -> Aftermath {
-        let mut aftermath = std::mem::take(&mut self.spare);
-        aftermath.backend = self.planner.backend;
-        aftermath.news.append(&mut self.planner.news);
-        aftermath
+    /// Collects news for the log.
+    fn callbacks(&mut self) -> Callbacks {
+        let mut callbacks = std::mem::take(&mut self.spare);
+        callbacks.backend = self.planner.backend;
+        callbacks.news.append(&mut self.planner.news);
+        callbacks
     }
 
     #[cold]
-    fn attend_ended(&mut self) -> Aftermath {
-        let mut aftermath = if self.planner.is_wrecked() {
+    fn collect_ended(&mut self) -> Callbacks {
+        let mut callbacks = if self.planner.is_wrecked() {
             self.abandon();
             self.wake_all()
         } else {
-            self.aftermath()
+            self.callbacks()
         };
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
-            // Its holder may have seen the end by itself and left; what has the slot now ends when it ends.
-            if !op.ended || !op.attended {
+            // Its holder may have seen the end and left; the slot's next operation has not ended.
+            if !op.ended || !op.has_waiter {
                 continue;
             }
-            op.attended = false;
-            let attendant = &mut self.attendants[slot as usize];
-            aftermath.wake.extend(attendant.waker.take());
-            if let Some(operands) = attendant.parked.take() {
-                aftermath.drop.push(operands);
+            op.has_waiter = false;
+            let waiter = &mut self.waiters[slot as usize];
+            callbacks.wake.extend(waiter.waker.take());
+            if let Some(operands) = waiter.parked.take() {
+                callbacks.drop.push(operands);
                 self.planner.take_failures(slot);
                 self.free.push(slot);
             }
         }
-        aftermath
+        callbacks
     }
 
-    fn flush(&mut self) -> Option<Aftermath> {
+    fn flush(&mut self) -> Option<Callbacks> {
         self.planner.flush(&mut self.ended);
-        self.attend()
+        self.collect()
     }
 
-    /// For how long a device that has work has completed none of it, if that is too long.
+    /// Returns the time for which a device that has work has completed none of it, if that is too long.
     fn stalled(&mut self) -> Option<Duration> {
         if !self.planner.is_at_device() {
-            self.patience.rest();
+            self.stall_detector.reset();
             return None;
         }
-        self.patience.ask(self.planner.reported(), self.planner.looks(), Instant::now())
+        self.stall_detector.observe(self.planner.reported(), self.planner.polls(), Instant::now())
     }
 
-    /// Has every task that waits look for itself.
-    fn wake_all(&mut self) -> Aftermath {
-        let mut aftermath = self.aftermath();
-        aftermath.wake.extend(self.attendants.iter_mut().filter_map(|a| a.waker.take()));
-        aftermath
+    /// Wakes every task that waits.
+    fn wake_all(&mut self) -> Callbacks {
+        let mut callbacks = self.callbacks();
+        callbacks.wake.extend(self.waiters.iter_mut().filter_map(|a| a.waker.take()));
+        callbacks
     }
 
-    /// Gives up the device, and the memory that it may write to for ever.
+    /// Gives up the device, and leaks the memory that it may write.
     fn abandon(&mut self) {
         // First, since the engine may panic.
-        self.attendants.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
+        self.waiters.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
         self.planner.abandon();
-        // No slot to give out: submitting answers that the queue is closed.
+        // Without a free slot, submitting answers `Closed`.
         self.free.clear();
     }
 }
 
-/// A queue that somebody's waker or destructor kept from being closed, by a panic, may have descriptors in flight.
+/// Abandons a queue that a panicking callback kept from being closed.
 impl Drop for State {
     fn drop(&mut self) {
         if !self.planner.is_closed() {
             self.abandon();
-            let (mut others, backend) = (Others::default(), self.planner.backend);
+            let (mut others, backend) = (PanicCollector::default(), self.planner.backend);
             self.planner.news.drain(..).for_each(|news| others.run(|| news.tell(backend)));
-            // A panic ends here: there may be one under way.
+            // A panic may be under way already.
             std::mem::forget(others);
         }
     }
 }
 
-/// Polls the device once. Returns how many descriptors were reported.
-fn poll(shared: &RefCell<State>) -> usize {
-    let (reported, aftermath) = shared.borrow_mut().poll();
-    if let Some(aftermath) = aftermath {
-        aftermath.run(shared);
+/// Runs callbacks, if there are any, once the state is no longer borrowed.
+fn run(callbacks: Option<Callbacks>, shared: &RefCell<State>) {
+    if let Some(callbacks) = callbacks {
+        callbacks.run(shared);
     }
+}
+
+/// Polls the device once. Returns the number of descriptors reported.
+fn poll(shared: &RefCell<State>) -> usize {
+    let (reported, callbacks) = shared.borrow_mut().poll();
+    run(callbacks, shared);
     reported
 }
 
 fn flush(shared: &RefCell<State>) {
-    let aftermath = shared.borrow_mut().flush();
-    if let Some(aftermath) = aftermath {
-        aftermath.run(shared);
-    }
+    let callbacks = shared.borrow_mut().flush();
+    run(callbacks, shared);
 }
 
 impl Queue {
@@ -255,11 +272,11 @@ impl Queue {
                 planner: Planner::new(raw, info, depth, fill_block),
                 // Taken from the end: low slots first.
                 free: (0..slots).rev().collect(),
-                attendants: std::iter::repeat_with(Attendant::default).take(depth).collect(),
+                waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
                 ended: Vec::new(),
-                spare: Aftermath::default(),
+                spare: Callbacks::default(),
                 stall_timeout: options.stall_timeout,
-                patience: Patience::new(options.stall_timeout),
+                stall_detector: StallDetector::new(options.stall_timeout),
                 cooperative: true,
             })),
             drop_timeout: options.drop_timeout,
@@ -272,154 +289,220 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// With the operands: `QueueFull`, or `TimedOut` if besides the device hangs: it has been polled, and has completed nothing, for
-    /// [`QueueOptions::stall_timeout`]; `LengthMismatch`; `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of
-    /// another engine; `Closed`. Nothing has reached the device then.
+    /// With the operands, before anything has reached the device: `QueueFull`; `TimedOut` if, besides, the
+    /// device was polled for [`QueueOptions::stall_timeout`] and completed nothing; `LengthMismatch`;
+    /// `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of another engine;
+    /// `Closed`.
     #[inline]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
+        if !(S::SINGLE && D::SINGLE) {
+            return self.submit_checked(Operation::Copy, (src, dst), |means, (src, dst), lists| {
+                check::copy(means.engine, src, dst, lists)
+            });
+        }
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
-        if S::SINGLE && D::SINGLE {
-            let (from, to) = (src.single(), dst.single());
-            return match check::flat::<D>(state.planner.engine, from, to) {
-                Ok(len) => {
-                    let Some(slot) = Self::begin(state, 1, len) else {
-                        return Err(Self::full(state, Operation::Copy, Plan::Empty, (src, dst)));
-                    };
-                    if len > 0 {
-                        state.planner.push_flat(slot, 0, from.segment(), to.segment());
-                    }
-                    Ok(self.pushed(guard, slot, Operation::Copy, (src, dst)))
-                }
-                Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
-            };
-        }
-        match check::copy(state.planner.engine, &src, &dst, &mut state.planner.lists) {
-            Ok(plan) => {
-                let Some(slot) = Self::begin(state, 1, plan.len()) else {
-                    return Err(Self::full(state, Operation::Copy, plan, (src, dst)));
+        let (from, to) = (src.single(), dst.single());
+        match check::flat::<D>(state.planner.engine, from, to) {
+            Ok(len) => {
+                let Some(&slot) = state.free.last() else {
+                    return Err(Self::full(state, Operation::Copy, Plan::Empty, (src, dst)));
                 };
-                state.planner.push(slot, 0, plan);
+                let mut admission = state.planner.admit(slot, 1, len as u64, false);
+                if len > 0 {
+                    admission.push_flat(0, from.segment(), to.segment());
+                }
+                admission.commit();
                 Ok(self.pushed(guard, slot, Operation::Copy, (src, dst)))
             }
             Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
         }
     }
 
-    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]` sets every byte to `x`. Where the device has
-    /// no fill, it copies from memory that holds the pattern.
+    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]` sets
+    /// every byte to `x`. If the device has no fill, it copies from memory that holds the pattern.
     ///
     /// Does not block, and need not start before [`flush`](Self::flush).
     ///
     /// # Errors
     ///
-    /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill nor allocate memory to copy from.
+    /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill nor
+    /// allocate memory to copy from.
     pub fn fill<D: Destination>(&self, dst: D, pattern: [u8; 8]) -> SubmitResult<D> {
-        let mut guard = self.shared.borrow_mut();
-        let state = &mut *guard;
-        if !state.planner.can_fill() {
-            let error =
-                Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
-            return Err(Self::refuse(state, Operation::Fill, error, dst));
-        }
-        match check::fill(state.planner.engine, &dst, pattern, &mut state.planner.lists) {
-            Ok(plan) => {
-                let Some(slot) = Self::begin(state, 1, plan.len()) else {
-                    return Err(Self::full(state, Operation::Fill, plan, dst));
-                };
-                state.planner.push(slot, 0, plan);
-                Ok(self.pushed(guard, slot, Operation::Fill, dst))
-            }
-            Err(e) => Err(Self::refuse(state, Operation::Fill, e, dst)),
-        }
+        self.submit_checked(Operation::Fill, dst, |means, dst, lists| check::fill(means, dst, pattern, lists))
     }
 
-    /// Submits every copy of `batch` and flushes. The batch takes one place of the queue's depth and completes as a whole.
+    /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps another.
     ///
-    /// All copies are checked before any is handed to the device. Copies of one batch are in no order, and the destination of one may not
-    /// be named by another: buffers cannot, windows must not (the bytes are undefined if they do).
+    /// Does not block, and need not start before [`flush`](Self::flush). If the device has no such operation,
+    /// it copies twice.
     ///
     /// # Errors
     ///
-    /// With the batch: as [`copy`](Self::copy), naming the first copy that is refused; none was submitted then.
+    /// With the operands: as [`copy`](Self::copy).
+    pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> SubmitResult<(S, D, E)>
+    where
+        S: Source,
+        D: Destination,
+        E: Destination,
+    {
+        self.submit_checked(Operation::CopyToBoth, (src, dst, also), |means, (src, dst, also), lists| {
+            check::copy_to_both(means.engine, (src, dst, also), lists)
+        })
+    }
+
+    /// Compares `a` with `b`, which have the same length. The result is the offset of the first byte that
+    /// differs.
+    ///
+    /// Does not block, and need not start before [`flush`](Self::flush). If the device does not compare, the
+    /// CPU does so in polls; memory that it cannot reach is copied first.
+    ///
+    /// ```
+    /// # fn demo(queue: &dma_core::Queue, a: dma_core::Buffer, b: dma_core::Buffer) -> dma_core::Result<()> {
+    /// let ((a, b), difference) = queue.compare(a, b)?.wait()?;
+    /// assert_eq!(difference, a.iter().zip(&b[..]).position(|(a, b)| a != b));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`copy`](Self::copy), though they may overlap; `Unsupported` if neither the
+    /// device nor the CPU can.
+    pub fn compare<A: Source, B: Source>(&self, a: A, b: B) -> SubmitResult<(A, B), Option<usize>> {
+        self.submit_checked(Operation::Compare, (a, b), |means, (a, b), lists| {
+            check::query(means, Kind::Compare, (a, Some(b)), 0, lists)
+        })
+    }
+
+    /// Computes the CRC-32C of `src`, as iSCSI and NVMe have it. `seed` is the CRC-32C of the bytes before,
+    /// or 0.
+    ///
+    /// Does not block, and need not start before [`flush`](Self::flush). If the device has no CRC, the CPU
+    /// computes it in polls; memory that it cannot reach is copied first.
+    ///
+    /// # Errors
+    ///
+    /// With the operand: as [`compare`](Self::compare).
+    pub fn crc32c<S: Source>(&self, src: S, seed: u32) -> SubmitResult<S, u32> {
+        self.submit_checked(Operation::Crc32c, src, |means, src, lists| {
+            check::query(means, Kind::Crc32c, (src, None::<&S>), seed, lists)
+        })
+    }
+
+    /// Copies `src` to `dst` and computes the CRC-32C of the bytes. `seed` is the CRC-32C of the bytes
+    /// before, or 0.
+    ///
+    /// Does not block, and need not start before [`flush`](Self::flush). If the device has no such operation,
+    /// the CPU computes the CRC of each copied piece: of the source if it reaches that, else of the
+    /// destination. For a window that a peer writes meanwhile, the CRC may differ from that of the
+    /// destination.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`copy`](Self::copy); `Unsupported` as [`compare`](Self::compare).
+    pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> SubmitResult<(S, D), u32>
+    where
+        S: Source,
+        D: Destination,
+    {
+        self.submit_checked(Operation::CopyCrc32c, (src, dst), |means, (src, dst), lists| {
+            check::query(means, Kind::CopyCrc32c, (src, Some(dst)), seed, lists)
+        })
+    }
+
+    /// Checks an operation and submits its plan.
+    fn submit_checked<T: 'static, R: Answer>(
+        &self,
+        operation: Operation,
+        operands: T,
+        check: impl FnOnce(Means, &T, &mut Lists) -> Result<Plan>,
+    ) -> SubmitResult<T, R> {
+        let mut guard = self.shared.borrow_mut();
+        let state = &mut *guard;
+        let plan = match check(state.planner.means(), &operands, &mut state.planner.lists) {
+            Ok(plan) => plan,
+            Err(e) => return Err(Self::refuse(state, operation, e, operands)),
+        };
+        let Some(&slot) = state.free.last() else {
+            return Err(Self::full(state, operation, plan, operands));
+        };
+        let mut admission = state.planner.admit(slot, 1, plan.len() as u64, false);
+        admission.push(0, plan);
+        admission.commit();
+        Ok(self.pushed(guard, slot, operation, operands))
+    }
+
+    /// Submits every copy of `batch` and flushes. The batch takes one place of the queue's depth and
+    /// completes as a whole.
+    ///
+    /// All copies are checked before any is handed to the device. Copies of one batch are unordered. No
+    /// destination may be named by another copy of the batch: buffers cannot, windows must not, or their
+    /// bytes are undefined.
+    ///
+    /// # Errors
+    ///
+    /// With the batch: as [`copy`](Self::copy), naming the first copy that is refused.
     pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
-        let engine = state.planner.engine;
-        let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
-        // The usual batch is checked and handed to the planner in one go.
-        let mut flat = None;
+        let operations = match check::batch_len(batch.len()) {
+            Ok(operations) => operations,
+            Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
+        };
+        // A batch of plain copies is checked and handed to the planner in one go.
+        let mut admitted = None;
         if S::SINGLE
             && D::SINGLE
             && let Some(&slot) = state.free.last()
         {
-            flat = state.planner.push_all_flat(slot, batch.pairs.iter());
+            let mut admission = state.planner.admit(slot, operations, 0, false);
+            if admission.push_all_flat(batch.pairs.iter()) {
+                admission.commit();
+                admitted = Some(slot);
+            }
         }
-        let bytes = match flat {
-            Some(bytes) => bytes,
+        let slot = match admitted {
+            Some(slot) => slot,
             None => {
-                let mut bytes = 0;
-                for (index, (src, dst)) in batch.pairs.iter().enumerate() {
-                    match check::copy(engine, src, dst, &mut state.planner.lists) {
-                        Ok(plan) => {
-                            bytes += plan.len();
-                            plan.discard(|list| state.planner.lists.keep(list));
-                        }
-                        Err(e) => return Err(Self::refuse_in_batch(state, index, e, batch)),
-                    }
+                let Planner { engine, lists, .. } = &mut state.planner;
+                let bytes = match check::batch(*engine, &batch.pairs, lists) {
+                    Ok(bytes) => bytes,
+                    Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
+                };
+                let Some(&slot) = state.free.last() else {
+                    return Err(Self::full(state, Operation::Batch, Plan::Empty, batch));
+                };
+                let mut admission = state.planner.admit(slot, operations, bytes, false);
+                for ((src, dst), index) in batch.pairs.iter().zip(0_u32..) {
+                    admission.push_checked(index, src, dst);
                 }
-                bytes
+                admission.commit();
+                slot
             }
         };
-        let Some(slot) = Self::begin(state, operations, bytes) else {
-            return Err(Self::full(state, Operation::Batch, Plan::Empty, batch));
-        };
-        if flat.is_some() {
-            state.planner.pushed_all(slot, operations);
-        } else {
-            for (index, (src, dst)) in (0_u32..).zip(&batch.pairs) {
-                // Checked above.
-                if let Ok(plan) = check::copy(engine, src, dst, &mut state.planner.lists) {
-                    state.planner.push(slot, index, plan);
-                }
-            }
-        }
         let transfer = self.pushed(guard, slot, Operation::Batch, batch);
         self.flush();
         Ok(transfer)
     }
 
-    #[cold]
-    fn refuse_in_batch<T>(state: &State, index: usize, error: Error, batch: T) -> OpError<T> {
-        let message = format!("copy {index} of the batch: {}", error.message());
-        Self::refuse(state, Operation::Batch, error.with_message(message), batch)
-    }
-
+    /// Makes the transfer of a committed operation before anything can panic, because the transfer keeps the
+    /// operands that the device uses.
     #[inline]
-    fn begin(state: &mut State, operations: u32, bytes: usize) -> Option<u32> {
-        let slot = state.free.pop()?;
-        state.planner.begin(slot, operations, bytes as u64, false);
-        Some(slot)
-    }
-
-    /// Makes the transfer of an operation that has been pushed, before anything else: whatever happens from here on, its operands are
-    /// where the device's completion finds them.
-    #[inline]
-    fn pushed<T: 'static>(
+    fn pushed<T: 'static, R: Answer>(
         &self,
         mut state: RefMut<'_, State>,
         slot: u32,
         operation: Operation,
         operands: T,
-    ) -> Transfer<T> {
+    ) -> Transfer<T, R> {
         let transfer = Transfer::new(Rc::clone(&self.shared), slot, operation, operands);
-        let State { planner, ended, .. } = &mut *state;
+        let State { planner, free, ended, .. } = &mut *state;
+        let taken = free.pop();
+        debug_assert_eq!(taken, Some(slot), "the one that was admitted");
         planner.pushed(slot, ended);
-        let aftermath = state.attend();
+        let callbacks = state.collect();
         drop(state);
-        if let Some(aftermath) = aftermath {
-            aftermath.run(&self.shared);
-        }
+        run(callbacks, &self.shared);
         transfer
     }
 
@@ -431,7 +514,7 @@ impl Queue {
         }
         state.planner.count_full();
         match state.stalled() {
-            Some(silence) => Self::refuse(state, operation, error::stalled(silence), operands),
+            Some(stalled_for) => Self::refuse(state, operation, error::stalled(stalled_for), operands),
             None => OpError::full(operands),
         }
     }
@@ -444,69 +527,70 @@ impl Queue {
         )
     }
 
-    /// What is submitted from here on starts only when everything submitted before has completed.
+    /// Delays operations submitted from here on until everything submitted before has completed.
     pub fn fence(&self) {
         self.shared.borrow_mut().planner.fence();
     }
 
-    /// Hands everything submitted so far to the device and rings its doorbell, once. Does not block.
+    /// Hands everything submitted so far to the device and rings its doorbell once. Does not block.
     pub fn flush(&self) {
         flush(&self.shared);
     }
 
-    /// Makes progress without blocking and wakes the tasks of transfers that ended. Returns how many descriptors the device reported.
+    /// Makes progress without blocking and wakes the tasks of transfers that ended. Returns the number of
+    /// descriptors that the device reported.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn poll(&self) -> usize {
         poll(&self.shared)
     }
 
-    /// What the queue has done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.borrow().planner.counters()
     }
 
-    /// The most operations in flight.
+    /// Returns the most operations in flight.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.shared.borrow().planner.ops.len()
     }
 
-    /// Operations that can be submitted now without finding the queue full.
+    /// Returns the number of operations that can be submitted before the queue is full.
     #[must_use]
     pub fn room(&self) -> usize {
         self.shared.borrow().free.len()
     }
 
-    /// Takes over waking: from here on, awaiting transfers are woken only by [`poll`](Self::poll), which the caller runs when the
-    /// returned [`Driver`]'s file descriptor is readable. Without it, awaiting transfers poll the device whenever their task runs,
-    /// and ask to be run again at once.
+    /// Takes over waking. From here on, awaiting transfers are woken only by [`poll`](Self::poll) and
+    /// [`Driver::run`], which the caller runs when the [`Driver`]'s file descriptor is readable. Without a
+    /// driver, awaiting transfers poll the device whenever their task runs, and ask to be run again at once.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the engine has no event fd.
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
-        let Some(fd) = state.planner.event_fd() else {
+        let Some(events) = state.planner.events() else {
             return Err(Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
                 .with_operation("drive queue")
                 .with_backend(state.planner.backend)
                 .with_hint("await transfers without a driver: they poll the device by themselves"));
         };
-        let fd = fd.try_clone_to_owned()?;
+        let fd = events.fd().try_clone_to_owned()?;
         state.cooperative = false;
         drop(state);
         Ok(Driver { shared: Rc::clone(&self.shared), fd })
     }
 
-    /// Flushes, waits up to `timeout` for everything in flight, and closes. What has not completed by then is aborted; what the device does not
-    /// give back even so, within a second, is abandoned, its memory never reused.
+    /// Flushes, waits up to `timeout` for everything in flight, and closes. Aborts the rest. Operations that
+    /// the device does not give back within a second after that are abandoned; their memory is never reused.
     ///
     /// Transfers still held learn their outcome as usual. Returns the final counters.
     #[must_use = "the counters tell whether every operation completed"]
     pub fn close(self, timeout: Duration) -> Counters {
         let counters = self.close_by(timeout);
-        // Its work is done: closing again would find nothing in flight.
+        // Closing again finds nothing in flight.
         drop(self);
         counters
     }
@@ -519,19 +603,17 @@ impl Queue {
         while open() && !backoff.idle(poll(&self.shared), || deadline) {}
         if open() {
             tracing::warn!(timeout = ?timeout, "queue did not drain in time; stopping the device");
-            let aftermath = {
-                let mut state = self.shared.borrow_mut();
-                let state = &mut *state;
+            let callbacks = {
+                let mut guard = self.shared.borrow_mut();
+                let state = &mut *guard;
                 state.planner.stop(&mut state.ended);
-                state.attend()
+                state.collect()
             };
-            if let Some(aftermath) = aftermath {
-                aftermath.run(&self.shared);
-            }
-            // One that is dead must not hold the caller for long.
+            run(callbacks, &self.shared);
+            // A dead device must not hold the caller for long.
             let grace = Instant::now() + STOP;
             let mut backoff = wait::Backoff::new();
-            // One that still answers is not dead, and has no more than it had.
+            // A device that still answers is not dead.
             let mut is_dead = || {
                 let reported = poll(&self.shared);
                 backoff.idle(reported, || grace) && reported == 0
@@ -540,10 +622,10 @@ impl Queue {
         }
         let mut state = self.shared.borrow_mut();
         state.abandon();
-        let aftermath = state.wake_all();
+        let callbacks = state.wake_all();
         let counters = state.planner.counters();
         drop(state);
-        aftermath.run(&self.shared);
+        callbacks.run(&self.shared);
         counters
     }
 }
@@ -562,28 +644,31 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Wakes a queue's awaiting transfers from a file descriptor, for event loops: wait until it is readable, call
-/// [`run`](Self::run), and again. Made by [`Queue::driver`].
+/// Wakes a queue's awaiting transfers from a file descriptor, for event loops: wait until it is readable,
+/// call [`run`](Self::run), and repeat. Made by [`Queue::driver`].
 ///
-/// Dropping it gives waking back to the transfers.
+/// Dropping it returns to waking without a driver.
 pub struct Driver {
     shared: Rc<RefCell<State>>,
     fd: std::os::fd::OwnedFd,
 }
 
 impl Driver {
-    /// Polls the device until nothing is left to report and asks for the descriptor to be readable once there is something to poll for. Call it once before the
-    /// first sleep, and after every wake. Does not block.
+    /// Polls the device until nothing is left to report, and arms the descriptor. Call it before the first
+    /// sleep and after every wake. Does not block.
     ///
     /// # Errors
     ///
-    /// What arming the event answers, `Os` mostly; `Closed` once the queue is.
+    /// `Os` and other errors of arming the event; `Closed` once the queue is.
     pub fn run(&self) -> Result<()> {
         loop {
-            self.shared.borrow_mut().planner.disarm();
+            if let Some(events) = self.shared.borrow_mut().planner.events() {
+                events.disarm();
+            }
             flush(&self.shared);
             while poll(&self.shared) > 0 {}
-            if self.shared.borrow_mut().planner.arm()? {
+            // There were events when this was made.
+            if self.shared.borrow_mut().planner.events().ok_or(ErrorKind::Closed)?.arm()? {
                 return Ok(());
             }
         }
@@ -606,9 +691,9 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.shared.borrow_mut();
         state.cooperative = true;
-        let aftermath = state.wake_all();
+        let callbacks = state.wake_all();
         drop(state);
-        aftermath.run(&self.shared);
+        callbacks.run(&self.shared);
     }
 }
 

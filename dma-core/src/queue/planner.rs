@@ -1,7 +1,7 @@
-//! The planner: between operations, which users count, and descriptors, which devices take.
+//! The planner translates operations, which users count, into descriptors, which devices take.
 //!
-//! It owns the raw queue. It stages what does not go out as one descriptor at once, submits in batches, and turns completions of
-//! descriptors into the end of operations. Who waits for an operation, and where its operands are, is for the layers above: the
+//! It owns the raw queue, stages operations that do not go out as one descriptor, submits in batches, and
+//! turns completions into the end of operations. The layers above keep waiters and operands: the
 //! single-threaded [`Queue`](crate::Queue) and the lanes of [`SharedQueue`](crate::SharedQueue).
 #![expect(unsafe_code, reason = "hands checked descriptors to the raw queue")]
 
@@ -10,38 +10,45 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
-use std::os::fd::BorrowedFd;
 
 use super::check::{self, Lists};
 use super::cut::{Fence, Piece, Staged};
-use super::error::REOPEN;
+use super::error::Failure;
+use super::plan::{Means, Plan};
+use super::query::{Running, Step};
 use crate::operand::sealed::Operand;
 use crate::{
-    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ErrorKind,
-    Listed, NativeError, Outcome, RawQueue, Result, Segment,
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
+    Outcome, QueueEvents, RawQueue, Segment,
 };
 
-/// How many descriptors gather before they are handed to the device without being asked for.
+/// Memory that a planner allocates for each place of its depth, in bytes.
+pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
+
+/// Number of pending descriptors that are handed to the device without a flush.
 const HAND_OVER: usize = 32;
-/// How many completions are taken from the device at a time, and how many times in one poll at most.
+/// Completions taken from the device at a time, and rounds of that in one poll.
 const REPORTS: usize = 128;
 const ROUNDS: usize = 8;
 
 /// One operation or batch, by slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpState {
-    /// Descriptors handed over, or about to be, that have not been reported.
+    /// Descriptors handed over or pending that have not been reported.
     descriptors: u32,
-    /// Operations of it that are not all cut yet.
+    /// Operations that are not completely cut yet.
     staged: u32,
-    /// Operations in it: more than 1 for a batch.
+    /// Number of operations: more than 1 for a batch.
     operations: u32,
-    /// Whether it has ended; `outcome` is its result then.
+    /// True if it has ended, with `outcome`.
     pub(crate) ended: bool,
-    /// Whether the layer above wants to be told when it ends.
-    pub(crate) attended: bool,
+    /// True if the layer above waits for its end.
+    pub(crate) has_waiter: bool,
     /// The worst outcome of its descriptors so far.
     pub(crate) outcome: Outcome,
+    /// True for an operation with a result.
+    pub(crate) answers: bool,
+    pub(crate) result: u64,
     bytes: u64,
 }
 
@@ -51,26 +58,16 @@ impl OpState {
         staged: 0,
         operations: 0,
         ended: true,
-        attended: false,
+        has_waiter: false,
         outcome: Outcome::Done,
+        answers: false,
+        result: 0,
         bytes: 0,
     };
 }
 
-/// An operation that did not succeed.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// Its index in the batch; 0 if it is none.
-    pub(crate) index: u32,
-    pub(crate) outcome: Outcome,
-    native: Option<NativeError>,
-    /// What the engine said, if it did not take it.
-    refusal: Option<Error>,
-    /// The queue was being closed: what was aborted is so because of that.
-    closing: bool,
-}
-
-/// What the log is to be told once nothing is borrowed or locked: who listens may panic, or use the queue.
+/// Events for the log, told once nothing is borrowed or locked, because a log subscriber may panic or use the
+/// queue.
 #[derive(Debug)]
 pub(crate) enum News {
     /// A descriptor was refused, or did not succeed.
@@ -109,51 +106,23 @@ const fn index_of(token: u64) -> u32 {
     (token >> 32) as u32
 }
 
-/// The failures of a slot.
 const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
     (slot, 0)..=(slot, u32::MAX)
 }
 
-/// An operation's memory, checked.
-#[derive(Debug)]
-pub(crate) enum Plan {
-    /// No bytes: it completes at once.
-    Empty,
-    /// One segment on each side.
-    Flat(Segment, Segment),
-    /// Lists of segments.
-    Lists(Vec<Segment>, Vec<Segment>),
-    /// A fill.
-    Fill([u8; 8], Vec<Segment>),
-}
-
-impl Plan {
-    /// The bytes that it writes.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Empty => 0,
-            Self::Flat(_, dst) => dst.len,
-            Self::Lists(_, dst) | Self::Fill(_, dst) => dst.iter().map(|s| s.len).sum(),
-        }
-    }
-
-    /// Gives its lists to `keep`.
-    pub(crate) fn discard(self, mut keep: impl FnMut(Vec<Segment>)) {
-        match self {
-            Self::Empty | Self::Flat(..) => {}
-            Self::Lists(src, dst) => {
-                keep(src);
-                keep(dst);
-            }
-            Self::Fill(_, dst) => keep(dst),
-        }
-    }
-}
-
-/// What fills are copied from where the device has no fill.
-struct FillBlock {
+/// Memory for operations that the device does not have.
+struct Scratch {
     buffer: BufferMut,
-    pattern: [u8; 8],
+    holds: Holds,
+}
+
+/// The use of the scratch block. It changes only while nothing is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Fills are copied from it.
+    Pattern([u8; 8]),
+    /// The operation of this slot is copied to it, for the CPU to read.
+    Operands(u32),
 }
 
 pub(crate) struct Planner {
@@ -165,12 +134,12 @@ pub(crate) struct Planner {
     max_transfer: usize,
     max_segments: usize,
     pub(crate) ops: Box<[OpState]>,
-    /// What did not succeed, by slot and index in the batch.
+    /// Failures, by slot and index in the batch.
     failures: BTreeMap<(u32, u32), Failure>,
-    /// Descriptors that go out as they are; those before `handed` have gone.
+    /// Descriptors that go out unchanged; those before `handed` have gone.
     pending: Vec<Descriptor<'static>>,
     handed: usize,
-    /// Operations that go out piece by piece, after all that is pending.
+    /// Operations that go out piece by piece, after all pending descriptors.
     staged: VecDeque<Staged>,
     piece: Piece,
     pub(crate) lists: Lists,
@@ -178,17 +147,20 @@ pub(crate) struct Planner {
     in_flight: usize,
     /// The next operation carries a fence.
     fence: bool,
-    /// The device has descriptors that no doorbell was rung for.
+    /// The device has descriptors without a doorbell.
     unrung: bool,
-    /// What is pending or staged goes out, with a doorbell, as soon as there is room.
+    /// Pending and staged work goes out, with a doorbell, as soon as there is room.
     push: bool,
-    /// The engine is running. Found so, it has panicked: what it took is not known, and it is not asked again.
+    /// A call into the engine is active. If it is found set, the engine has panicked; its state is unknown,
+    /// and it is not called again.
     asked: bool,
-    /// The device was asked to give up, since the queue is closed.
+    /// The device was stopped, since the queue is closed.
     stopped: bool,
-    fill_block: Option<FillBlock>,
+    scratch: Option<Scratch>,
+    /// Pieces that the CPU did in place of the device.
+    supplied: u64,
     counters: Counters,
-    /// For the layer above to tell.
+    /// Events that the layer above logs.
     pub(crate) news: Vec<News>,
     reports: Box<[Completion; REPORTS]>,
 }
@@ -206,13 +178,13 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// Room for `slots` operations on `raw`. `fill_block` is what fills are copied from if the engine has no fill of its own;
-    /// its length is a multiple of 8.
+    /// Makes a planner with room for `slots` operations on `raw`. `scratch` is memory for operations that the
+    /// device does not have; its length is a multiple of 8.
     pub(crate) fn new(
         raw: Box<dyn RawQueue>,
         info: &EngineInfo,
         slots: usize,
-        fill_block: Option<BufferMut>,
+        scratch: Option<BufferMut>,
     ) -> Self {
         Self {
             engine: raw.engine_id(),
@@ -234,19 +206,19 @@ impl Planner {
             push: false,
             asked: false,
             stopped: false,
-            fill_block: fill_block.map(|mut buffer| {
+            scratch: scratch.map(|mut buffer| {
                 buffer.fill(0);
-                FillBlock { buffer, pattern: [0; 8] }
+                Scratch { buffer, holds: Holds::Pattern([0; 8]) }
             }),
+            supplied: 0,
             counters: Counters::default(),
             news: Vec::new(),
             reports: Box::new([Completion::done(0); REPORTS]),
         }
     }
 
-    /// Whether a fill can be done, natively or by copies.
-    pub(crate) fn can_fill(&self) -> bool {
-        self.capabilities.contains(Capabilities::FILL) || self.fill_block.is_some()
+    pub(crate) fn means(&self) -> Means {
+        Means { engine: self.engine, capabilities: self.capabilities, has_scratch: self.scratch.is_some() }
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -260,12 +232,11 @@ impl Planner {
         counters
     }
 
-    /// Counts an operation that was handed back.
     pub(crate) fn count_full(&mut self) {
         self.counters.full += 1;
     }
 
-    /// Operations accepted that have not ended.
+    /// Returns the number of accepted operations that have not ended.
     pub(crate) fn open_operations(&self) -> u64 {
         let Counters { submitted, completed, failed, aborted, abandoned, .. } = self.counters;
         submitted - completed - failed - aborted - abandoned
@@ -275,115 +246,48 @@ impl Planner {
         self.raw.is_none()
     }
 
-    /// Whether the device is to make the next move: operations are open, and nothing of them waits for a flush.
+    /// Returns whether operations are open and all of them are with the device.
     pub(crate) fn is_at_device(&self) -> bool {
         let flushed = self.push || (self.handed == self.pending.len() && self.staged.is_empty());
         self.open_operations() > 0 && flushed && !self.unrung
     }
 
-    /// Descriptors that the device has reported so far.
+    /// Returns the number of descriptors reported so far, and of pieces that the CPU did.
     pub(crate) fn reported(&self) -> u64 {
-        self.counters.descriptors - self.in_flight as u64
+        self.counters.descriptors - self.in_flight as u64 + self.supplied
     }
 
-    /// Looks at the device so far.
-    pub(crate) fn looks(&self) -> u64 {
+    /// Returns the number of polls of the device so far.
+    pub(crate) fn polls(&self) -> u64 {
         self.counters.polls
     }
 
-    /// What is submitted from here on starts only when all before has completed.
+    /// Delays operations submitted from here on until all before have completed.
     pub(crate) fn fence(&mut self) {
         self.fence = true;
     }
 
-    /// Begins `operations` operations of `bytes` in all under `slot`, which was idle.
+    /// Begins `operations` operations of `bytes` in all under `slot`, which was idle. Nothing of them reaches
+    /// the device before [`Admission::commit`] and [`pushed`](Self::pushed).
     #[inline]
-    pub(crate) fn begin(&mut self, slot: u32, operations: u32, bytes: u64, attended: bool) {
-        self.ops[slot as usize] = OpState { operations, bytes, ended: false, attended, ..OpState::IDLE };
-        self.counters.submitted += u64::from(operations);
-    }
-
-    /// Adds the operation `index` of what was begun under `slot`.
-    #[inline]
-    pub(crate) fn push(&mut self, slot: u32, index: u32, plan: Plan) {
-        match plan {
-            Plan::Flat(src, dst) => self.push_flat(slot, index, src, dst),
-            Plan::Empty => {}
-            Plan::Lists(src, dst) => {
-                let fence = self.next_fence();
-                self.stage(Staged::copy(token(slot, index), fence, src, dst));
-            }
-            Plan::Fill(pattern, dst) => {
-                let fence = self.next_fence();
-                let token = token(slot, index);
-                if self.capabilities.contains(Capabilities::FILL) {
-                    self.stage(Staged::fill(token, fence, pattern, dst));
-                } else if let Some(block) = &self.fill_block {
-                    let segment = block.buffer.0.segment();
-                    self.stage(Staged::fill_from(token, fence, pattern, segment, dst));
-                } else {
-                    debug_assert!(false, "`can_fill` was not asked");
-                }
-            }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn push_flat(&mut self, slot: u32, index: u32, src: Segment, dst: Segment) {
-        if self.staged.is_empty()
-            && dst.len <= self.max_transfer
-            && (!self.fence || self.capabilities.contains(Capabilities::FENCE))
-        {
-            let fence = std::mem::take(&mut self.fence);
-            self.pending.push(Descriptor::copy(token(slot, index), src, dst).with_fence(fence));
-            self.ops[slot as usize].descriptors += 1;
-        } else {
-            let (mut from, mut to) = (self.lists.take(), self.lists.take());
-            from.push(src);
-            to.push(dst);
-            let fence = self.next_fence();
-            self.stage(Staged::copy(token(slot, index), fence, from, to));
-        }
-    }
-
-    /// Adds copies of one range to another, from index 0 on, if all of them are plain ([`check::is_plain`]) and nothing is staged before
-    /// them. Returns the bytes in all, or `None` if not, and then nothing was added.
-    #[inline]
-    pub(crate) fn push_all_flat<'a, S: Operand, D: Operand>(
+    pub(crate) fn admit(
         &mut self,
         slot: u32,
-        copies: impl ExactSizeIterator<Item = &'a (S, D)>,
-    ) -> Option<usize> {
-        if self.fence || !self.staged.is_empty() {
-            return None;
-        }
-        let before = self.pending.len();
-        let (engine, max) = (self.engine, self.max_transfer);
-        let (mut bytes, mut plain) = (0, true);
-        self.pending.extend(copies.enumerate().map(|(index, (src, dst))| {
-            let (src, dst) = (src.single(), dst.single());
-            plain &= check::is_plain::<D>(engine, src, dst, max);
-            bytes += dst.len;
-            Descriptor::copy(token(slot, index as u32), src.segment(), dst.segment())
-        }));
-        if !plain {
-            self.pending.truncate(before);
-            return None;
-        }
-        Some(bytes)
+        operations: u32,
+        bytes: u64,
+        has_waiter: bool,
+    ) -> Admission<'_> {
+        self.ops[slot as usize] = OpState { operations, bytes, ended: false, has_waiter, ..OpState::IDLE };
+        let (pending, staged, fence) = (self.pending.len(), self.staged.len(), self.fence);
+        Admission { planner: self, slot, pending, staged, fence }
     }
 
-    /// Notes that all of a batch is pending.
-    pub(crate) fn pushed_all(&mut self, slot: u32, operations: u32) {
-        self.ops[slot as usize].descriptors = operations;
-    }
-
-    /// All of what was begun under `slot` has been pushed.
+    /// Submits committed operations, if enough have gathered. The layer above holds the operands by now.
     #[inline]
-    pub(crate) fn pushed(&mut self, slot: u32, attended: &mut Vec<u32>) {
-        self.end_if_over(slot, attended);
+    pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
+        self.end_if_over(slot, ended);
         if self.pending.len() - self.handed >= HAND_OVER {
-            self.hand_over(attended);
+            self.hand_over(ended);
         }
     }
 
@@ -402,21 +306,22 @@ impl Planner {
         self.staged.push_back(staged);
     }
 
-    /// Hands over what is pending, as far as the device has room.
-    fn hand_over(&mut self, attended: &mut Vec<u32>) {
+    /// Hands over pending descriptors as far as the device has room.
+    fn hand_over(&mut self, ended: &mut Vec<u32>) {
         if self.asked {
             return self.wrecked();
         }
         while self.handed < self.pending.len() {
             let Some(raw) = &mut self.raw else { return };
             self.asked = true;
-            // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights, and for overlap; its
-            // operands are with a transfer, which keeps them untouched and registered until the completion, or for ever.
+            // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and
+            // rights, and for overlap; its operands are with a transfer, which keeps them untouched and
+            // registered until the completion, or for ever.
             let taken = unsafe { raw.submit(&self.pending[self.handed..]) };
             self.asked = false;
             match taken {
                 Ok(0) => {
-                    // The queue may stay full for long: what has gone out must not pile up.
+                    // A queue that stays full must not accumulate sent descriptors.
                     if self.handed >= self.pending.len() / 2 {
                         self.pending.drain(..self.handed);
                         self.handed = 0;
@@ -436,7 +341,7 @@ impl Planner {
                     self.pass_on_fence(fence);
                     self.ops[slot_of(token) as usize].descriptors -= 1;
                     self.refused(token, error);
-                    self.end_if_over(slot_of(token), attended);
+                    self.end_if_over(slot_of(token), ended);
                 }
             }
         }
@@ -444,36 +349,38 @@ impl Planner {
         self.handed = 0;
     }
 
-    /// Hands over what is pending and staged, as far as the device has room and fences allow.
-    fn pump(&mut self, attended: &mut Vec<u32>) {
-        self.hand_over(attended);
+    /// Hands over pending and staged work as far as the device has room and fences allow.
+    fn pump(&mut self, ended: &mut Vec<u32>) {
+        self.hand_over(ended);
         while self.pending.is_empty() {
             let Some(front) = self.staged.front_mut() else { break };
             let Some(raw) = &mut self.raw else { break };
             if front.fence == Fence::Drain && self.in_flight > 0 {
                 break;
             }
-            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.fill_block)
-                && block.pattern != pattern
+            if front.as_query().is_some() {
+                if self.pump_query(ended) {
+                    continue;
+                }
+                break;
+            }
+            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.scratch)
+                && block.holds != Holds::Pattern(pattern)
             {
                 if self.in_flight > 0 {
-                    // A fill with another pattern may still be read from the block.
+                    // A fill with another pattern may still be reading the block.
                     break;
                 }
                 block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
-                block.pattern = pattern;
+                block.holds = Holds::Pattern(pattern);
             }
             front.next_piece(self.max_transfer, self.max_segments, &mut self.piece);
             let token = front.token;
-            let listed = self.piece.listed();
-            let descriptor = match listed {
-                Listed::Copy { src: &[src], dst: &[dst] } => Descriptor::copy(token, src, dst),
-                _ => Descriptor::listed(token, &listed),
-            };
-            let descriptor = descriptor.with_fence(front.fence == Fence::Device);
+            let descriptor = self.piece.descriptor(token).with_fence(front.fence == Fence::Device);
             self.asked = true;
-            // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the limits; the block that
-            // fills are read from is this planner's, and is written only while nothing is in flight.
+            // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the
+            // limits; the block that fills are read from is this planner's, and is written only while nothing
+            // is in flight.
             let taken = unsafe { raw.submit(&[descriptor]) };
             self.asked = false;
             match taken {
@@ -492,12 +399,84 @@ impl Planner {
                 }
                 Err(error) => {
                     self.refused(token, error);
-                    self.end_if_over(slot_of(token), attended);
+                    self.end_if_over(slot_of(token), ended);
                 }
             }
         }
         if self.pending.is_empty() && self.staged.is_empty() {
             self.push = false;
+        }
+    }
+
+    /// Advances the query at the front. Returns whether to continue at once.
+    #[cold]
+    fn pump_query(&mut self, ended: &mut Vec<u32>) -> bool {
+        let Self { staged, raw: Some(raw), ops, scratch, .. } = self else { return false };
+        let Some(front) = staged.front_mut() else { return false };
+        let (token, fence) = (front.token, front.fence);
+        let slot = slot_of(token);
+        let op = &mut ops[slot as usize];
+        let Some(query) = front.as_query() else { return false };
+        // The CPU's part must wait for the fence, too.
+        if fence == Fence::Device && !query.is_native() && self.in_flight > 0 {
+            return false;
+        }
+        let mut block = None;
+        if query.needs_scratch()
+            && let Some(scratch) = scratch
+        {
+            if scratch.holds != Holds::Operands(slot) {
+                if self.in_flight > 0 {
+                    return false;
+                }
+                scratch.holds = Holds::Operands(slot);
+            }
+            block = Some(scratch.buffer.0.segment());
+        }
+        match query.next(token, self.max_transfer, block) {
+            Step::Submit(descriptor) => {
+                let fenced = fence == Fence::Device && query.is_native();
+                self.asked = true;
+                // SAFETY: the piece lies within an operation that was checked, within the limits, and in the
+                // scratch block, which nobody else uses while the operation does; the operands are with a
+                // transfer, as in `hand_over`.
+                let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
+                self.asked = false;
+                match taken {
+                    Ok(0) => return false,
+                    Ok(_) => {
+                        query.handed();
+                        front.fence = Fence::Clear;
+                        op.descriptors += 1;
+                        self.in_flight += 1;
+                        self.counters.descriptors += 1;
+                        self.unrung = true;
+                    }
+                    Err(error) => {
+                        self.refused(token, error);
+                        self.end_if_over(slot, ended);
+                    }
+                }
+                true
+            }
+            Step::Settle if op.descriptors > 0 => false,
+            Step::Settle => {
+                let supplied = !query.is_native();
+                // SAFETY: no descriptor of the operation is in flight, and its operands are with a transfer;
+                // only operands that the CPU reaches are read, or the scratch block.
+                unsafe { query.settle(op.result, self.max_transfer, block) };
+                let over = query.is_over();
+                op.result = query.result;
+                front.fence = Fence::Clear;
+                if over {
+                    op.staged -= 1;
+                    self.drop_staged(0);
+                    self.end_if_over(slot, ended);
+                }
+                self.supplied += u64::from(supplied);
+                // The CPU does one piece in each poll, which bounds its time.
+                !supplied
+            }
         }
     }
 
@@ -513,7 +492,7 @@ impl Planner {
         }
     }
 
-    /// The descriptor just passed over was refused, but its fence holds for what follows.
+    /// Moves the fence of a refused descriptor to the next one.
     fn pass_on_fence(&mut self, fence: bool) {
         if !fence {
         } else if let Some(next) = self.pending.get_mut(self.handed) {
@@ -536,28 +515,30 @@ impl Planner {
         }
     }
 
-    /// Hands over all that was accepted and rings the doorbell; what the device has no room for follows during later polls.
+    /// Hands over all accepted work and rings the doorbell. Later polls hand over the rest when the device
+    /// has room.
     #[inline]
-    pub(crate) fn flush(&mut self, attended: &mut Vec<u32>) {
+    pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
         if self.asked {
             return self.wrecked();
         }
         if self.pending.len() > self.handed || !self.staged.is_empty() {
             self.push = true;
-            self.pump(attended);
+            self.pump(ended);
         }
         self.ring();
     }
 
-    /// Makes progress. Returns how many descriptors were reported; the slots that ended and are attended are added to
-    /// `attended`.
-    pub(crate) fn poll(&mut self, attended: &mut Vec<u32>) -> usize {
+    /// Makes progress. Returns the number of descriptors reported; adds slots that ended and have a waiter to
+    /// `ended`.
+    pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
         if self.asked {
             self.wrecked();
             return 0;
         }
+        let supplied = self.supplied;
         if self.push {
-            self.pump(attended);
+            self.pump(ended);
             self.ring();
         }
         let mut total = 0;
@@ -574,12 +555,12 @@ impl Planner {
             self.in_flight -= n;
             let mut at = 0;
             while at < n {
-                let Completion { token, native, outcome } = self.reports[at];
+                let Completion { token, result, native, outcome } = self.reports[at];
                 let slot = slot_of(token);
                 at += 1;
                 let mut run = 1;
                 if outcome == Outcome::Done {
-                    // A batch's completions come one behind the other: count them before touching its state.
+                    // Completions of one batch are counted before its state is touched.
                     while at < n
                         && slot_of(self.reports[at].token) == slot
                         && self.reports[at].outcome == Outcome::Done
@@ -597,8 +578,9 @@ impl Planner {
                 }
                 let op = &mut self.ops[slot as usize];
                 op.descriptors -= run;
+                op.result = result;
                 if op.descriptors == 0 {
-                    self.end_if_over(slot, attended);
+                    self.end_if_over(slot, ended);
                 }
             }
             total += n;
@@ -607,16 +589,16 @@ impl Planner {
             }
         }
         if total > 0 && self.push {
-            self.pump(attended);
+            self.pump(ended);
             self.ring();
         }
-        total
+        total + (self.supplied - supplied) as usize
     }
 
     fn explain(&self, native: i32) -> NativeError {
         match &self.raw {
             Some(raw) => raw.explain(native),
-            None => NativeError { code: native.into(), name: "".into(), description: "".into() },
+            None => NativeError { code: native, name: "".into(), description: "".into() },
         }
     }
 
@@ -633,7 +615,7 @@ impl Planner {
         self.note(token, Failure { index, outcome, native, refusal: None, closing });
     }
 
-    /// Notes that a piece of an operation failed, and gives up the pieces that have not gone out.
+    /// Records a failed piece of an operation, and drops pieces that have not gone out.
     fn note(&mut self, token: u64, failure: Failure) {
         let slot = slot_of(token);
         let Failure { index, outcome, .. } = failure;
@@ -659,7 +641,7 @@ impl Planner {
     }
 
     #[inline]
-    fn end_if_over(&mut self, slot: u32, attended: &mut Vec<u32>) {
+    fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
         let op = &mut self.ops[slot as usize];
         if op.descriptors > 0 || op.staged > 0 || op.ended {
             return;
@@ -668,7 +650,8 @@ impl Planner {
         let operations = u64::from(op.operations);
         if op.outcome == Outcome::Done {
             self.counters.completed += operations;
-            self.counters.bytes += op.bytes;
+            // Repeated windows may add up to more than there is memory.
+            self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
         } else {
             let mut bad = 0;
             for failure in self.failures.range(of_slot(slot)).map(|(_, failure)| failure) {
@@ -680,12 +663,12 @@ impl Planner {
             }
             self.counters.completed += operations - bad;
         }
-        if op.attended {
-            attended.push(slot);
+        if op.has_waiter {
+            ended.push(slot);
         }
     }
 
-    /// The failures of an operation that has ended, in the order of their indices; they are forgotten here.
+    /// Removes and returns the failures of an ended operation, by index.
     pub(crate) fn take_failures(&mut self, slot: u32) -> Vec<Failure> {
         let mut failures = Vec::new();
         while let Some((&key, _)) = self.failures.range(of_slot(slot)).next() {
@@ -694,8 +677,8 @@ impl Planner {
         failures
     }
 
-    /// Asks the device to give up; nothing that is pending or staged goes out any more.
-    pub(crate) fn stop(&mut self, attended: &mut Vec<u32>) {
+    /// Stops the device. Pending and staged work is aborted.
+    pub(crate) fn stop(&mut self, ended: &mut Vec<u32>) {
         if self.asked {
             return self.wrecked();
         }
@@ -707,22 +690,22 @@ impl Planner {
         for descriptor in self.pending.split_off(self.handed) {
             self.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
             self.bad(descriptor.token(), Outcome::Aborted, None);
-            self.end_if_over(slot_of(descriptor.token()), attended);
+            self.end_if_over(slot_of(descriptor.token()), ended);
         }
         self.pending.clear();
         self.handed = 0;
         while let Some(token) = self.staged.front().map(|s| s.token) {
             self.bad(token, Outcome::Aborted, None);
-            self.end_if_over(slot_of(token), attended);
+            self.end_if_over(slot_of(token), ended);
         }
     }
 
-    /// Whether the engine has panicked: it is not asked again, and the layer above must [`abandon`](Self::abandon) it.
+    /// Returns whether the engine has panicked: the layer above must [`abandon`](Self::abandon) it.
     pub(crate) fn is_wrecked(&self) -> bool {
         self.asked
     }
 
-    /// Has the layer above look.
+    /// Makes the layer above collect events.
     #[cold]
     fn wrecked(&mut self) {
         if !self.news.iter().any(|news| matches!(news, News::Wrecked)) {
@@ -730,8 +713,9 @@ impl Planner {
         }
     }
 
-    /// The engine reported what it does not have: a descriptor twice, or none of ours. What else it said cannot be relied on, so it is given up like one that
-    /// panics. Not every such report is seen: the slot may have another operation by then. That is what `RawQueue` is unsafe for.
+    /// Gives up an engine that reported a descriptor twice, or one that it does not have. Not every such
+    /// report is detected, because the slot may serve another operation by then: that is why `RawQueue` is
+    /// unsafe.
     #[cold]
     fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
         self.asked = true;
@@ -741,15 +725,15 @@ impl Planner {
         );
     }
 
-    /// Gives up the device. What has not ended never will: whoever holds its operands must leak them.
+    /// Gives up the device. Operations that have not ended never will: their holders leak the operands.
     pub(crate) fn abandon(&mut self) {
         self.counters.abandoned += self.open_operations();
         let Some(raw) = self.raw.take() else { return };
-        // Kept from being dropped before the engine runs, which may panic.
+        // The engine may panic below, and must not be dropped then.
         let raw = ManuallyDrop::new(raw);
         let idle = self.in_flight == 0 && !std::mem::take(&mut self.asked);
         if !idle {
-            std::mem::forget(self.fill_block.take());
+            std::mem::forget(self.scratch.take());
             self.news.push(News::Silent { descriptors: self.in_flight });
         }
         let stats = raw.stats();
@@ -760,60 +744,155 @@ impl Planner {
         }
     }
 
-    pub(crate) fn event_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.raw.as_ref()?.event_fd()
-    }
-
-    pub(crate) fn arm(&mut self) -> Result<bool> {
-        match &mut self.raw {
-            Some(raw) => raw.arm(),
-            None => Err(Error::bare(ErrorKind::Closed)),
-        }
-    }
-
-    pub(crate) fn disarm(&mut self) {
-        if let Some(raw) = &mut self.raw {
-            raw.disarm();
-        }
+    /// Returns the queue's events, if it has some and is not closed.
+    pub(crate) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.raw.as_mut()?.events()
     }
 }
 
-impl Failure {
-    /// The error that says what happened.
-    pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
-        let error = match self.outcome {
-            Outcome::Failed(kind) => {
-                let told = || Error::new(kind, "the device reported a failure");
-                let error = self.refusal.unwrap_or_else(told);
-                match kind {
-                    _ if !error.hint().is_empty() => error,
-                    ErrorKind::DeviceFault => error.with_hint(
-                        "what the destination holds is undefined; submit it again, a few times; if it goes on, the log of the device's driver (dmesg) may say why",
-                    ),
-                    ErrorKind::Revoked => error.with_hint("have the peer export its memory again"),
-                    _ => error,
+/// An operation or batch whose descriptors are being added to a planner.
+///
+/// Dropped without [`commit`](Self::commit), after a refusal or a panic, it removes all of them. Otherwise
+/// they would be submitted after their operands are gone.
+#[derive(Debug)]
+#[must_use = "dropping an admission takes its descriptors back"]
+pub(crate) struct Admission<'a> {
+    planner: &'a mut Planner,
+    slot: u32,
+    /// State of the planner before: pending descriptors, staged operations, and the fence.
+    pending: usize,
+    staged: usize,
+    fence: bool,
+}
+
+impl Admission<'_> {
+    /// Adds the operation `index`.
+    #[inline]
+    pub(crate) fn push(&mut self, index: u32, plan: Plan) {
+        let token = token(self.slot, index);
+        match plan {
+            Plan::Flat(src, dst) => self.push_flat(index, src, dst),
+            Plan::Empty => {}
+            Plan::Lists(src, dst) => {
+                let fence = self.planner.next_fence();
+                self.planner.stage(Staged::copy(token, fence, src, dst));
+            }
+            Plan::CopyToBoth(mut src, [mut dst, mut also]) => {
+                let fence = self.planner.next_fence();
+                if self.planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
+                    self.planner.stage(Staged::copy_to_both(token, fence, src, [dst, also]));
+                } else {
+                    src.extend_from_within(..);
+                    dst.append(&mut also);
+                    self.planner.lists.keep(also);
+                    self.planner.stage(Staged::copy(token, fence, src, dst));
                 }
             }
-            _ if self.closing => Error::new(
-                ErrorKind::Closed,
-                "the queue was closed before the device had done this operation",
-            )
-            .with_hint(REOPEN),
-            _ => Error::new(
-                ErrorKind::Aborted,
-                "the device was reset or stopped before it reported this operation",
-            )
-            .with_hint("submit it again"),
-        };
-        let error = error.with_operation(operation).with_backend(backend);
-        match self.native {
-            Some(native) => error.with_native(native),
-            None => error,
+            Plan::Query(query) => {
+                let op = &mut self.planner.ops[self.slot as usize];
+                (op.answers, op.result) = (true, query.initial());
+                if query.len() > 0 {
+                    let native = self.planner.capabilities.contains(query.kind.capability());
+                    let fence = self.planner.next_fence();
+                    self.planner.stage(Staged::query(token, fence, Running::new(query, native)));
+                }
+            }
+            Plan::Fill(pattern, dst) => {
+                let fence = self.planner.next_fence();
+                if self.planner.capabilities.contains(Capabilities::FILL) {
+                    self.planner.stage(Staged::fill(token, fence, pattern, dst));
+                } else if let Some(block) = &self.planner.scratch {
+                    let segment = block.buffer.0.segment();
+                    self.planner.stage(Staged::fill_from(token, fence, pattern, segment, dst));
+                } else {
+                    debug_assert!(false, "`Means` was not asked");
+                }
+            }
         }
+    }
+
+    /// Adds the copy `index` of a batch that passed [`check::batch`].
+    pub(crate) fn push_checked<S: Operand, D: Operand>(&mut self, index: u32, src: &S, dst: &D) {
+        match check::copy(self.planner.engine, src, dst, &mut self.planner.lists) {
+            Ok(plan) => self.push(index, plan),
+            Err(e) => debug_assert!(false, "it passed before: {e}"),
+        }
+    }
+
+    /// Adds the copy `index`, of at least 1 byte.
+    #[inline]
+    pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
+        let planner = &mut *self.planner;
+        let token = token(self.slot, index);
+        if planner.staged.is_empty()
+            && dst.len <= planner.max_transfer
+            && (!planner.fence || planner.capabilities.contains(Capabilities::FENCE))
+        {
+            planner.pending.push(Descriptor::copy(token, src, dst).with_fence(planner.fence));
+            planner.fence = false;
+            planner.ops[self.slot as usize].descriptors += 1;
+        } else {
+            let (mut from, mut to) = (planner.lists.take(), planner.lists.take());
+            from.push(src);
+            to.push(dst);
+            let fence = planner.next_fence();
+            planner.stage(Staged::copy(token, fence, from, to));
+        }
+    }
+
+    /// Adds copies of one range to another, from index 0 on, and their bytes, if all are plain
+    /// ([`check::is_plain`]) and nothing is staged before them. Else adds none and returns false. The caller
+    /// began with 0 bytes and as many operations as copies.
+    #[inline]
+    pub(crate) fn push_all_flat<'b, S: Operand, D: Operand>(
+        &mut self,
+        copies: impl ExactSizeIterator<Item = &'b (S, D)>,
+    ) -> bool {
+        let Planner { engine, max_transfer, pending, staged, fence, ops, .. } = &mut *self.planner;
+        if *fence || !staged.is_empty() {
+            return false;
+        }
+        let (engine, max, slot) = (*engine, *max_transfer, self.slot);
+        let (mut bytes, mut plain) = (0_u64, true);
+        pending.extend(copies.enumerate().map(|(index, (src, dst))| {
+            let (src, dst) = (src.single(), dst.single());
+            let (sum, overflows) = bytes.overflowing_add(dst.len as u64);
+            plain &= check::is_plain::<D>(engine, src, dst, max) & !overflows;
+            bytes = sum;
+            Descriptor::copy(token(slot, index as u32), src.segment(), dst.segment())
+        }));
+        if !plain {
+            pending.truncate(self.pending);
+            return false;
+        }
+        let op = &mut ops[slot as usize];
+        (op.descriptors, op.bytes) = (op.operations, bytes);
+        true
+    }
+
+    /// Leaves all of it to the planner. The caller puts the operands into a transfer before anything else can
+    /// run.
+    #[inline]
+    pub(crate) fn commit(self) {
+        let mut admission = ManuallyDrop::new(self);
+        let slot = admission.slot as usize;
+        let operations = u64::from(admission.planner.ops[slot].operations);
+        admission.planner.counters.submitted += operations;
     }
 }
 
-/// A failure says more than an abort, which says more than success.
+impl Drop for Admission<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let planner = &mut *self.planner;
+        planner.pending.truncate(self.pending);
+        planner.staged.truncate(self.staged);
+        planner.fence = self.fence;
+        planner.ops[self.slot as usize] = OpState::IDLE;
+    }
+}
+
+/// Returns the worse of two outcomes: failed, aborted, done.
 fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |o| match o {
         Outcome::Done => 0,

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -14,28 +15,31 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::wait::{Backoff, deadline};
-use super::{OpError, Operation, State, flush, poll};
+use super::{Answer, OpError, Operation, State, error, flush, poll, run};
 use crate::{Error, ErrorKind, Outcome, Result};
 
-/// An operation in flight, and the owner of its operands until it is done.
+/// An operation in flight. It owns the operands (`T`) until the operation is done; then they come back, with
+/// the result ([`R`](Answer)) if there is one.
 ///
-/// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands are freed when the device is done with
-/// them. Forgetting it leaks them. Nothing a holder does lets memory be touched while the device owns it.
+/// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands are
+/// freed when the device is done with them. Forgetting it leaks them. No use of it lets memory be touched
+/// while the device owns it.
 #[must_use = "dropping a transfer gives up its operands"]
-pub struct Transfer<T: 'static> {
+pub struct Transfer<T: 'static, R: Answer = ()> {
     shared: Rc<RefCell<State>>,
     slot: u32,
     operation: Operation,
     operands: ManuallyDrop<T>,
+    answer: PhantomData<fn() -> R>,
 }
 
 /// No field is ever pinned: the operands' memory is elsewhere.
-impl<T> Unpin for Transfer<T> {}
+impl<T, R: Answer> Unpin for Transfer<T, R> {}
 
-impl<T: 'static> Transfer<T> {
+impl<T: 'static, R: Answer> Transfer<T, R> {
     #[inline]
     pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: Operation, operands: T) -> Self {
-        Self { shared, slot, operation, operands: ManuallyDrop::new(operands) }
+        Self { shared, slot, operation, operands: ManuallyDrop::new(operands), answer: PhantomData }
     }
 
     fn has_ended(state: &State, slot: u32) -> bool {
@@ -43,48 +47,52 @@ impl<T: 'static> Transfer<T> {
         state.planner.ops.get(slot as usize).is_none_or(|op| op.ended)
     }
 
-    /// Polls the device once, without blocking, and says whether the operation has ended, or never will, since the queue was closed.
+    /// Polls the device once, without blocking. Returns whether the operation has ended, or the queue is
+    /// closed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let mut state = self.shared.borrow_mut();
         if Self::is_over(&state, self.slot) {
             return true;
         }
-        let (_, aftermath) = state.poll();
+        let (_, callbacks) = state.poll();
         let over = Self::is_over(&state, self.slot);
         drop(state);
-        if let Some(aftermath) = aftermath {
-            aftermath.run(&self.shared);
-        }
+        run(callbacks, &self.shared);
         over
     }
 
     /// Waits until the operation has ended and gives its operands back. Flushes first.
     ///
-    /// Gives up when the device has completed nothing on this queue for [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
+    /// Gives up when the device has completed nothing on this queue for
+    /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
     ///
     /// # Errors
     ///
-    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else the device reported, with the operands; `Closed` with them if the queue was closed
-    /// before; `TimedOut` without them: the queue keeps them until the device is done.
+    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands; `Closed` with
+    /// them if the queue was closed before; `TimedOut` without them: the queue keeps them until the device is
+    /// done.
     ///
     /// # Panics
     ///
-    /// If it was polled before as a future and was ready: the operands have been given back.
+    /// If it was polled as a future before and was ready.
     #[inline]
-    pub fn wait(mut self) -> Result<T, OpError<T>> {
+    pub fn wait(mut self) -> Result<R::With<T>, OpError<T>> {
         let mut state = self.shared.borrow_mut();
-        let op = state.planner.ops.get(self.slot as usize);
-        if op.is_some_and(|op| op.ended && op.outcome == Outcome::Done) {
+        if let Some(op) = state.planner.ops.get(self.slot as usize)
+            && op.ended
+            && op.outcome == Outcome::Done
+        {
+            let result = op.result;
             state.release(self.slot);
             drop(state);
-            return Ok(Self::take(&mut self.slot, &mut self.operands));
+            return Ok(R::with(Self::take(&mut self.slot, &mut self.operands), result));
         }
         drop(state);
         self.wait_slow()
     }
 
-    /// Takes the operands out: the transfer is spent afterwards, and its destructor leaves them alone.
+    /// Takes the operands out. The destructor of the spent transfer leaves them alone.
     #[inline]
     fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
         assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
@@ -93,21 +101,17 @@ impl<T: 'static> Transfer<T> {
         unsafe { ManuallyDrop::take(operands) }
     }
 
-    fn wait_slow(mut self) -> Result<T, OpError<T>> {
+    fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
         let stall = self.shared.borrow().stall_timeout;
         if self.block(None, stall) {
             return self.finish();
         }
-        let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
-            .with_operation(self.operation.name())
-            .with_backend(self.shared.borrow().planner.backend)
-            .with_hint(
-                "the operands stay with the queue until the device is done; close the queue to give up on it",
-            );
-        Err(OpError::new(error, None))
+        let backend = self.shared.borrow().planner.backend;
+        Err(error::wait_timed_out(self.operation, backend, stall))
     }
 
-    /// Waits until the operation has ended or `deadline` has passed. Flushes first. After `Ok`, [`wait`](Self::wait) returns at once.
+    /// Waits until the operation has ended or `deadline` has passed. Flushes first. After `Ok`,
+    /// [`wait`](Self::wait) returns at once.
     ///
     /// # Errors
     ///
@@ -143,7 +147,7 @@ impl<T: 'static> Transfer<T> {
                 until.unwrap_or(stalled)
             });
             if over {
-                // One last look: the deadline may have passed while this thread was not running.
+                // The deadline may have passed while this thread was not running.
                 poll(&self.shared);
                 return Self::is_over(&self.shared.borrow(), self.slot);
             }
@@ -153,20 +157,21 @@ impl<T: 'static> Transfer<T> {
         }
     }
 
-    /// Sleeps on the event fd, if there is one, for a short while: whoever waits looks at the clock again soon.
+    /// Sleeps briefly on the event fd, if there is one. The caller reads the clock afterwards.
     fn sleep(&self) {
         let fd = {
             let mut state = self.shared.borrow_mut();
             if !state.cooperative {
-                // The event is the driver's, who has armed it and may rely on that.
+                // The event belongs to the driver, which has armed it.
                 drop(state);
                 std::thread::sleep(Duration::from_micros(50));
                 return;
             }
-            if state.planner.event_fd().is_none() || !state.planner.arm().unwrap_or(false) {
+            let Some(events) = state.planner.events() else { return };
+            if !events.arm().unwrap_or(false) {
                 return;
             }
-            state.planner.event_fd().and_then(|fd| fd.try_clone_to_owned().ok())
+            events.fd().try_clone_to_owned().ok()
         };
         if let Some(fd) = fd {
             let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
@@ -174,27 +179,25 @@ impl<T: 'static> Transfer<T> {
             // Interrupted or refused, the caller polls again all the same.
             let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
         }
-        self.shared.borrow_mut().planner.disarm();
+        if let Some(events) = self.shared.borrow_mut().planner.events() {
+            events.disarm();
+        }
     }
 
-    /// Gives the operands of an operation that has ended back.
-    fn finish(&mut self) -> Result<T, OpError<T>> {
+    /// Gives the operands of an ended operation back.
+    fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let slot = self.slot;
         let mut state = self.shared.borrow_mut();
         let operands = Self::take(&mut self.slot, &mut self.operands);
         let op = state.planner.ops[slot as usize];
         if !op.ended {
-            // Closed before the device answered: it may write to them for ever.
+            // The device may write to them for ever.
             std::mem::forget(operands);
-            let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
-                .with_operation(self.operation.name())
-                .with_backend(state.planner.backend)
-                .with_hint("the operands' memory is leaked, since the device may still write to it");
-            return Err(OpError::new(error, None));
+            return Err(error::never_answered(self.operation, state.planner.backend));
         }
         if op.outcome == Outcome::Done {
             state.release(slot);
-            return Ok(operands);
+            return Ok(R::with(operands, op.result));
         }
         let failures = state.planner.take_failures(slot);
         state.release(slot);
@@ -205,7 +208,7 @@ impl<T: 'static> Transfer<T> {
 }
 
 impl State {
-    /// Makes a slot ready for another operation.
+    /// Frees a slot.
     #[inline]
     fn release(&mut self, slot: u32) {
         // A closed queue has no slots to give out.
@@ -215,8 +218,8 @@ impl State {
     }
 }
 
-impl<T: 'static> Future for Transfer<T> {
-    type Output = Result<T, OpError<T>>;
+impl<T: 'static, R: Answer> Future for Transfer<T, R> {
+    type Output = Result<R::With<T>, OpError<T>>;
 
     /// As [`wait`](Transfer::wait), without giving up on a stalled device.
     ///
@@ -228,12 +231,10 @@ impl<T: 'static> Future for Transfer<T> {
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
         if !Self::is_over(&state, this.slot) {
-            let aftermath = state.drive();
+            let callbacks = state.drive();
             drop(state);
-            if let Some(aftermath) = aftermath {
-                aftermath.run(&this.shared);
-            }
-            if this.attend(context.waker()) {
+            run(callbacks, &this.shared);
+            if this.register_waker(context.waker()) {
                 return Poll::Pending;
             }
         } else {
@@ -243,7 +244,7 @@ impl<T: 'static> Future for Transfer<T> {
     }
 }
 
-impl<T: 'static> Drop for Transfer<T> {
+impl<T: 'static, R: Answer> Drop for Transfer<T, R> {
     #[inline]
     fn drop(&mut self) {
         if self.slot != SPENT {
@@ -252,13 +253,13 @@ impl<T: 'static> Drop for Transfer<T> {
     }
 }
 
-impl<T: 'static> Transfer<T> {
+impl<T: 'static, R: Answer> Transfer<T, R> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
         let slot = self.slot;
         let Ok(mut state) = self.shared.try_borrow_mut() else {
-            // The queue is at work: a panic goes through it, or code that it runs drops transfers. Whether the device has the operands
-            // cannot be told, so that they are leaked.
+            // The queue is at work: a panic unwinds through it, or its callback drops transfers. The device
+            // may have the operands, so that they are leaked.
             return;
         };
         let operands = Self::take(&mut self.slot, &mut self.operands);
@@ -271,41 +272,37 @@ impl<T: 'static> Transfer<T> {
             // The device may write to them for ever.
             std::mem::forget(operands);
         } else {
-            state.planner.ops[slot as usize].attended = true;
-            let attendant = &mut state.attendants[slot as usize];
-            let waker = attendant.waker.take();
-            attendant.parked = Some(Box::new(operands));
-            // A waker's destructor may be anybody's code.
+            state.planner.ops[slot as usize].has_waiter = true;
+            let waiter = &mut state.waiters[slot as usize];
+            let waker = waiter.waker.take();
+            waiter.parked = Some(Box::new(operands));
             drop(state);
             drop(waker);
         }
     }
 
-    /// Whether nothing is left to wait for.
+    /// Returns whether the operation has ended, or never will.
     fn is_over(state: &State, slot: u32) -> bool {
         Self::has_ended(state, slot) || state.planner.is_closed()
     }
 
-    /// Has `waker` woken at the end of the operation, unless it is over already (false).
-    fn attend(&self, waker: &Waker) -> bool {
+    /// Registers `waker` for the end of the operation. Returns false if it is over.
+    fn register_waker(&self, waker: &Waker) -> bool {
         let mut state = self.shared.borrow_mut();
         let mut new = None;
         if !Self::is_over(&state, self.slot)
-            && !state.attendants[self.slot as usize]
-                .waker
-                .as_ref()
-                .is_some_and(|known| known.will_wake(waker))
+            && !state.waiters[self.slot as usize].waker.as_ref().is_some_and(|known| known.will_wake(waker))
         {
-            // Wakers are cloned and dropped when nothing is borrowed: that, too, may run anybody's code, which may drive the queue.
+            // Cloning and dropping wakers may run user code that uses the queue, so that nothing is borrowed.
             drop(state);
             new = Some(waker.clone());
             state = self.shared.borrow_mut();
         }
         let over = Self::is_over(&state, self.slot);
         if !over {
-            state.planner.ops[self.slot as usize].attended = true;
+            state.planner.ops[self.slot as usize].has_waiter = true;
             if new.is_some() {
-                std::mem::swap(&mut state.attendants[self.slot as usize].waker, &mut new);
+                std::mem::swap(&mut state.waiters[self.slot as usize].waker, &mut new);
             }
         }
         let again = !over && state.cooperative;
@@ -318,7 +315,7 @@ impl<T: 'static> Transfer<T> {
     }
 }
 
-impl<T: 'static> fmt::Debug for Transfer<T> {
+impl<T: 'static, R: Answer> fmt::Debug for Transfer<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transfer")
             .field("operation", &self.operation)

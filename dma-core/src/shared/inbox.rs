@@ -1,17 +1,18 @@
-//! [`Inbox`] and [`FreeSlots`]: how slots travel between threads without a lock.
+//! [`Inbox`] and [`FreeSlots`]: lock-free hand-over of slots between threads.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, in_order};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// Slots on their way to the lane: anybody pushes one, with one atomic operation; the lane takes all at once, with one.
+/// Slots with a request for the lane: any thread pushes one, and the lane takes all, each with one atomic
+/// operation.
 #[derive(Debug)]
 pub(super) struct Inbox {
     newest: AtomicU32,
 }
 
-/// Which slot was pushed before each one.
+/// The slot that was pushed before each slot.
 #[derive(Debug)]
 pub(super) struct Links(Box<[AtomicU32]>);
 
@@ -26,8 +27,8 @@ impl Inbox {
         Self { newest: AtomicU32::new(NONE) }
     }
 
-    /// Adds a slot that is in no inbox. All that the caller wrote before is seen by who takes it. Sequentially consistent with
-    /// [`is_empty`](Self::is_empty).
+    /// Adds a slot that is in no inbox. Releases the caller's writes to the lane. Sequentially consistent
+    /// with [`is_empty`](Self::is_empty).
     pub(super) fn push(&self, links: &Links, slot: u32) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
@@ -48,7 +49,7 @@ impl Inbox {
         let mut slot = self.newest.swap(NONE, Ordering::Acquire);
         while slot != NONE {
             out.push(slot);
-            // Nobody pushes it again before the lane has completed it.
+            // It is not pushed again before the lane has completed it.
             slot = links.0[slot as usize].load(Ordering::Relaxed);
         }
         out[first..].reverse();
@@ -59,8 +60,8 @@ impl Inbox {
     }
 }
 
-/// Slots that no operation uses: a bit each, in words on cache lines of their own, so that threads which begin at different words do not
-/// meet.
+/// Free slots: a bit each, in words on cache lines of their own, so that threads with different submitter ids
+/// do not contend.
 #[derive(Debug)]
 pub(super) struct FreeSlots(Box<[Word]>);
 
@@ -78,11 +79,11 @@ impl FreeSlots {
         Self((0..slots.div_ceil(64)).map(word).collect())
     }
 
-    /// Takes a free slot, looking from the word `home` on, or `None` if there is none.
-    pub(super) fn take(&self, home: usize) -> Option<u32> {
+    /// Takes a free slot, beginning at the submitter's word. Returns `None` if there is none.
+    pub(super) fn take(&self, submitter_id: usize) -> Option<u32> {
         let words = self.0.len();
         for i in 0..words {
-            let at = (home + i) % words;
+            let at = (submitter_id + i) % words;
             let word = &self.0[at].0;
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
@@ -98,19 +99,20 @@ impl FreeSlots {
         None
     }
 
-    /// Gives a slot back. Sequentially consistent with [`any`](Self::any): either the caller sees who waits for one, or that one sees the slot.
+    /// Gives a slot back. Sequentially consistent with [`any`](Self::any): either the caller sees a waiting
+    /// task, or that task sees the slot.
     pub(super) fn give(&self, slot: u32) {
         self.0[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::SeqCst);
         in_order();
     }
 
-    /// Whether there is a free slot.
+    /// Returns whether there is a free slot.
     pub(super) fn any(&self) -> bool {
         in_order();
         self.0.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
     }
 
-    /// How many there are at the moment.
+    /// Returns the number of free slots.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(|word| word.0.load(Ordering::Relaxed).count_ones() as usize).sum()
     }

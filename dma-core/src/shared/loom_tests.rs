@@ -6,10 +6,10 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::after::After;
+use super::deferred_callbacks::DeferredCallback;
 use super::inbox::{FreeSlots, Inbox, Links};
-use super::line::Line;
 use super::slot::{Report, Seen, Slot};
+use super::wait_queue::WaitQueue;
 
 /// Operands that tell when they are dropped.
 struct Operands(Drops);
@@ -56,14 +56,14 @@ fn done(slot: &Slot) -> bool {
 }
 
 /// Does what is left to do, as the lane does once its lock is free. Returns whether operands were dropped.
-fn run(after: Option<After>) -> bool {
+fn run(after: Option<DeferredCallback>) -> bool {
     match after {
-        Some(After::Wake(waker)) => waker.wake(),
-        Some(After::Drop(operands)) => {
+        Some(DeferredCallback::Wake(waker)) => waker.wake(),
+        Some(DeferredCallback::Drop(operands)) => {
             drop(operands);
             return true;
         }
-        Some(After::Tell(..)) | None => {}
+        Some(DeferredCallback::Tell(..)) | None => {}
     }
     false
 }
@@ -144,7 +144,7 @@ fn an_awaiting_holder_is_woken() {
     loom::model(|| {
         let (shared, lane) = start(done);
         loom::future::block_on(std::future::poll_fn(|context| {
-            if shared.slot.look() == Seen::InFlight && shared.slot.attend(context.waker()) {
+            if shared.slot.look() == Seen::InFlight && shared.slot.register_waker(context.waker()) {
                 return std::task::Poll::Pending;
             }
             assert_eq!(shared.slot.look(), Seen::Done);
@@ -159,7 +159,7 @@ fn an_awaiting_holder_may_drop() {
     loom::model(|| {
         let (shared, lane) = start(done);
         let drops = Drops::default();
-        let attending = shared.slot.attend(std::task::Waker::noop());
+        let attending = shared.slot.register_waker(std::task::Waker::noop());
         // SAFETY: this thread holds the operation.
         let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
         if let Err(operands) = parked {
@@ -226,12 +226,12 @@ fn a_free_slot_has_one_owner() {
     });
 }
 
-/// Free slots, and who waits for one.
-type Places = Arc<(FreeSlots, Line)>;
+/// Free slots, and the tasks that wait for one.
+type Places = Arc<(FreeSlots, WaitQueue)>;
 
 /// One slot, and it is taken.
 fn full() -> Places {
-    let places = Arc::new((FreeSlots::new(1), Line::new()));
+    let places = Arc::new((FreeSlots::new(1), WaitQueue::new()));
     assert_eq!(places.0.take(0), Some(0));
     places
 }

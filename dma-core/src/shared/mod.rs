@@ -1,14 +1,14 @@
 //! [`SharedQueue`]: a device for any number of threads and tasks.
 
-mod after;
+mod deferred_callbacks;
 mod inbox;
 mod lane;
-mod line;
 mod ready;
-mod silence;
 mod slot;
+mod stall_record;
 mod sync;
 mod transfer;
+mod wait_queue;
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,34 +17,41 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use after::After;
+use deferred_callbacks::DeferredCallback;
 use lane::Lane;
-use line::Line;
 pub use ready::SharedReady;
 use slot::Work;
 pub use transfer::SharedTransfer;
+use wait_queue::WaitQueue;
 
 use crate::operand::sealed::Operand;
-use crate::queue::Operation;
 use crate::queue::check::{self, Lists};
 use crate::queue::error;
-use crate::queue::planner::{Plan, Planner};
+use crate::queue::plan::{Means, Plan};
+use crate::queue::planner::Planner;
+use crate::queue::query::Kind;
 use crate::queue::wait::deadline;
+use crate::queue::{Answer, Operation};
 use crate::{
     Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
     Result, Source,
 };
 
-/// A transfer on a shared queue, or the operands handed back with the reason.
-pub type SharedResult<T> = Result<SharedTransfer<T>, OpError<T>>;
+/// Memory that a lane allocates for each place of its depth, in bytes.
+pub(crate) const SLOT_BYTES: usize =
+    crate::queue::planner::SLOT_BYTES + size_of::<slot::Slot>() + 3 * size_of::<u32>() + 1;
 
-/// How a shared queue is to be.
+/// A transfer on a shared queue, or the operands handed back with the reason.
+pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
+
+/// Options of a shared queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedQueueOptions {
-    /// Device queues, each with a thread; at least 1, the default. More than the device has channels is an error.
+    /// Device queues, each with a thread; at least 1, the default. More than the device has channels is an
+    /// error.
     pub lanes: usize,
-    /// How each of them is to be; the depth is that of one lane.
+    /// Options of each device queue; the depth is that of one lane.
     pub queue: QueueOptions,
 }
 
@@ -61,58 +68,54 @@ impl SharedQueueOptions {
         Self::default()
     }
 
-    /// Sets the number of device queues, each with a thread.
-    #[must_use]
-    pub const fn with_lanes(mut self, lanes: usize) -> Self {
-        self.lanes = lanes;
-        self
-    }
-
-    /// Sets how each lane is to be.
-    #[must_use]
-    pub fn with_queue(mut self, queue: QueueOptions) -> Self {
-        self.queue = queue;
-        self
+    crate::setters::setters! {
+        /// Sets the number of device queues, each with a thread.
+        with_lanes(lanes: usize);
+        /// Sets the options of each device queue.
+        with_queue(queue: QueueOptions);
     }
 }
 
-/// A device for any number of threads and tasks: cheap to clone, and its transfers are `Send` futures.
+/// A queue for any number of threads and tasks. Clones share it; its transfers are `Send` futures.
 ///
-/// Submitting a copy of one range to another is lock-free. Operations that gather meanwhile go to the device together, with one doorbell. A
-/// thread that waits for its transfer drives the device itself; for tasks, which must not, each lane has a thread.
+/// Submitting a copy of one range to another is lock-free. Operations that gather go to the device together,
+/// with one doorbell. A thread that waits for its transfer polls the device itself. Tasks must not block, so
+/// each lane has a thread that polls for them.
 ///
 /// A full queue hands the operands back; [`ready`](Self::ready) waits until it has room.
 ///
-/// There is no order between operations, and no fence, since threads and lanes run beside each other: await what must be over.
+/// Operations are unordered and there is no fence, since threads and lanes run in parallel: await an
+/// operation before you submit one that depends on it.
 ///
-/// Wakers, destructors of operands and this library's log may use the queue whenever they run. What an engine itself logs comes from inside of a lane:
-/// a listener that uses the queue then may hang.
+/// Wakers, destructors of operands and log subscribers may use the queue. An engine that logs does so while
+/// its lane is locked: a subscriber that uses the queue then may hang.
 ///
-/// Dropping the last clone closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`]. A transfer that is held keeps it open as
-/// a clone does: where that is the last, its wait or its drop closes.
+/// Dropping the last clone closes the queue as [`close`](Self::close) does, within
+/// [`QueueOptions::drop_timeout`]. A transfer that is held keeps the queue open as a clone does.
 ///
 /// # A device that hangs
 ///
-/// No time limit ends an operation, since memory cannot be had back from a device that may still write to it: an `.await` on a device that hangs goes on
-/// until the queue is closed, and a transfer that was dropped keeps its memory, and its place, until then. A service that must go on watches for it:
-/// now and then it asks [`stalled`](Self::stalled), and it takes `TimedOut` from a submission, which a full queue answers then in place of
-/// `QueueFull`, for the same. Either is told after [`QueueOptions::stall_timeout`] without a completion, and no more once there is one. What helps is to
-/// [`close`](Self::close) the queue with a short timeout, which ends every transfer, and to open another queue, or another engine if that one hangs, too;
-/// [`Counters::abandoned`] says how many operations had memory that is lost.
+/// No time limit ends an operation, because memory cannot be reused while a device may still write to it. On
+/// a device that hangs, an `.await` goes on until the queue is closed, and a dropped transfer keeps its
+/// memory and its place. A service detects that by [`stalled`](Self::stalled), or by a submission that a full
+/// queue refuses with `TimedOut` instead of `QueueFull`. Both report a device that has completed nothing for
+/// [`QueueOptions::stall_timeout`]. To recover, [`close`](Self::close) the queue with a short timeout, which
+/// ends every transfer, and open another queue, or another engine if that hangs, too. [`Counters::abandoned`]
+/// counts the operations whose memory is lost.
 ///
 /// # Processes
 ///
-/// `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never woken. What it drops or closes it leaves to the
-/// parent.
+/// `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never woken.
 pub struct SharedQueue {
     handle: Arc<Handle>,
 }
 
-/// One clone, which its transfers keep: a count of its own, so that threads with clones of their own do not meet in it.
+/// One clone, shared with its transfers. Each has a reference count of its own, so that threads with their
+/// own clones do not contend for it.
 struct Handle {
     hub: Arc<Hub>,
-    /// Which lane and which corner of it this clone uses first.
-    number: usize,
+    /// Selects the lane, free list word and inbox that this clone uses first.
+    submitter_id: usize,
 }
 
 impl Handle {
@@ -130,12 +133,12 @@ impl Clone for SharedQueue {
 struct Hub {
     lanes: Box<[Arc<Lane>]>,
     /// Tasks that wait for room.
-    line: Arc<Line>,
+    wait_queue: Arc<WaitQueue>,
     /// Clones made so far.
     clones: AtomicUsize,
-    /// The threads of the lanes, in their order. Locked only by who waits for them to end, and never on one of them.
+    /// The lanes' threads, in their order. Locked only to join them, and never on one of them.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The process whose threads they are: a forked child has the handles, too.
+    /// The process that started the threads; a forked child has none of them.
     process: u32,
     drop_timeout: Duration,
 }
@@ -152,18 +155,18 @@ impl SharedQueue {
                 Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
             ));
         }
-        let line = Arc::new(Line::new());
+        let wait_queue = Arc::new(WaitQueue::new());
         let lanes: Box<[_]> = lanes
             .into_iter()
             .map(|(raw, fill_block)| {
                 let depth = raw.depth();
                 let planner = Planner::new(raw, info, depth, fill_block);
-                Arc::new(Lane::new(planner, &options.queue, Arc::clone(&line)))
+                Arc::new(Lane::new(planner, &options.queue, Arc::clone(&wait_queue)))
             })
             .collect();
         let hub = Hub {
             lanes,
-            line,
+            wait_queue,
             clones: AtomicUsize::new(0),
             threads: Mutex::default(),
             process: std::process::id(),
@@ -172,21 +175,19 @@ impl SharedQueue {
         // If one thread cannot be started, dropping the hub stops the others.
         for (i, lane) in hub.lanes.iter().enumerate() {
             let lane = Arc::clone(lane);
-            let thread = std::thread::Builder::new()
-                .name(format!("dma-lane-{i}"))
-                .spawn(move || lane.serve())
-                .map_err(|e| fail(Error::from(e)))?;
+            let thread = crate::spawn_thread(format!("dma-lane-{i}"), move || lane.serve()).map_err(fail)?;
             hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(Self::of(Arc::new(hub)))
     }
 
     fn of(hub: Arc<Hub>) -> Self {
-        let number = hub.clones.fetch_add(1, Ordering::Relaxed);
-        Self { handle: Arc::new(Handle { hub, number }) }
+        let submitter_id = hub.clones.fetch_add(1, Ordering::Relaxed);
+        Self { handle: Arc::new(Handle { hub, submitter_id }) }
     }
 
-    /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no flush.
+    /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no
+    /// flush.
     ///
     /// # Errors
     ///
@@ -196,8 +197,8 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
-        let lane = self.handle.lane(self.home());
         if S::SINGLE && D::SINGLE {
+            let lane = self.handle.lane(self.first_lane());
             let (from, to) = (src.single(), dst.single());
             return match check::flat::<D>(lane.engine, from, to) {
                 Ok(len) => {
@@ -212,31 +213,19 @@ impl SharedQueue {
                 Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
             };
         }
-        match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, &src, &dst, lists)) {
-            Ok(plan) => self.submit_plan(Operation::Copy, plan, (src, dst)),
-            Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
-        }
+        self.submit_checked(Operation::Copy, (src, dst), |means, (src, dst), lists| {
+            check::copy(means.engine, src, dst, lists)
+        })
     }
 
-    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. Does not block and needs no flush.
+    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. Does not block and
+    /// needs no flush.
     ///
     /// # Errors
     ///
     /// With the operand: as [`Queue::fill`](crate::Queue::fill).
     pub fn fill<D: Destination + Send>(&self, dst: D, pattern: [u8; 8]) -> SharedResult<D> {
-        let lane = self.handle.lane(self.home());
-        if !lane.can_fill {
-            let error =
-                Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from");
-            return Err(refuse(lane, Operation::Fill, error, dst));
-        }
-        let mut lists = lane.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = check::fill(lane.engine, &dst, pattern, &mut lists);
-        drop(lists);
-        match plan {
-            Ok(plan) => self.submit_plan(Operation::Fill, plan, dst),
-            Err(e) => Err(refuse(lane, Operation::Fill, e, dst)),
-        }
+        self.submit_checked(Operation::Fill, dst, |means, dst, lists| check::fill(means, dst, pattern, lists))
     }
 
     /// Submits every copy of `batch`. It takes one place of the depth and completes as a whole.
@@ -249,43 +238,110 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
-        let lane = self.handle.lane(self.home());
-        let mut bytes = 0;
-        for (index, (src, dst)) in batch.iter().enumerate() {
-            match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists)) {
-                Ok(plan) => {
-                    bytes += plan.len() as u64;
-                    plan.discard(|list| with_lists::<_, (S, D)>(lane, |lists| lists.keep(list)));
-                }
-                Err(e) => {
-                    let message = format!("copy {index} of the batch: {}", e.message());
-                    return Err(refuse(lane, Operation::Batch, e.with_message(message), batch));
-                }
-            }
-        }
-        let operations = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        let lane = self.handle.lane(self.first_lane());
+        let checked = check::batch_len(batch.len()).and_then(|operations| {
+            let check = |lists: &mut Lists| check::batch(lane.engine, &batch.pairs, lists);
+            Ok((operations, with_lists::<_, (S, D)>(lane, check)?))
+        });
+        let (operations, bytes) = match checked {
+            Ok(checked) => checked,
+            Err(e) => return Err(refuse(lane, Operation::Batch, e, batch)),
+        };
         self.submit_to(Operation::Batch, batch, |lane, batch, request| {
             request.operations = operations;
             request.bytes = bytes;
             request.work = Work::Batch;
+            // Nothing is left in it, but by a panic.
+            request.batch.clear();
             for (src, dst) in batch.iter() {
-                // Checked above.
-                if let Ok(plan) =
-                    with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists))
-                {
-                    request.batch.push(plan);
+                match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists)) {
+                    Ok(plan) => request.batch.push(plan),
+                    Err(e) => debug_assert!(false, "it passed before: {e}"),
                 }
             }
         })
     }
 
-    fn submit_plan<T: Send + 'static>(
+    /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps another. Does
+    /// not block.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`Queue::copy_to_both`](crate::Queue::copy_to_both).
+    pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> SharedResult<(S, D, E)>
+    where
+        S: Source + Send,
+        D: Destination + Send,
+        E: Destination + Send,
+    {
+        self.submit_checked(Operation::CopyToBoth, (src, dst, also), |means, (src, dst, also), lists| {
+            check::copy_to_both(means.engine, (src, dst, also), lists)
+        })
+    }
+
+    /// Compares `a` with `b`, which have the same length. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`Queue::compare`](crate::Queue::compare).
+    pub fn compare<A, B>(&self, a: A, b: B) -> SharedResult<(A, B), Option<usize>>
+    where
+        A: Source + Send,
+        B: Source + Send,
+    {
+        self.submit_checked(Operation::Compare, (a, b), |means, (a, b), lists| {
+            check::query(means, Kind::Compare, (a, Some(b)), 0, lists)
+        })
+    }
+
+    /// Computes the CRC-32C of `src`. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// With the operand: as [`Queue::crc32c`](crate::Queue::crc32c).
+    pub fn crc32c<S: Source + Send>(&self, src: S, seed: u32) -> SharedResult<S, u32> {
+        self.submit_checked(Operation::Crc32c, src, |means, src, lists| {
+            check::query(means, Kind::Crc32c, (src, None::<&S>), seed, lists)
+        })
+    }
+
+    /// Copies `src` to `dst` and computes the CRC-32C of the bytes. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`Queue::copy_crc32c`](crate::Queue::copy_crc32c).
+    pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> SharedResult<(S, D), u32>
+    where
+        S: Source + Send,
+        D: Destination + Send,
+    {
+        self.submit_checked(Operation::CopyCrc32c, (src, dst), |means, (src, dst), lists| {
+            check::query(means, Kind::CopyCrc32c, (src, Some(dst)), seed, lists)
+        })
+    }
+
+    /// Checks an operation with the limits of the clone's own lane and submits its plan.
+    fn submit_checked<T: Send + 'static, R: Answer>(
+        &self,
+        operation: Operation,
+        operands: T,
+        check: impl FnOnce(Means, &T, &mut Lists) -> Result<Plan>,
+    ) -> SharedResult<T, R> {
+        let lane = self.handle.lane(self.first_lane());
+        let plan = check(lane.means, &operands, &mut lane.lists());
+        match plan {
+            Ok(plan) => self.submit_plan(operation, plan, operands),
+            Err(e) => Err(refuse(lane, operation, e, operands)),
+        }
+    }
+
+    fn submit_plan<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
         plan: Plan,
         operands: T,
-    ) -> Result<SharedTransfer<T>, OpError<T>> {
-        // A cell, since the request may be offered to several lanes but is taken by one.
+    ) -> SharedResult<T, R> {
+        // A cell, because several lanes may be asked but only one takes the request.
         let plan = Cell::new(Some(plan));
         let submitted = self.submit_to(operation, operands, |_, _, request| {
             let plan = plan.take();
@@ -294,50 +350,56 @@ impl SharedQueue {
             request.work = plan.map_or(Work::None, Work::Plan);
         });
         if let Some(plan) = plan.take() {
-            let lane = self.handle.lane(self.home());
-            plan.discard(|list| lane.lists.lock().unwrap_or_else(PoisonError::into_inner).keep(list));
+            let lane = self.handle.lane(self.first_lane());
+            plan.discard(|list| lane.lists().keep(list));
         }
         submitted
     }
 
     /// Submits to the clone's own lane, or to the next one with room.
     #[inline]
-    fn submit_to<T: Send + 'static>(
+    fn submit_to<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
         operands: T,
         fill: impl Fn(&Lane, &T, &mut slot::Request),
-    ) -> Result<SharedTransfer<T>, OpError<T>> {
-        let home = self.home();
-        let first = self.handle.lane(home);
+    ) -> SharedResult<T, R> {
+        let first_lane = self.first_lane();
+        let first = self.handle.lane(first_lane);
         if first.refuses() {
             return Err(refuse(first, operation, error::closed(), operands));
         }
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
-            let at = if home + i < lanes { home + i } else { home + i - lanes };
+            let at = if first_lane + i < lanes { first_lane + i } else { first_lane + i - lanes };
             let lane = self.handle.lane(at);
-            if let Some(slot) = lane.submit(self.handle.number, |request| fill(lane, &operands, request)) {
-                return Ok(SharedTransfer::new(Arc::clone(&self.handle), at, slot, operation, operands));
+            if let Some(slot) =
+                lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request))
+            {
+                // The transfer holds the operands before the engine can run.
+                let handle = Arc::clone(&self.handle);
+                let transfer = SharedTransfer::new(handle, at, slot, operation, operands);
+                lane.notice();
+                return Ok(transfer);
             }
         }
         first.count_full();
         Err(match self.handle.hub.hangs() {
-            Some(silence) => refuse(first, operation, error::stalled(silence), operands),
+            Some(stalled_for) => refuse(first, operation, error::stalled(stalled_for), operands),
             None => OpError::full(operands),
         })
     }
 
-    /// The lane that this clone begins with.
-    fn home(&self) -> usize {
-        self.handle.number % self.handle.hub.lanes.len()
+    fn first_lane(&self) -> usize {
+        self.handle.submitter_id % self.handle.hub.lanes.len()
     }
 
     /// Waits, once awaited, until there is room for an operation:
     ///
     /// ```
     /// # use dma_core::{BufferMut, ErrorKind, Result, SharedQueue};
-    /// # async fn copy(queue: &SharedQueue, mut src: BufferMut, mut dst: BufferMut) -> Result<(BufferMut, BufferMut)> {
+    /// # type Pair = (BufferMut, BufferMut);
+    /// # async fn copy(queue: &SharedQueue, (mut src, mut dst): Pair) -> Result<Pair> {
     /// loop {
     ///     match queue.copy(src, dst) {
     ///         Ok(transfer) => return Ok(transfer.await?),
@@ -351,10 +413,12 @@ impl SharedQueue {
     /// # }
     /// ```
     ///
-    /// Room is seen, not reserved: several tasks may be woken for one place, and others who submit at the time may be faster, so that a submission may
-    /// still find the queue full. Tasks wait in line, and nothing is allocated per wait once warm. [`SharedReady::wait`] is for threads.
+    /// Room is seen, not reserved: several tasks may be woken for one place, and other submitters may take it
+    /// first. Tasks wait in FIFO order. Once warm, waiting allocates nothing. [`SharedReady::wait`] is for
+    /// threads.
     ///
-    /// A place is free once its transfer has given its operands back, or was dropped and has ended: a task that holds all the transfers waits for itself.
+    /// A place becomes free when its transfer has given its operands back, or was dropped and has ended. A
+    /// task that holds all transfers waits for itself.
     ///
     /// # Errors
     ///
@@ -364,41 +428,41 @@ impl SharedQueue {
         SharedReady::new(Arc::clone(&self.handle))
     }
 
-    /// Places that are free at this moment, on all lanes together: for metrics, and to shed load. Others take and free places meanwhile, so that a
-    /// submission may be refused though there was room, or accepted though there was none.
+    /// Returns the number of free places on all lanes together, for metrics and load shedding. Other threads
+    /// take and free places meanwhile.
     #[must_use]
     pub fn room(&self) -> usize {
         self.handle.hub.lanes.iter().map(|lane| lane.room()).sum()
     }
 
-    /// What the lanes have done so far, together.
+    /// Returns the counters of all lanes together.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.handle.hub.counters()
     }
 
-    /// For how long the device has had work and completed none of it, if that is longer than [`QueueOptions::stall_timeout`]. With several lanes, that of
-    /// the lane where it is longest: what is in flight there does not end, though the others may be well.
+    /// Returns the time for which the device has had work and completed none of it, if that exceeds
+    /// [`QueueOptions::stall_timeout`]; of several lanes, the longest.
     ///
-    /// Does not block, and does not look at the device: the lanes' threads do so all the time, and notice within a few milliseconds once it completes
-    /// something again. The time before the machine, or this process, let them look does not count.
+    /// Does not block. The lanes' threads poll the device and notice its next completion within a few
+    /// milliseconds. Time in which they could not run does not count.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()
     }
 
-    /// The most operations in flight, on all lanes together.
+    /// Returns the most operations in flight, on all lanes together.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.handle.hub.lanes.iter().map(|lane| lane.depth()).sum()
     }
 
-    /// Refuses new operations from here on, waits up to `timeout` for those in flight, and closes, for all clones. What has not completed
-    /// by then is aborted; what the device does not give back even so is abandoned, its memory never reused. Transfers still held learn
-    /// their outcome as usual. Returns the final counters; closing again returns them too. Of several who close at a time, the one with the least
-    /// time counts.
+    /// Closes the queue for all clones: refuses new operations, waits up to `timeout` for those in flight,
+    /// and aborts the rest. An operation that the device does not give back even then is abandoned; its
+    /// memory is never reused. Held transfers learn their outcome as usual.
     ///
-    /// Wakers and the destructors of operands may close, too, on whatever thread they run.
+    /// Returns the final counters, also when called again. Of several callers at a time, the one with the
+    /// least time counts. Wakers and destructors of operands may call it.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn close(&self, timeout: Duration) -> Counters {
         self.handle.hub.close(timeout)
@@ -408,13 +472,14 @@ impl SharedQueue {
 impl Hub {
     fn close(&self, timeout: Duration) -> Counters {
         let deadline = deadline(timeout);
-        // All of them, before the first is waited for.
+        // All lanes, before the first is waited for.
         self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
         if self.process == std::process::id() {
-            self.line.all().into_iter().map(After::Wake).for_each(After::run);
+            self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
         if lane::on_lane() {
-            // A waker, or the destructor of operands. The threads, this one among them, find nothing left to do and end by themselves.
+            // Called by a waker or a destructor of operands: this thread must not join itself. The lanes'
+            // threads find nothing left to do and exit.
             self.lanes.iter().for_each(|lane| lane.drain(lane.close(deadline)));
         } else {
             self.join(deadline);
@@ -425,10 +490,10 @@ impl Hub {
     /// Waits for the lanes' threads, which drain their lanes.
     fn join(&self, deadline: Instant) {
         let mut orphans = Vec::new();
-        // Held until they have ended, so that a second closer waits for the first.
+        // Held while joining, so that a second closer waits for the first.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if self.process != std::process::id() {
-            // In a forked child there are no such threads, and joining them panics. What is in flight is the parent's.
+            // A forked child has no such threads, and joining them panics.
             std::mem::forget(std::mem::take(&mut *threads));
             return;
         }
@@ -445,12 +510,12 @@ impl Hub {
     }
 
     fn wake_next(&self) {
-        if let Some(waker) = self.line.next() {
-            After::Wake(waker).run();
+        if let Some(waker) = self.wait_queue.next() {
+            DeferredCallback::Wake(waker).run();
         }
     }
 
-    /// For how long no lane's device has completed anything, if that is too long for all of them.
+    /// Returns the time for which no lane's device has completed anything, if all of them hang.
     #[cold]
     fn hangs(&self) -> Option<Duration> {
         self.lanes.iter().map(|lane| lane.stalled()).min().flatten()
@@ -478,13 +543,9 @@ fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> Op
     OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 
-/// Runs `f` with the lane's lists where an operand of `T` may need them, without the lock where it cannot.
+/// Runs `f` with the lane's lists where an operand of `T` may need them, else without the lock.
 fn with_lists<R, T: Pair>(lane: &Lane, f: impl FnOnce(&mut Lists) -> R) -> R {
-    if T::SINGLE {
-        f(&mut Lists::default())
-    } else {
-        f(&mut lane.lists.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+    if T::SINGLE { f(&mut Lists::default()) } else { f(&mut lane.lists()) }
 }
 
 /// Source and destination.

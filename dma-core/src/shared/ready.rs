@@ -14,13 +14,14 @@ use crate::queue::error;
 use crate::queue::wait::Backoff;
 use crate::{Error, ErrorKind, Result};
 
-/// Room on a [`SharedQueue`](crate::SharedQueue), to be waited for or awaited: made by [`SharedQueue::ready`](crate::SharedQueue::ready).
+/// Room on a [`SharedQueue`](crate::SharedQueue), to be waited for or awaited: made by
+/// [`SharedQueue::ready`](crate::SharedQueue::ready).
 ///
-/// Dropping it gives up the place in the line and leaves nothing behind. It keeps the queue open as a clone does.
+/// Dropping it leaves the wait list. It keeps the queue open as a clone does.
 #[must_use = "it does nothing unless it is awaited or waited for"]
 pub struct SharedReady {
     handle: Arc<Handle>,
-    /// This task's in the line, once it is in it.
+    /// This task's number in the wait queue, once it has joined.
     number: Option<u64>,
 }
 
@@ -29,7 +30,7 @@ impl SharedReady {
         Self { handle, number: None }
     }
 
-    /// Waits until there is room. Meanwhile the calling thread drives the device.
+    /// Waits until there is room. The calling thread polls the device meanwhile.
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ impl SharedReady {
         self.block(None)
     }
 
-    /// Waits until there is room or `deadline` has passed. Meanwhile the calling thread drives the device.
+    /// Waits until there is room or `deadline` has passed. The calling thread polls the device meanwhile.
     ///
     /// # Errors
     ///
@@ -55,11 +56,11 @@ impl SharedReady {
             }
             let mut progress = 0;
             for lane in &self.handle.hub.lanes {
-                if let Driven::Progress(n) = lane.help(self.handle.number) {
+                if let Driven::Progress(n) = lane.help(self.handle.submitter_id) {
                     progress += n;
                 }
             }
-            // Without a deadline nobody looks at the clock: a lane's thread notices a device that hangs.
+            // Without a deadline, the clock is not read: the lane's thread detects a device that hangs.
             let Some(until) = until else {
                 backoff.pause();
                 continue;
@@ -70,25 +71,25 @@ impl SharedReady {
         }
     }
 
-    /// What there is to tell, if anything.
+    /// Returns the result, if there is one yet.
     fn answer(&self) -> Option<Result<()>> {
         let hub = &self.handle.hub;
-        let home = self.handle.lane(self.handle.number % hub.lanes.len());
-        let fail = |e: Error| Some(Err(e.with_operation("wait for room").with_backend(home.backend)));
-        if home.refuses() {
+        let first = self.handle.lane(self.handle.submitter_id % hub.lanes.len());
+        let fail = |e: Error| Some(Err(e.with_operation("wait for room").with_backend(first.backend)));
+        if first.refuses() {
             return fail(error::closed());
         }
         if hub.lanes.iter().any(|lane| lane.has_room()) {
             return Some(Ok(()));
         }
-        hub.hangs().and_then(|silence| fail(error::stalled(silence)))
+        hub.hangs().and_then(|stalled_for| fail(error::stalled(stalled_for)))
     }
 
-    /// Leaves the line. `seen`: this task has seen room, and there may be more.
+    /// Leaves the wait queue. `seen`: this task has seen room, and there may be more.
     fn leave(&mut self, seen: bool) {
         let Some(number) = self.number.take() else { return };
-        let waker = self.handle.hub.line.leave(number);
-        // Was it woken, it goes without having used what it was woken for.
+        let waker = self.handle.hub.wait_queue.leave(number);
+        // A task that was woken leaves without having used its place.
         let next = seen || waker.is_none();
         let_go(waker);
         if next {
@@ -103,15 +104,15 @@ impl Future for SharedReady {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = self.answer();
         if answer.is_none() {
-            // A fast device has freed a place by the time it is looked at: no need to sleep for it.
-            self.handle.hub.lanes.iter().for_each(|lane| _ = lane.drive(Some(self.handle.number)));
+            // A fast device may have freed a place already.
+            self.handle.hub.lanes.iter().for_each(|lane| _ = lane.drive(Some(self.handle.submitter_id)));
             answer = self.answer();
         }
         if answer.is_none() {
-            let (number, old) = self.handle.hub.line.join(self.number, context.waker().clone());
+            let (number, old) = self.handle.hub.wait_queue.join(self.number, context.waker().clone());
             self.number = Some(number);
             let_go(old);
-            // Whoever frees a place from here on sees this task; what was freed before is seen here.
+            // A place that is freed from here on wakes this task; one freed before is seen here.
             answer = self.answer();
         }
         match answer {

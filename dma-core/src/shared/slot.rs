@@ -1,23 +1,24 @@
-//! [`Slot`]: where a thread that submits and the thread that completes meet.
+//! [`Slot`]: an operation, shared by the thread that submits it and the lane that completes it.
 //!
 //! One operation at a time uses a slot, in this order:
 //!
-//! | state | who may touch the cells | how it ends |
+//! | state | owner of the cells | next |
 //! |---|---|---|
 //! | free | nobody | a submitter takes it off the free list |
-//! | filling | the submitter | [`Slot::submit`], then its number goes through the submission ring |
-//! | in flight | the lane takes the request; the holder may park operands | [`Slot::complete`] or [`Slot::park`], whichever comes second sees the other |
+//! | filling | the submitter | [`Slot::submit`], then an inbox passes its number to the lane |
+//! | in flight | the lane (request) and the holder (parked operands) | [`Slot::complete`] or [`Slot::park`] |
 //! | done | the holder, who takes the report if there is one | the slot goes back to the free list |
-//! | parked | the lane, which takes the operands out when it completes | the slot goes back to the free list |
-#![expect(unsafe_code, reason = "cells whose owner the slot's state tells")]
+//! | parked | the lane, which takes the operands when it completes | the slot goes back to the free list |
+#![expect(unsafe_code, reason = "cells whose owner depends on the slot's state")]
 
 use std::any::Any;
 use std::task::Waker;
 
-use super::after::{After, guarded};
+use super::deferred_callbacks::{DeferredCallback, guarded};
 use super::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
 use crate::Segment;
-use crate::queue::planner::{Failure, Plan};
+use crate::queue::error::Failure;
+use crate::queue::plan::Plan;
 
 const FREE: u8 = 0;
 const IN_FLIGHT: u8 = 1;
@@ -25,11 +26,11 @@ const DONE: u8 = 2;
 const PARKED: u8 = 3;
 const ABANDONED: u8 = 4;
 /// In flight, and a task waits.
-const ATTENDED: u8 = 5;
-/// Done, but not well: there is a report.
+const HAS_WAITER: u8 = 5;
+/// Ended with a report: a result or a failure.
 const REPORTED: u8 = 6;
 
-/// What a submitter asks for. The batch's memory stays with the slot.
+/// A submitter's request. The batch's memory stays with the slot.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) operations: u32,
@@ -41,25 +42,27 @@ pub(super) struct Request {
     pub(super) batch: Vec<Plan>,
 }
 
-/// What a request is for.
+/// The work of a request.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Nothing, or taken.
+    /// Nothing, or taken by the lane.
     None,
-    /// What nearly every request is: one range of at least 1 byte to another.
+    /// The common case: a copy of one range of at least 1 byte to another.
     Flat,
     /// A single operation of another shape.
     Plan(Plan),
-    /// What stands in `batch`.
+    /// The copies in `batch`.
     Batch,
 }
 
-/// How it ended, if not well.
+/// The end of an operation other than plain success.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// These did not succeed.
+    /// Success with this result.
+    Answered(u64),
+    /// These operations did not succeed.
     Failed(Vec<Failure>),
-    /// The queue was closed before any of it reached the device.
+    /// The queue was closed before the operation reached the device.
     Closed,
 }
 
@@ -72,12 +75,13 @@ pub(super) struct Slot {
     waker: WakerCell,
 }
 
-// SAFETY: the cells are touched only by whom the state names, as the table above says; what is in them is Send.
+// SAFETY: the cells are touched only by their owner, which the state determines as in the table above; their
+// contents are Send.
 unsafe impl Sync for Slot {}
 // SAFETY: segments in the request are names for memory; everything else is Send by itself.
 unsafe impl Send for Slot {}
 
-/// What a holder sees of its operation.
+/// The state of an operation, as its holder sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     InFlight,
@@ -106,7 +110,8 @@ impl Slot {
         }
     }
 
-    /// Fills the request in and marks the slot in flight. The slot's number must reach the lane through a ring that orders memory.
+    /// Fills the request in and marks the slot in flight. Its number must reach the lane through an inbox,
+    /// which orders memory.
     ///
     /// # Safety
     ///
@@ -117,7 +122,7 @@ impl Slot {
         self.state.store(IN_FLIGHT, Ordering::Relaxed);
     }
 
-    /// The request, for the lane to take.
+    /// Passes the request to `take`.
     ///
     /// # Safety
     ///
@@ -127,13 +132,14 @@ impl Slot {
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
-    /// Ends the operation, with a report if not all is well. After [`After::Drop`] the slot is free.
+    /// Ends the operation, with a report if not all is well. DeferredCallback [`DeferredCallback::Drop`] the
+    /// slot is free.
     ///
     /// # Safety
     ///
     /// The caller is the lane, and completes every submitted slot once.
     #[inline]
-    pub(super) unsafe fn complete(&self, report: Option<Report>) -> Option<After> {
+    pub(super) unsafe fn complete(&self, report: Option<Report>) -> Option<DeferredCallback> {
         let mut end = DONE;
         if report.is_some() {
             end = REPORTED;
@@ -148,28 +154,29 @@ impl Slot {
                 // SAFETY: likewise, so that the report is nobody's.
                 drop(self.report.with_mut(|report| unsafe { (*report).take() }));
                 self.state.store(FREE, Ordering::Relaxed);
-                parked.map(After::Drop)
+                parked.map(DeferredCallback::Drop)
             }
-            // If the holder saw DONE already and the slot serves another operation by now, that one's task is woken once too often.
-            ATTENDED => self.waker.replace(None).map(After::Wake),
+            // If the holder saw DONE already and the slot serves another operation by now, that one's task is
+            // woken once too often.
+            HAS_WAITER => self.waker.replace(None).map(DeferredCallback::Wake),
             _ => None,
         }
     }
 
-    /// Gives up on an operation that the device never answered. What was parked is leaked.
+    /// Gives up on an operation that the device never answered. Leaks parked operands.
     ///
     /// # Safety
     ///
     /// As [`complete`](Self::complete), instead of it.
-    pub(super) unsafe fn abandon(&self) -> Option<After> {
+    pub(super) unsafe fn abandon(&self) -> Option<DeferredCallback> {
         if self.state.swap(ABANDONED, Ordering::AcqRel) == PARKED {
             // SAFETY: the holder parked them and has gone. The device may write to them for ever.
             std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
         }
-        self.waker.replace(None).map(After::Wake)
+        self.waker.replace(None).map(DeferredCallback::Wake)
     }
 
-    /// What has become of the operation.
+    /// Returns the state of the operation.
     #[inline]
     pub(super) fn look(&self) -> Seen {
         match self.state.load(Ordering::Acquire) {
@@ -180,15 +187,15 @@ impl Slot {
         }
     }
 
-    /// Has `waker` woken at the end of the operation. Returns false if it has ended already.
-    pub(super) fn attend(&self, waker: &Waker) -> bool {
+    /// Registers `waker` for the end of the operation. Returns false if it has ended already.
+    pub(super) fn register_waker(&self, waker: &Waker) -> bool {
         if !self.waker.will_wake(waker) {
             let old = self.waker.replace(Some(waker.clone()));
             let_go(old);
         }
-        // Release: the lane, which sees ATTENDED, sees the waker.
-        match self.state.compare_exchange(IN_FLIGHT, ATTENDED, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) | Err(ATTENDED) => true,
+        // Release: the lane, which sees HAS_WAITER, sees the waker.
+        match self.state.compare_exchange(IN_FLIGHT, HAS_WAITER, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) | Err(HAS_WAITER) => true,
             Err(_) => {
                 // Nobody will wake it.
                 let_go(self.waker.replace(None));
@@ -207,18 +214,18 @@ impl Slot {
         self.report.with_mut(|report| unsafe { (*report).take() })
     }
 
-    /// Leaves operands to an operation in flight. If it has ended meanwhile they come back, and the operation is the caller's to
-    /// take.
+    /// Leaves operands to an operation in flight. If it has ended meanwhile, they come back, and the caller
+    /// takes the operation.
     ///
     /// # Safety
     ///
     /// The caller holds the operation, and no more after `Ok`.
     pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
-        // The task waits no more. Its waker may keep anything, the queue, too.
+        // The task waits no more. Its waker may keep anything alive, even the queue.
         let_go(self.waker.replace(None));
         // SAFETY: the lane looks at it only once `state` says PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
-        for from in [IN_FLIGHT, ATTENDED] {
+        for from in [IN_FLIGHT, HAS_WAITER] {
             if self.state.compare_exchange(from, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return Ok(());
             }
@@ -228,7 +235,7 @@ impl Slot {
     }
 }
 
-/// Drops a waker, which may run anybody's code. A panic ends here: the task whose it is has nothing to do with who drops it.
+/// Drops a waker, which may run user code, and catches its panic: it concerns another task.
 pub(super) fn let_go(waker: Option<Waker>) {
     if let Some(waker) = waker {
         guarded("the drop of a task's waker", || drop(waker));

@@ -1,4 +1,4 @@
-//! The primitives that threads share, from the standard library or, to check all interleavings, from `loom`.
+//! Synchronization primitives, from the standard library or, to check all interleavings, from `loom`.
 
 use std::sync::PoisonError;
 use std::task::Waker;
@@ -18,7 +18,7 @@ pub(super) use loom::{
     },
 };
 
-/// Stands between two accesses of one thread that are sequentially consistent. Loom takes such accesses for weaker ones, but a fence for what it is.
+/// A fence under loom, which models sequentially consistent accesses as weaker than they are.
 #[inline]
 pub(super) fn in_order() {
     #[cfg(loom)]
@@ -42,7 +42,8 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// The waker of the task that waits. Cloning and dropping it may run anybody's code, which may panic: neither is done in here.
+/// The waker of a waiting task. Callers clone and drop wakers outside of it, because that may run user code
+/// and panic.
 #[derive(Debug)]
 pub(super) struct WakerCell(Mutex<Option<Waker>>);
 
@@ -51,7 +52,7 @@ impl WakerCell {
         Self(Mutex::new(None))
     }
 
-    /// Whether it holds a waker of the same task.
+    /// Returns whether it holds a waker of the same task.
     pub(super) fn will_wake(&self, waker: &Waker) -> bool {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().is_some_and(|held| held.will_wake(waker))

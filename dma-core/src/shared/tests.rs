@@ -3,7 +3,6 @@
 
 mod ready;
 
-use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
@@ -16,13 +15,16 @@ use super::lane::{Driven, nap_for};
 use super::slot::{Request, Seen};
 use super::*;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
-use crate::queue::odd_device::with_log;
-use crate::{Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, Outcome, RawStats};
+use crate::queue::fault_injection_tests::with_log;
+use crate::{
+    Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, Outcome, QueueEvents,
+    QueueStats,
+};
 
 /// Longer than anything here takes, and shorter than a hanging test is waited for.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// What the device is told, and what it saw.
+/// Faults to inject, and observed calls.
 #[derive(Debug, Default)]
 struct Script {
     /// Reports nothing.
@@ -88,16 +90,12 @@ unsafe impl RawQueue for Odd {
         }
         self.inner.stop();
     }
-    fn stats(&self) -> RawStats {
+    fn stats(&self) -> QueueStats {
         self.inner.stats()
     }
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
     }
-    fn arm(&mut self) -> Result<bool> {
-        self.inner.arm()
-    }
-    fn disarm(&mut self) {}
 }
 
 /// Memory whose owner does something when it is let go.
@@ -139,7 +137,7 @@ fn lane_with(engine: &ReferenceEngine, script: &Arc<Script>, options: &QueueOpti
     let raw = Odd { inner, script: Arc::clone(script) };
     let depth = raw.depth();
     let planner = Planner::new(Box::new(raw), engine.info(), depth, None);
-    Arc::new(Lane::new(planner, options, Arc::new(Line::new())))
+    Arc::new(Lane::new(planner, options, Arc::new(WaitQueue::new())))
 }
 
 struct Rig {
@@ -165,9 +163,9 @@ impl Rig {
     ) -> Self {
         let script = Arc::<Script>::default();
         let lane = lane_with(&engine, &script, options);
-        let (own, line) = (Arc::clone(&lane), lane.line());
+        let (own, line) = (Arc::clone(&lane), lane.wait_queue());
         let hub = Hub {
-            line,
+            wait_queue: line,
             lanes: [lane].into(),
             clones: AtomicUsize::new(0),
             threads: Mutex::new(vec![std::thread::spawn(move || work(&own))]),
@@ -181,13 +179,13 @@ impl Rig {
         Self::with(Lane::serve)
     }
 
-    /// With a lane that has no patience with a device, and room for `depth`.
+    /// With a lane that has no stall_detector with a device, and room for `depth`.
     fn impatient(depth: usize) -> Self {
         let options = QueueOptions::new().with_depth(depth).with_stall_timeout(Duration::ZERO);
         Self::of(ReferenceEngine::new(ReferenceOptions::default()), &options, Lane::serve)
     }
 
-    /// With a thread that does nothing: who waits drives.
+    /// With an idle lane thread: waiting threads poll.
     fn still() -> Self {
         Self::with(|_| ())
     }
@@ -378,7 +376,7 @@ fn a_closer_drains_for_a_dead_thread() {
     assert!(held.wait().is_ok());
 }
 
-/// On the thread of the lane, or on that of one who waits.
+/// On the lane's thread, or on a waiting thread.
 #[test]
 fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {
     for still in [false, true] {
@@ -477,7 +475,10 @@ fn what_comes_after_the_lanes_last_look_is_ended_by_who_submits_it() {
     // As a thread that asked whether the lane refuses before it was closed.
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
-        SharedTransfer::new(Arc::clone(&rig.queue.handle), 0, slot, Operation::Copy, memory)
+        let transfer =
+            SharedTransfer::<_>::new(Arc::clone(&rig.queue.handle), 0, slot, Operation::Copy, memory);
+        rig.lane().notice();
+        transfer
     };
     let (done, receiver) = signal();
     let dropped = late(rig.memory(done));
@@ -551,7 +552,7 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     let (done, receiver) = signal();
     assert!(poll(&mut other, &waker(done)).is_pending());
     catch_unwind(AssertUnwindSafe(|| poll(&mut spent, Waker::noop()))).expect_err("it was ready");
-    // What is in flight in its place is nothing to it.
+    // The operation in flight in its place is not affected.
     assert!(spent.is_done() && spent.wait_for(Duration::ZERO).is_ok());
     catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands are gone");
     rig.mute(false);
@@ -604,7 +605,7 @@ fn wakers_that_nobody_will_wake_are_let_go() {
     rig.lane().drive(None);
 }
 
-/// A device that completes things is not stalled, whoever sees it.
+/// A device that completes descriptors is not stalled, whichever thread polls it.
 #[test]
 fn a_wait_goes_on_while_others_see_the_device_complete() {
     const STALL: Duration = Duration::from_millis(100);
@@ -654,7 +655,7 @@ fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
     let rig = Rig::impatient(4);
     for _ in 0..2 {
         rig.mute(true);
-        // Each of them is dropped, and has a place for ever.
+        // Each of them is dropped, and keeps its place.
         let refusal = rig.copy_until(Some(ErrorKind::TimedOut)).expect("it is refused");
         assert!(refusal.error().message().contains("has completed nothing for"), "{refusal}");
         assert!(refusal.error().hint().contains("open another"), "{refusal}");

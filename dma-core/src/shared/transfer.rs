@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,29 +12,31 @@ use std::time::{Duration, Instant};
 use super::Handle;
 use super::lane::{Driven, Lane};
 use super::slot::{Report, Seen};
-use crate::queue::Operation;
-use crate::queue::error::REOPEN;
+use crate::queue::error;
 use crate::queue::wait::{Backoff, deadline};
+use crate::queue::{Answer, Operation};
 use crate::{Error, ErrorKind, OpError, Result};
 
-/// An operation in flight on a [`SharedQueue`](crate::SharedQueue), and the owner of its operands until it is done.
+/// An operation in flight on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until the
+/// operation is done; then they come back, with the result ([`R`](Answer)) if there is one.
 ///
-/// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its operands are freed when the device is done with
-/// them. Forgetting it leaks them.
+/// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its operands
+/// are freed when the device is done with them. Forgetting it leaks them.
 #[must_use = "dropping a transfer gives up its operands"]
-pub struct SharedTransfer<T: Send + 'static> {
+pub struct SharedTransfer<T: Send + 'static, R: Answer = ()> {
     handle: Arc<Handle>,
     lane: u32,
     slot: u32,
     operation: Operation,
     /// `None` once given back.
     operands: Option<T>,
+    answer: PhantomData<fn() -> R>,
 }
 
 /// No field is ever pinned: the operands' memory is elsewhere.
-impl<T: Send> Unpin for SharedTransfer<T> {}
+impl<T: Send, R: Answer> Unpin for SharedTransfer<T, R> {}
 
-impl<T: Send + 'static> SharedTransfer<T> {
+impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
     pub(super) fn new(
         handle: Arc<Handle>,
@@ -42,7 +45,7 @@ impl<T: Send + 'static> SharedTransfer<T> {
         operation: Operation,
         operands: T,
     ) -> Self {
-        Self { handle, lane: lane as u32, slot, operation, operands: Some(operands) }
+        Self { handle, lane: lane as u32, slot, operation, operands: Some(operands), answer: PhantomData }
     }
 
     fn lane(&self) -> &Lane {
@@ -57,50 +60,48 @@ impl<T: Send + 'static> SharedTransfer<T> {
         self.lane().slots[self.slot as usize].look()
     }
 
-    /// Looks at the device once, without blocking, and says whether the operation has ended.
+    /// Polls the device once, without blocking. Returns whether the operation has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.look() != Seen::InFlight || {
-            self.lane().help(self.handle.number);
+            self.lane().help(self.handle.submitter_id);
             self.look() != Seen::InFlight
         }
     }
 
-    /// Waits until the operation has ended and gives its operands back. Meanwhile the calling thread drives the device.
+    /// Waits until the operation has ended and gives its operands back. The calling thread polls the device
+    /// meanwhile.
     ///
-    /// Gives up when the device has completed nothing on this lane for [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
+    /// Gives up when the device has completed nothing on this lane for
+    /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
     ///
     /// # Errors
     ///
-    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or what else became of it, with the operands; `Closed` with them if the queue was closed
-    /// before; `TimedOut` without them: the queue keeps them until the device is done.
+    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands; `Closed` with
+    /// them if the queue was closed before; `TimedOut` without them: the queue keeps them until the device is
+    /// done.
     ///
     /// # Panics
     ///
-    /// If it was polled before as a future and was ready: the operands have been given back.
+    /// If it was polled as a future before and was ready.
     #[inline]
-    pub fn wait(mut self) -> Result<T, OpError<T>> {
+    pub fn wait(mut self) -> Result<R::With<T>, OpError<T>> {
         if self.look() != Seen::InFlight {
             return self.finish();
         }
         self.wait_slow()
     }
 
-    fn wait_slow(mut self) -> Result<T, OpError<T>> {
+    fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
         let stall = self.lane().stall_timeout;
         if self.block(None, stall) {
             return self.finish();
         }
-        let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"))
-            .with_operation(self.operation.name())
-            .with_backend(self.lane().backend)
-            .with_hint(
-                "the operands stay with the queue until the device is done; close the queue to give up on it",
-            );
-        Err(OpError::new(error, None))
+        Err(error::wait_timed_out(self.operation, self.lane().backend, stall))
     }
 
-    /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait) returns at once.
+    /// Waits until the operation has ended or `deadline` has passed. DeferredCallback `Ok`,
+    /// [`wait`](Self::wait) returns at once.
     ///
     /// # Errors
     ///
@@ -125,9 +126,9 @@ impl<T: Send + 'static> SharedTransfer<T> {
             if self.look() != Seen::InFlight {
                 return true;
             }
-            let progress = match self.lane().help(self.handle.number) {
+            let progress = match self.lane().help(self.handle.submitter_id) {
                 Driven::Progress(n) => n,
-                // Whoever is at it makes progress for this thread too; but it may have gone to sleep on a stuck device.
+                // Another thread polls the device; but it may have gone to sleep on a stuck one.
                 Driven::Busy => 0,
             };
             let reports_now = self.lane().reports();
@@ -144,50 +145,46 @@ impl<T: Send + 'static> SharedTransfer<T> {
         }
     }
 
-    /// Gives the operands of an operation that has ended back.
+    /// Gives the operands of an ended operation back.
     #[inline]
-    fn finish(&mut self) -> Result<T, OpError<T>> {
+    fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let seen = self.look();
         let operands = self.operands.take().expect("a transfer is not polled again once it was ready");
         if seen == Seen::Done {
             self.lane().release(self.slot);
-            return Ok(operands);
+            // Operations with a result have a report.
+            return Ok(R::with(operands, 0));
         }
-        Err(self.explain(&seen, operands))
+        self.explain(&seen, operands)
     }
 
-    /// What became of an operation that has ended, but not well.
+    /// Returns the result or the failure of an ended operation.
     #[cold]
-    fn explain(&self, seen: &Seen, operands: T) -> OpError<T> {
+    fn explain(&self, seen: &Seen, operands: T) -> Result<R::With<T>, OpError<T>> {
         let (operation, backend) = (self.operation, self.lane().backend);
         if *seen == Seen::Abandoned {
             // The device may write to them for ever.
             std::mem::forget(operands);
-            let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered")
-                .with_operation(operation.name())
-                .with_backend(backend)
-                .with_hint("the operands' memory is leaked, since the device may still write to it");
-            return OpError::new(error, None);
+            return Err(error::never_answered(operation, backend));
         }
         // SAFETY: this transfer holds the operation, and saw it reported.
         let report = unsafe { self.lane().slots[self.slot as usize].take_report() };
         self.lane().release(self.slot);
         match report {
-            Some(Report::Failed(failures)) => OpError::from_failures(failures, operation, backend, operands),
+            Some(Report::Answered(result)) => Ok(R::with(operands, result)),
+            Some(Report::Failed(failures)) => {
+                Err(OpError::from_failures(failures, operation, backend, operands))
+            }
             Some(Report::Closed) | None => {
-                let error = Error::new(
-                    ErrorKind::Closed,
-                    "the queue was closed before the operation reached the device",
-                )
-                .with_hint(REOPEN);
-                OpError::new(error.with_operation(operation.name()).with_backend(backend), Some(operands))
+                let error = error::never_reached().with_operation(operation.name()).with_backend(backend);
+                Err(OpError::new(error, Some(operands)))
             }
         }
     }
 }
 
-impl<T: Send + 'static> Future for SharedTransfer<T> {
-    type Output = Result<T, OpError<T>>;
+impl<T: Send + 'static, R: Answer> Future for SharedTransfer<T, R> {
+    type Output = Result<R::With<T>, OpError<T>>;
 
     /// As [`wait`](SharedTransfer::wait), without giving up on a stalled device.
     ///
@@ -195,12 +192,13 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
     ///
     /// If polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The slot may serve another operation by now, whose task is not to be unseated.
+        // The slot may serve another operation by now.
         assert!(self.operands.is_some(), "a transfer is not polled again once it was ready");
         if self.look() == Seen::InFlight {
-            // A fast device is done by the time it is looked at: no need to sleep for it.
-            self.lane().drive(Some(self.handle.number));
-            if self.look() == Seen::InFlight && self.lane().slots[self.slot as usize].attend(context.waker())
+            // A fast device may be done already.
+            self.lane().drive(Some(self.handle.submitter_id));
+            if self.look() == Seen::InFlight
+                && self.lane().slots[self.slot as usize].register_waker(context.waker())
             {
                 return Poll::Pending;
             }
@@ -209,7 +207,7 @@ impl<T: Send + 'static> Future for SharedTransfer<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for SharedTransfer<T> {
+impl<T: Send + 'static, R: Answer> Drop for SharedTransfer<T, R> {
     #[inline]
     fn drop(&mut self) {
         if self.operands.is_some() {
@@ -218,7 +216,7 @@ impl<T: Send + 'static> Drop for SharedTransfer<T> {
     }
 }
 
-impl<T: Send + 'static> SharedTransfer<T> {
+impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
         let Some(operands) = self.operands.take() else { return };
@@ -252,7 +250,7 @@ impl<T: Send + 'static> SharedTransfer<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for SharedTransfer<T> {
+impl<T: Send + 'static, R: Answer> fmt::Debug for SharedTransfer<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedTransfer")
             .field("operation", &self.operation)

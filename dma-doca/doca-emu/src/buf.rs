@@ -9,16 +9,19 @@ use std::sync::Arc;
 
 use dma_sim::model::{RegionKey, Segment};
 
+use crate::c_abi::{Handle, INVALID, Mark, Object, Outcome, c, object, require};
 use crate::dev::Dev;
-use crate::door::{Handle, INVALID, Mark, Object, Outcome, c, require};
-use crate::inventory::Inventory;
 use crate::mmap::Registered;
 
-/// A buffer: `struct doca_buf`. It stays where it is as long as its inventory lives; its mark says whether it is taken.
+/// Indexes of the buffers of an inventory that came back to it.
+pub(crate) type Returned = RefCell<Vec<u32>>;
+
+/// A buffer: `struct doca_buf`. Its address is fixed while its inventory lives. Its mark says that it is
+/// taken.
 pub(crate) struct Buf {
     mark: Mark,
     refs: Cell<u16>,
-    /// Tasks in flight that name it. A buffer that is released meanwhile returns to its inventory when they end.
+    /// Tasks in flight that use it. If it is released meanwhile, it returns to its inventory when they end.
     pins: Cell<u32>,
     /// Another buffer of a list comes before it.
     chained: Cell<bool>,
@@ -27,26 +30,20 @@ pub(crate) struct Buf {
     data: Cell<usize>,
     data_len: Cell<usize>,
     next: Cell<Handle<Self>>,
-    /// Of the head of a list: how many buffers it has, and the last of them.
+    /// Of the head of a list: its number of buffers, and its last.
     count: Cell<u32>,
     last: Cell<Handle<Self>>,
-    /// The device that the memory was last used with, and its name there.
+    /// Key of the memory on the device that last used it.
     key: Cell<(*const Dev, RegionKey)>,
     memory: RefCell<Option<Arc<Registered>>>,
     pub(crate) index: u32,
-    home: Weak<Inventory>,
+    home: Weak<Returned>,
 }
 
-impl Object for Buf {
-    const MARK: u32 = 0xb0_f0_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Buf, 0xb0_f0_00_01);
 
 impl Buf {
-    pub(crate) fn new(index: u32, home: Weak<Inventory>) -> Self {
+    pub(crate) fn new(index: u32, home: Weak<Returned>) -> Self {
         Self {
             mark: Mark::new(0),
             refs: Cell::new(0),
@@ -66,7 +63,7 @@ impl Buf {
         }
     }
 
-    /// The program takes it, as a window of `len` bytes at `head` with `data_len` bytes of data at `data`.
+    /// Gives it to the program, as a window of `len` bytes at `head` with `data_len` bytes of data at `data`.
     pub(crate) fn take(
         &self,
         memory: Arc<Registered>,
@@ -75,7 +72,7 @@ impl Buf {
         data: usize,
         data_len: usize,
     ) {
-        self.mark.set(Self::MARK);
+        self.mark.set(<Self as Object>::MARK);
         self.refs.set(1);
         self.head.set(head);
         self.len.set(len);
@@ -86,7 +83,7 @@ impl Buf {
         *self.memory.borrow_mut() = Some(memory);
     }
 
-    /// Becomes another window of the same memory.
+    /// Changes the window within the same memory.
     pub(crate) fn reuse(&self, head: usize, len: usize, data: usize, data_len: usize) -> Outcome {
         require(self.pins.get() == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let memory = self.memory.borrow().clone().ok_or(INVALID)?;
@@ -99,11 +96,15 @@ impl Buf {
         Ok(())
     }
 
-    /// A copy of what the buffer is, in `to`.
+    /// Copies the buffer's window to `to`.
     pub(crate) fn duplicate(&self, to: &Self) -> Outcome {
         let memory = self.memory.borrow().clone().ok_or(INVALID)?;
         to.take(memory, self.head.get(), self.len.get(), self.data.get(), self.data_len.get());
         Ok(())
+    }
+
+    fn is_in_list(&self) -> bool {
+        self.chained.get() || !self.next.get().is_null()
     }
 
     pub(crate) fn is_chained(&self) -> bool {
@@ -114,13 +115,12 @@ impl Buf {
         self.memory.borrow().clone()
     }
 
-    /// Buffers of the list that it is the head of; 1 if it is none.
+    /// Buffers of its list, if it is the head; 1 without a list.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
     }
 
-    /// The next of its list.
     #[inline]
     pub(crate) fn next(&self) -> Option<&Self> {
         let next = self.next.get();
@@ -131,12 +131,12 @@ impl Buf {
         Some(unsafe { &*next.cast::<Self>() })
     }
 
-    /// It and those after it in its list.
+    /// This buffer and those behind it in its list.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |buf| buf.next())
     }
 
-    /// The name that the device `dev` has its memory under.
+    /// Key of its memory on the device `dev`.
     #[inline]
     fn key(&self, dev: &Arc<Dev>) -> Outcome<RegionKey> {
         let (of, key) = self.key.get();
@@ -148,14 +148,14 @@ impl Buf {
         Ok(key)
     }
 
-    /// Its data, to be read by a device that the memory must be registered with.
+    /// Its data, for a device that the memory is registered with.
     #[inline]
     pub(crate) fn source(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
         Ok(Segment { key, addr: self.data.get() as u64, len: self.data_len.get() as u64 })
     }
 
-    /// The room behind its data, to be written by a device that the memory must be registered with.
+    /// The room behind its data, for a device that the memory is registered with.
     #[inline]
     pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
@@ -181,7 +181,7 @@ impl Buf {
         self.data_len.get() as u64
     }
 
-    /// Where its data is, if that is memory of the program's own.
+    /// Address of its data, if that is memory of the program.
     pub(crate) fn local_data(&self) -> Option<usize> {
         self.memory.borrow().as_ref().is_some_and(|memory| memory.is_local).then(|| self.data.get())
     }
@@ -202,7 +202,7 @@ impl Buf {
         (self.data.get().wrapping_add(self.data_len.get()), self.room_len() as usize)
     }
 
-    /// The list that it is the head of got `len` bytes more, each buffer as much as it has room for.
+    /// Adds `len` bytes that the device wrote to the data of its list.
     #[inline]
     pub(crate) fn grow_list(&self, len: u64) {
         if self.next().is_none() {
@@ -216,13 +216,12 @@ impl Buf {
         }
     }
 
-    /// The device wrote this many bytes behind the data.
     #[inline]
     fn grow(&self, by: u64) {
         self.data_len.set(self.data_len.get().wrapping_add(by as usize));
     }
 
-    /// A task that names it, as a head, goes to the device.
+    /// Counts a task in flight that uses the list.
     #[inline]
     pub(crate) fn pin(&self) {
         self.pins.set(self.pins.get() + 1);
@@ -236,7 +235,7 @@ impl Buf {
         }
     }
 
-    /// Returns the list that it is the head of to the inventories.
+    /// Returns its list to the inventories.
     #[cold]
     fn go_home(&self) {
         let mut at = Some(self);
@@ -252,12 +251,12 @@ impl Buf {
                 memory.count_buf(false);
             }
             if let Some(home) = buf.home.upgrade() {
-                home.take_back(buf);
+                home.borrow_mut().push(buf.index);
             }
         }
     }
 
-    /// The last of the list that it is in.
+    /// The last buffer of its list.
     fn last(&self) -> &Self {
         let mut at = self;
         if !self.chained.get()
@@ -321,10 +320,10 @@ impl Buf {
 }
 
 impl Handle<Buf> {
-    /// A task that named the buffer ended.
+    /// Counts the end of a task that used the buffer.
     #[inline]
     pub(crate) fn unpin(self) {
-        // Pinned, so it is still a buffer, also if the program released it.
+        // Pinned, so it is still a buffer even if the program released it.
         if let Some(buf) = self.get_unmarked() {
             buf.unpin();
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::buf::Buf;
-use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, answer, c, require};
+use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Out, Outcome, c, c_calls, getters, object, require};
 use crate::inventory::Inventory;
 use crate::mmap::{Mmap, Registered};
 
@@ -29,13 +29,7 @@ struct Run {
     stride: usize,
 }
 
-impl Object for BufPool {
-    const MARK: u32 = 0xb2_00_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(BufPool, 0xb2_00_00_01);
 
 impl BufPool {
     fn require_stopped(&self) -> Outcome {
@@ -75,111 +69,61 @@ impl BufPool {
     }
 }
 
-/// Makes a pool of so many buffers, of `element_size` bytes each, in the memory of a map.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_create(
-    num_elements: usize,
-    element_size: usize,
-    mmap: Handle<Mmap>,
-    buf_pool: Out<Handle<BufPool>>,
-) -> Code {
-    answer(|| {
+getters! {
+    /// A buffer without data; `EMPTY` if all are taken.
+    doca_buf_pool_buf_alloc(buf_pool: BufPool) -> Handle<Buf> { buf_pool.alloc()? }
+    doca_buf_pool_get_num_elements(buf_pool: BufPool) -> u32 { buf_pool.shelf.total() }
+    doca_buf_pool_get_num_free_elements(buf_pool: BufPool) -> u32 { buf_pool.shelf.free_count() as u32 }
+    doca_buf_pool_get_user_data(buf_pool: BufPool) -> c::doca_data { buf_pool.user_data.get() }
+    doca_buf_pool_get_element_alignment(buf_pool: BufPool) -> usize { buf_pool.alignment.get() }
+}
+
+c_calls! {
+    fn doca_buf_pool_create(
+        num_elements: usize,
+        element_size: usize,
+        mmap: Handle<Mmap>,
+        buf_pool: Out<Handle<BufPool>>,
+    ) {
         buf_pool.check()?;
         let mmap = mmap.arc()?;
         require(element_size > 0, INVALID)?;
         buf_pool.put(Handle::give_rc(Rc::new(BufPool {
-            mark: Mark::new(BufPool::MARK),
+            mark: Mark::of::<BufPool>(),
             shelf: Inventory::new(num_elements)?,
             mmap,
             size: element_size,
             alignment: Cell::new(1),
-            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            user_data: Cell::new(NO_DATA),
             run: RefCell::new(None),
         })))
-    })
-}
-
-/// Destroys a pool that all buffers are back in; otherwise `IN_USE`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_destroy(buf_pool: Handle<BufPool>) -> Code {
-    answer(|| {
+    }
+    /// `IN_USE` unless all buffers are back.
+    fn doca_buf_pool_destroy(buf_pool: Handle<BufPool>) {
         buf_pool.get()?.require_whole()?;
         buf_pool.take_rc().map(drop)
-    })
-}
-
-/// Lets buffers be had. `BAD_STATE` if the map is not started, `INITIALIZATION` if it is too small.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_start(buf_pool: Handle<BufPool>) -> Code {
-    answer(|| buf_pool.get()?.start())
-}
-
-/// Lets no more buffers be had; all are back, otherwise `IN_USE`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_stop(buf_pool: Handle<BufPool>) -> Code {
-    answer(|| {
+    }
+    /// `BAD_STATE` if the map is not started, `INITIALIZATION` if it is too small.
+    fn doca_buf_pool_start(buf_pool: Handle<BufPool>) { buf_pool.get()?.start() }
+    /// `IN_USE` unless all buffers are back.
+    fn doca_buf_pool_stop(buf_pool: Handle<BufPool>) {
         let pool = buf_pool.get()?;
         pool.require_whole()?;
         pool.run.replace(None);
         Ok(())
-    })
-}
-
-/// A buffer without data; `EMPTY` if all are taken.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_buf_alloc(buf_pool: Handle<BufPool>, buf: Out<Handle<Buf>>) -> Code {
-    answer(|| {
-        buf.check()?;
-        buf.put(buf_pool.get()?.alloc()?)
-    })
-}
-
-/// Sets a value for the program's own use.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_set_user_data(buf_pool: Handle<BufPool>, user_data: c::doca_data) -> Code {
-    answer(|| {
+    }
+    fn doca_buf_pool_set_user_data(buf_pool: Handle<BufPool>, user_data: c::doca_data) {
         let pool = buf_pool.get()?;
         pool.require_stopped()?;
         pool.user_data.set(user_data);
         Ok(())
-    })
-}
-
-/// The value for the program's own use.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_get_user_data(buf_pool: Handle<BufPool>, user_data: Out<c::doca_data>) -> Code {
-    answer(|| user_data.put(buf_pool.get()?.user_data.get()))
-}
-
-/// Has every buffer begin at a multiple of `alignment`, a power of two.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_set_element_alignment(buf_pool: Handle<BufPool>, alignment: usize) -> Code {
-    answer(|| {
+    }
+    /// `INVALID_VALUE` unless `alignment` is a power of two.
+    fn doca_buf_pool_set_element_alignment(buf_pool: Handle<BufPool>, alignment: usize) {
         let pool = buf_pool.get()?;
         require(alignment.is_power_of_two(), INVALID)?;
         pool.require_stopped()?;
         pool.alignment.set(alignment);
         Ok(())
-    })
-}
-
-/// What every buffer's address is a multiple of.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_get_element_alignment(buf_pool: Handle<BufPool>, alignment: Out<usize>) -> Code {
-    answer(|| alignment.put(buf_pool.get()?.alignment.get()))
-}
-
-/// How many buffers there are.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_get_num_elements(buf_pool: Handle<BufPool>, num_of_elements: Out<u32>) -> Code {
-    answer(|| num_of_elements.put(buf_pool.get()?.shelf.total()))
-}
-
-/// How many buffers can still be had.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_pool_get_num_free_elements(
-    buf_pool: Handle<BufPool>,
-    num_of_free_elements: Out<u32>,
-) -> Code {
-    answer(|| num_of_free_elements.put(buf_pool.get()?.shelf.free_count() as u32))
+    }
 }

@@ -1,4 +1,4 @@
-//! A card: what all of its functions share, which is one DMA engine.
+//! Cards. All functions of one share a DMA engine.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,11 +8,11 @@ use dma_sim::model::{
     Device, DeviceConfig, Found as ModelFound, OnFailure, Profile, Reporting, Time, ZeroLength,
 };
 
+use crate::c_abi::{Outcome, c, require};
 use crate::config::{CardConfig, Clock, Found, Order};
-use crate::door::{Outcome, c, require};
 use crate::notify::Timer;
 
-/// Limits that the configuration does not state for the profile without a device.
+/// Default limits of the profile `ideal`.
 const MAX_BUF_SIZE: u64 = 2 << 20;
 const MAX_LIST_LEN: u32 = 64;
 
@@ -22,7 +22,7 @@ pub(crate) struct Card {
     pub(crate) config: CardConfig,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
-    /// Some faults are found when a task is submitted: each goes to the device at once.
+    /// Tasks go to the device at submission, where some faults show.
     pub(crate) eager: bool,
     /// Contexts being created right now.
     pub(crate) creating: AtomicU32,
@@ -30,11 +30,11 @@ pub(crate) struct Card {
     locked: AtomicU64,
     started: Instant,
     engine: Mutex<Device>,
-    /// Progress engines that wait for something of the card.
+    /// Timers of sleeping progress engines.
     sleepers: Mutex<Vec<Weak<Timer>>>,
 }
 
-/// What the card says that it can do, and does.
+/// Limits of the card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_buf_size: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Limits {
 impl Card {
     /// # Errors
     ///
-    /// The device cannot be; says why.
+    /// The reason why the device cannot be made.
     pub(crate) fn new(config: CardConfig) -> Result<Self, String> {
         let ideal = config.profile.name == "ideal";
         let mut profile = config.profile.clone();
@@ -72,7 +72,7 @@ impl Card {
         if ideal && profile.in_order {
             profile = profile.timeless();
         }
-        // Manners of a BlueField, whatever its times: mistakes are found in the engine and take the context down.
+        // Every profile reports mistakes as a BlueField does: in the engine, and they take the context down.
         profile.on_failure = OnFailure::Halt;
         profile.zero_length = ZeroLength::Mistake(ModelFound::InEngine);
         profile.protection = ModelFound::InEngine;
@@ -92,7 +92,7 @@ impl Card {
         })
     }
 
-    /// The engine, with its time being what it is now.
+    /// The engine, advanced to the present time.
     #[inline]
     pub(crate) fn engine(&self) -> MutexGuard<'_, Device> {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Card {
         engine
     }
 
-    /// Has `timer` ring if the card is gone.
+    /// Rings `timer` when the card is gone.
     pub(crate) fn sleep(&self, timer: &Arc<Timer>) {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         sleepers.retain(|sleeper| {
@@ -111,14 +111,14 @@ impl Card {
         sleepers.push(Arc::downgrade(timer));
     }
 
-    /// Wakes all who sleep: the card is gone, and with it what they wait for.
+    /// Wakes all sleeping progress engines, because the card is gone.
     #[cold]
     pub(crate) fn wake_all(&self) {
         let sleepers = std::mem::take(&mut *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
         sleepers.iter().filter_map(Weak::upgrade).for_each(|timer| timer.ring(Duration::ZERO));
     }
 
-    /// Locks memory, as registering does.
+    /// Counts locked memory.
     ///
     /// # Errors
     ///
@@ -134,9 +134,9 @@ impl Card {
         self.locked.fetch_sub(len, Ordering::Relaxed);
     }
 
-    /// How long from now until the engine's time is `at`.
+    /// Time until the engine's time is `at`.
     pub(crate) fn until(&self, at: Time) -> Duration {
-        // Up to the next nanosecond: waking too early would be in vain.
+        // Rounded up, because an early wake-up finds nothing.
         (Duration::from(at) + Duration::from_nanos(1)).saturating_sub(self.started.elapsed())
     }
 }

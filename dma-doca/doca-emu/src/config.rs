@@ -1,20 +1,13 @@
-//! Which devices there are: the configuration, and where it comes from.
-
-mod defaults;
-mod source;
+//! Configuration of the devices.
 
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub use dma_sim::config::ConfigError;
-pub(crate) use dma_sim::config::{Clock, Size};
-use dma_sim::config::{faults, one_line, profile, tables};
 use dma_sim::model::{FaultPlan, Profile};
+pub(crate) use dma_standin::config::{Clock, Size};
+use dma_standin::config::{faults, one_line, profile, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-
-pub use source::{model_time, use_config};
-pub(crate) use source::{version, world};
 
 /// The version that is stated where the configuration states none.
 pub const VERSION: &str = "3.0.0058";
@@ -26,7 +19,7 @@ pub(crate) struct Config {
     pub(crate) cards: Vec<CardConfig>,
 }
 
-/// Which side of a card a function is on, or which sides a process sees.
+/// Side of a card that a function is on, or sides that a process sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Side {
@@ -36,7 +29,7 @@ pub(crate) enum Side {
     Dpu,
 }
 
-/// Where a mistake in a task is found.
+/// Place that finds a mistake in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Found {
@@ -44,7 +37,7 @@ pub(crate) enum Found {
     Engine,
 }
 
-/// In which order tasks end.
+/// Order of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Order {
@@ -56,7 +49,7 @@ pub(crate) enum Order {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CardConfig {
-    #[serde(default = "defaults::serial")]
+    #[serde(default = "default_serial")]
     pub(crate) serial: String,
     #[serde(default = "Profile::ideal", deserialize_with = "profile")]
     pub(crate) profile: Profile,
@@ -77,7 +70,7 @@ pub(crate) struct CardConfig {
     pub(crate) create_contention: bool,
     #[serde(default)]
     pub(crate) comch: ComchConfig,
-    #[serde(default = "defaults::functions")]
+    #[serde(default = "default_functions")]
     pub(crate) function: Vec<FunctionConfig>,
 }
 
@@ -115,7 +108,7 @@ impl Default for ComchConfig {
     }
 }
 
-/// What a PCI function is.
+/// Kind of a PCI function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -148,28 +141,28 @@ pub(crate) struct FunctionConfig {
     pub(crate) vuid: Option<String>,
     pub(crate) vhca_id: Option<u16>,
     /// Gb/s.
-    #[serde(default = "defaults::rate")]
+    #[serde(default = "default_rate")]
     pub(crate) rate: u64,
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "yes")]
     pub(crate) dma: bool,
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "yes")]
     pub(crate) comch: bool,
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "yes")]
     pub(crate) sync_event: bool,
     /// Can export memory over PCI; by default yes.
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "yes")]
     pub(crate) export: bool,
     /// Can import memory over PCI; by default yes.
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "yes")]
     pub(crate) import: bool,
-    /// The DPU has a representor of it; by default of each function of the host.
+    /// The DPU has a representor of it. By default all functions of the host have one.
     pub(crate) representor: Option<bool>,
     #[serde(default)]
     pub(crate) hotplug: bool,
     #[serde(default)]
     pub(crate) emulated: bool,
-    /// This process lists it.
-    #[serde(skip, default = "defaults::yes")]
+    /// This process lists the function.
+    #[serde(skip, default = "yes")]
     pub(crate) seen: bool,
 }
 
@@ -177,6 +170,57 @@ impl FunctionConfig {
     pub(crate) fn is_represented(&self) -> bool {
         self.representor.unwrap_or(self.side == Side::Host)
     }
+}
+
+fn default_serial() -> String {
+    "EMU0000X00001".to_owned()
+}
+
+const fn default_rate() -> u64 {
+    200
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// A BlueField seen from both of its sides: two ports on the DPU, and the host's four functions.
+fn default_functions() -> Vec<FunctionConfig> {
+    [
+        (Side::Dpu, "0000:03:00.0", "p0"),
+        (Side::Dpu, "0000:03:00.1", "p1"),
+        (Side::Host, "0000:3b:00.0", "ens1f0np0"),
+        (Side::Host, "0000:3b:00.1", "ens1f1np1"),
+        (Side::Host, "0000:b1:00.0", "ens2f0np0"),
+        (Side::Host, "0000:b1:00.1", "ens2f1np1"),
+    ]
+    .into_iter()
+    .zip(0_u8..)
+    .map(|((side, pci, iface), number)| FunctionConfig {
+        pci: pci.to_owned(),
+        side,
+        kind: Kind::Pf,
+        sf: None,
+        iface: Some(iface.to_owned()),
+        ibdev: Some(format!("mlx5_{number}")),
+        mac: Some([0x02, 0, 0, 0, 0, number + 1]),
+        ipv4: Some(Ipv4Addr::new(192, 168, 100, number + 1)),
+        ipv6: Some([0xfe80, 0, 0, 0, 0, 0, 0, u16::from(number) + 1].into()),
+        lid: None,
+        vuid: Some(format!("EMU0000X00001ECMLNXS0D0F{number}")),
+        vhca_id: Some(number.into()),
+        rate: default_rate(),
+        dma: true,
+        comch: true,
+        sync_event: true,
+        export: true,
+        import: true,
+        representor: None,
+        hotplug: false,
+        emulated: false,
+        seen: true,
+    })
+    .collect()
 }
 
 fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
@@ -233,7 +277,7 @@ impl Config {
 }
 
 impl CardConfig {
-    /// Checks what its parts do not say by themselves.
+    /// Checks values that types do not restrict.
     fn check(self) -> Result<Self, String> {
         let least_one = [
             ("max_buf_size", self.max_buf_size.map(|size| size.0)),
@@ -255,7 +299,7 @@ impl CardConfig {
 }
 
 impl Config {
-    /// Addresses and names must be different: programs find devices by them.
+    /// Addresses and names must be unique, because programs find devices by them.
     fn check(&self) -> Result<(), String> {
         let mut serials = std::collections::BTreeSet::new();
         if let Some(card) = self.cards.iter().find(|card| !serials.insert(&card.serial)) {

@@ -1,16 +1,17 @@
-//! `doca_ctx.h`: what all contexts have in common, and what each kind provides.
+//! Contexts: the common part, the interface of the kinds, and `doca_ctx.h`.
 #![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 
+use crate::c_abi::{
+    Handle, INVALID, Mark, NO_DATA, Object, Out, Outcome, c, c_calls, getters, object, require,
+};
 use crate::dev::Info;
-use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, answer, c, require};
-use crate::pe::Pe;
-use crate::task::{Head, Submit};
+use crate::pe::{Pe, Progress, Ready};
+use crate::task::{Head, Holder, Owner, Submit};
 
-/// Where a context is in its life.
+/// State of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
@@ -20,85 +21,105 @@ pub(crate) enum State {
     Stopping = c::DOCA_CTX_STATE_STOPPING,
 }
 
-/// When a context will have something for its progress engine to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
-    /// It has.
-    Now,
-    /// After this time, or not.
-    After(Duration),
-    /// When a descriptor that it had the progress engine [watch](Pe::watch) is readable, or when it [wakes](Pe::wake) it.
-    WhenWoken,
-}
-
-/// What a kind of context provides. Methods that run callbacks of the program must hold no `RefCell` and no lock meanwhile: a callback may
-/// submit and free tasks, and stop and destroy the context.
-pub(crate) trait Context {
-    /// What it has in common with the others.
+/// A kind of context. Methods that run callbacks of the program must hold no `RefCell` and no lock meanwhile:
+/// a callback may submit and free tasks, and stop and destroy the context.
+pub(crate) trait Context: Owner + Progress {
     fn ctx(&self) -> &Ctx;
 
-    /// Makes it ready to run. The progress engine is connected, and the state is idle. Returns [`State::Running`], or [`State::Starting`]
-    /// if a later [`progress`](Self::progress) will [say](Ctx::enter) that it runs. On an error it stays idle.
+    /// Starts an idle context that has a progress engine. Returns [`State::Running`], or [`State::Starting`]
+    /// if a later [`progress`](Self::progress) will [enter](Ctx::enter) the running state. On an error it
+    /// stays idle.
     fn start(&self) -> Outcome<State>;
 
-    /// Begins to stop; the state is stopping already. Whatever is in flight is to end, with an error or not, in later calls of
-    /// [`progress`](Self::progress).
-    fn stop(&self);
+    /// Begins to stop, in the state `Stopping`. Later calls of [`progress`](Self::progress) end its tasks.
+    fn stop(&self) {}
 
-    /// A context that is stopping can become idle now: no task is in flight, and all are freed.
+    /// All tasks are freed, so that a stopping context without tasks in flight can become idle.
     fn is_drained(&self) -> bool;
 
-    /// Releases what [`start`](Self::start) took; the state is idle already.
-    fn release(&self);
+    /// Releases the resources of [`start`](Self::start), in the state `Idle`.
+    fn release(&self) {}
 
-    /// Does one thing, such as to report one task, and returns true; or false if there is nothing to do.
+    /// Does one thing, such as to report one task. Returns `false` if there is nothing to do.
     fn progress(&self) -> bool;
 
-    /// Takes a task, which is of this context and the program's, to the device; sets its holder and counts it [in
-    /// flight](Ctx::in_flight).
+    /// Takes a task, which is of this running context and the program's, to the device, and
+    /// [counts](Ctx::take) it.
     ///
     /// # Errors
     ///
     /// The task stays the program's.
     fn submit(&self, task: &Head, how: Submit) -> Outcome;
 
-    /// Puts a task, which is of this context and the program's, back into its pool.
-    fn free(&self, task: &Head);
+    /// Puts a task, which is the program's, back into its pool.
+    fn put(&self, task: &Head);
 
-    /// Rings the doorbell for what was submitted without.
+    /// Rings the doorbell for tasks that were submitted without.
     fn flush(&self) {}
 
-    /// When there will be something to do, asked when the program is about to sleep.
+    /// Time of the next progress. Called when the program is about to sleep.
     fn ready(&self) -> Ready;
 }
 
-/// What all contexts begin with: `struct doca_ctx`.
+impl<T: Context> Owner for T {
+    fn handle(&self) -> *mut c::doca_ctx {
+        Handle::of(self.ctx()).cast()
+    }
+
+    #[inline]
+    fn submit_task(&self, task: &Head, how: Submit) -> Outcome {
+        require(self.ctx().state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
+        self.submit(task, how)
+    }
+
+    fn free_task(&self, task: &Head) {
+        self.put(task);
+        // The last one makes a stopping context idle, for which its owner may sleep.
+        if self.ctx().state() == State::Stopping
+            && self.is_drained()
+            && let Some(pe) = self.ctx().pe()
+        {
+            pe.wake();
+        }
+    }
+}
+
+impl<T: Context> Progress for T {
+    #[inline]
+    fn turn(&self) -> bool {
+        self.progress() || (self.ctx().state() == State::Stopping && self.ctx().end_stop())
+    }
+
+    fn next_turn(&self) -> Ready {
+        self.ready()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ctx().in_flight.get()
+    }
+}
+
+/// Common part of all contexts: `struct doca_ctx`.
 pub(crate) struct Ctx {
     mark: Mark,
     state: Cell<State>,
     user_data: Cell<c::doca_data>,
     on_change: Cell<c::doca_ctx_state_changed_callback_t>,
     pe: RefCell<Option<Rc<Pe>>>,
-    /// Tasks that the device holds.
+    /// Tasks that the device has.
     pub(crate) in_flight: Cell<usize>,
     this: Weak<dyn Context>,
 }
 
-impl Object for Ctx {
-    const MARK: u32 = 0xc0_7e_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Ctx, 0xc0_7e_00_01);
 
 impl Ctx {
-    /// An idle context; `this` is the one that it is part of.
+    /// The common part of the idle context `this`.
     pub(crate) fn new(this: Weak<dyn Context>) -> Self {
         Self {
-            mark: Mark::new(Self::MARK),
+            mark: Mark::of::<Self>(),
             state: Cell::new(State::Idle),
-            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            user_data: Cell::new(NO_DATA),
             on_change: Cell::new(None),
             pe: RefCell::new(None),
             in_flight: Cell::new(0),
@@ -116,11 +137,27 @@ impl Ctx {
         self.user_data.get()
     }
 
+    /// Counts a task that the device took.
+    #[inline]
+    pub(crate) fn take(&self, task: &Head) {
+        task.holder.set(Holder::Device);
+        self.in_flight.set(self.in_flight.get() + 1);
+    }
+
+    /// Counts a task that ended.
+    #[inline]
+    pub(crate) fn landed(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+
+    pub(crate) fn require_running(&self) -> Outcome {
+        require(self.state() == State::Running, c::DOCA_ERROR_BAD_STATE)
+    }
+
     pub(crate) fn pe(&self) -> Option<Rc<Pe>> {
         self.pe.borrow().clone()
     }
 
-    /// The context that this is part of.
     pub(crate) fn this(&self) -> &Weak<dyn Context> {
         &self.this
     }
@@ -130,7 +167,7 @@ impl Ctx {
         require(self.state() == State::Idle, c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Changes the state, if it is another, and tells the program.
+    /// Changes the state. Calls the program back if it is another one.
     pub(crate) fn enter(&self, next: State) {
         let before = self.state.replace(next);
         if before == next {
@@ -143,18 +180,18 @@ impl Ctx {
         }
     }
 
-    /// Stops a context that runs, for an error or because the program asked: it is stopping from now on.
+    /// Begins to stop a context that runs or starts.
     pub(crate) fn begin_stop(&self) {
         if let (State::Running | State::Starting, Some(this)) = (self.state(), self.this.upgrade()) {
             self.enter(State::Stopping);
-            // The callback may have done it all already.
+            // The callback may have stopped it already.
             if self.state() == State::Stopping {
                 this.stop();
             }
         }
     }
 
-    /// A context that is stopping becomes idle, if nothing holds it back; whether it did.
+    /// Makes a stopping context idle. Returns `false` if tasks are in flight or not freed.
     pub(crate) fn end_stop(&self) -> bool {
         let Some(this) = self.this.upgrade() else { return false };
         if self.state() != State::Stopping || self.in_flight.get() > 0 || !this.is_drained() {
@@ -166,15 +203,16 @@ impl Ctx {
         true
     }
 
-    /// The program destroys the context: it leaves its progress engine.
+    /// Disconnects the context from its progress engine, to be destroyed.
     ///
     /// # Errors
     ///
-    /// It is not idle.
+    /// `IN_USE` unless idle.
     pub(crate) fn disconnect(&self) -> Outcome {
         require(self.state() == State::Idle, c::DOCA_ERROR_IN_USE)?;
         if let Some(pe) = self.pe.take() {
-            pe.forget(&self.this);
+            let this: Weak<dyn Progress> = self.this.clone();
+            pe.disconnect(&this);
         }
         self.mark.wipe();
         Ok(())
@@ -204,98 +242,34 @@ impl Ctx {
         Err(c::DOCA_ERROR_IN_PROGRESS)
     }
 
+    /// Connects the context to a progress engine for life.
     pub(crate) fn connect(&self, pe: &Rc<Pe>) -> Outcome {
         self.require_idle()?;
         require(self.pe.borrow().is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        *self.pe.borrow_mut() = Some(Rc::clone(pe));
+        pe.connect(self.this.clone());
+        self.pe.replace(Some(Rc::clone(pe)));
         Ok(())
     }
 }
 
-/// Lets a context do one thing; whether there was one.
-#[inline]
-pub(crate) fn progress(context: &Rc<dyn Context>) -> bool {
-    context.progress() || (context.ctx().state() == State::Stopping && context.ctx().end_stop())
-}
-
-/// The context that a handle is of, kept alive whatever callbacks do.
+/// Keeps a context alive while callbacks run.
 fn hold(ctx: &Handle<Ctx>) -> Outcome<Rc<dyn Context>> {
     ctx.get()?.this.upgrade().ok_or(INVALID)
 }
 
-/// Starts a context. It runs on return, or `IN_PROGRESS` says that it is starting.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_start(ctx: Handle<Ctx>) -> Code {
-    answer(|| hold(&ctx)?.ctx().start())
+/// `IN_USE` unless idle.
+pub(crate) fn destroy<T: Context + Object>(context: Handle<T>) -> Outcome {
+    context.get()?.ctx().disconnect()?;
+    context.take_rc().map(drop)
 }
 
-/// Stops a context. It is idle on return, or `IN_PROGRESS` says that it is stopping.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_stop(ctx: Handle<Ctx>) -> Code {
-    answer(|| hold(&ctx)?.ctx().stop())
+/// The handle of a context as a context of any kind; NULL for none.
+pub(crate) fn as_ctx<T: Context + Object>(context: &Handle<T>) -> *mut c::doca_ctx {
+    context.get().map_or(std::ptr::null_mut(), |context| context.handle())
 }
 
-/// How many tasks are submitted and not reported.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_get_num_inflight_tasks(ctx: Handle<Ctx>, num_inflight_tasks: Out<usize>) -> Code {
-    answer(|| num_inflight_tasks.put(ctx.get()?.in_flight.get()))
-}
-
-/// Sets what callbacks are given with the context.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_set_user_data(ctx: Handle<Ctx>, user_data: c::doca_data) -> Code {
-    answer(|| {
-        ctx.get()?.user_data.set(user_data);
-        Ok(())
-    })
-}
-
-/// What callbacks are given with the context.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_get_user_data(ctx: Handle<Ctx>, user_data: Out<c::doca_data>) -> Code {
-    answer(|| user_data.put(ctx.get()?.user_data()))
-}
-
-/// Sets the function that is told of every change of state.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_set_state_changed_cb(
-    ctx: Handle<Ctx>,
-    callback: c::doca_ctx_state_changed_callback_t,
-) -> Code {
-    answer(|| {
-        require(callback.is_some(), INVALID)?;
-        ctx.get()?.on_change.set(callback);
-        Ok(())
-    })
-}
-
-/// The state.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_get_state(ctx: Handle<Ctx>, state: Out<c::doca_ctx_states>) -> Code {
-    answer(|| state.put(ctx.get()?.state() as u32))
-}
-
-/// Rings the doorbell for what was submitted without.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_flush_tasks(ctx: Handle<Ctx>) {
-    if let Ok(context) = hold(&ctx) {
-        context.flush();
-    }
-}
-
-/// There is no GPU here.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_set_datapath_on_gpu(ctx: Handle<Ctx>, gpu: *const c::doca_gpu) -> Code {
-    answer(|| elsewhere(&ctx, gpu.is_null()))
-}
-
-/// There is no data path accelerator here.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_set_datapath_on_dpa(ctx: Handle<Ctx>, dpa: *const c::doca_dpa) -> Code {
-    answer(|| elsewhere(&ctx, dpa.is_null()))
-}
-
-fn elsewhere(ctx: &Handle<Ctx>, null: bool) -> Outcome {
+/// `NOT_SUPPORTED` for an idle context and a handle that is not NULL.
+fn no_datapath(ctx: &Handle<Ctx>, null: bool) -> Outcome {
     let ctx = ctx.get()?;
     require(!null, INVALID)?;
     ctx.require_idle()?;
@@ -305,21 +279,46 @@ fn elsewhere(ctx: &Handle<Ctx>, null: bool) -> Outcome {
 /// Completion vectors that a device says it has.
 const VECTORS: u32 = 8;
 
-/// Chooses which of the device's completion vectors reports; all are the same here.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_set_completion_vector(ctx: Handle<Ctx>, vector: u32) -> Code {
-    answer(|| {
+getters! {
+    /// Tasks that are submitted and not reported.
+    doca_ctx_get_num_inflight_tasks(ctx: Ctx) -> usize { ctx.in_flight.get() }
+    doca_ctx_get_user_data(ctx: Ctx) -> c::doca_data { ctx.user_data() }
+    doca_ctx_get_state(ctx: Ctx) -> c::doca_ctx_states { ctx.state() as u32 }
+}
+
+c_calls! {
+    /// Starts a context. It runs on return, or `IN_PROGRESS` says that it is starting.
+    fn doca_ctx_start(ctx: Handle<Ctx>) { hold(&ctx)?.ctx().start() }
+    /// Stops a context. It is idle on return, or `IN_PROGRESS` says that it is stopping.
+    fn doca_ctx_stop(ctx: Handle<Ctx>) { hold(&ctx)?.ctx().stop() }
+    /// `NOT_SUPPORTED`: there is no GPU.
+    fn doca_ctx_set_datapath_on_gpu(ctx: Handle<Ctx>, gpu: *const c::doca_gpu) {
+        no_datapath(&ctx, gpu.is_null())
+    }
+    fn doca_ctx_set_user_data(ctx: Handle<Ctx>, user_data: c::doca_data) {
+        ctx.get().map(|ctx| ctx.user_data.set(user_data))
+    }
+    /// Sets the function that is called at every change of state.
+    fn doca_ctx_set_state_changed_cb(ctx: Handle<Ctx>, callback: c::doca_ctx_state_changed_callback_t) {
+        require(callback.is_some(), INVALID)?;
+        ctx.get()?.on_change.set(callback);
+        Ok(())
+    }
+    /// Rings the doorbell for tasks that were submitted without.
+    fn doca_ctx_flush_tasks(ctx: Handle<Ctx>) -> () { _ = hold(&ctx).map(|context| context.flush()) }
+    /// `NOT_SUPPORTED`: there is no data path accelerator.
+    fn doca_ctx_set_datapath_on_dpa(ctx: Handle<Ctx>, dpa: *const c::doca_dpa) {
+        no_datapath(&ctx, dpa.is_null())
+    }
+    /// Selects the completion vector. All are the same here.
+    fn doca_ctx_set_completion_vector(ctx: Handle<Ctx>, vector: u32) {
         let ctx = ctx.get()?;
         require(vector < VECTORS, INVALID)?;
         ctx.require_idle()
-    })
-}
-
-/// How many completion vectors a device has.
-#[unsafe(no_mangle)]
-extern "C" fn doca_ctx_cap_get_num_completion_vectors(devinfo: Handle<Info>, vectors: Out<u32>) -> Code {
-    answer(|| {
-        devinfo.get()?;
-        vectors.put(VECTORS)
-    })
+    }
+    fn doca_ctx_cap_get_num_completion_vectors(devinfo: Handle<Info>, vectors: Out<u32>) {
+        devinfo.get().and_then(|_| vectors.put(VECTORS))
+    }
+    /// Connects a context for life.
+    fn doca_pe_connect_ctx(pe: Handle<Pe>, ctx: Handle<Ctx>) { ctx.get()?.connect(&pe.rc()?) }
 }

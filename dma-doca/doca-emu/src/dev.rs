@@ -4,33 +4,26 @@
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, Text, c, c_calls, getters, object, require};
 use crate::card::Card;
-use crate::config::{self, FunctionConfig, Kind, Side};
-use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, Text, answer, c, require};
-use crate::list::Lists;
+use crate::config::{FunctionConfig, Kind, Side};
 use crate::pci;
 
-/// What can be asked of a PCI function: `struct doca_devinfo`.
+/// A PCI function: `struct doca_devinfo`.
 pub(crate) struct Info {
     mark: Mark,
     pub(crate) card: Arc<Card>,
-    /// Which of the card's functions.
+    /// Index of the function on the card.
     pub(crate) index: usize,
-    /// The device, if it is open, and how many times.
+    /// The open device, and the number of its opens.
     open: Mutex<Option<(Arc<Dev>, u32)>>,
 }
 
-impl Object for Info {
-    const MARK: u32 = 0xde_01_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Info, 0xde_01_00_01);
 
 impl Info {
     pub(crate) fn new(card: Arc<Card>, index: usize) -> Self {
-        Self { mark: Mark::new(Self::MARK), card, index, open: Mutex::new(None) }
+        Self { mark: Mark::of::<Self>(), card, index, open: Mutex::new(None) }
     }
 
     pub(crate) fn function(&self) -> &FunctionConfig {
@@ -44,25 +37,19 @@ impl Info {
     fn open(self: &Arc<Self>) -> *const Dev {
         let mut open = self.opened();
         let (dev, times) = open
-            .get_or_insert_with(|| (Arc::new(Dev { mark: Mark::new(Dev::MARK), info: Arc::clone(self) }), 0));
+            .get_or_insert_with(|| (Arc::new(Dev { mark: Mark::of::<Dev>(), info: Arc::clone(self) }), 0));
         *times += 1;
         Arc::as_ptr(dev)
     }
 }
 
-/// An open device: `struct doca_dev`. Its info holds it, until it is closed as often as it was opened.
+/// An open device: `struct doca_dev`. Its info keeps it until it is closed as often as it was opened.
 pub(crate) struct Dev {
     mark: Mark,
     pub(crate) info: Arc<Info>,
 }
 
-impl Object for Dev {
-    const MARK: u32 = 0xde_02_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Dev, 0xde_02_00_01);
 
 impl Dev {
     pub(crate) fn card(&self) -> &Arc<Card> {
@@ -77,7 +64,7 @@ impl Dev {
         let mut open = self.info.opened();
         let (dev, times) = open.as_mut().ok_or(INVALID)?;
         if *times == 1 {
-            // Beside the info and this call, somebody else has it: a memory map or a context.
+            // A memory map or a context has it, beside the info and this call.
             require(Arc::strong_count(dev) == 2, c::DOCA_ERROR_IN_USE)?;
             dev.mark.wipe();
             *open = None;
@@ -88,162 +75,6 @@ impl Dev {
     }
 }
 
-static LISTS: Lists<Info> = Lists::new();
-
-/// Lists the devices. On `BAD_CONFIG` a line on the standard error output says what is wrong with the configuration.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_create_list(dev_list: Out<*const Handle<Info>>, nb_devs: Out<u32>) -> Code {
-    answer(|| {
-        dev_list.check()?;
-        nb_devs.check()?;
-        let world = config::world().map_err(|error| {
-            eprintln!("DOCA stand-in: {error}");
-            c::DOCA_ERROR_BAD_CONFIG
-        })?;
-        nb_devs.put(world.infos.len() as u32)?;
-        dev_list.put(LISTS.create(world.infos.clone()))
-    })
-}
-
-/// Destroys a list. Open devices stay.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_destroy_list(dev_list: *const Handle<Info>) -> Code {
-    answer(|| LISTS.destroy(dev_list))
-}
-
-/// Opens a device, or counts that it was opened once more.
-#[unsafe(no_mangle)]
-extern "C" fn doca_dev_open(devinfo: Handle<Info>, dev: Out<*const Dev>) -> Code {
-    answer(|| {
-        dev.check()?;
-        dev.put(devinfo.arc()?.open())
-    })
-}
-
-/// Closes a device that was opened once, or counts. NULL is nothing to close, which NVIDIA's samples rely on.
-#[unsafe(no_mangle)]
-extern "C" fn doca_dev_close(dev: Handle<Dev>) -> Code {
-    answer(|| if dev.is_null() { Ok(()) } else { dev.arc()?.close() })
-}
-
-/// Nothing to reclaim here.
-#[unsafe(no_mangle)]
-extern "C" fn doca_dev_accelerate_resource_reclaim(dev: Handle<Dev>) -> Code {
-    answer(|| {
-        dev.get()?;
-        Err(c::DOCA_ERROR_NOT_SUPPORTED)
-    })
-}
-
-/// What can be asked of an open device, or NULL.
-#[unsafe(no_mangle)]
-extern "C" fn doca_dev_as_devinfo(dev: Handle<Dev>) -> *const Info {
-    dev.get().map_or(std::ptr::null(), |dev| Arc::as_ptr(&dev.info))
-}
-
-/// The address, as `0000:03:00.0`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_pci_addr_str(devinfo: Handle<Info>, pci_addr_str: Out<c_char>) -> Code {
-    answer(|| pci_addr_str.text(&devinfo.get()?.function().pci, c::DOCA_DEVINFO_PCI_ADDR_SIZE as usize))
-}
-
-/// Whether an address, as `0000:03:00.0` or `03:00.0`, is the device's.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_is_equal_pci_addr(
-    devinfo: Handle<Info>,
-    pci_addr_str: Text,
-    is_equal: Out<u8>,
-) -> Code {
-    answer(|| {
-        let address = pci::whole(pci_addr_str.str()?).ok_or(INVALID)?;
-        is_equal.put((devinfo.get()?.function().pci == address).into())
-    })
-}
-
-/// The IPv4 address; `NOT_FOUND` if there is none.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_ipv4_addr(devinfo: Handle<Info>, ipv4_addr: Out<u8>, size: u32) -> Code {
-    answer(|| {
-        ipv4_addr.check()?;
-        let address = devinfo.get()?.function().ipv4.ok_or(c::DOCA_ERROR_NOT_FOUND)?;
-        ipv4_addr.fill(&address.octets(), size as usize)
-    })
-}
-
-/// The IPv6 address; `OPERATING_SYSTEM` if there is none.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_ipv6_addr(devinfo: Handle<Info>, ipv6_addr: Out<u8>, size: u32) -> Code {
-    answer(|| {
-        ipv6_addr.check()?;
-        let address = devinfo.get()?.function().ipv6.ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
-        ipv6_addr.fill(&address.octets(), size as usize)
-    })
-}
-
-/// The MAC address; `NOT_SUPPORTED` if the port is InfiniBand.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_mac_addr(devinfo: Handle<Info>, mac_addr: Out<u8>, size: u32) -> Code {
-    answer(|| {
-        mac_addr.check()?;
-        let function = devinfo.get()?.function();
-        let address = function.mac.filter(|_| function.lid.is_none()).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?;
-        mac_addr.fill(&address, size as usize)
-    })
-}
-
-/// The network interface's name; `OPERATING_SYSTEM` if there is none.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_iface_name(devinfo: Handle<Info>, iface_name: Out<c_char>, size: u32) -> Code {
-    answer(|| {
-        let name = devinfo.get()?.function().iface.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
-        require(size >= c::DOCA_DEVINFO_IFACE_NAME_SIZE, INVALID)?;
-        iface_name.text(name, size as usize)
-    })
-}
-
-/// The RDMA device's name.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_ibdev_name(devinfo: Handle<Info>, ibdev_name: Out<c_char>, size: u32) -> Code {
-    answer(|| {
-        let name = devinfo.get()?.function().ibdev.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
-        require(size >= c::DOCA_DEVINFO_IBDEV_NAME_SIZE, INVALID)?;
-        ibdev_name.text(name, size as usize)
-    })
-}
-
-/// The LID; `NOT_SUPPORTED` unless the port is InfiniBand.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_lid(devinfo: Handle<Info>, lid: Out<u16>) -> Code {
-    answer(|| {
-        lid.check()?;
-        lid.put(devinfo.get()?.function().lid.ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
-    })
-}
-
-/// The port's rate in bits a second.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_active_rate(devinfo: Handle<Info>, active_rate: Out<u64>) -> Code {
-    answer(|| active_rate.put(devinfo.get()?.function().rate.saturating_mul(1_000_000_000)))
-}
-
-/// The number that the card has the function under.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_vhca_id(devinfo: Handle<Info>, vhca_id: Out<u16>) -> Code {
-    answer(|| {
-        let info = devinfo.get()?;
-        vhca_id.put(info.function().vhca_id.unwrap_or(info.index as u16))
-    })
-}
-
-/// PF, VF or SF.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_pci_func_type(
-    devinfo: Handle<Info>,
-    pci_func_type: Out<c::doca_pci_func_type>,
-) -> Code {
-    answer(|| pci_func_type.put(native_kind(devinfo.get()?.function().kind)))
-}
-
 pub(crate) fn native_kind(kind: Kind) -> c::doca_pci_func_type {
     match kind {
         Kind::Pf => c::DOCA_PCI_FUNC_TYPE_PF,
@@ -252,84 +83,116 @@ pub(crate) fn native_kind(kind: Kind) -> c::doca_pci_func_type {
     }
 }
 
-/// The number of a sub-function; `NOT_SUPPORTED` if it is none.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_get_sf_index(devinfo: Handle<Info>, sf_index: Out<u32>) -> Code {
-    answer(|| {
-        sf_index.check()?;
-        let function = devinfo.get()?.function();
-        sf_index.put(function.sf.filter(|_| function.kind == Kind::Sf).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
-    })
-}
-
-/// No device plugs others.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_cap_is_hotplug_manager_supported(
-    devinfo: Handle<Info>,
-    supported: Out<u8>,
-) -> Code {
-    answer(|| no(&devinfo, &supported))
-}
-
-/// No device moderates notifications.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_cap_is_notification_moderation_supported(
-    devinfo: Handle<Info>,
-    supported: Out<u8>,
-) -> Code {
-    answer(|| no(&devinfo, &supported))
-}
-
-/// No device has resources to reclaim.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_cap_is_accelerate_resource_reclaim_supported(
-    devinfo: Handle<Info>,
-    supported: Out<u8>,
-) -> Code {
-    answer(|| no(&devinfo, &supported))
-}
-
 fn no(devinfo: &Handle<Info>, supported: &Out<u8>) -> Outcome {
     devinfo.get()?;
     supported.put(0)
 }
 
-/// Only devices on the DPU list representors.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_rep_cap_is_filter_all_supported(
-    devinfo: Handle<Info>,
-    supported: Out<u8>,
-) -> Code {
-    answer(|| supported.put((devinfo.get()?.function().side == Side::Dpu).into()))
+getters! {
+    /// The port's rate in bits a second.
+    doca_devinfo_get_active_rate(info: Info) -> u64 { info.function().rate.saturating_mul(1_000_000_000) }
+    /// Only devices on the DPU list representors.
+    doca_devinfo_rep_cap_is_filter_all_supported(info: Info) -> u8 {
+        (info.function().side == Side::Dpu).into()
+    }
+    /// Only devices on the DPU list representors.
+    doca_devinfo_rep_cap_is_filter_net_supported(info: Info) -> u8 {
+        (info.function().side == Side::Dpu).into()
+    }
+    doca_devinfo_get_pci_func_type(info: Info) -> c::doca_pci_func_type { native_kind(info.function().kind) }
 }
 
-/// Only devices on the DPU list representors.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_rep_cap_is_filter_net_supported(
-    devinfo: Handle<Info>,
-    supported: Out<u8>,
-) -> Code {
-    answer(|| supported.put((devinfo.get()?.function().side == Side::Dpu).into()))
-}
-
-/// Only devices on the DPU whose card has emulated functions list those.
-#[unsafe(no_mangle)]
-extern "C" fn doca_devinfo_rep_cap_is_filter_emulated_supported(
-    devinfo: Handle<Info>,
-    supported: Out<u8>,
-) -> Code {
-    answer(|| {
+c_calls! {
+    /// Opens a device, or counts the repeated open.
+    fn doca_dev_open(devinfo: Handle<Info>, dev: Out<*const Dev>) { dev.make(|| Ok(devinfo.arc()?.open())) }
+    /// Closes a device, once for each open. Ignores NULL, because NVIDIA's samples rely on that.
+    fn doca_dev_close(dev: Handle<Dev>) { if dev.is_null() { Ok(()) } else { dev.arc()?.close() } }
+    /// `NOT_SUPPORTED`: there is nothing to reclaim.
+    fn doca_dev_accelerate_resource_reclaim(dev: Handle<Dev>) {
+        dev.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
+    }
+    fn doca_dev_as_devinfo(dev: Handle<Dev>) -> *const Info {
+        dev.get().map_or(std::ptr::null(), |dev| Arc::as_ptr(&dev.info))
+    }
+    /// Such as `0000:03:00.0`.
+    fn doca_devinfo_get_pci_addr_str(devinfo: Handle<Info>, pci_addr_str: Out<c_char>) {
+        let address = &devinfo.get()?.function().pci;
+        // SAFETY: the reference asks for an array of that size.
+        unsafe { pci_addr_str.text(address, c::DOCA_DEVINFO_PCI_ADDR_SIZE as usize) }
+    }
+    /// Compares with an address such as `0000:03:00.0` or `03:00.0`.
+    fn doca_devinfo_is_equal_pci_addr(devinfo: Handle<Info>, pci_addr_str: Text, is_equal: Out<u8>) {
+        let address = pci::whole(pci_addr_str.str()?).ok_or(INVALID)?;
+        is_equal.put((devinfo.get()?.function().pci == address).into())
+    }
+    /// The IPv4 address; `NOT_FOUND` if there is none.
+    fn doca_devinfo_get_ipv4_addr(devinfo: Handle<Info>, ipv4_addr: Out<u8>, size: u32) {
+        ipv4_addr.check()?;
+        let address = devinfo.get()?.function().ipv4.ok_or(c::DOCA_ERROR_NOT_FOUND)?;
+        // SAFETY: C passes the size of the array beside it.
+        unsafe { ipv4_addr.fill(&address.octets(), size as usize) }
+    }
+    /// The IPv6 address; `OPERATING_SYSTEM` if there is none.
+    fn doca_devinfo_get_ipv6_addr(devinfo: Handle<Info>, ipv6_addr: Out<u8>, size: u32) {
+        ipv6_addr.check()?;
+        let address = devinfo.get()?.function().ipv6.ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
+        // SAFETY: C passes the size of the array beside it.
+        unsafe { ipv6_addr.fill(&address.octets(), size as usize) }
+    }
+    /// The MAC address; `NOT_SUPPORTED` if the port is InfiniBand.
+    fn doca_devinfo_get_mac_addr(devinfo: Handle<Info>, mac_addr: Out<u8>, size: u32) {
+        mac_addr.check()?;
+        let function = devinfo.get()?.function();
+        let address = function.mac.filter(|_| function.lid.is_none()).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?;
+        // SAFETY: C passes the size of the array beside it.
+        unsafe { mac_addr.fill(&address, size as usize) }
+    }
+    /// The network interface's name; `OPERATING_SYSTEM` if there is none.
+    fn doca_devinfo_get_iface_name(devinfo: Handle<Info>, iface_name: Out<c_char>, size: u32) {
+        let name = devinfo.get()?.function().iface.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
+        require(size >= c::DOCA_DEVINFO_IFACE_NAME_SIZE, INVALID)?;
+        // SAFETY: C passes the size of the array beside it.
+        unsafe { iface_name.text(name, size as usize) }
+    }
+    fn doca_devinfo_get_ibdev_name(devinfo: Handle<Info>, ibdev_name: Out<c_char>, size: u32) {
+        let name = devinfo.get()?.function().ibdev.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
+        require(size >= c::DOCA_DEVINFO_IBDEV_NAME_SIZE, INVALID)?;
+        // SAFETY: C passes the size of the array beside it.
+        unsafe { ibdev_name.text(name, size as usize) }
+    }
+    /// The LID; `NOT_SUPPORTED` unless the port is InfiniBand.
+    fn doca_devinfo_get_lid(devinfo: Handle<Info>, lid: Out<u16>) {
+        lid.make(|| devinfo.get()?.function().lid.ok_or(c::DOCA_ERROR_NOT_SUPPORTED))
+    }
+    fn doca_devinfo_get_vhca_id(devinfo: Handle<Info>, vhca_id: Out<u16>) {
+        let info = devinfo.get()?;
+        vhca_id.put(info.function().vhca_id.unwrap_or(info.index as u16))
+    }
+    fn doca_devinfo_cap_is_hotplug_manager_supported(info: Handle<Info>, out: Out<u8>) { no(&info, &out) }
+    fn doca_devinfo_cap_is_notification_moderation_supported(devinfo: Handle<Info>, supported: Out<u8>) {
+        no(&devinfo, &supported)
+    }
+    /// Only devices on the DPU whose card has emulated functions list those.
+    fn doca_devinfo_rep_cap_is_filter_emulated_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         let info = devinfo.get()?;
         let emulated = info.card.config.function.iter().any(|function| function.emulated);
         supported.put((emulated && info.function().side == Side::Dpu).into())
-    })
-}
-
-/// What no SDK has: says that this is the stand-in, and writes the profile that the device's card is a model of, with its source.
-#[unsafe(no_mangle)]
-extern "C" fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) -> Code {
-    answer(|| {
+    }
+    fn doca_devinfo_cap_is_accelerate_resource_reclaim_supported(devinfo: Handle<Info>, supported: Out<u8>) {
+        no(&devinfo, &supported)
+    }
+    /// The number of a sub-function; `NOT_SUPPORTED` if it is none.
+    fn doca_devinfo_get_sf_index(devinfo: Handle<Info>, sf_index: Out<u32>) {
+        sf_index.check()?;
+        let function = devinfo.get()?.function();
+        sf_index.put(function.sf.filter(|_| function.kind == Kind::Sf).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
+    }
+    /// Identifies the stand-in, which no SDK does: writes the profile of the device's card, and its source.
+    fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) {
         let profile = &devinfo.get()?.card.config.profile;
-        model.text(&format!("doca-emu, profile {} ({})", profile.name, profile.source), size as usize)
-    })
+        // SAFETY: C passes the size of the array beside it.
+        unsafe {
+            model.text(&format!("doca-emu, profile {} ({})", profile.name, profile.source), size as usize)
+        }
+    }
 }

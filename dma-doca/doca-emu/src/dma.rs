@@ -1,23 +1,23 @@
 //! `doca_dma.h`: copies by the device.
-#![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
 
 mod calls;
 mod queue;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use dma_sim::model::Segment;
 
 use crate::buf::Buf;
+use crate::c_abi::{Code, Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::config::Found;
-use crate::ctx::{Context, Ctx, Ready, State};
+use crate::ctx::{Context, Ctx, State};
 use crate::dev::Dev;
-use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
 use crate::error;
 use crate::log::sdk_log;
-use crate::task::{Head, Holder, Pool, Submit, Task};
+use crate::pe::Ready;
+use crate::task::{Head, Pool, Submit, Task, Tasks};
 use queue::{End, Queue, Report, Staged};
 
 /// A DMA context: `struct doca_dma`.
@@ -25,41 +25,24 @@ pub(crate) struct Dma {
     mark: Mark,
     ctx: Ctx,
     dev: Arc<Dev>,
-    conf: Cell<Option<Conf>>,
-    pool: RefCell<Rc<Pool<Memcpy>>>,
+    tasks: Tasks<Memcpy>,
     queue: Queue,
-    this: Weak<dyn Context>,
 }
 
-impl Object for Dma {
-    const MARK: u32 = 0xd3_a0_00_01;
+object!(Dma, 0xd3_a0_00_01);
 
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
-
-/// How tasks are set up.
-#[derive(Clone, Copy)]
-struct Conf {
-    on_done: Callback,
-    on_error: Callback,
-    tasks: u32,
-}
-
-type Callback = unsafe extern "C" fn(*mut c::doca_dma_task_memcpy, c::doca_data, c::doca_data);
-
-/// What a task copies: `struct doca_dma_task_memcpy`, behind its head.
+/// A copy: `struct doca_dma_task_memcpy`, behind its head.
+#[derive(Default)]
 pub(crate) struct Memcpy {
     src: Cell<Handle<Buf>>,
     dst: Cell<Handle<Buf>>,
-    /// Bytes that the copy which the device has is of.
+    /// Bytes of the copy that the device has.
     len: Cell<u64>,
-    /// The device will fail it for want of room, which is not the model's to find.
+    /// The device fails it for lack of room, which the model does not check.
     doomed: Cell<bool>,
 }
 
-/// Creating several contexts at the same moment fails, if the card is configured so.
+/// Makes concurrent creation of contexts fail, if the card is configured so.
 struct Creating<'a>(Option<&'a Dev>);
 
 impl<'a> Creating<'a> {
@@ -88,23 +71,13 @@ impl Drop for Creating<'_> {
 impl Dma {
     fn create(dev: Arc<Dev>) -> Outcome<Rc<Self>> {
         drop(Creating::begin(&dev)?);
-        Ok(Rc::new_cyclic(|this: &Weak<Self>| {
-            let this: Weak<dyn Context> = this.clone();
-            Self {
-                mark: Mark::new(Self::MARK),
-                ctx: Ctx::new(this.clone()),
-                conf: Cell::new(None),
-                pool: RefCell::new(Rc::new(Pool::new(0, &this, Memcpy::empty))),
-                queue: Queue::new(Arc::clone(&dev)),
-                dev,
-                this,
-            }
+        Ok(Rc::new_cyclic(|this: &Weak<Self>| Self {
+            mark: Mark::of::<Self>(),
+            ctx: Ctx::new(this.clone()),
+            tasks: Tasks::new(this.clone()),
+            queue: Queue::new(Arc::clone(&dev)),
+            dev,
         }))
-    }
-
-    #[inline]
-    fn pool(&self) -> Rc<Pool<Memcpy>> {
-        Rc::clone(&self.pool.borrow())
     }
 
     fn alloc(
@@ -113,15 +86,14 @@ impl Dma {
         dst: Handle<Buf>,
         user_data: c::doca_data,
     ) -> Outcome<Handle<Task<Memcpy>>> {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool();
-        let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
-        task.body.src.set(src);
-        task.body.dst.set(dst);
-        Ok(Handle::of(task))
+        self.ctx.require_running()?;
+        self.tasks.alloc(user_data, |copy| {
+            copy.src.set(src);
+            copy.dst.set(dst);
+        })
     }
 
-    /// Finds what is wrong with a copy, as far as that shows before it runs.
+    /// Finds mistakes in a copy before it runs.
     fn validate(&self, src: &Buf, dst: &Buf, len: u64, room: u64) -> Outcome {
         let sound = src.iter().chain(dst.iter()).all(Buf::is_sound);
         require(sound && len > 0 && len <= room && len <= self.dev.card().limits.max_buf_size, INVALID)?;
@@ -139,13 +111,13 @@ impl Dma {
         }
     }
 
-    /// A task ended.
+    /// Completes a task.
     #[inline]
     fn deliver(&self, report: Report) {
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let Some(task) = pool.at(report.task) else { return };
         let body = &task.body;
-        self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
+        self.ctx.landed();
         let (src, dst) = (body.src.get(), body.dst.get());
         if report.end == End::Done
             && let Ok(dst) = dst.get()
@@ -154,8 +126,6 @@ impl Dma {
         }
         src.unpin();
         dst.unpin();
-        let Some(conf) = self.conf.get() else { return };
-        let call = if report.end == End::Done { conf.on_done } else { conf.on_error };
         let doomed = report.end == End::Failed && body.doomed.get();
         let status = if doomed { c::DOCA_ERROR_IO_FAILED } else { report.status };
         if status != c::DOCA_SUCCESS {
@@ -165,22 +135,9 @@ impl Dma {
             // The device took the context down before it got to this one.
             self.ctx.begin_stop();
         }
-        let this = Handle::of(task).cast();
-        // SAFETY: the program gave the function to be called with these.
-        task.head.end(status, || unsafe { call(this, task.head.user_data.get(), self.ctx.user_data()) });
+        self.tasks.tell(task, status, self.ctx.user_data());
         if report.end == End::Failed {
             self.ctx.begin_stop();
-        }
-    }
-}
-
-impl Memcpy {
-    fn empty() -> Self {
-        Self {
-            src: Cell::new(Handle::null()),
-            dst: Cell::new(Handle::null()),
-            len: Cell::new(0),
-            doomed: Cell::new(false),
         }
     }
 }
@@ -192,12 +149,10 @@ impl Context for Dma {
 
     fn start(&self) -> Outcome<State> {
         require(self.dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        let conf = self.conf.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        require(self.tasks.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
         let _creating = Creating::begin(&self.dev)?;
         self.queue.open()?;
-        if self.pool().len() != conf.tasks as usize {
-            *self.pool.borrow_mut() = Rc::new(Pool::new(conf.tasks, &self.this, Memcpy::empty));
-        }
+        self.tasks.prepare();
         Ok(State::Running)
     }
 
@@ -206,10 +161,8 @@ impl Context for Dma {
     }
 
     fn is_drained(&self) -> bool {
-        self.pool.borrow().taken() == 0
+        self.tasks.is_drained()
     }
-
-    fn release(&self) {}
 
     #[inline]
     fn progress(&self) -> bool {
@@ -227,8 +180,7 @@ impl Context for Dma {
 
     #[inline]
     fn submit(&self, task: &Head, how: Submit) -> Outcome {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool.borrow();
+        let pool = self.tasks.borrow();
         let task = pool.find(task).ok_or(INVALID)?;
         let limits = &self.dev.card().limits;
         let in_flight = self.ctx.in_flight.get();
@@ -250,14 +202,14 @@ impl Context for Dma {
         require(limits.over_limit == Found::Engine || len <= limits.max_buf_size, INVALID)?;
         let (mut from, mut to) = (src.source(&self.dev)?, dst.room(&self.dev)?);
         if listed {
-            // Every buffer is to be of a map that the device has.
+            // Every buffer must be of a map that the device has.
             src.iter().try_for_each(|buf| buf.source(&self.dev).map(drop))?;
             dst.iter().try_for_each(|buf| buf.room(&self.dev).map(drop))?;
         }
         task.body.doomed.set(len > room);
         let mut listed = listed;
         if len > room {
-            // The model fails a copy of nothing, which stands for it.
+            // Represented by an empty copy, which the model fails.
             (from.len, to.len, listed) = (0, 0, false);
         } else {
             to.len = len;
@@ -267,27 +219,16 @@ impl Context for Dma {
         self.queue.submit(staged, how.flush, &|task, from, to| lists(&pool, &self.dev, task, from, to))?;
         src.pin();
         dst.pin();
-        task.head.holder.set(Holder::Device);
-        self.ctx.in_flight.set(in_flight + 1);
+        self.ctx.take(&task.head);
         Ok(())
     }
 
-    fn free(&self, task: &Head) {
-        let pool = self.pool();
-        if pool.find(task).is_some() {
-            pool.put(task);
-            // The last one makes a stopping context idle, for which its owner may sleep.
-            if self.ctx.state() == State::Stopping
-                && self.is_drained()
-                && let Some(pe) = self.ctx.pe()
-            {
-                pe.wake();
-            }
-        }
+    fn put(&self, task: &Head) {
+        self.tasks.put(task);
     }
 
     fn flush(&self) {
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         self.queue.flush(&|task, from, to| lists(&pool, &self.dev, task, from, to));
     }
 
@@ -305,7 +246,7 @@ impl Context for Dma {
     }
 }
 
-/// Spells out what a task copies from lists of buffers.
+/// Lists the segments of a task that copies from or to lists of buffers.
 fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>, to: &mut Vec<Segment>) {
     let Some(task) = pool.at(task) else { return };
     let (src, dst) = (task.body.src.get(), task.body.dst.get());

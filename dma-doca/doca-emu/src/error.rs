@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::door::{Code, c};
+use crate::c_abi::{Code, c, c_calls};
 
 /// Names and descriptions, by number.
 const ERRORS: [(&CStr, &CStr); 31] = [
@@ -40,27 +40,20 @@ const ERRORS: [(&CStr, &CStr); 31] = [
     (c"DOCA_ERROR_SKIPPED", c"Result is valid, but some previous output was dropped"),
 ];
 
-/// The constant's name as a string that lives for ever; of a number that is no result, a name that says so.
-#[unsafe(no_mangle)]
-extern "C" fn doca_error_get_name(error: Code) -> *const c_char {
-    ERRORS.get(error as usize).map_or(c"DOCA_ERROR_UNKNOWN", |(name, _)| name).as_ptr()
-}
-
-/// What it means, in words, as a string that lives for ever.
-#[unsafe(no_mangle)]
-extern "C" fn doca_error_get_descr(error: Code) -> *const c_char {
-    ERRORS.get(error as usize).map_or(c"Unknown error", |(_, description)| description).as_ptr()
-}
-
-/// The version that the configuration states, or that of the headers.
-#[unsafe(no_mangle)]
-extern "C" fn doca_version_runtime() -> *const c_char {
-    crate::config::version().as_ptr()
-}
-
 /// The constant's name.
 pub(crate) fn name(code: Code) -> &'static str {
     ERRORS.get(code as usize).and_then(|(name, _)| name.to_str().ok()).unwrap_or("DOCA_ERROR_UNKNOWN")
 }
 
 const _: () = assert!(ERRORS.len() == c::DOCA_ERROR_SKIPPED as usize + 1);
+
+c_calls! {
+    /// The constant's name as a static string; `DOCA_ERROR_UNKNOWN` for other numbers.
+    fn doca_error_get_name(error: Code) -> *const c_char {
+        ERRORS.get(error as usize).map_or(c"DOCA_ERROR_UNKNOWN", |(name, _)| name).as_ptr()
+    }
+    /// Description as a static string.
+    fn doca_error_get_descr(error: Code) -> *const c_char {
+        ERRORS.get(error as usize).map_or(c"Unknown error", |(_, description)| description).as_ptr()
+    }
+}

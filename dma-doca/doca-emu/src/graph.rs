@@ -1,5 +1,4 @@
 //! `doca_graph.h`: tasks and functions that wait for one another.
-#![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
 
 mod calls;
 mod instance;
@@ -8,26 +7,25 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-use crate::ctx::{Context, Ctx, Ready, State};
-use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
-use crate::pe::Pe;
+use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use crate::ctx::{Context, Ctx, State};
+use crate::pe::{Pe, Ready};
 use crate::task::{Head, Submit};
-use instance::Instance;
 
-/// A graph: `struct doca_graph`. To its progress engine it is one more context.
+/// A graph: `struct doca_graph`. Its progress engine sees a context.
 pub(crate) struct Graph {
     mark: Mark,
     ctx: Ctx,
     this: Weak<Self>,
     nodes: RefCell<Vec<Rc<Node>>>,
-    /// From and to.
+    /// Pairs of from and to.
     edges: RefCell<Vec<(usize, usize)>>,
     conf: Cell<Option<Conf>>,
     user_data: Cell<c::doca_data>,
     started: Cell<bool>,
     /// Instances that are not destroyed.
     instances: Cell<u32>,
-    /// What to do next.
+    /// Pending steps.
     steps: RefCell<VecDeque<Step>>,
 }
 
@@ -44,9 +42,17 @@ type UserCallback = unsafe extern "C" fn(*mut std::ffi::c_void) -> Code;
 /// Something that waits for progress.
 enum Step {
     /// Run a node.
-    Run(Rc<Instance>, usize),
+    Run(Rc<dyn Steps>, usize),
     /// Tell the program that an instance ended.
-    Tell(Rc<Instance>, Code),
+    Tell(Rc<dyn Steps>, Code),
+}
+
+/// Steps of an instance.
+trait Steps {
+    /// Returns `true` if it did something.
+    fn run(&self, node: usize) -> bool;
+
+    fn tell(&self, status: Code);
 }
 
 /// A node: `struct doca_graph_node`.
@@ -63,40 +69,28 @@ enum Kind {
     Graph(Rc<Graph>),
 }
 
-impl Object for Graph {
-    const MARK: u32 = 0x96_00_00_01;
+object!(Graph, 0x96_00_00_01);
 
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
-
-impl Object for Node {
-    const MARK: u32 = 0x96_01_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Node, 0x96_01_00_01);
 
 impl Graph {
     fn new(pe: &Rc<Pe>) -> Outcome<Rc<Self>> {
         let graph = Rc::new_cyclic(|this: &Weak<Self>| {
             let context: Weak<dyn Context> = this.clone();
             Self {
-                mark: Mark::new(Self::MARK),
+                mark: Mark::of::<Self>(),
                 ctx: Ctx::new(context),
                 this: this.clone(),
                 nodes: RefCell::default(),
                 edges: RefCell::default(),
                 conf: Cell::new(None),
-                user_data: Cell::new(c::doca_data { u64_: 0 }),
+                user_data: Cell::new(NO_DATA),
                 started: Cell::new(false),
                 instances: Cell::new(0),
                 steps: RefCell::default(),
             }
         });
-        pe.connect(&graph.ctx)?;
+        graph.ctx.connect(pe)?;
         Ok(graph)
     }
 
@@ -106,7 +100,7 @@ impl Graph {
 
     fn add(&self, kind: Kind) -> Handle<Node> {
         let mut nodes = self.nodes.borrow_mut();
-        let node = Node { mark: Mark::new(Node::MARK), graph: self.this.clone(), index: nodes.len(), kind };
+        let node = Node { mark: Mark::of::<Node>(), graph: self.this.clone(), index: nodes.len(), kind };
         nodes.push(Rc::new(node));
         Handle::of(&*nodes[nodes.len() - 1])
     }
@@ -121,7 +115,7 @@ impl Graph {
     /// Has `to` wait for `from`.
     fn depend(&self, from: usize, to: usize) -> Outcome {
         let mut edges = self.edges.borrow_mut();
-        // Whatever follows `to`.
+        // All nodes behind `to`.
         let mut reached = vec![to];
         let mut at = 0;
         while let Some(&node) = reached.get(at) {
@@ -170,17 +164,9 @@ impl Graph {
             pe.wake();
         }
     }
-
-    /// Tells the program.
-    fn tell(&self, instance: &Instance, status: Code) {
-        let Some(conf) = self.conf.get() else { return };
-        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        // SAFETY: the program gave the function to be called with an instance of this graph.
-        unsafe { callback(Handle::of(instance).cast(), instance.user_data.get(), self.user_data.get()) }
-    }
 }
 
-/// What of a context a graph needs: its progress.
+/// A graph is a context for its progress alone.
 impl Context for Graph {
     fn ctx(&self) -> &Ctx {
         &self.ctx
@@ -190,20 +176,16 @@ impl Context for Graph {
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
 
-    fn stop(&self) {}
-
     fn is_drained(&self) -> bool {
         true
     }
-
-    fn release(&self) {}
 
     fn progress(&self) -> bool {
         let next = self.steps.borrow_mut().pop_front();
         match next {
             Some(Step::Run(instance, node)) => instance.run(node),
             Some(Step::Tell(instance, status)) => {
-                self.tell(&instance, status);
+                instance.tell(status);
                 true
             }
             None => false,
@@ -214,7 +196,7 @@ impl Context for Graph {
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
 
-    fn free(&self, _task: &Head) {}
+    fn put(&self, _task: &Head) {}
 
     fn ready(&self) -> Ready {
         if self.steps.borrow().is_empty() { Ready::WhenWoken } else { Ready::Now }

@@ -1,12 +1,12 @@
 //! `doca_buf_inventory.h`: where buffers come from.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
-use crate::buf::Buf;
-use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, answer, c, require};
+use crate::buf::{Buf, Returned};
+use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Out, Outcome, c, c_calls, getters, object, require};
 use crate::mmap::Mmap;
 
 /// The most buffers in one inventory.
@@ -19,11 +19,10 @@ pub(crate) struct Inventory {
     user_data: Cell<c::doca_data>,
     shelf: Shelf,
     total: Cell<u32>,
-    /// How many were ever had: those before are out or in `back`.
+    /// Buffers that were ever taken. They are out or in `back`.
     had: Cell<u32>,
-    /// Places on the shelf of buffers that came back. It has room for all.
-    back: RefCell<Vec<u32>>,
-    this: Weak<Self>,
+    /// Indexes of buffers that came back, with capacity for all.
+    back: Rc<Returned>,
 }
 
 /// Blocks of a shelf, of which each but the first is at least as large as all before it: `MAX` buffers fit.
@@ -56,7 +55,7 @@ impl Shelf {
     }
 
     /// Makes room for `total` buffers, at most [`MAX`], and for some more if there were any before.
-    fn grow(&self, total: usize, home: &Weak<Inventory>) -> Outcome {
+    fn grow(&self, total: usize, home: &Weak<Returned>) -> Outcome {
         let before = self.len();
         if total <= before {
             return Ok(());
@@ -71,18 +70,12 @@ impl Shelf {
     }
 }
 
-impl Object for Inventory {
-    const MARK: u32 = 0xb1_00_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Inventory, 0xb1_00_00_01);
 
 impl Inventory {
-    /// Has `total` buffers, of which no more than [`MAX`] are.
+    /// Grows to `total` buffers, at most [`MAX`].
     fn grow(&self, total: u32) -> Outcome {
-        self.shelf.grow(total as usize, &self.this)?;
+        self.shelf.grow(total as usize, &Rc::downgrade(&self.back))?;
         let mut back = self.back.borrow_mut();
         let more = total as usize - back.len();
         back.try_reserve(more).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
@@ -90,40 +83,33 @@ impl Inventory {
         Ok(())
     }
 
-    /// A buffer that is back.
-    pub(crate) fn take_back(&self, buf: &Buf) {
-        self.back.borrow_mut().push(buf.index);
-    }
-
-    /// An inventory of so many buffers.
+    /// An inventory of `num_elements` buffers.
     pub(crate) fn new(num_elements: usize) -> Outcome<Rc<Self>> {
         require(num_elements > 0, INVALID)?;
         require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
-        let made = Rc::new_cyclic(|this| Self {
-            mark: Mark::new(Self::MARK),
+        let made = Self {
+            mark: Mark::of::<Self>(),
             started: Cell::new(false),
-            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            user_data: Cell::new(NO_DATA),
             shelf: Shelf::default(),
             total: Cell::new(0),
             had: Cell::new(0),
-            back: RefCell::default(),
-            this: this.clone(),
-        });
+            back: Rc::default(),
+        };
         made.grow(num_elements as u32)?;
-        Ok(made)
+        Ok(Rc::new(made))
     }
 
-    /// How many buffers there are.
     pub(crate) fn total(&self) -> u32 {
         self.total.get()
     }
 
-    /// How many can still be had.
+    /// Buffers that can be taken.
     pub(crate) fn free_count(&self) -> usize {
         self.back.borrow().len() + (self.total.get() - self.had.get()) as usize
     }
 
-    /// A buffer, which is no window of anything yet.
+    /// Takes a buffer, which has no window yet.
     pub(crate) fn next(&self) -> Outcome<&Buf> {
         let index = match self.back.borrow_mut().pop() {
             Some(index) => index,
@@ -159,55 +145,34 @@ impl Inventory {
     }
 }
 
-/// Makes an inventory of so many buffers.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_create(num_elements: usize, inventory: Out<Handle<Inventory>>) -> Code {
-    answer(|| {
-        inventory.check()?;
-        inventory.put(Handle::give_rc(Inventory::new(num_elements)?))
-    })
+getters! {
+    doca_buf_inventory_get_num_elements(inventory: Inventory) -> u32 { inventory.total.get() }
+    doca_buf_inventory_get_num_free_elements(inventory: Inventory) -> u32 { inventory.free_count() as u32 }
+    doca_buf_inventory_get_user_data(inventory: Inventory) -> c::doca_data { inventory.user_data.get() }
 }
 
-/// Destroys an inventory that all buffers are back in; otherwise `IN_USE`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_destroy(inventory: Handle<Inventory>) -> Code {
-    answer(|| {
+c_calls! {
+    fn doca_buf_inventory_create(num_elements: usize, inventory: Out<Handle<Inventory>>) {
+        inventory.make(|| Ok(Handle::give_rc(Inventory::new(num_elements)?)))
+    }
+    /// `IN_USE` unless all buffers are back.
+    fn doca_buf_inventory_destroy(inventory: Handle<Inventory>) {
         let it = inventory.get()?;
         require(it.free_count() == it.total.get() as usize, c::DOCA_ERROR_IN_USE)?;
         inventory.take_rc().map(drop)
-    })
-}
-
-/// Lets buffers be had.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_start(inventory: Handle<Inventory>) -> Code {
-    answer(|| {
-        inventory.get()?.started.set(true);
-        Ok(())
-    })
-}
-
-/// Lets no more buffers be had.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_stop(inventory: Handle<Inventory>) -> Code {
-    answer(|| {
-        inventory.get()?.started.set(false);
-        Ok(())
-    })
-}
-
-/// A buffer: a window of `len` bytes at `addr` of a memory map, with `data_len` bytes of data at `data`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_buf_get_by_args(
-    inventory: Handle<Inventory>,
-    mmap: Handle<Mmap>,
-    addr: *mut c_void,
-    len: usize,
-    data: *mut c_void,
-    data_len: usize,
-    buf: Out<Handle<Buf>>,
-) -> Code {
-    answer(|| {
+    }
+    fn doca_buf_inventory_start(it: Handle<Inventory>) { it.get().map(|it| it.started.set(true)) }
+    fn doca_buf_inventory_stop(it: Handle<Inventory>) { it.get().map(|it| it.started.set(false)) }
+    /// Takes a buffer: a window of `len` bytes at `addr`, with `data_len` bytes of data at `data`.
+    fn doca_buf_inventory_buf_get_by_args(
+        inventory: Handle<Inventory>,
+        mmap: Handle<Mmap>,
+        addr: *mut c_void,
+        len: usize,
+        data: *mut c_void,
+        data_len: usize,
+        buf: Out<Handle<Buf>>,
+    ) {
         buf.check()?;
         let (inventory, mmap) = (inventory.get()?, mmap.get()?);
         require(!addr.is_null() && !data.is_null(), INVALID)?;
@@ -218,85 +183,39 @@ extern "C" fn doca_buf_inventory_buf_get_by_args(
         let made = inventory.next()?;
         made.take(memory, addr, len, data, data_len);
         buf.put(Handle::of(made))
-    })
-}
-
-/// Makes a buffer, which no task has, another window of its memory map, as `doca_buf_inventory_buf_get_by_args` does.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_buf_reuse_by_args(
-    buf: Handle<Buf>,
-    addr: *mut c_void,
-    len: usize,
-    data: *mut c_void,
-    data_len: usize,
-) -> Code {
-    answer(|| {
+    }
+    /// Changes the window of a buffer that no task has.
+    fn doca_buf_inventory_buf_reuse_by_args(
+        buf: Handle<Buf>,
+        addr: *mut c_void,
+        len: usize,
+        data: *mut c_void,
+        data_len: usize,
+    ) {
         require(!addr.is_null() && !data.is_null(), INVALID)?;
         buf.get()?.reuse(addr.addr(), len, data.addr(), data_len)
-    })
-}
-
-/// A duplicate of a buffer, or of a list by its head: other windows onto the same memory.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_buf_dup(
-    inventory: Handle<Inventory>,
-    src_buf: Handle<Buf>,
-    dst_buf: Out<Handle<Buf>>,
-) -> Code {
-    answer(|| {
-        dst_buf.check()?;
-        dst_buf.put(Handle::of(inventory.get()?.duplicate(src_buf.get()?)?))
-    })
-}
-
-/// Sets a value for the program's own use.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_set_user_data(
-    inventory: Handle<Inventory>,
-    user_data: c::doca_data,
-) -> Code {
-    answer(|| {
-        inventory.get()?.user_data.set(user_data);
+    }
+    /// Duplicates a buffer, or a list by its head, onto the same memory.
+    fn doca_buf_inventory_buf_dup(
+        inventory: Handle<Inventory>,
+        src_buf: Handle<Buf>,
+        dst_buf: Out<Handle<Buf>>,
+    ) {
+        dst_buf.make(|| Ok(Handle::of(inventory.get()?.duplicate(src_buf.get()?)?)))
+    }
+    fn doca_buf_inventory_set_user_data(inventory: Handle<Inventory>, user_data: c::doca_data) {
+        let inventory = inventory.get()?;
+        require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        inventory.user_data.set(user_data);
         Ok(())
-    })
-}
-
-/// The value for the program's own use.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_get_user_data(
-    inventory: Handle<Inventory>,
-    user_data: Out<c::doca_data>,
-) -> Code {
-    answer(|| user_data.put(inventory.get()?.user_data.get()))
-}
-
-/// How many buffers there are.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_get_num_elements(
-    inventory: Handle<Inventory>,
-    num_of_elements: Out<u32>,
-) -> Code {
-    answer(|| num_of_elements.put(inventory.get()?.total.get()))
-}
-
-/// How many buffers can still be had.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_get_num_free_elements(
-    inventory: Handle<Inventory>,
-    num_of_free_elements: Out<u32>,
-) -> Code {
-    answer(|| num_of_free_elements.put(inventory.get()?.free_count() as u32))
-}
-
-/// Adds buffers to an inventory that is started; otherwise `BAD_STATE`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_buf_inventory_expand(inventory: Handle<Inventory>, num_elements: u32) -> Code {
-    answer(|| {
+    }
+    /// Adds buffers to an inventory that is started; otherwise `BAD_STATE`.
+    fn doca_buf_inventory_expand(inventory: Handle<Inventory>, num_elements: u32) {
         let inventory = inventory.get()?;
         require(num_elements > 0, INVALID)?;
         require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let before = inventory.total.get();
         require(num_elements as usize <= MAX - before as usize, c::DOCA_ERROR_NO_MEMORY)?;
         inventory.grow(before + num_elements)
-    })
+    }
 }

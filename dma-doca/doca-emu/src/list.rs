@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::door::{Handle, INVALID, Outcome};
+use crate::c_abi::{Handle, INVALID, Outcome};
 
 /// The lists of one kind that C has not given back.
 pub(crate) struct Lists<T>(Mutex<Vec<List<T>>>);

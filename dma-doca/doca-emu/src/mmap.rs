@@ -5,24 +5,26 @@ mod calls;
 mod dmabuf;
 mod export;
 mod import;
+mod lent;
 mod mapped;
-mod reach;
+mod registered;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dma_sim::model::{RegionKey, RegionSpec, Rights};
+use dma_sim::model::{RegionSpec, Rights};
 
+use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::dev::Dev;
-use crate::door::{Handle, INVALID, Mark, Object, Outcome, c, require};
 use dmabuf::DmaBuf;
-use export::Exported;
-use import::Imported;
-pub(crate) use reach::Lent;
+use export::{Descriptor, Exported, Way};
+pub(crate) use lent::Lent;
+use registered::Place;
+pub(crate) use registered::Registered;
 
-/// Devices that a map can have unless it is told otherwise.
+/// Default limit of the devices of a map.
 const DEVICES: u32 = 8;
 
 /// All bits of `doca_access_flag`.
@@ -31,29 +33,23 @@ const PCI: u32 = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_PCI_REA
 const RDMA: u32 =
     c::DOCA_ACCESS_FLAG_RDMA_READ | c::DOCA_ACCESS_FLAG_RDMA_WRITE | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
 
-/// Who may write from afar may write here: to the hardware, local writing is part of it, and programs rely on that.
+/// Rights that include local writing, as on the hardware. Programs rely on that.
 const WRITE: u32 = c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
     | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE
     | c::DOCA_ACCESS_FLAG_RDMA_WRITE
     | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
 
-/// A memory map: `struct doca_mmap`. Buffers in it are made and released by other threads than the one that sets it up.
+/// A memory map: `struct doca_mmap`. Other threads than its owner make and release buffers in it.
 pub(crate) struct Mmap {
     mark: Mark,
     /// Buffers in it.
     bufs: Arc<AtomicU32>,
-    /// Buffers are not counted.
+    /// Several threads use buffers, which are not counted.
     thread_safe: AtomicBool,
     setup: Mutex<Setup>,
 }
 
-impl Object for Mmap {
-    const MARK: u32 = 0x3a_90_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Mmap, 0x3a_90_00_01);
 
 /// Everything that is set up before a start, and what a start makes of it.
 struct Setup {
@@ -64,7 +60,7 @@ struct Setup {
     user_data: u64,
     free: Option<Free>,
     was_started: bool,
-    imported: Option<Imported>,
+    imported: bool,
     exports: Vec<Exported>,
     registered: Option<Arc<Registered>>,
 }
@@ -76,6 +72,16 @@ struct Range {
     dmabuf: Option<DmaBuf>,
 }
 
+impl Range {
+    /// The first byte in this process.
+    fn first(&self) -> Outcome<NonNull<u8>> {
+        match &self.dmabuf {
+            Some(dmabuf) => Ok(dmabuf.first()),
+            None => NonNull::new(std::ptr::with_exposed_provenance_mut(self.addr)).ok_or(INVALID),
+        }
+    }
+}
+
 /// The function that frees the memory when the map is destroyed.
 #[derive(Clone, Copy)]
 struct Free {
@@ -85,120 +91,41 @@ struct Free {
     started: bool,
 }
 
-/// A started map: its range, and the name that each device has it under. Buffers hold on to it.
-pub(crate) struct Registered {
-    addr: usize,
-    len: usize,
-    rights: Rights,
-    keys: Vec<(Arc<Dev>, RegionKey)>,
-    /// Bytes that count as locked.
-    locked: u64,
-    /// The addresses are the program's own.
-    pub(crate) is_local: bool,
-    /// Where the bytes are.
-    at: reach::Place,
-    /// Consumers that let peers write here: the memory cannot be taken away meanwhile.
-    lent: AtomicU32,
-    live: AtomicBool,
-    /// Where buffers are counted, if they are.
-    bufs: Option<Arc<AtomicU32>>,
-}
-
-impl Registered {
-    pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
-        addr >= self.addr && addr - self.addr <= self.len && len <= self.len - (addr - self.addr)
-    }
-
-    /// The window is of this memory, and the data within the window.
-    pub(crate) fn check_window(&self, addr: usize, len: usize, data: usize, data_len: usize) -> Outcome {
-        require(self.contains(addr, len), INVALID)?;
-        require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)
-    }
-
-    /// Its first address and its length.
-    pub(crate) fn range(&self) -> (usize, usize) {
-        (self.addr, self.len)
-    }
-
-    /// The name that `dev` has it under, if the map was given that device.
-    pub(crate) fn key(&self, dev: &Arc<Dev>) -> Option<RegionKey> {
-        self.keys.iter().find(|(of, _)| Arc::ptr_eq(of, dev)).map(|(_, key)| *key)
-    }
-
-    /// A device may read it.
-    pub(crate) fn may_read(&self) -> bool {
-        self.rights.intersects(Rights::LOCAL_READ | Rights::REMOTE_READ)
-    }
-
-    /// A device may write it.
-    pub(crate) fn may_write(&self) -> bool {
-        self.rights.intersects(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE)
-    }
-
-    pub(crate) fn is_started(&self) -> bool {
-        self.live.load(Ordering::Relaxed)
-    }
-
-    /// A buffer came, or went.
-    pub(crate) fn count_buf(&self, came: bool) {
-        match &self.bufs {
-            Some(bufs) if came => _ = bufs.fetch_add(1, Ordering::Relaxed),
-            Some(bufs) => _ = bufs.fetch_sub(1, Ordering::Release),
-            None => {}
-        }
-    }
-
-    /// Takes the memory away from the devices.
-    ///
-    /// # Errors
-    ///
-    /// Tasks in flight name it, and it stays registered with those devices; or a consumer has it.
-    fn unregister(&self) -> Outcome {
-        require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
-        let mut busy = false;
-        for (dev, key) in &self.keys {
-            // A key that is not there was taken away by an earlier attempt.
-            busy |= matches!(
-                dev.card().engine().unregister(*key),
-                Err(dma_sim::model::RegionError::InUse { .. })
-            );
-        }
-        require(!busy, c::DOCA_ERROR_NOT_PERMITTED)?;
-        if self.live.swap(false, Ordering::Relaxed)
-            && let Some((dev, _)) = self.keys.first()
-        {
-            dev.card().unlock_memory(self.locked);
-        }
-        Ok(())
-    }
-}
-
 impl Setup {
     fn new() -> Self {
         Self {
             range: None,
             devs: Vec::new(),
             max_devs: DEVICES,
-            // What NVIDIA's local copy samples rely on, which set none.
+            // NVIDIA's local copy samples set none and rely on these.
             access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
             user_data: 0,
             free: None,
             was_started: false,
-            imported: None,
+            imported: false,
             exports: Vec::new(),
             registered: None,
         }
     }
 
-    /// Calls that set something up: `BAD_STATE` when started, `NOT_PERMITTED` of an imported map.
+    /// For calls that configure: `BAD_STATE` if started, `NOT_PERMITTED` if imported.
     fn require_settable(&self) -> Outcome {
-        require(self.imported.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(self.registered.is_none(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    fn set_range(&mut self, addr: *mut c_void, len: usize, dmabuf: Option<DmaBuf>) -> Outcome {
+    /// For calls that set the memory: `NOT_PERMITTED` if it is set already.
+    fn require_no_range(&self) -> Outcome {
         self.require_settable()?;
-        require(self.range.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(self.range.is_none(), c::DOCA_ERROR_NOT_PERMITTED)
+    }
+
+    /// # Safety
+    ///
+    /// Without a DMA buffer, `len` bytes at `addr` may be read, and written if the permissions say so, from
+    /// the start of the map until its stop.
+    unsafe fn set_range(&mut self, addr: *mut c_void, len: usize, dmabuf: Option<DmaBuf>) -> Outcome {
+        self.require_no_range()?;
         require(!addr.is_null() && len > 0 && isize::try_from(len).is_ok(), INVALID)?;
         require(addr.addr().checked_add(len).is_some(), INVALID)?;
         self.range = Some(Range { addr: addr.expose_provenance(), len, dmabuf });
@@ -206,7 +133,7 @@ impl Setup {
     }
 
     fn add_dev(&mut self, dev: Arc<Dev>) -> Outcome {
-        require(self.imported.is_none() && self.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(!self.imported && self.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
         require(!self.devs.iter().any(|other| Arc::ptr_eq(other, &dev)), c::DOCA_ERROR_ALREADY_EXIST)?;
         require((self.devs.len() as u64) < u64::from(self.max_devs), c::DOCA_ERROR_NO_MEMORY)?;
         self.devs.push(dev);
@@ -214,21 +141,24 @@ impl Setup {
     }
 
     fn rm_dev(&mut self, dev: &Dev) -> Outcome {
-        require(self.imported.is_none() && self.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        let place = self.devs.iter().position(|other| std::ptr::eq(&**other, dev));
-        self.devs.remove(place.ok_or(c::DOCA_ERROR_NOT_FOUND)?);
+        require(!self.imported && self.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        let place = self.place(dev)?;
+        self.devs.remove(place);
         Ok(())
     }
 
+    /// Index of a device of the map; `NOT_FOUND` if it is none.
+    fn place(&self, dev: &Dev) -> Outcome<usize> {
+        let place = self.devs.iter().position(|other| std::ptr::eq(&**other, dev));
+        place.ok_or(c::DOCA_ERROR_NOT_FOUND)
+    }
+
     fn start(&mut self, bufs: Option<Arc<AtomicU32>>) -> Outcome {
-        require(self.imported.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(!self.imported && self.exports.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
         require(self.registered.is_none(), c::DOCA_ERROR_BAD_STATE)?;
         let range = self.range.as_ref().ok_or(INVALID)?;
         let first = self.devs.first().ok_or(INVALID)?;
-        let here = match &range.dmabuf {
-            Some(dmabuf) => dmabuf.first(),
-            None => NonNull::new(std::ptr::with_exposed_provenance_mut(range.addr)).ok_or(INVALID)?,
-        };
+        let here = range.first()?;
         let writable = self.access & WRITE != 0;
         if range.dmabuf.is_none() {
             mapped::check(range.addr, range.len, writable)?;
@@ -244,18 +174,18 @@ impl Setup {
             keys: Vec::new(),
             locked: range.len as u64,
             is_local: range.dmabuf.is_none(),
-            at: reach::Place::Here(here.as_ptr().expose_provenance()),
+            at: Place::Here(here.as_ptr().expose_provenance()),
             lent: AtomicU32::new(0),
             live: AtomicBool::new(true),
             bufs,
         };
         for dev in &self.devs {
-            // SAFETY: the program promises, by starting the map, that the memory is there until it is stopped; tasks in flight keep the
-            // map from being stopped. A DMA buffer is mapped as long as the map has it.
+            // SAFETY: `set_range` was promised that the memory is there until the map is stopped; tasks in
+            // flight keep it from being stopped. A DMA buffer is mapped as long as the map has it.
             match unsafe { dev.card().engine().register(spec.clone()) } {
                 Ok(key) => registered.keys.push((Arc::clone(dev), key)),
                 Err(_) => {
-                    // Nothing uses it yet, so nothing keeps it.
+                    // Not in use yet, so this succeeds.
                     let _ = registered.unregister();
                     return Err(INVALID);
                 }
@@ -269,11 +199,28 @@ impl Setup {
         Ok(())
     }
 
-    /// Stops; importers of it are cut off.
+    /// The descriptor for `dev`, which is made at the first call.
+    fn export(&mut self, dev: &Dev, way: Way) -> Outcome<&[u8]> {
+        let wanted = if way == Way::Pci { PCI } else { RDMA };
+        require(!self.imported && self.registered.is_some(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        let dev = Arc::clone(&self.devs[self.place(dev)?]);
+        require(way == Way::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        require(self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let made = self.exports.iter().position(|made| Arc::ptr_eq(&made.dev, &dev) && made.way == way);
+        let place = made.unwrap_or(self.exports.len());
+        if made.is_none() {
+            let range = self.range.as_ref().ok_or(c::DOCA_ERROR_NOT_PERMITTED)?;
+            let (here, range) = (range.first()?, (range.addr, range.len));
+            self.exports.push(Exported::new(dev, way, range, here, self.access)?);
+        }
+        Ok(&self.exports[place].bytes)
+    }
+
+    /// Stops the map and revokes its exports.
     fn stop(&mut self) -> Outcome {
         let registered = self.registered.as_ref().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         registered.unregister()?;
-        // First out of the reach of peers, then forgotten.
+        // Peers lose access before the exports are forgotten.
         self.exports.iter().try_for_each(Exported::revoke)?;
         self.exports.clear();
         self.registered = None;
@@ -284,11 +231,29 @@ impl Setup {
 impl Mmap {
     fn new(setup: Setup) -> Self {
         Self {
-            mark: Mark::new(Self::MARK),
+            mark: Mark::of::<Self>(),
             bufs: Arc::default(),
             thread_safe: AtomicBool::new(false),
             setup: Mutex::new(setup),
         }
+    }
+
+    /// The started map of a descriptor.
+    fn import(bytes: &[u8], dev: Arc<Dev>, user_data: u64) -> Outcome<Self> {
+        let descriptor = Descriptor::parse(bytes).ok_or(INVALID)?;
+        let bufs = Arc::default();
+        let registered = import::import(&descriptor, &dev, &bufs)?;
+        let setup = Setup {
+            range: Some(Range { addr: registered.addr, len: registered.len, dmabuf: None }),
+            devs: vec![dev],
+            access: descriptor.access,
+            user_data,
+            was_started: true,
+            imported: true,
+            registered: Some(Arc::new(registered)),
+            ..Setup::new()
+        };
+        Ok(Self { bufs, ..Self::new(setup) })
     }
 
     fn setup(&self) -> MutexGuard<'_, Setup> {
@@ -312,7 +277,7 @@ impl Mmap {
 
     fn stop(&self) -> Outcome {
         let mut setup = self.setup();
-        require(setup.imported.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(!setup.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(setup.registered.is_some(), c::DOCA_ERROR_BAD_STATE)?;
         self.require_unused()?;
         setup.stop()

@@ -32,7 +32,7 @@ impl Timer {
     }
 }
 
-/// An epoll of a timer and of what contexts have it watch. The timer stands for everything that is not a descriptor.
+/// An epoll of a timer and of the contexts' descriptors. The timer stands for all other events.
 pub(crate) struct Notifier {
     epoll: OwnedFd,
     timer: Arc<Timer>,

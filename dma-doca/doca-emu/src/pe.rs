@@ -1,36 +1,62 @@
-//! `doca_pe.h`, but for its tasks: progress engines.
+//! Progress engines: `doca_pe.h`, without the calls that take tasks.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ctx::{self, Context, Ctx, Ready};
-use crate::door::{Code, Handle, INVALID, Mark, Object, Out, Outcome, answer, c, require};
+use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, object, require};
 use crate::notify::{Notifier, Timer};
+
+/// Time at which a context has something for its progress engine to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Now,
+    /// After this time at the latest.
+    After(Duration),
+    /// When a descriptor that the progress engine [watches](Pe::watch) for it is readable, or when it
+    /// [wakes](Pe::wake) the engine.
+    WhenWoken,
+}
+
+/// A context, as its progress engine sees it.
+pub(crate) trait Progress {
+    /// Does one thing, such as to report one task. Returns `false` if there is nothing to do.
+    fn turn(&self) -> bool;
+
+    /// Called when the program is about to sleep.
+    fn next_turn(&self) -> Ready;
+
+    /// Tasks that are submitted and not reported.
+    fn in_flight(&self) -> usize;
+}
 
 /// A progress engine: `struct doca_pe`. One thread at a time uses it and the contexts connected to it.
 pub(crate) struct Pe {
     mark: Mark,
-    contexts: RefCell<Vec<Weak<dyn Context>>>,
-    /// Whose turn it is.
+    contexts: RefCell<Vec<Weak<dyn Progress>>>,
+    /// Index of the context that has the next turn.
     turn: Cell<usize>,
     /// Each call progresses all contexts, not one.
     all: Cell<bool>,
     notifier: OnceCell<Notifier>,
 }
 
-impl Object for Pe {
-    const MARK: u32 = 0x9e_00_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Pe, 0x9e_00_00_01);
 
 impl Pe {
+    fn new() -> Self {
+        Self {
+            mark: Mark::of::<Self>(),
+            contexts: RefCell::default(),
+            turn: Cell::new(0),
+            all: Cell::new(false),
+            notifier: OnceCell::new(),
+        }
+    }
+
     fn notifier(&self) -> Outcome<&Notifier> {
         if let Some(notifier) = self.notifier.get() {
             return Ok(notifier);
@@ -39,40 +65,36 @@ impl Pe {
         Ok(self.notifier.get_or_init(|| notifier))
     }
 
-    /// Has the notification handle become readable whenever `fd` is, until that is closed.
+    /// Makes the notification handle readable whenever `fd` is, until `fd` is closed.
     ///
     /// # Errors
     ///
-    /// The system has no more descriptors or memory.
+    /// `OPERATING_SYSTEM` if the system lacks descriptors or memory.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>) -> Outcome {
         self.notifier()?.watch(fd).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// What wakes who sleeps on the notification handle, from any thread; none if nobody asked for the handle.
+    /// The timer behind the notification handle, which any thread may set; none if the program has no handle.
     pub(crate) fn timer(&self) -> Option<Arc<Timer>> {
         self.notifier.get().map(|notifier| Arc::clone(notifier.timer()))
     }
 
-    /// Wakes who sleeps on the notification handle.
+    /// Makes the notification handle readable now.
     pub(crate) fn wake(&self) {
         if let Some(notifier) = self.notifier.get() {
             notifier.timer().ring(Duration::ZERO);
         }
     }
 
-    /// A context comes, for life.
-    pub(crate) fn connect(self: &Rc<Self>, ctx: &Ctx) -> Outcome {
-        ctx.connect(self)?;
-        self.contexts.borrow_mut().push(ctx.this().clone());
-        Ok(())
+    pub(crate) fn connect(&self, context: Weak<dyn Progress>) {
+        self.contexts.borrow_mut().push(context);
     }
 
-    /// A context leaves.
-    pub(crate) fn forget(&self, context: &Weak<dyn Context>) {
+    pub(crate) fn disconnect(&self, context: &Weak<dyn Progress>) {
         self.contexts.borrow_mut().retain(|other| !other.ptr_eq(context));
     }
 
-    /// Each context has its turn, from the one after the last that did something, until one does something.
+    /// Gives contexts a turn, beginning behind the last that did something, until one does something.
     fn progress(&self) -> bool {
         let mut done = false;
         let count = self.contexts.borrow().len();
@@ -85,7 +107,7 @@ impl Pe {
                 contexts.get(turn).and_then(Weak::upgrade)
             };
             // Nothing is borrowed now: callbacks run.
-            if next.is_some_and(|context| ctx::progress(&context)) {
+            if next.is_some_and(|context| context.turn()) {
                 done = true;
                 if !self.all.get() {
                     break;
@@ -103,7 +125,7 @@ impl Pe {
         }
         let mut soonest = None;
         for context in self.contexts.borrow().iter().filter_map(Weak::upgrade) {
-            match context.ready() {
+            match context.next_turn() {
                 Ready::Now => soonest = Some(Duration::ZERO),
                 Ready::After(after) => {
                     soonest = Some(soonest.map_or(after, |before: Duration| before.min(after)))
@@ -118,103 +140,47 @@ impl Pe {
     }
 
     fn in_flight(&self) -> usize {
-        self.contexts
-            .borrow()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .map(|context| context.ctx().in_flight.get())
-            .sum()
+        self.contexts.borrow().iter().filter_map(Weak::upgrade).map(|context| context.in_flight()).sum()
     }
 }
 
-/// Makes a progress engine.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_create(pe: Out<Handle<Pe>>) -> Code {
-    answer(|| {
-        pe.check()?;
-        pe.put(Handle::give_rc(Rc::new(Pe {
-            mark: Mark::new(Pe::MARK),
-            contexts: RefCell::default(),
-            turn: Cell::new(0),
-            all: Cell::new(false),
-            notifier: OnceCell::new(),
-        })))
-    })
+getters! {
+    /// The file descriptor to sleep on. The engine closes it.
+    doca_pe_get_notification_handle(pe: Pe) -> c::doca_notification_handle_t {
+        pe.notifier()?.fd().as_raw_fd()
+    }
+    /// Tasks of all contexts that are submitted and not reported.
+    doca_pe_get_num_inflight_tasks(pe: Pe) -> usize { pe.in_flight() }
 }
 
-/// Destroys a progress engine that no context is connected to; otherwise `IN_USE`.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_destroy(pe: Handle<Pe>) -> Code {
-    answer(|| {
+c_calls! {
+    fn doca_pe_create(pe: Out<Handle<Pe>>) { pe.make(|| Ok(Handle::new_rc(Pe::new()))) }
+    /// Destroys a progress engine without contexts; otherwise `IN_USE`.
+    fn doca_pe_destroy(pe: Handle<Pe>) {
         require(pe.get()?.contexts.borrow().is_empty(), c::DOCA_ERROR_IN_USE)?;
         pe.take_rc().map(drop)
-    })
-}
-
-/// Does one thing, such as to report one task by its callback, and returns 1; or 0 if there was nothing to do.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_progress(pe: Handle<Pe>) -> u8 {
-    pe.rc().is_ok_and(|pe| pe.progress()).into()
-}
-
-/// The file descriptor to sleep on, which stays the engine's.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_get_notification_handle(
-    pe: Handle<Pe>,
-    handle: Out<c::doca_notification_handle_t>,
-) -> Code {
-    answer(|| {
-        handle.check()?;
-        handle.put(pe.get()?.notifier()?.fd().as_raw_fd())
-    })
-}
-
-/// For Windows only.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_set_notification_handle(
-    pe: Handle<Pe>,
-    _handle: c::doca_notification_handle_t,
-    _completion_key: c::doca_data,
-) -> Code {
-    answer(|| {
-        pe.get()?;
-        Err(c::DOCA_ERROR_NOT_SUPPORTED)
-    })
-}
-
-/// Makes the notification handle unreadable again. Its value says nothing, as there is only one: NVIDIA's samples pass 0.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_clear_notification(pe: Handle<Pe>, _handle: c::doca_notification_handle_t) -> Code {
-    answer(|| {
-        pe.get()?.notifier()?.clear();
-        Ok(())
-    })
-}
-
-/// Has the notification handle become readable when there is something to do, at once if there is already.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_request_notification(pe: Handle<Pe>) -> Code {
-    answer(|| pe.get()?.arm())
-}
-
-/// How many tasks of all contexts are submitted and not reported.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_get_num_inflight_tasks(pe: Handle<Pe>, num_inflight_tasks: Out<usize>) -> Code {
-    answer(|| num_inflight_tasks.put(pe.get()?.in_flight()))
-}
-
-/// Connects a context for life.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_connect_ctx(pe: Handle<Pe>, ctx: Handle<Ctx>) -> Code {
-    answer(|| pe.rc()?.connect(ctx.get()?))
-}
-
-/// Whether a call of `doca_pe_progress` progresses one context or all.
-#[unsafe(no_mangle)]
-extern "C" fn doca_pe_set_event_mode(pe: Handle<Pe>, mode: c::doca_pe_event_mode) -> Code {
-    answer(|| {
+    }
+    /// Does one thing, such as to report one task, and returns 1; 0 if there is nothing to do.
+    fn doca_pe_progress(pe: Handle<Pe>) -> u8 { pe.rc().is_ok_and(|pe| pe.progress()).into() }
+    /// `NOT_SUPPORTED`: for Windows only.
+    fn doca_pe_set_notification_handle(
+        pe: Handle<Pe>,
+        _handle: c::doca_notification_handle_t,
+        _completion_key: c::doca_data,
+    ) {
+        pe.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
+    }
+    /// Makes the notification handle unreadable. Ignores the handle's value, because there is only one:
+    /// NVIDIA's samples pass 0.
+    fn doca_pe_clear_notification(pe: Handle<Pe>, _handle: c::doca_notification_handle_t) {
+        pe.get()?.notifier().map(Notifier::clear)
+    }
+    /// Makes the notification handle readable when there is something to do, at once if there is already.
+    fn doca_pe_request_notification(pe: Handle<Pe>) { pe.get()?.arm() }
+    /// Selects one context or all contexts for each call of `doca_pe_progress`.
+    fn doca_pe_set_event_mode(pe: Handle<Pe>, mode: c::doca_pe_event_mode) {
         require(mode <= c::DOCA_PE_EVENT_MODE_PROGRESS_ALL, INVALID)?;
         pe.get()?.all.set(mode == c::DOCA_PE_EVENT_MODE_PROGRESS_ALL);
         Ok(())
-    })
+    }
 }

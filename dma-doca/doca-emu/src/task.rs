@@ -1,78 +1,82 @@
-//! Tasks: what they have in common, the pools they come from, and the calls of `doca_pe.h` that take them.
-#![expect(unsafe_code, reason = "functions that C calls by name")]
+//! Tasks, the pools that they come from, and the calls of `doca_pe.h` that take them.
+#![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::ptr;
 use std::rc::{Rc, Weak};
 
-use crate::ctx::Context;
-use crate::door::{Code, Handle, Mark, Object, Outcome, answer, c, require};
+use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Object, Outcome, c, c_calls, object, require};
 
-/// Who holds a task.
+/// Current holder of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// The pool.
     Pool,
-    /// The program.
     Program,
-    /// The device.
     Device,
-    /// The device, and the program has freed it.
+    /// The device. The program has freed the task.
     Freed,
-    /// The device, for a graph.
+    /// The device. A graph submitted the task.
     Graph,
 }
 
-/// Told, in place of the program, that a task ended.
+/// Receives the end of a task in place of the program.
 pub(crate) trait Follower {
-    /// The task of this node did, like this.
+    /// The task of this node ended with `status`.
     fn ended(&self, node: usize, status: Code);
 }
 
-/// How a task is submitted.
+/// The context that tasks belong to.
+pub(crate) trait Owner {
+    fn handle(&self) -> *mut c::doca_ctx;
+
+    /// Takes a task, which is the program's, to the device. On an error it stays the program's.
+    fn submit_task(&self, task: &Head, how: Submit) -> Outcome;
+
+    /// Puts a task, which is the program's, back into its pool.
+    fn free_task(&self, task: &Head);
+}
+
+/// Submission flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Submit {
     /// Ring the doorbell.
     pub(crate) flush: bool,
     /// The completion may be reported with a later one.
     pub(crate) coalesce: bool,
-    /// Look for mistakes first.
+    /// Check the task before it goes to the device.
     pub(crate) validate: bool,
 }
 
-/// What every task begins with: `struct doca_task`.
+/// Common first part of all tasks: `struct doca_task`.
 #[repr(C)]
 pub(crate) struct Head {
     mark: Mark,
-    /// Its place in its pool.
+    /// Index in its pool.
     pub(crate) index: u32,
     pub(crate) holder: Cell<Holder>,
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
-    owner: Weak<dyn Context>,
-    /// Who is told instead of the program, if a graph has it.
+    owner: Weak<dyn Owner>,
+    /// Receives the end of the task in place of the program, if a graph submitted it.
     follower: RefCell<Option<(Rc<dyn Follower>, usize)>>,
 }
 
-impl Object for Head {
-    const MARK: u32 = 0x7a5c_0001;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Head, 0x7a5c_0001);
 
 impl Head {
     #[inline]
-    pub(crate) fn owner(&self) -> Outcome<Rc<dyn Context>> {
+    pub(crate) fn owner(&self) -> Outcome<Rc<dyn Owner>> {
         self.owner.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// The device holds it.
+    /// The device has it.
     pub(crate) fn is_submitted(&self) -> bool {
         matches!(self.holder.get(), Holder::Device | Holder::Freed | Holder::Graph)
     }
 
-    /// The task is the program's again, and ended with this status; `tell` calls the program.
+    /// Gives the task back to the program. `tell` calls the program's callback.
     #[inline]
     pub(crate) fn end(&self, status: Code, tell: impl FnOnce()) {
         self.status.set(status);
@@ -86,12 +90,12 @@ impl Head {
         }
     }
 
-    /// Has a graph told of the end of the next submission.
+    /// Reports the end of the next submission to `follower`.
     pub(crate) fn follow(&self, follower: Rc<dyn Follower>, node: usize) {
         self.follower.replace(Some((follower, node)));
     }
 
-    /// The submission did not take place.
+    /// Cancels [`follow`](Self::follow), because the submission failed.
     pub(crate) fn follow_no_more(&self) {
         self.follower.replace(None);
     }
@@ -103,18 +107,18 @@ impl Head {
         }
     }
 
-    /// Frees a task that the program freed while the device held it, unless it was submitted once more.
+    /// Frees a task that the program freed while the device had it, unless it was submitted again.
     #[cold]
     fn settle(&self) {
         if self.holder.get() == Holder::Program
             && let Ok(owner) = self.owner()
         {
-            owner.free(self);
+            owner.free_task(self);
         }
     }
 }
 
-/// A task of some kind; C's pointer to it is also one to its head.
+/// A task. C's pointer to it is also one to its head.
 #[repr(C)]
 pub(crate) struct Task<B> {
     pub(crate) head: Head,
@@ -129,32 +133,34 @@ impl<B> Object for Task<B> {
     }
 }
 
-/// The tasks of one kind that a context has. They stay where they are as long as the context lives.
+/// A pool of tasks of one kind. Their addresses do not change while the pool lives.
 pub(crate) struct Pool<B> {
     tasks: Box<[Task<B>]>,
     free: RefCell<Vec<u32>>,
 }
 
 impl<B> Pool<B> {
-    /// A pool of `count` tasks of the context `owner`.
-    pub(crate) fn new(count: u32, owner: &Weak<dyn Context>, mut body: impl FnMut() -> B) -> Self {
+    fn new(count: u32, owner: &Weak<dyn Owner>) -> Self
+    where
+        B: Default,
+    {
         let task = |index| Task {
             head: Head {
-                mark: Mark::new(Head::MARK),
+                mark: Mark::of::<Head>(),
                 index,
                 holder: Cell::new(Holder::Pool),
                 status: Cell::new(c::DOCA_SUCCESS),
-                user_data: Cell::new(c::doca_data { u64_: 0 }),
+                user_data: Cell::new(NO_DATA),
                 owner: owner.clone(),
                 follower: RefCell::new(None),
             },
-            body: body(),
+            body: B::default(),
         };
         Self { tasks: (0..count).map(task).collect(), free: RefCell::new((0..count).rev().collect()) }
     }
 
-    /// A task, now the program's; `None` if all are taken.
-    pub(crate) fn take(&self, user_data: c::doca_data) -> Option<&Task<B>> {
+    /// Gives a task to the program; `None` if all are taken.
+    fn take(&self, user_data: c::doca_data) -> Option<&Task<B>> {
         let task = &self.tasks[self.free.borrow_mut().pop()? as usize];
         task.head.user_data.set(user_data);
         task.head.status.set(c::DOCA_SUCCESS);
@@ -162,166 +168,221 @@ impl<B> Pool<B> {
         Some(task)
     }
 
-    /// Puts a task of this pool, which the device must not hold, back.
-    pub(crate) fn put(&self, head: &Head) {
-        if head.holder.replace(Holder::Pool) != Holder::Pool {
-            self.free.borrow_mut().push(head.index);
-        }
-    }
-
-    /// The task that begins with this head, if it is of this pool.
+    /// The task with this head, if it is of this pool.
     #[inline]
     pub(crate) fn find(&self, head: &Head) -> Option<&Task<B>> {
         self.tasks.get(head.index as usize).filter(|task| std::ptr::eq(&task.head, head))
     }
 
-    /// The task at this place.
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&Task<B>> {
         self.tasks.get(index as usize)
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// How many are not in the pool.
+    /// Tasks outside of the pool.
     pub(crate) fn taken(&self) -> usize {
         self.tasks.len() - self.free.borrow().len()
     }
 }
 
-#[inline]
-fn submit(task: Handle<Head>, how: Submit) -> Code {
-    answer(|| {
-        let task = task.get()?;
-        require(task.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
-        task.owner()?.submit(task, how)
-    })
+/// Receives the end of a task. The SDK's types of it differ only in the first argument, the task's pointer.
+pub(crate) type TaskCallback = unsafe extern "C" fn(*mut c::doca_task, c::doca_data, c::doca_data);
+
+/// Options of the tasks of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskConf {
+    completed: TaskCallback,
+    failed: TaskCallback,
+    tasks: u32,
 }
 
-/// Hands a task to its context and rings the doorbell. On an error the task stays the program's.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_submit(task: Handle<Head>) -> Code {
-    submit(task, Submit { flush: true, coalesce: false, validate: false })
-}
-
-/// Hands a task to its context, with flags: any other bits are an invalid value.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_submit_ex(task: Handle<Head>, flags: u32) -> Code {
-    if flags & !(c::DOCA_TASK_SUBMIT_FLAG_FLUSH | c::DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS) != 0 {
-        return c::DOCA_ERROR_INVALID_VALUE;
+impl TaskConf {
+    /// # Errors
+    ///
+    /// `INVALID_VALUE` if a callback is missing, or `tasks` not in `range`.
+    pub(crate) fn new(
+        completed: Option<TaskCallback>,
+        failed: Option<TaskCallback>,
+        tasks: u32,
+        range: RangeInclusive<u32>,
+    ) -> Outcome<Self> {
+        require(range.contains(&tasks), INVALID)?;
+        Ok(Self { completed: completed.ok_or(INVALID)?, failed: failed.ok_or(INVALID)?, tasks })
     }
-    submit(
-        task,
-        Submit {
-            flush: flags & c::DOCA_TASK_SUBMIT_FLAG_FLUSH != 0,
-            coalesce: flags & c::DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS != 0,
-            validate: false,
-        },
-    )
 }
 
-/// As `doca_task_submit`, and finds mistakes in the task before the device does.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_try_submit(task: Handle<Head>) -> Code {
-    submit(task, Submit { flush: true, coalesce: false, validate: true })
+/// A context's tasks of one kind: options, pool, and those that ended and are not reported yet.
+pub(crate) struct Tasks<B> {
+    pub(crate) conf: Cell<Option<TaskConf>>,
+    pool: RefCell<Rc<Pool<B>>>,
+    pub(crate) ended: RefCell<VecDeque<(u32, Code)>>,
+    owner: Weak<dyn Owner>,
 }
 
-/// Puts a task back into its pool; one that the device holds, when it has ended and the program was told.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_free(task: Handle<Head>) {
-    let _ = answer(|| {
-        let task = task.get()?;
-        match task.holder.get() {
-            Holder::Program => task.owner()?.free(task),
-            Holder::Device => task.holder.set(Holder::Freed),
-            Holder::Freed | Holder::Graph | Holder::Pool => {}
+impl<B: Default> Tasks<B> {
+    pub(crate) fn new(owner: Weak<dyn Owner>) -> Self {
+        let pool = RefCell::new(Rc::new(Pool::new(0, &owner)));
+        Self { conf: Cell::new(None), pool, ended: RefCell::default(), owner }
+    }
+
+    /// Makes as many tasks as configured, if there are not as many.
+    pub(crate) fn prepare(&self) {
+        let count = self.conf.get().map_or(0, |conf| conf.tasks);
+        if self.pool().len() != count as usize {
+            self.pool.replace(Rc::new(Pool::new(count, &self.owner)));
         }
+    }
+
+    /// As [`prepare`](Self::prepare); `BAD_STATE` if no tasks are configured.
+    pub(crate) fn require_prepared(&self) -> Outcome {
+        require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
+        self.prepare();
         Ok(())
-    });
-}
-
-/// How the task ended the last time; success if it never did.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_get_status(task: Handle<Head>) -> Code {
-    task.get().map_or_else(|code| code, |task| task.status.get())
-}
-
-/// Sets what callbacks are given with the task.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_set_user_data(task: Handle<Head>, user_data: c::doca_data) {
-    if let Ok(task) = task.get() {
-        task.user_data.set(user_data);
     }
 }
 
-/// What callbacks are given with the task; 0 for NULL.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_get_user_data(task: Handle<Head>) -> c::doca_data {
-    task.get().map_or(c::doca_data { u64_: 0 }, |task| task.user_data.get())
+impl<B> Tasks<B> {
+    #[inline]
+    pub(crate) fn pool(&self) -> Rc<Pool<B>> {
+        Rc::clone(&self.pool.borrow())
+    }
+
+    /// The pool, for the time that no callback runs.
+    #[inline]
+    pub(crate) fn borrow(&self) -> Ref<'_, Rc<Pool<B>>> {
+        self.pool.borrow()
+    }
+
+    /// Gives a task to the program, once `set_up` has filled it in; `NO_MEMORY` if all are taken.
+    pub(crate) fn alloc(&self, user_data: c::doca_data, set_up: impl FnOnce(&B)) -> Outcome<Handle<Task<B>>> {
+        let pool = self.pool();
+        let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
+        set_up(&task.body);
+        Ok(Handle::of(task))
+    }
+
+    /// Puts a task, which the device must not have, back into the pool; `false` if it is of another pool.
+    pub(crate) fn put(&self, head: &Head) -> bool {
+        let pool = self.pool();
+        let own = pool.find(head).is_some();
+        if own && head.holder.replace(Holder::Pool) != Holder::Pool {
+            pool.free.borrow_mut().push(head.index);
+        }
+        own
+    }
+
+    /// Nothing is left to report, and all tasks are in the pool.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.ended.borrow().is_empty() && self.borrow().taken() == 0
+    }
+
+    pub(crate) fn end(&self, index: u32, status: Code) {
+        self.ended.borrow_mut().push_back((index, status));
+    }
+
+    /// The next task to report.
+    pub(crate) fn next_ended(&self) -> Option<(u32, Code)> {
+        self.ended.borrow_mut().pop_front()
+    }
+
+    /// Calls the program's callback for a task that ended.
+    #[inline]
+    pub(crate) fn tell(&self, task: &Task<B>, status: Code, ctx_user_data: c::doca_data) {
+        let Some(conf) = self.conf.get() else { return };
+        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
+        let (this, user_data) = (Handle::of(task).cast(), task.head.user_data.get());
+        // SAFETY: the program gave the function to be called with a task of this context.
+        task.head.end(status, || unsafe { callback(this, user_data, ctx_user_data) });
+    }
 }
 
-/// The context that the task is of, or NULL.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_get_ctx(task: Handle<Head>) -> *mut c::doca_ctx {
-    let owner = task.get().and_then(Head::owner);
-    owner.map_or(std::ptr::null_mut(), |owner| Handle::of(owner.ctx()).cast())
+/// The handle of a task as a task of any kind; NULL for none.
+pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
+    task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
 }
 
-// No context of these headers makes batches, so there is no batch that could be passed.
+/// Changes a task that the device does not have.
+pub(crate) fn set<B>(task: &Handle<Task<B>>, set: impl FnOnce(&B)) {
+    if let Ok(task) = task.get()
+        && !task.head.is_submitted()
+    {
+        set(&task.body);
+    }
+}
 
+/// A value of a task; `none` for NULL.
+pub(crate) fn get<B, T>(task: &Handle<Task<B>>, none: T, get: impl FnOnce(&B) -> T) -> T {
+    task.get().map_or(none, |task| get(&task.body))
+}
+
+#[inline]
+fn submit(task: Handle<Head>, how: Submit) -> Outcome {
+    let task = task.get()?;
+    require(task.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
+    task.owner()?.submit_task(task, how)
+}
+
+const FLAGS: u32 = c::DOCA_TASK_SUBMIT_FLAG_FLUSH | c::DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS;
+
+fn free(task: Handle<Head>) -> Outcome {
+    let task = task.get()?;
+    match task.holder.get() {
+        Holder::Program => task.owner()?.free_task(task),
+        Holder::Device => task.holder.set(Holder::Freed),
+        Holder::Freed | Holder::Graph | Holder::Pool => {}
+    }
+    Ok(())
+}
+
+/// No context of these headers makes batches, so no batch can be passed.
 fn no_batch(batch: *const c::doca_task_batch) -> Code {
-    if batch.is_null() { c::DOCA_ERROR_INVALID_VALUE } else { c::DOCA_ERROR_NOT_SUPPORTED }
+    if batch.is_null() { INVALID } else { c::DOCA_ERROR_NOT_SUPPORTED }
 }
 
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_submit(batch: *const c::doca_task_batch) -> Code {
-    no_batch(batch)
-}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_try_submit(batch: *const c::doca_task_batch) -> Code {
-    no_batch(batch)
-}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_free(_batch: *const c::doca_task_batch) {}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_get_status(batch: *const c::doca_task_batch) -> Code {
-    no_batch(batch)
-}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_set_user_data(_batch: *const c::doca_task_batch, _user_data: c::doca_data) {}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_get_user_data(_batch: *const c::doca_task_batch) -> c::doca_data {
-    c::doca_data { u64_: 0 }
-}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_get_ctx(_batch: *const c::doca_task_batch) -> *mut c::doca_ctx {
-    std::ptr::null_mut()
-}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_get_ctx_user_data(_batch: *const c::doca_task_batch) -> c::doca_data {
-    c::doca_data { u64_: 0 }
-}
-
-/// There are no batches of these tasks.
-#[unsafe(no_mangle)]
-extern "C" fn doca_task_batch_get_tasks_num(_batch: *const c::doca_task_batch) -> u16 {
-    0
+c_calls! {
+    /// Hands a task to its context and rings the doorbell. On an error the task stays the program's.
+    fn doca_task_submit(task: Handle<Head>) {
+        submit(task, Submit { flush: true, coalesce: false, validate: false })
+    }
+    /// Submits a task with flags. Any other bits are an invalid value.
+    fn doca_task_submit_ex(task: Handle<Head>, flags: u32) {
+        require(flags & !FLAGS == 0, INVALID)?;
+        let flush = flags & c::DOCA_TASK_SUBMIT_FLAG_FLUSH != 0;
+        let coalesce = flags & c::DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS != 0;
+        submit(task, Submit { flush, coalesce, validate: false })
+    }
+    fn doca_task_batch_submit(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
+    /// As `doca_task_submit`, and finds mistakes in the task before the device does.
+    fn doca_task_try_submit(task: Handle<Head>) {
+        submit(task, Submit { flush: true, coalesce: false, validate: true })
+    }
+    fn doca_task_batch_try_submit(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
+    /// Puts a task back into its pool; one that the device has, after its callback.
+    fn doca_task_free(task: Handle<Head>) -> () { _ = free(task) }
+    fn doca_task_batch_free(_batch: *const c::doca_task_batch) -> () {}
+    /// Result of the last submission; success if there was none.
+    fn doca_task_get_status(task: Handle<Head>) -> Code {
+        task.get().map_or_else(|code| code, |task| task.status.get())
+    }
+    fn doca_task_batch_get_status(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
+    fn doca_task_set_user_data(task: Handle<Head>, user_data: c::doca_data) -> () {
+        _ = task.get().map(|task| task.user_data.set(user_data))
+    }
+    fn doca_task_batch_set_user_data(_batch: *const c::doca_task_batch, _user_data: c::doca_data) -> () {}
+    /// User data of callbacks; 0 for NULL.
+    fn doca_task_get_user_data(task: Handle<Head>) -> c::doca_data {
+        task.get().map_or(NO_DATA, |task| task.user_data.get())
+    }
+    fn doca_task_batch_get_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }
+    /// The context that the task belongs to, or NULL.
+    fn doca_task_get_ctx(task: Handle<Head>) -> *mut c::doca_ctx {
+        task.get().and_then(Head::owner).map_or(ptr::null_mut(), |owner| owner.handle())
+    }
+    fn doca_task_batch_get_ctx(_batch: *const c::doca_task_batch) -> *mut c::doca_ctx { ptr::null_mut() }
+    fn doca_task_batch_get_ctx_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }
+    fn doca_task_batch_get_tasks_num(_batch: *const c::doca_task_batch) -> u16 { 0 }
 }

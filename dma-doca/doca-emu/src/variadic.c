@@ -1,4 +1,4 @@
-/* What takes any number of arguments, which Rust cannot define: formatted here, the rest is in Rust. */
+/* Functions with any number of arguments, which Rust cannot define. They format and call Rust. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>

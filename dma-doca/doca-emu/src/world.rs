@@ -1,11 +1,17 @@
-//! The devices of a configuration.
+//! The devices of the configuration, and where the configuration comes from.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
 
-use std::ffi::CString;
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use dma_standin::config::{ConfigError, from_environment};
+
+use crate::c_abi::{Handle, Out, c, c_calls};
 use crate::card::Card;
-use crate::config::Config;
+use crate::config::{Config, VERSION};
 use crate::dev::Info;
+use crate::list::Lists;
 
 /// All devices, of all cards.
 pub(crate) struct World {
@@ -17,7 +23,7 @@ pub(crate) struct World {
 impl World {
     /// # Errors
     ///
-    /// A card cannot be; says which and why.
+    /// Names a card that cannot be made, and says why.
     pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
         for (card, number) in config.cards.into_iter().zip(1..) {
@@ -27,4 +33,88 @@ impl World {
         }
         Ok(Arc::new(Self { version: config.version, infos }))
     }
+}
+
+thread_local! {
+    /// Set by [`use_config`].
+    static OF_THREAD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+}
+
+/// Makes this thread's calls of `doca_devinfo_create_list` list new devices of the configuration `text`,
+/// instead of those of the environment; `None` ends that. Open devices and lists stay valid.
+///
+/// # Errors
+///
+/// The text is not a valid configuration; says why.
+pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
+    let world = text
+        .map(|text| {
+            let error = |problem| ConfigError { source_name: "configuration".to_owned(), problem };
+            Config::parse(text).and_then(World::new).map_err(error)
+        })
+        .transpose()?;
+    OF_THREAD.set(world);
+    Ok(())
+}
+
+/// The devices. They stay the same as long as the environment does.
+///
+/// # Errors
+///
+/// The configuration is not valid; says why.
+pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
+    static LAST: Mutex<Option<(String, Arc<World>)>> = Mutex::new(None);
+    if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
+        return Ok(world);
+    }
+    let (source_name, text) = from_environment("DOCA_EMU_CONFIG", "DOCA_EMU")?;
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some((before, world)) if *before == text => Ok(Arc::clone(world)),
+        _ => {
+            let world = Config::parse(&text)
+                .and_then(World::new)
+                .map_err(|problem| ConfigError { source_name, problem })?;
+            *last = Some((text, Arc::clone(&world)));
+            Ok(world)
+        }
+    }
+}
+
+/// Time of the card that has a function at this address, among the devices that this thread lists: by the
+/// machine's clock, or by the card's own if that is virtual. `None` if there is no such device.
+#[must_use]
+pub fn model_time(pci: &str) -> Option<std::time::Duration> {
+    let (world, address) = (world().ok()?, crate::pci::whole(pci)?);
+    let info = world.infos.iter().find(|info| info.function().pci == address)?;
+    Some(info.card.engine().now().into())
+}
+
+/// The configured version.
+pub(crate) fn version() -> &'static CStr {
+    // The string lives for ever, so the first answer stays.
+    static STATED: OnceLock<CString> = OnceLock::new();
+    STATED.get_or_init(|| {
+        world().map_or_else(|_| CString::new(VERSION).unwrap_or_default(), |world| world.version.clone())
+    })
+}
+
+static LISTS: Lists<Info> = Lists::new();
+
+c_calls! {
+    /// Lists the devices. On `BAD_CONFIG` a line on standard error names the mistake in the configuration.
+    fn doca_devinfo_create_list(dev_list: Out<*const Handle<Info>>, nb_devs: Out<u32>) {
+        dev_list.check()?;
+        nb_devs.check()?;
+        let world = world().map_err(|error| {
+            eprintln!("DOCA stand-in: {error}");
+            c::DOCA_ERROR_BAD_CONFIG
+        })?;
+        nb_devs.put(world.infos.len() as u32)?;
+        dev_list.put(LISTS.create(world.infos.clone()))
+    }
+    /// Destroys a list. Open devices stay.
+    fn doca_devinfo_destroy_list(dev_list: *const Handle<Info>) { LISTS.destroy(dev_list) }
+    /// The version that the configuration states, or that of the headers.
+    fn doca_version_runtime() -> *const c_char { version().as_ptr() }
 }

@@ -36,7 +36,7 @@ fn shown(output: &Output) -> String {
     )
 }
 
-/// Where a built program goes.
+/// Path of a built program.
 fn binary(name: &str, how: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_programs");
     std::fs::create_dir_all(&dir).expect("a directory for the programs");

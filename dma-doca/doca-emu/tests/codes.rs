@@ -23,7 +23,7 @@ fn child() {
     println!("> {}", name(code!(doca_devinfo_create_list(&mut list, &mut count))));
 }
 
-/// What a process with this environment gets and says.
+/// Result and output of a process with this environment.
 fn run(variables: &[(&str, &str)]) -> (String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture", "--test-threads=1"]).env(CHILD, "1");

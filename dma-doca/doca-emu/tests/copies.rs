@@ -220,7 +220,7 @@ fn what_only_the_engine_finds_takes_the_context_down() {
         let bad = make(&rig);
         assert_ne!(code!(doca_task_try_submit(bad)), c::DOCA_SUCCESS);
         assert_eq!(rig.in_flight(), 0);
-        // What is submitted before the program knows is taken, and flushed.
+        // Tasks submitted before the program knows are taken, and flushed.
         ok!(doca_task_submit(good[0]));
         ok!(doca_task_submit(bad));
         ok!(doca_task_submit(good[1]));
@@ -331,4 +331,23 @@ fn a_task_freed_in_flight_is_back_when_it_ended() {
     assert_eq!(rig.seen.take(), [(2, "DOCA_SUCCESS")]);
     rig.free(task);
     rig.close();
+}
+
+/// NVIDIA's DMA samples compare all buffers of a task, sources and destinations, with the longest list; by
+/// default one of each.
+#[test]
+fn every_bluefield_takes_the_lists_that_nvidias_samples_ask_for() {
+    for profile in ["ideal", "bluefield2", "bluefield3"] {
+        let rig = Rig::new(&format!("profile = \"{profile}\"\nclock = \"virtual\""), 1);
+        let info = code!(doca_dev_as_devinfo(rig.dev));
+        let longest: u32 = get!(doca_dma_cap_task_memcpy_get_max_buf_list_len(info));
+        let (sources, destinations) = (1, 1);
+        assert!(sources + destinations <= longest, "{profile}: lists of up to {longest}");
+        let task = rig.copy(0, 64, 0);
+        ok!(doca_task_submit(task));
+        rig.until(1);
+        assert_eq!(rig.seen.take(), [(0, "DOCA_SUCCESS")], "{profile}");
+        rig.free(task);
+        rig.close();
+    }
 }

@@ -1,4 +1,5 @@
-//! The installed tree: names, versions, what each library exports, and that an installation is whole or not there.
+//! The installed tree: names, versions, what each library exports, and that an installation is whole or not
+//! there.
 
 #[path = "../../../tests/stand_ins/mod.rs"]
 mod support;

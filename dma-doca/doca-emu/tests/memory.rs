@@ -63,7 +63,7 @@ fn a_map_is_set_up_started_and_frozen() {
     fails!(DOCA_ERROR_BAD_STATE, doca_mmap_set_memrange(mmap, memory.at(0), 4096));
     fails!(DOCA_ERROR_BAD_STATE, doca_mmap_set_permissions(mmap, 0));
     fails!(DOCA_ERROR_BAD_STATE, doca_mmap_set_user_data(mmap, number(1)));
-    fails!(DOCA_ERROR_BAD_STATE, doca_mmap_enable_thread_safety(mmap));
+    fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_enable_thread_safety(mmap));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_add_dev(mmap, other));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_rm_dev(mmap, dev));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_set_max_num_devices(mmap, 5));
@@ -205,10 +205,20 @@ fn what_needs_an_accelerator_or_a_gpu_is_not_supported() {
     let dpa = ptr::without_provenance_mut::<c::doca_dpa>(8);
     fails!(DOCA_ERROR_NOT_SUPPORTED, doca_mmap_set_dpa_memrange(mmap, dpa, 0, 1));
     fails!(DOCA_ERROR_INVALID_VALUE, doca_mmap_set_dpa_memrange(mmap, ptr::null_mut(), 0, 1));
+    fails!(DOCA_ERROR_INVALID_VALUE, doca_mmap_set_dpa_memrange(mmap, dpa, u64::MAX, 1));
+    fails!(DOCA_ERROR_BAD_STATE, doca_mmap_set_dpa_memrange(rig.src_map, dpa, 0, 1));
     let mut handle = 0;
     fails!(DOCA_ERROR_NOT_SUPPORTED, doca_mmap_dev_get_dpa_handle(rig.src_map, rig.dev, &mut handle));
+    fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_dev_get_dpa_handle(mmap, rig.dev, &mut handle));
+    let other = rig::open("03:00.1");
+    fails!(DOCA_ERROR_NOT_FOUND, doca_mmap_dev_get_dpa_handle(rig.src_map, other, &mut handle));
+    ok!(doca_dev_close(other));
+    let memory = Memory::new(4096);
+    ok!(doca_mmap_set_memrange(mmap, memory.at(0), 4096));
+    fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_set_dpa_memrange(mmap, dpa, 0, 1));
+    // No context here has its data path on a GPU.
     let mut gpu = ptr::null_mut();
-    fails!(DOCA_ERROR_NOT_SUPPORTED, doca_dma_get_gpu_handle(rig.dma, &mut gpu));
+    fails!(DOCA_ERROR_BAD_STATE, doca_dma_get_gpu_handle(rig.dma, &mut gpu));
     let gpu = ptr::without_provenance_mut::<c::doca_gpu>(8);
     fails!(DOCA_ERROR_BAD_STATE, doca_ctx_set_datapath_on_gpu(rig.ctx, gpu));
     ok!(doca_ctx_stop(rig.ctx));
@@ -304,6 +314,8 @@ fn exports_need_rights_and_a_device_that_can() {
     assert_eq!(get!(doca_mmap_get_exported(plain)), 0);
 
     let good = descriptor(plain, host, false);
+    // Exported, not only started.
+    fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_start(plain));
     let mut mmap = ptr::null_mut();
     let bytes = |desc: &[u8]| desc.as_ptr().cast::<c_void>();
     fails!(
@@ -340,6 +352,7 @@ fn exports_need_rights_and_a_device_that_can() {
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_rm_dev(mmap, dpu));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_start(mmap));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_stop(mmap));
+    fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_enable_thread_safety(mmap));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_export_pci(mmap, dpu, &mut desc, &mut len));
     ok!(doca_mmap_destroy(mmap));
 
@@ -486,6 +499,8 @@ fn an_inventory_gives_what_it_has() {
         ok!(doca_buf_dec_refcount(buf, ptr::null_mut()));
     }
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(inventory)), 8);
+    fails!(DOCA_ERROR_BAD_STATE, doca_buf_inventory_set_user_data(inventory, number(2)));
+    ok!(doca_buf_inventory_start(inventory));
     ok!(doca_buf_inventory_set_user_data(inventory, number(3)));
     assert_eq!(as_number(get!(doca_buf_inventory_get_user_data(inventory))), 3);
     ok!(doca_buf_inventory_destroy(inventory));
@@ -495,7 +510,7 @@ fn an_inventory_gives_what_it_has() {
     rig.close();
 }
 
-/// What the calls say of a list, from its head.
+/// Answers of the calls about a list, from its head.
 fn shape(head: *mut c::doca_buf) -> Vec<*mut c::doca_buf> {
     let mut bufs = Vec::new();
     let mut at = head;

@@ -1,4 +1,4 @@
-//! What submits, stops and frees keep to.
+//! Rules of submitting, stopping and freeing.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]

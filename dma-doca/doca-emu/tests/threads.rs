@@ -1,4 +1,5 @@
-//! Several threads, each with progress engines and contexts of its own, on devices and a memory map that they share.
+//! Several threads, each with progress engines and contexts of its own, on devices and a memory map that they
+//! share.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]

@@ -1,6 +1,8 @@
-//! Host and DPU as two processes: the host exports memory of whatever kind it has, the DPU imports it and copies.
+//! Host and DPU as two processes: the host exports memory of whatever kind it has, the DPU imports it and
+//! copies.
 //!
-//! The test is the host. The DPU is this program again, run for one test that does as its standard input says.
+//! The test is the host. The DPU is this program again, run for one test that does as its standard input
+//! says.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -106,7 +108,7 @@ fn dpu() {
                 ok!(doca_mmap_get_memrange(remote, &mut addr, &mut len));
                 format!("{:x} {len}", addr.addr())
             }
-            // Where to read there, how much: into the rig's destination.
+            // Address and length to read there, into the rig's destination.
             "read" | "write" => {
                 let numbers: Vec<_> = words[1..].iter().map(|word| word.parse::<usize>().unwrap()).collect();
                 let (mut addr, mut len) = (ptr::null_mut(), 0);

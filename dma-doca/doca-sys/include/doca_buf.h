@@ -1,7 +1,7 @@
-/* doca_buf.h: A stretch of a memory map: a window (head, len) and the data in it (data, data_len); chained, a list.
+/* doca_buf.h: Buffers: windows of memory maps (head, len) with data in them (data, data_len); chained, lists.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_BUF_H
 #define DMA_DOCA_BUF_H
 

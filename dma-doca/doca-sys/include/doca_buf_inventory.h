@@ -1,7 +1,7 @@
 /* doca_buf_inventory.h: Where buffers come from.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_BUF_INVENTORY_H
 #define DMA_DOCA_BUF_INVENTORY_H
 

@@ -5,11 +5,16 @@
 #ifndef DMA_DOCA_BUILD_CONFIG_H
 #define DMA_DOCA_BUILD_CONFIG_H
 
-/* The vendor's headers say DOCA_ARCH_DPU on a card and DOCA_ARCH_HOST on a host. The stand-in plays both on one machine:
- * a program may say by -DDOCA_ARCH_DPU or -DDOCA_ARCH_HOST which it is, and passes for both if it says nothing. */
+/* The vendor's headers define DOCA_ARCH_DPU on a card and DOCA_ARCH_HOST on a host. The stand-in has both
+ * sides on one machine. -DDOCA_ARCH_DPU or -DDOCA_ARCH_HOST selects the side of a program; the default is both. */
 #if !defined(DOCA_ARCH_DPU) && !defined(DOCA_ARCH_HOST)
 #define DOCA_ARCH_DPU
 #define DOCA_ARCH_HOST
+#endif
+
+/* On a BlueField-2 the vendor's headers say true. */
+#ifndef DOCA_ARCH_DPU_BF2
+#define DOCA_ARCH_DPU_BF2 false
 #endif
 
 #if defined(__x86_64__) && !defined(DOCA_ARCH_X86)

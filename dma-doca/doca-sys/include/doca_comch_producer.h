@@ -1,7 +1,7 @@
-/* doca_comch_producer.h: The end of a connection that messages are sent from, out of buffers of the program's.
+/* doca_comch_producer.h: Producers, which send messages from buffers of the program.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_COMCH_PRODUCER_H
 #define DMA_DOCA_COMCH_PRODUCER_H
 

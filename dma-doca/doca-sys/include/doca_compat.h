@@ -34,6 +34,20 @@
 #include <string.h>
 
 #include <doca_version.h>
+
+/* For structs of a program. The first field, DOCA_STRUCT_START, has the version that it was compiled for. */
+#define DOCA_STRUCT_START size_t __doca_api_version
+#define DOCA_STRUCT_GET_VERSION(ptr) ((ptr)->__doca_api_version)
+#define DOCA_STRUCT_CTOR_LIST_START .__doca_api_version = DOCA_VERSION_EXACT
+#define DOCA_STRUCT_DEF(type, name) struct type name = { DOCA_STRUCT_CTOR_LIST_START }
+#define DOCA_STRUCT_CTOR(value) (DOCA_STRUCT_GET_VERSION(&(value)) = DOCA_VERSION_EXACT)
+#define DOCA_STRUCT_PTR_CTOR(ptr) DOCA_STRUCT_CTOR(*(ptr))
+#define DOCA_STRUCT_MEMSET_CTOR(value)               \
+	do {                                         \
+		memset(&(value), 0, sizeof(value));  \
+		DOCA_STRUCT_CTOR(value);             \
+	} while (0)
+#define DOCA_STRUCT_PTR_MEMSET_CTOR(ptr) DOCA_STRUCT_MEMSET_CTOR(*(ptr))
 #endif
 
 #endif

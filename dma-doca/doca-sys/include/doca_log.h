@@ -1,7 +1,7 @@
-/* doca_log.h: Logging: sources, levels, backends. A source belongs to a file; backends decide what is shown and where.
+/* doca_log.h: Logging: sources, levels, backends. A source belongs to a file. Backends write lines.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_LOG_H
 #define DMA_DOCA_LOG_H
 
@@ -104,7 +104,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 	const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
 
-/* Declares the file's log source, there from before main until after it. Programs write a semicolon behind it, or none. */
+/* Declares the file's log source, which exists before main and until after it. The semicolon is optional. */
 #define DOCA_LOG_REGISTER(NAME) \
 	static int log_source; \
 	static void __attribute__((constructor(101))) doca_log_register_this_file(void) \

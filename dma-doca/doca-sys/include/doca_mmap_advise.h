@@ -1,7 +1,7 @@
 /* doca_mmap_advise.h: What is to be done with memory: its cache lines can be invalidated.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_MMAP_ADVISE_H
 #define DMA_DOCA_MMAP_ADVISE_H
 

@@ -1,7 +1,7 @@
 /* doca_pe.h: The progress engine, and the tasks that it carries.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_PE_H
 #define DMA_DOCA_PE_H
 

@@ -1,7 +1,7 @@
 /* doca_version.h: The version that a program is compiled for, and the one it meets.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/). What each call does stands there; how the stand-in differs, in doca-emu. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
 #ifndef DMA_DOCA_VERSION_H
 #define DMA_DOCA_VERSION_H
 
@@ -24,8 +24,8 @@ const char *doca_version_runtime(void);
 
 #define DOCA_VER_STRING DOCA_VERSION_STRING
 
-/* One number for a version, to compare. An official version has a patch number in thousands; what comes between are
- * builds towards the next one. */
+/* One number for a version, to compare. An official version has a patch number in thousands; numbers between
+ * are builds towards the next one. */
 #define DOCA_VERSION_CALC_EXACT(major, minor, patch) ((size_t)((major) << 24 | (minor) << 16 | (patch)))
 #define DOCA_VERSION_EXACT DOCA_VERSION_CALC_EXACT(DOCA_VERSION_MAJOR, DOCA_VERSION_MINOR, DOCA_VERSION_PATCH)
 #define DOCA_VERSION_CALC(major, minor, patch) DOCA_VERSION_CALC_EXACT(major, minor, (patch) * 1000)

@@ -1,19 +1,22 @@
 //! The DOCA C interface: its declarations, and its libraries loaded at run time.
 //!
-//! [`bindings`] has the types, constants and functions of the headers in `include/`, as bindgen writes them. [`Library`] finds
-//! the installed libraries and fills [`Common`], [`Dma`] and [`Comch`], tables of function pointers: calls that every supported version has
-//! are plain fields, others are options. Nothing of the SDK is needed to build.
+//! [`bindings`] has the types, constants and functions of the headers in `include/`, as bindgen writes them.
+//! [`Library`] finds the installed libraries and fills [`Common`], [`Dma`] and [`Comch`], tables of function
+//! pointers: calls that every supported version has are plain fields, others are options. Nothing of the SDK
+//! is needed to build.
 //!
 //! A table is a plain value: a test can hand in other functions ([`Library::from_tables`]).
 //!
 //! # Features
 //!
-//! - `linked`: the required calls come from the linker, and the libraries are needed to build and to start: `Library::linked`.
-//! - `bindgen`: binds the headers of the installed SDK, instead of those in `include/`, when building. They are looked for in
-//!   `DOCA_INCLUDE_DIR`, then where pkg-config says, then in `/opt/mellanox/doca/include`. Needs libclang.
+//! - `linked`: the required calls come from the linker, and the libraries are needed to build and to start:
+//!   `Library::linked`.
+//! - `bindgen`: binds the headers of the installed SDK, instead of those in `include/`, when building. They
+//!   are looked for in `DOCA_INCLUDE_DIR`, then where pkg-config says, then in `/opt/mellanox/doca/include`.
+//!   Needs libclang. Functions that they lack are absent from [`bindings`] and `None` in the tables; the
+//!   types of those come from the headers in `include/`.
 
 #[cfg(not(feature = "bindgen"))]
-#[rustfmt::skip]
 pub mod bindings;
 #[cfg(feature = "bindgen")]
 #[allow(
@@ -39,12 +42,9 @@ pub mod bindings {
     //! The declarations of the installed SDK's headers.
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
-mod error;
-mod inline;
 mod library;
-#[rustfmt::skip]
 mod table;
 
-pub use error::LoadError;
-pub use library::{LIB_DIR_VARIABLE, Library, StandIn};
+pub use dma_loader::{LoadError, Vendor};
+pub use library::{DOCA, LIB_DIR_VARIABLE, Library, StandIn};
 pub use table::{Comch, Common, Dma};

@@ -1,10 +1,10 @@
-//! What becomes of directories and files that are no usable SDK.
+//! Errors for directories and files that are no usable SDK.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use doca_sys::{Library, LoadError};
+use doca_sys::{DOCA, Library, LoadError};
 
 /// A library with these functions, which do nothing.
 fn library(dir: &Path, name: &str, functions: &[&str]) {
@@ -18,6 +18,13 @@ fn library(dir: &Path, name: &str, functions: &[&str]) {
         .status()
         .unwrap();
     assert!(built.success());
+}
+
+/// A directory with the library of DMA, which has no calls.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    library(dir.path(), "libdoca_dma.so.2", &["nothing_of_dma"]);
+    dir
 }
 
 /// Every required call of the common library, as its error lists them.
@@ -37,29 +44,29 @@ fn an_empty_directory() {
     assert_eq!(library, "libdoca_common.so.2");
     assert!(looked.contains(&dir.path().join("libdoca_common.so")), "{looked:?}");
     assert!(e.to_string().contains("libdoca_common.so.2"), "{e}");
-    assert!(e.remedy().contains("DMA_DOCA_LIB_DIR"), "{}", e.remedy());
+    assert!(e.remedy(&DOCA).contains("DMA_DOCA_LIB_DIR"), "{}", e.remedy(&DOCA));
 }
 
 #[test]
 fn files_that_are_no_libraries() {
     for content in ["not a library at all", "", "\u{7f}EL"] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = folder();
         fs::write(dir.path().join("libdoca_common.so.2"), content).unwrap();
         let e = Library::open_in(dir.path()).unwrap_err();
         assert!(matches!(e, LoadError::NotALibrary { .. }), "{e}");
         assert!(e.to_string().contains("libdoca_common.so.2"), "{e}");
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     fs::create_dir(dir.path().join("libdoca_common.so")).unwrap();
     assert!(matches!(Library::open_in(dir.path()).unwrap_err(), LoadError::NotALibrary { .. }));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     fs::write(dir.path().join("libdoca_common.so"), b"\x7fELF and then nothing of the kind").unwrap();
     assert!(matches!(Library::open_in(dir.path()).unwrap_err(), LoadError::NotALibrary { .. }));
 }
 
 #[test]
 fn a_library_that_is_cut_off_is_not_loaded() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     library(dir.path(), "libdoca_common.so.2", &["nothing"]);
     let file = dir.path().join("libdoca_common.so.2");
     let whole = fs::read(&file).unwrap();
@@ -75,15 +82,16 @@ fn a_library_that_is_cut_off_is_not_loaded() {
     let mut other = whole;
     other[18] ^= 0xff;
     fs::write(&file, &other).unwrap();
-    assert!(matches!(Library::open_in(dir.path()).unwrap_err(), LoadError::Unloadable { .. }));
+    let e = Library::open_in(dir.path()).unwrap_err();
+    assert!(matches!(&e, LoadError::NotALibrary { reason, .. } if reason.contains("it is for")), "{e}");
 }
 
 #[test]
 fn a_library_that_lacks_calls_names_them() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let missing = all_common(dir.path());
     assert!(missing.iter().any(|name| name == "doca_pe_progress"), "{missing:?}");
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let but_one: Vec<_> =
         missing.iter().map(String::as_str).filter(|name| *name != "doca_pe_progress").collect();
     library(dir.path(), "libdoca_common.so.2", &but_one);
@@ -95,7 +103,7 @@ fn a_library_that_lacks_calls_names_them() {
 
 #[test]
 fn the_library_of_another_kind_must_be_there_too() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let missing = all_common(dir.path());
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<_> = missing.iter().map(String::as_str).collect();
@@ -106,18 +114,18 @@ fn the_library_of_another_kind_must_be_there_too() {
 
 #[test]
 fn work_queues_mark_a_library_that_is_too_old() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     library(dir.path(), "libdoca_common.so.1.5.0053", &["doca_workq_create", "doca_mmap_create"]);
     std::os::unix::fs::symlink("libdoca_common.so.1.5.0053", dir.path().join("libdoca_common.so")).unwrap();
     let e = Library::open_in(dir.path()).unwrap_err();
     let LoadError::TooOld { version, .. } = &e else { panic!("{e}") };
-    assert_eq!(version.as_deref(), Some("1.5.0053"));
-    assert!(e.remedy().contains("2.5 or later"), "{}", e.remedy());
+    assert_eq!(version, "DOCA 1.5.0053");
+    assert!(e.remedy(&DOCA).contains("2.5 or later"), "{}", e.remedy(&DOCA));
 }
 
 #[test]
 fn what_a_library_needs_must_be_there() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     library(dir.path(), "libneeded.so", &["needed"]);
     let source = dir.path().join("user.c");
     fs::write(&source, "int needed(void); int user(void) { return needed(); }\n").unwrap();
@@ -131,7 +139,13 @@ fn what_a_library_needs_must_be_there() {
         .status()
         .unwrap();
     assert!(built.success());
-    fs::remove_file(dir.path().join("libneeded.so")).unwrap();
+    // Its dependencies are checked too, because the system would map them.
+    let needed = dir.path().join("libneeded.so");
+    let whole = fs::read(&needed).unwrap();
+    fs::write(&needed, &whole[..whole.len() / 2]).unwrap();
+    let e = Library::open_in(dir.path()).unwrap_err();
+    assert!(matches!(&e, LoadError::NotALibrary { path, .. } if path == &needed), "{e}");
+    fs::remove_file(&needed).unwrap();
     let e = Library::open_in(dir.path()).unwrap_err();
     assert!(matches!(&e, LoadError::Unloadable { reason, .. } if reason.contains("libneeded")), "{e}");
 }

@@ -1,4 +1,4 @@
-//! What the SDK calls while an endpoint progresses.
+//! Callbacks of an endpoint, which run while it progresses.
 #![expect(unsafe_code, reason = "called by C")]
 
 use std::cell::{Cell, RefCell};
@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 
 use doca_sys::bindings::*;
 
-/// What callbacks have told an endpoint. They run inside of its calls, on its thread, and find it there: not every version lets them
-/// ask a connection for it.
+/// State that callbacks write. They run inside of the endpoint's calls, and find it in a thread-local
+/// variable, because not every version gives a connection user data.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    /// A client has one connection, on which messages can come before the client has been seen to be connected.
+pub(super) struct Events {
+    /// True for a client. Messages may arrive on its connection before it is reported as connected.
     pub(super) client: Cell<bool>,
     pub(super) peers: RefCell<Vec<Peer>>,
     pub(super) sends: RefCell<Vec<Outgoing>>,
@@ -20,35 +20,35 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) raw: *mut doca_comch_connection,
-    /// Tells it from an earlier one at the same address.
+    /// Distinguishes it from an earlier one at the same address.
     pub(super) number: u64,
     pub(super) inbox: VecDeque<Vec<u8>>,
     pub(super) open: bool,
     pub(super) accepted: bool,
 }
 
-/// A message on its way. The device reads it until its task ends.
+/// A message being sent. The device reads it until its task ends.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) number: u64,
     pub(super) task: *mut doca_task,
-    /// The same, as its callbacks have it.
+    /// The same task, as the type that callbacks pass.
     pub(super) send: *mut doca_comch_task_send,
     pub(super) _message: Box<[u8]>,
-    /// How it ended, once it has.
+    /// The result, once the task has ended.
     pub(super) end: Option<doca_error_t>,
-    /// Nobody waits for it any more.
+    /// The sender has stopped waiting.
     pub(super) abandoned: bool,
     pub(super) status: unsafe extern "C" fn(*const doca_task) -> doca_error_t,
     pub(super) free: unsafe extern "C" fn(*mut doca_task),
 }
 
 thread_local! {
-    static CURRENT: Cell<*const Told> = const { Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const Events> = const { Cell::new(std::ptr::null()) };
 }
 
-impl Told {
-    /// Runs `call`, whose callbacks tell this value.
+impl Events {
+    /// Runs `call`, whose callbacks write to this value.
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
         let before = CURRENT.replace(self);
         let result = call();
@@ -56,21 +56,21 @@ impl Told {
         result
     }
 
-    /// The number for something new.
+    /// A new unique number.
     pub(super) fn number() -> u64 {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The connection of a client, whether or not messages have come on it.
+    /// The connection of a client, which is added on first use.
     pub(super) fn own(&self, raw: *mut doca_comch_connection) -> u64 {
         let known =
             self.peers.borrow().iter().find(|peer| peer.raw == raw && peer.open).map(|peer| peer.number);
         known.unwrap_or_else(|| self.add(raw))
     }
 
-    /// A connection that has come.
+    /// Adds a connection.
     pub(super) fn add(&self, raw: *mut doca_comch_connection) -> u64 {
         let number = Self::number();
         let peer = Peer { raw, number, inbox: VecDeque::new(), open: true, accepted: false };
@@ -78,12 +78,12 @@ impl Told {
         number
     }
 
-    /// The task of a message has ended.
+    /// Records the end of a task.
     fn ended(&self, task: *mut doca_comch_task_send, failed: bool) {
         let mut sends = self.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.send == task && send.end.is_none()) else { return };
         let send = &mut sends[at];
-        // SAFETY: a task that has ended, which this callback is about.
+        // SAFETY: the ended task that this callback reports.
         let status = unsafe { (send.status)(send.task) };
         send.end = Some(match (failed, status) {
             (false, _) => DOCA_SUCCESS,
@@ -98,21 +98,21 @@ impl Told {
     }
 }
 
-/// What the callback that runs now is to tell.
-fn current(tell: impl FnOnce(&Told)) {
-    let told = CURRENT.get();
+/// Passes the state to a callback.
+fn current(tell: impl FnOnce(&Events)) {
+    let events = CURRENT.get();
     // SAFETY: null, or set by `during`, which has not returned.
-    if let Some(told) = unsafe { told.as_ref() } {
-        tell(told);
+    if let Some(events) = unsafe { events.as_ref() } {
+        tell(events);
     }
 }
 
 pub(super) unsafe extern "C" fn sent(task: *mut doca_comch_task_send, _: doca_data, _: doca_data) {
-    current(|told| told.ended(task, false));
+    current(|events| events.ended(task, false));
 }
 
 pub(super) unsafe extern "C" fn not_sent(task: *mut doca_comch_task_send, _: doca_data, _: doca_data) {
-    current(|told| told.ended(task, true));
+    current(|events| events.ended(task, true));
 }
 
 pub(super) unsafe extern "C" fn received(
@@ -124,14 +124,14 @@ pub(super) unsafe extern "C" fn received(
     let message = if buffer.is_null() {
         Vec::new()
     } else {
-        // SAFETY: a message lies there for as long as the callback runs.
+        // SAFETY: the message is valid while the callback runs.
         unsafe { std::slice::from_raw_parts(buffer, len as usize) }.to_vec()
     };
-    current(|told| {
-        if told.client.get() {
-            told.own(connection);
+    current(|events| {
+        if events.client.get() {
+            events.own(connection);
         }
-        let mut peers = told.peers.borrow_mut();
+        let mut peers = events.peers.borrow_mut();
         if let Some(peer) = peers.iter_mut().find(|peer| peer.raw == connection && peer.open) {
             peer.inbox.push_back(message);
         }
@@ -144,8 +144,8 @@ pub(super) unsafe extern "C" fn connected(
     successful: u8,
 ) {
     if successful != 0 {
-        current(|told| {
-            told.add(connection);
+        current(|events| {
+            events.add(connection);
         });
     }
 }
@@ -155,8 +155,8 @@ pub(super) unsafe extern "C" fn disconnected(
     connection: *mut doca_comch_connection,
     _: u8,
 ) {
-    current(|told| {
-        let mut peers = told.peers.borrow_mut();
+    current(|events| {
+        let mut peers = events.peers.borrow_mut();
         if let Some(peer) = peers.iter_mut().find(|peer| peer.raw == connection && peer.open) {
             peer.open = false;
         }

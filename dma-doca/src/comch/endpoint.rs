@@ -10,16 +10,16 @@ use dma_core::{Error, ErrorKind, Result};
 use doca_sys::Comch;
 use doca_sys::bindings::*;
 
-use super::callbacks::{Outgoing, Told, connected, disconnected, not_sent, received, sent};
+use super::callbacks::{Events, Outgoing, connected, disconnected, not_sent, received, sent};
 use crate::device::{Device, OpenRepresentor};
 use crate::error::{check, error, failed};
 use crate::ffi::{creation, out};
 
-/// The longest message where the library does not tell.
+/// The longest message in bytes, if the library does not report it.
 const MAX_MESSAGE: u32 = 4080;
-/// Messages on their way at once, at most.
+/// Maximum number of messages being sent.
 const SEND_TASKS: u32 = 32;
-/// How long taking an endpoint down may take.
+/// Time limit for shutting an endpoint down.
 const REST: Duration = Duration::from_secs(2);
 
 /// A server or a client.
@@ -32,11 +32,11 @@ pub(super) struct Endpoint {
     side: Side,
     max: u32,
     handle: Option<i32>,
-    /// At an address of its own, since callbacks know it.
-    told: Box<Told>,
+    /// Boxed, because callbacks have its address.
+    events: Box<Events>,
 }
 
-// SAFETY: what it consists of has no thread's state, and is used by one thread at a time, under the lock that it is kept in.
+// SAFETY: it has no thread-local state, and its lock admits one thread at a time.
 unsafe impl Send for Endpoint {}
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ enum Side {
     Client(*mut doca_comch_client),
 }
 
-/// What has become of a message.
+/// The state of a message.
 #[derive(Debug)]
 pub(super) enum Sent {
     Waiting,
@@ -74,7 +74,7 @@ impl Sleep {
 }
 
 impl Endpoint {
-    /// Whether a server of this name can be.
+    /// Checks the name of a server.
     pub(super) fn check_name(device: &Device, name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(
@@ -85,7 +85,7 @@ impl Endpoint {
         let Some(ask) = ask else { return Ok(()) };
         // SAFETY: an opened device's info.
         let most = out(&device.sdk, "", u32::MAX, |p| unsafe { ask(device.info(), p) }).unwrap_or(u32::MAX);
-        // With the NUL at the end.
+        // The limit includes the NUL.
         if name.len() >= most as usize {
             return Err(error(ErrorKind::OutOfRange, format!("the name {name:?}"))
                 .with_numbers(name.len() as u64, u64::from(most) - 1)
@@ -94,7 +94,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts a server for the function that `representor` stands for, or, without one, a client.
+    /// Starts a server for the function of `representor`, or, without one, a client.
     pub(super) fn new(
         device: &Arc<Device>,
         name: &CStr,
@@ -113,7 +113,7 @@ impl Endpoint {
                     (calls.doca_comch_server_create)(device.raw(), representor.raw(), name.as_ptr(), p)
                 });
                 server.map(|raw| {
-                    // SAFETY: made just now.
+                    // SAFETY: created above.
                     let ctx = unsafe { (calls.doca_comch_server_as_ctx)(raw) };
                     (ctx, Side::Server(raw, representor))
                 })
@@ -124,7 +124,7 @@ impl Endpoint {
                     (calls.doca_comch_client_create)(device.raw(), name.as_ptr(), p)
                 });
                 client.map(|raw| {
-                    // SAFETY: made just now.
+                    // SAFETY: created above.
                     let ctx = unsafe { (calls.doca_comch_client_as_ctx)(raw) };
                     (ctx, Side::Client(raw))
                 })
@@ -149,11 +149,11 @@ impl Endpoint {
             side,
             max,
             handle: None,
-            told: Box::default(),
+            events: Box::default(),
         };
-        // On failure the drop takes it apart, which needs the lock.
+        // The drop after a failure needs the lock.
         drop(_serial);
-        endpoint.told.client.set(matches!(endpoint.side, Side::Client(_)));
+        endpoint.events.client.set(matches!(endpoint.side, Side::Client(_)));
         endpoint.configure(tasks)?;
         endpoint.start()?;
         endpoint.handle = endpoint.notification();
@@ -162,39 +162,27 @@ impl Endpoint {
 
     fn configure(&self, tasks: u32) -> Result<()> {
         let (sdk, calls, max) = (&self.device.sdk, &self.calls, self.max);
-        // SAFETY (all): an endpoint that is not started, and functions of the right types.
-        match &self.side {
+        macro_rules! call {
+            ($name:ident($($argument:expr),*)) => {
+                // SAFETY: an endpoint that is not started, and callbacks of the right types.
+                check(sdk, stringify!($name), unsafe { (calls.$name)($($argument),*) })?
+            };
+        }
+        match self.side {
             Side::Server(raw, _) => {
-                let raw = *raw;
-                // SAFETY: as above.
-                let code = unsafe { (calls.doca_comch_server_set_max_msg_size)(raw, max) };
-                check(sdk, "doca_comch_server_set_max_msg_size", code)?;
-                // SAFETY: as above.
-                let code = unsafe {
-                    (calls.doca_comch_server_task_send_set_conf)(raw, Some(sent), Some(not_sent), tasks)
-                };
-                check(sdk, "doca_comch_server_task_send_set_conf", code)?;
-                // SAFETY: as above.
-                let code = unsafe { (calls.doca_comch_server_event_msg_recv_register)(raw, Some(received)) };
-                check(sdk, "doca_comch_server_event_msg_recv_register", code)?;
-                let register = calls.doca_comch_server_event_connection_status_changed_register;
-                // SAFETY: as above.
-                let code = unsafe { register(raw, Some(connected), Some(disconnected)) };
-                check(sdk, "doca_comch_server_event_connection_status_changed_register", code)?;
+                call!(doca_comch_server_set_max_msg_size(raw, max));
+                call!(doca_comch_server_task_send_set_conf(raw, Some(sent), Some(not_sent), tasks));
+                call!(doca_comch_server_event_msg_recv_register(raw, Some(received)));
+                call!(doca_comch_server_event_connection_status_changed_register(
+                    raw,
+                    Some(connected),
+                    Some(disconnected)
+                ));
             }
             Side::Client(raw) => {
-                let raw = *raw;
-                // SAFETY: as above.
-                let code = unsafe { (calls.doca_comch_client_set_max_msg_size)(raw, max) };
-                check(sdk, "doca_comch_client_set_max_msg_size", code)?;
-                // SAFETY: as above.
-                let code = unsafe {
-                    (calls.doca_comch_client_task_send_set_conf)(raw, Some(sent), Some(not_sent), tasks)
-                };
-                check(sdk, "doca_comch_client_task_send_set_conf", code)?;
-                // SAFETY: as above.
-                let code = unsafe { (calls.doca_comch_client_event_msg_recv_register)(raw, Some(received)) };
-                check(sdk, "doca_comch_client_event_msg_recv_register", code)?;
+                call!(doca_comch_client_set_max_msg_size(raw, max));
+                call!(doca_comch_client_task_send_set_conf(raw, Some(sent), Some(not_sent), tasks));
+                call!(doca_comch_client_event_msg_recv_register(raw, Some(received)));
             }
         }
         // SAFETY: a context and a progress engine, neither of them connected.
@@ -204,15 +192,15 @@ impl Endpoint {
     fn start(&self) -> Result<()> {
         let sdk = &self.device.sdk;
         // SAFETY: a configured context.
-        let code = self.told.during(|| unsafe { (sdk.common.doca_ctx_start)(self.ctx) });
-        // A client is connected when the start has come to its end.
+        let code = self.events.during(|| unsafe { (sdk.common.doca_ctx_start)(self.ctx) });
+        // A client connects while it is starting.
         if code == DOCA_SUCCESS || code == DOCA_ERROR_IN_PROGRESS {
             return Ok(());
         }
         let e = failed(sdk, "doca_ctx_start", code);
         Err(match (&self.side, e.kind()) {
             (Side::Server(..), ErrorKind::InUse) => {
-                e.with_hint("another server has the name: stop it, or take another name")
+                e.with_hint("another server has the name: stop it, or choose another name")
             }
             _ => e,
         })
@@ -238,15 +226,15 @@ impl Endpoint {
         out(sdk, "", DOCA_CTX_STATE_IDLE, |p| unsafe { call(self.ctx, p) }).unwrap_or(DOCA_CTX_STATE_STOPPING)
     }
 
-    /// Lets happen what is to happen now.
+    /// Progresses until nothing happens.
     pub(super) fn progress(&mut self) {
         let progress = self.device.sdk.common.doca_pe_progress;
         // SAFETY: this endpoint's progress engine, under its lock.
-        self.told.during(|| while unsafe { progress(self.pe) } != 0 {});
-        // A client whose server is gone stops by itself.
+        self.events.during(|| while unsafe { progress(self.pe) } != 0 {});
+        // The SDK stops a client whose server is gone.
         let state = self.state();
         if state == DOCA_CTX_STATE_IDLE || state == DOCA_CTX_STATE_STOPPING {
-            self.told.peers.borrow_mut().iter_mut().for_each(|peer| peer.open = false);
+            self.events.peers.borrow_mut().iter_mut().for_each(|peer| peer.open = false);
         }
     }
 
@@ -264,11 +252,11 @@ impl Endpoint {
         let armed = unsafe { request(self.pe) } == DOCA_SUCCESS;
         // SAFETY: not -1, and open for as long as the progress engine.
         let fd = unsafe { BorrowedFd::borrow_raw(handle) };
-        // One of its own: the endpoint may go while somebody sleeps.
+        // A duplicate, because the endpoint may be dropped during the sleep.
         Sleep(armed.then(|| fd.try_clone_to_owned().ok()).flatten())
     }
 
-    /// The connection of a client, once it is there.
+    /// The connection of a client, once it is connected.
     pub(super) fn connected(&mut self) -> Result<Option<u64>> {
         let Side::Client(raw) = self.side else { return Ok(None) };
         let sdk = &self.device.sdk;
@@ -279,17 +267,17 @@ impl Endpoint {
                 let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe {
                     get(raw, p)
                 })?;
-                Ok(Some(self.told.own(peer)))
+                Ok(Some(self.events.own(peer)))
             }
             DOCA_CTX_STATE_STARTING => Ok(None),
             _ => Err(error(ErrorKind::Closed, "the server refused, or there is none")),
         }
     }
 
-    /// A connection of a server's that nobody has had yet.
+    /// A connection that was not accepted yet.
     pub(super) fn accepted(&mut self) -> Result<Option<u64>> {
-        let mut peers = self.told.peers.borrow_mut();
-        // Those that came and went before anybody asked.
+        let mut peers = self.events.peers.borrow_mut();
+        // Drops connections that closed before they were accepted.
         peers.retain(|peer| peer.accepted || peer.open || !peer.inbox.is_empty());
         if let Some(peer) = peers.iter_mut().find(|peer| !peer.accepted) {
             peer.accepted = true;
@@ -302,9 +290,9 @@ impl Endpoint {
         }
     }
 
-    /// A message of this peer's.
+    /// The next message of a peer.
     pub(super) fn message(&mut self, number: u64) -> Result<Option<Vec<u8>>> {
-        let mut peers = self.told.peers.borrow_mut();
+        let mut peers = self.events.peers.borrow_mut();
         let peer = peers.iter_mut().find(|peer| peer.number == number).ok_or_else(gone)?;
         match peer.inbox.pop_front() {
             Some(message) => Ok(Some(message)),
@@ -313,57 +301,46 @@ impl Endpoint {
         }
     }
 
-    /// Starts to send; `None` if too many messages are on their way.
+    /// Starts to send a message; `None` if too many are being sent.
     pub(super) fn send(&mut self, number: u64, message: &[u8]) -> Result<Option<u64>> {
-        let open = |told: &Told| {
-            let peers = told.peers.borrow();
+        let open = |events: &Events| {
+            let peers = events.peers.borrow();
             peers.iter().find(|peer| peer.number == number && peer.open).map(|peer| peer.raw)
         };
-        let peer = open(&self.told).ok_or_else(gone)?;
+        let peer = open(&self.events).ok_or_else(gone)?;
         let (sdk, calls) = (&self.device.sdk, &self.calls);
         let message: Box<[u8]> = message.into();
         let (bytes, len) = (message.as_ptr().cast(), message.len() as u32);
-        let (name, made) = match &self.side {
-            Side::Server(raw, _) => {
-                let name = "doca_comch_server_task_send_alloc_init";
-                // SAFETY: an open connection of this endpoint's, and a message that stays until the task has ended.
-                (
-                    name,
-                    out(sdk, name, std::ptr::null_mut(), |p| unsafe {
-                        (calls.doca_comch_server_task_send_alloc_init)(*raw, peer, bytes, len, p)
-                    }),
-                )
-            }
-            Side::Client(raw) => {
-                let name = "doca_comch_client_task_send_alloc_init";
-                // SAFETY: as above.
-                (
-                    name,
-                    out(sdk, name, std::ptr::null_mut(), |p| unsafe {
-                        (calls.doca_comch_client_task_send_alloc_init)(*raw, peer, bytes, len, p)
-                    }),
-                )
-            }
+        macro_rules! allocate {
+            ($name:ident($raw:expr)) => {{
+                // SAFETY: an open connection of this endpoint, and a message that outlives the task.
+                let allocate = |p| unsafe { (calls.$name)($raw, peer, bytes, len, p) };
+                (stringify!($name), out(sdk, stringify!($name), std::ptr::null_mut(), allocate))
+            }};
+        }
+        let (name, made) = match self.side {
+            Side::Server(raw, _) => allocate!(doca_comch_server_task_send_alloc_init(raw)),
+            Side::Client(raw) => allocate!(doca_comch_client_task_send_alloc_init(raw)),
         };
         let send = match made {
             Ok(send) => send,
             Err(e) => {
                 return match e.native().map(|native| native.code as doca_error_t) {
-                    // All tasks are on their way.
+                    // All tasks are in use.
                     Some(DOCA_ERROR_NO_MEMORY) => Ok(None),
                     Some(DOCA_ERROR_BAD_STATE) => Err(gone()),
                     Some(DOCA_ERROR_INVALID_VALUE) => Err(failed(sdk, name, DOCA_ERROR_TOO_BIG)
-                        .with_hint("the peer takes shorter messages than this side")),
+                        .with_hint("send shorter messages: the peer has a lower limit")),
                     _ => Err(e),
                 };
             }
         };
-        // SAFETY: made just now.
+        // SAFETY: created above.
         let task = unsafe { (calls.doca_comch_task_send_as_task)(send) };
-        // SAFETY: a task that is not on its way.
-        let code = self.told.during(|| unsafe { (sdk.common.doca_task_submit)(task) });
+        // SAFETY: a task that is not submitted.
+        let code = self.events.during(|| unsafe { (sdk.common.doca_task_submit)(task) });
         if code != DOCA_SUCCESS {
-            // SAFETY: it was not taken.
+            // SAFETY: it was not submitted.
             unsafe { (sdk.common.doca_task_free)(task) };
             return match code {
                 DOCA_ERROR_AGAIN => Ok(None),
@@ -371,8 +348,8 @@ impl Endpoint {
                 _ => Err(failed(sdk, "doca_task_submit", code)),
             };
         }
-        let number = Told::number();
-        self.told.sends.borrow_mut().push(Outgoing {
+        let number = Events::number();
+        self.events.sends.borrow_mut().push(Outgoing {
             number,
             task,
             send,
@@ -385,9 +362,9 @@ impl Endpoint {
         Ok(Some(number))
     }
 
-    /// What has become of a message.
+    /// The state of a message.
     pub(super) fn sent(&mut self, number: u64) -> Sent {
-        let mut sends = self.told.sends.borrow_mut();
+        let mut sends = self.events.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.number == number) else { return Sent::Done };
         match sends[at].end {
             None => Sent::Waiting,
@@ -395,16 +372,16 @@ impl Endpoint {
                 sends.swap_remove(at);
                 match code {
                     DOCA_SUCCESS => Sent::Done,
-                    // Whatever the library calls it: a message that cannot be delivered has nobody to go to.
+                    // Libraries differ in the code. The cause is always a closed connection.
                     _ => Sent::Failed(gone().with_native(crate::error::native(&self.device.sdk, code))),
                 }
             }
         }
     }
 
-    /// Nobody waits for a message any more.
+    /// Stops waiting for a message.
     pub(super) fn abandon(&mut self, number: u64) {
-        let mut sends = self.told.sends.borrow_mut();
+        let mut sends = self.events.sends.borrow_mut();
         if let Some(at) = sends.iter().position(|send| send.number == number) {
             if sends[at].end.is_some() {
                 sends.swap_remove(at);
@@ -414,38 +391,38 @@ impl Endpoint {
         }
     }
 
-    /// Ends a connection, and forgets it.
+    /// Ends and removes a connection.
     pub(super) fn disconnect(&mut self, number: u64) {
-        let mut peers = self.told.peers.borrow_mut();
+        let mut peers = self.events.peers.borrow_mut();
         let Some(at) = peers.iter().position(|peer| peer.number == number) else { return };
         let peer = peers.swap_remove(at);
         drop(peers);
         if let (true, Side::Server(raw, _), Some(call)) =
             (peer.open, &self.side, self.calls.doca_comch_server_disconnect)
         {
-            // SAFETY: a connection of this server's that is open.
-            self.told.during(|| unsafe { call(*raw, peer.raw) });
+            // SAFETY: an open connection of this server.
+            self.events.during(|| unsafe { call(*raw, peer.raw) });
             self.progress();
         }
     }
 
-    /// Stops the context and takes everything apart. `false` if it does not come to rest.
+    /// Stops the context and destroys everything. `false` if it does not become idle.
     fn take_down(&mut self) -> bool {
         let sdk = Arc::clone(&self.device.sdk);
-        // What is on its way goes out first, if it does soon.
+        // Gives messages that are being sent time to complete.
         let until = Instant::now() + REST;
         while self.state() == DOCA_CTX_STATE_RUNNING
-            && self.told.sends.borrow().iter().any(|send| send.end.is_none())
+            && self.events.sends.borrow().iter().any(|send| send.end.is_none())
             && Instant::now() < until
         {
             self.progress();
         }
-        let open: Vec<_> = self.told.peers.borrow().iter().map(|peer| peer.number).collect();
+        let open: Vec<_> = self.events.peers.borrow().iter().map(|peer| peer.number).collect();
         open.into_iter().for_each(|number| self.disconnect(number));
         let until = Instant::now() + REST;
         if self.state() != DOCA_CTX_STATE_IDLE {
             // SAFETY: a context.
-            self.told.during(|| unsafe { (sdk.common.doca_ctx_stop)(self.ctx) });
+            self.events.during(|| unsafe { (sdk.common.doca_ctx_stop)(self.ctx) });
         }
         while self.state() != DOCA_CTX_STATE_IDLE {
             self.progress();
@@ -469,15 +446,15 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.take_down() {
-            // Messages on their way may still be read, even if who listens to the log panics.
-            std::mem::forget(std::mem::take(&mut self.told));
+            // The device may still read messages. This precedes the log line, because a subscriber may panic.
+            std::mem::forget(std::mem::take(&mut self.events));
             std::mem::forget(Arc::clone(&self.device));
-            tracing::error!(target: "doca", device = self.device.address, "a comm channel does not come to rest, and is leaked");
+            tracing::error!(target: "doca", device = self.device.address, "a comm channel does not become idle, and is leaked");
         }
     }
 }
 
-/// The error of a peer that is not there any more.
+/// The error of a closed connection.
 fn gone() -> Error {
     error(ErrorKind::Closed, "the peer disconnected, or died").with_hint("connect again")
 }

@@ -26,7 +26,7 @@ impl List {
         let code = unsafe { (sdk.common.doca_devinfo_create_list)(&raw mut raw, &raw mut count) };
         match code {
             DOCA_SUCCESS => {}
-            // Some versions say so of an empty list.
+            // Some versions return this for an empty list.
             DOCA_ERROR_NOT_FOUND => count = 0,
             DOCA_ERROR_BAD_CONFIG => return Err(failed(sdk, "doca_devinfo_create_list", code)),
             _ => {
@@ -35,7 +35,7 @@ impl List {
                 ));
             }
         }
-        // SAFETY: the call said how many there are.
+        // SAFETY: the call returned the count.
         let items = unsafe { pointers(raw, count) };
         Ok(Self { sdk: Sdk::clone(sdk), raw, items })
     }
@@ -48,13 +48,13 @@ impl List {
 impl Drop for List {
     fn drop(&mut self) {
         if !self.raw.is_null() {
-            // SAFETY: made by `new`.
+            // SAFETY: created by `new`.
             unsafe { (self.sdk.common.doca_devinfo_destroy_list)(self.raw) };
         }
     }
 }
 
-/// One of them.
+/// A listed device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     list: &'a List,
@@ -124,7 +124,7 @@ impl Item<'_> {
         }
     }
 
-    /// Opens it.
+    /// Opens the device.
     pub(crate) fn open(&self) -> Result<Device> {
         let sdk = &self.list.sdk;
         let _serial = creation();
@@ -135,8 +135,8 @@ impl Item<'_> {
             ErrorKind::PermissionDenied => e.with_hint("run as root, or grant access to /dev/infiniband"),
             _ => e,
         })?;
-        let raw =
-            NonNull::new(raw).ok_or_else(|| error(ErrorKind::DeviceFault, "doca_dev_open gave no device"))?;
+        let raw = NonNull::new(raw)
+            .ok_or_else(|| error(ErrorKind::DeviceFault, "doca_dev_open returned no device"))?;
         Ok(Device {
             sdk: Sdk::clone(sdk),
             raw,
@@ -164,7 +164,7 @@ impl Item<'_> {
         }
     }
 
-    /// Why the device cannot copy, as far as its capabilities tell.
+    /// The reason why the device cannot copy, according to its capabilities.
     pub(crate) fn problem(&self, capabilities: &DeviceCapabilities) -> Option<dma_core::Error> {
         if !capabilities.dma {
             let is = self.list.sdk.dma.doca_dma_cap_task_memcpy_is_supported;
@@ -173,14 +173,17 @@ impl Item<'_> {
             return Some(
                 error(ErrorKind::Unsupported, format!("device {} has no DMA", self.address()))
                     .with_native(crate::error::native(&self.list.sdk, code))
-                    .with_hint("take a BlueField-2 or later, in DPU mode; a plain network card has no DMA"),
+                    .with_hint("use a BlueField-2 or later, in DPU mode; a plain network card has no DMA"),
             );
         }
         if capabilities.max_buf_size < 64 {
             return Some(
-                error(ErrorKind::Unsupported, format!("device {} copies too little at once", self.address()))
-                    .with_numbers(64, capabilities.max_buf_size)
-                    .with_hint("update the card's firmware"),
+                error(
+                    ErrorKind::Unsupported,
+                    format!("device {} copies too few bytes at once", self.address()),
+                )
+                .with_numbers(64, capabilities.max_buf_size)
+                .with_hint("update the card's firmware"),
             );
         }
         None

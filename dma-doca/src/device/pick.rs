@@ -4,20 +4,17 @@ use dma_core::{Error, ErrorKind, PciAddress, Result};
 
 use super::FunctionKind;
 use super::list::{Item, List};
-use crate::error::{BACKEND, error};
+use crate::error::error;
 use crate::options::DocaOptions;
 
-/// The device that `options` name, if `problem` finds nothing wrong with it.
+/// The device that `options` name, if `problem` returns none for it.
 pub(crate) fn pick<'a>(
     list: &'a List,
     options: &DocaOptions,
     problem: impl Fn(&Item<'_>) -> Option<Error>,
 ) -> Result<Item<'a>> {
-    if let Some(address) = &options.address {
-        address.parse::<PciAddress>().map_err(|e| e.with_backend(BACKEND))?;
-    }
     let named = |item: &Item<'_>| {
-        options.address.as_ref().is_none_or(|address| same_address(&item.address(), address))
+        options.address.is_none_or(|address| is_at(&item.address(), address))
             && options.interface.as_ref().is_none_or(|name| {
                 item.interface().as_ref() == Some(name) || item.ib_device().as_ref() == Some(name)
             })
@@ -26,7 +23,7 @@ pub(crate) fn pick<'a>(
     if found.is_empty() {
         return Err(none(list, options));
     }
-    // Somebody who names no address leaves the choice open.
+    // Without an address, any usable device will do.
     if options.address.is_none() {
         let mut first = None;
         for item in &found {
@@ -37,7 +34,8 @@ pub(crate) fn pick<'a>(
         }
         return Err(first.unwrap_or_else(|| none(list, options)));
     }
-    // Sub-functions share the address of their physical function, which is meant unless a name says otherwise.
+    // Sub-functions share the address of their physical function, which is preferred unless `interface` names
+    // one.
     let whole: Vec<_> = found.iter().filter(|item| item.function() != Some(FunctionKind::Sub)).collect();
     let item = match (&found[..], &whole[..]) {
         ([item], _) => item,
@@ -48,7 +46,7 @@ pub(crate) fn pick<'a>(
                 ErrorKind::InvalidArgument,
                 format!("{} devices match: {}", found.len(), which.join(", ")),
             )
-            .with_hint("give the whole address DDDD:BB:DD.F, or the interface as well"));
+            .with_hint("give the interface as well"));
         }
     };
     problem(item).map_or(Ok(*item), Err)
@@ -76,26 +74,7 @@ fn describe(item: &Item<'_>) -> String {
     }
 }
 
-/// Whether `full`, `DDDD:BB:DD.F`, is what `asked` names: the same, or, without a domain, of any domain.
-pub(super) fn same_address(full: &str, asked: &str) -> bool {
-    let end = full.len().checked_sub(asked.len());
-    end.is_some_and(|end| {
-        full.get(end..).is_some_and(|tail| tail.eq_ignore_ascii_case(asked))
-            && (end == 0 || full.as_bytes()[end - 1] == b':')
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_short_address_is_of_any_domain() {
-        assert!(same_address("0000:03:00.0", "03:00.0"));
-        assert!(same_address("0000:ab:00.0", "0000:AB:00.0"));
-        assert!(!same_address("0000:03:00.0", "03:00.1"));
-        assert!(!same_address("0000:03:00.0", "3:00.0x"));
-        assert!(!same_address("03:00.0", "0000:03:00.0"));
-        assert!(!same_address("0000:03:00.0", "0:03:00.0"));
-    }
+/// True if a device's address, as the SDK writes it, is `wanted`.
+pub(super) fn is_at(address: &str, wanted: PciAddress) -> bool {
+    address.parse().is_ok_and(|address: PciAddress| address == wanted)
 }

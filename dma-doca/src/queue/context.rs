@@ -18,14 +18,14 @@ use crate::ffi::{Sdk, creation, out};
 
 type SetData = unsafe extern "C" fn(*mut doca_buf, *mut std::ffi::c_void, usize) -> doca_error_t;
 
-/// A DMA context, its progress engine, and what its callbacks write.
+/// A DMA context, its progress engine, and the state of its callbacks.
 pub(super) struct Context {
     pub(super) device: Arc<Device>,
     pe: *mut doca_pe,
     dma: *mut doca_dma,
     ctx: *mut doca_ctx,
     depth: u32,
-    /// By slot, the tasks as what they are; valid where the slot has one.
+    /// Tasks by slot; null if the slot has none.
     tasks: Box<[Cell<*mut doca_dma_task_memcpy>]>,
     pub(super) done: Shared,
     handle: Option<i32>,
@@ -41,17 +41,17 @@ impl fmt::Debug for Context {
     }
 }
 
-/// What the callbacks get as the context's user data: at an address of its own, and reached by shared references only.
+/// The context's user data, for callbacks. It is boxed, and only shared references to it exist.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct UserData {
     sdk: Sdk,
     ctx: *mut doca_ctx,
     done: Done,
 }
 
-/// The owner of a [`Told`].
+/// The owner of [`UserData`].
 pub(super) struct Shared {
-    told: NonNull<Told>,
+    data: NonNull<UserData>,
     keep: bool,
 }
 
@@ -60,22 +60,22 @@ impl std::ops::Deref for Shared {
 
     #[inline]
     fn deref(&self) -> &Done {
-        // SAFETY: allocated by `start`, freed by this value's drop; nobody makes a mutable reference.
-        unsafe { &(*self.told.as_ptr()).done }
+        // SAFETY: allocated by `start`, freed by this value's drop; no mutable reference exists.
+        unsafe { &(*self.data.as_ptr()).done }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.keep {
-            // SAFETY: made from a box, and of this owner alone.
-            drop(unsafe { Box::from_raw(self.told.as_ptr()) });
+            // SAFETY: made from a box, which this value owns.
+            drop(unsafe { Box::from_raw(self.data.as_ptr()) });
         }
     }
 }
 
 impl Context {
-    /// Makes and starts a context for `depth` tasks.
+    /// Creates and starts a context for `depth` tasks.
     pub(super) fn start(device: &Arc<Device>, depth: u32) -> Result<Self> {
         let sdk = &device.sdk;
         let (common, calls) = (&sdk.common, &sdk.dma);
@@ -92,7 +92,7 @@ impl Context {
         })?;
         // SAFETY: made above.
         let ctx = unsafe { (calls.doca_dma_as_ctx)(dma) };
-        let told = Box::new(Told { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
+        let data = Box::new(UserData { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
         let mut context = Self {
             device: Arc::clone(device),
             pe,
@@ -100,7 +100,7 @@ impl Context {
             ctx,
             depth,
             tasks: (0..depth).map(|_| Cell::new(std::ptr::null_mut())).collect(),
-            done: Shared { told: NonNull::from(Box::leak(told)), keep: false },
+            done: Shared { data: NonNull::from(Box::leak(data)), keep: false },
             handle: None,
             set_data: common.doca_buf_set_data,
             submit_ex: common.doca_task_submit_ex,
@@ -124,8 +124,8 @@ impl Context {
 
     fn connect(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        let user = doca_data { ptr: self.done.told.as_ptr().cast() };
-        // SAFETY: a context that is not started; what the user data points to outlives it, or is leaked with it.
+        let user = doca_data { ptr: self.done.data.as_ptr().cast() };
+        // SAFETY: a context that is not started; the user data outlives it, or is leaked with it.
         let code = unsafe { (sdk.common.doca_ctx_set_user_data)(self.ctx, user) };
         check(sdk, "doca_ctx_set_user_data", code)?;
         // SAFETY: as above.
@@ -163,12 +163,13 @@ impl Context {
         }
     }
 
-    /// Where the context is in its life.
+    /// The state of the context.
     pub(super) fn state(&self) -> doca_ctx_states {
         state_of(&self.device.sdk, self.ctx)
     }
 
-    /// Points buffers, each over a whole region, at what is to be copied. Answers the first code that is not success.
+    /// Sets the data of buffers, each over a whole region, to the segments. Returns the first code that is
+    /// not success.
     #[inline]
     pub(super) fn aim(
         &self,
@@ -177,17 +178,17 @@ impl Context {
         src: &Segment,
         dst: &Segment,
     ) -> doca_error_t {
-        // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of the region that it is over.
+        // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of its region.
         let code = unsafe { (self.set_data)(from, src.addr.as_ptr().cast(), src.len) };
         if code != DOCA_SUCCESS {
             return code;
         }
-        // The device writes behind what is there: nothing.
+        // The device appends to the data, so its length is 0.
         // SAFETY: as above.
         unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) }
     }
 
-    /// Gives a slot's task its buffers; makes it if there is none.
+    /// Sets the buffers of a slot's task, which is created on first use.
     pub(super) fn set(&self, bound: &mut Bound, slot: u32) -> Result<(), Shortage> {
         let (sdk, calls) = (&self.device.sdk, &self.device.sdk.dma);
         let memcpy = &self.tasks[slot as usize];
@@ -210,19 +211,19 @@ impl Context {
         Ok(())
     }
 
-    /// Hands a task to the device.
+    /// Submits a task.
     #[inline]
     pub(super) fn submit(&self, task: *mut doca_task, flags: u32) -> doca_error_t {
         match self.submit_ex {
             // SAFETY: a task of this context that is not in flight.
             Some(submit) => unsafe { submit(task, flags) },
-            // Rings the doorbell each time.
+            // This older call rings the doorbell each time.
             // SAFETY: as above.
             None => unsafe { (self.submit)(task) },
         }
     }
 
-    /// Rings the doorbell for what was submitted without. `false` if the library cannot.
+    /// Rings the doorbell for tasks submitted without one. `false` if the library lacks the call.
     pub(super) fn flush(&self) -> bool {
         let Some(flush) = self.device.sdk.common.doca_ctx_flush_tasks else { return false };
         // SAFETY: a context.
@@ -230,23 +231,23 @@ impl Context {
         true
     }
 
-    /// Progresses until nothing happens or `completions` is full; says how many were written.
+    /// Progresses until nothing happens or `completions` is full. Returns the number of completions.
     #[inline]
     pub(super) fn progress(&self, completions: &mut [Completion]) -> usize {
         self.done.run(completions, || self.progress_once())
     }
 
-    /// Progresses once, leaving completions for the next poll.
+    /// Progresses once. Completions are queued for the next poll.
     #[inline]
     pub(super) fn progress_once(&self) -> bool {
-        // SAFETY: the engine is this context's, and this is the one thread that uses it.
+        // SAFETY: this context's progress engine, used by one thread at a time.
         unsafe { (self.progress)(self.pe) != 0 }
     }
 
-    /// Asks the context to stop. What is in flight fails, in later progress.
+    /// Asks the context to stop. Tasks in flight fail during later progress.
     pub(super) fn stop(&self) {
-        // In progress until tasks are back; of one that stops or has stopped by itself, an error.
-        // SAFETY: a context.
+        // The code is ignored: in progress until tasks end, or an error if the context is stopping or
+        // stopped. SAFETY: a context.
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 
@@ -261,7 +262,7 @@ impl Context {
 
     fn notification(&self) -> Option<i32> {
         let common = &self.device.sdk.common;
-        // All three, or it is of no use.
+        // Notification needs all three calls.
         let (get, _, _) = (
             common.doca_pe_get_notification_handle?,
             common.doca_pe_request_notification?,
@@ -285,7 +286,7 @@ impl Context {
         // SAFETY: a progress engine.
         let code = unsafe { request(self.pe) };
         check(sdk, "doca_pe_request_notification", code)?;
-        // What came before the request may not wake anybody.
+        // Events before the request may not signal the descriptor.
         if self.progress_once() || self.done.has_late() {
             self.disarm();
             return Ok(false);
@@ -317,7 +318,7 @@ impl Context {
 }
 
 impl Context {
-    /// Leaves what the callbacks reach in place for ever.
+    /// Leaks the state of the callbacks.
     pub(super) const fn leak(&mut self) {
         self.done.keep = true;
     }
@@ -327,37 +328,37 @@ fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
     let mut state = DOCA_CTX_STATE_IDLE;
     // SAFETY: a context, and a place for its state.
     let code = unsafe { (sdk.common.doca_ctx_get_state)(ctx, &raw mut state) };
-    // It does not fail for a context; if it did, nothing could be said of it but that it does not run.
+    // It never fails for a valid context; a failure is treated as a stop.
     if code == DOCA_SUCCESS { state } else { DOCA_CTX_STATE_STOPPING }
 }
 
-/// What user data points to.
+/// The target of the user data.
 ///
 /// # Safety
 ///
 /// `user` is what `connect` set.
-unsafe fn told<'a>(user: doca_data) -> &'a Told {
+unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
     // SAFETY: `connect` set the pointer.
-    let told = unsafe { user.ptr }.cast::<Told>();
-    // SAFETY: a `Told`, which outlives the context.
-    unsafe { &*told }
+    let data = unsafe { user.ptr }.cast::<UserData>();
+    // SAFETY: `UserData`, which outlives the context.
+    unsafe { &*data }
 }
 
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
     // SAFETY: the context's user data.
-    let told = unsafe { told(ctx) };
+    let data = unsafe { user_data(ctx) };
     // SAFETY: a number, as `set` gave it.
-    told.done.end(unsafe { task.u64_ } as u32);
+    data.done.end(unsafe { task.u64_ } as u32);
 }
 
 unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
     // SAFETY: the context's user data.
-    let told = unsafe { told(ctx) };
+    let data = unsafe { user_data(ctx) };
     // SAFETY: the task that failed.
-    let base = unsafe { (told.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };
+    let base = unsafe { (data.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };
     // SAFETY: as above.
-    let status = unsafe { (told.sdk.common.doca_task_get_status)(base) };
-    let running = state_of(&told.sdk, told.ctx) == DOCA_CTX_STATE_RUNNING;
+    let status = unsafe { (data.sdk.common.doca_task_get_status)(base) };
+    let running = state_of(&data.sdk, data.ctx) == DOCA_CTX_STATE_RUNNING;
     // SAFETY: a number, as `set` gave it.
-    told.done.fail(unsafe { task.u64_ } as u32, status, running);
+    data.done.fail(unsafe { task.u64_ } as u32, status, running);
 }

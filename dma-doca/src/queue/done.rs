@@ -1,5 +1,5 @@
-//! What callbacks tell a queue: which tasks have ended, and how.
-#![expect(unsafe_code, reason = "writes completions where the poller wants them")]
+//! Ended tasks of a queue, as reported by callbacks.
+#![expect(unsafe_code, reason = "writes completions to the buffer of the poller")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,50 +9,52 @@ use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
 
 use crate::error::task_kind;
 
-/// Slots and their ends. Callbacks and the queue share it: they run on one thread, and no reference outlasts a call.
+/// Slots and completions, shared by callbacks and the queue. Both run on one thread, and no reference
+/// outlives a call.
 #[derive(Debug)]
 pub(super) struct Done {
     slots: Box<[Slot]>,
     free_count: Cell<usize>,
-    /// Where completions go while the progress engine runs for a poller, and the end of the room there; else both are null.
+    /// The rest of the poller's buffer while the progress engine runs for it; else both are null.
     out: Cell<*mut Completion>,
     end: Cell<*mut Completion>,
-    /// Lists among the tasks in flight, and slots that have ended while there were any.
+    /// Number of tasks with lists in flight, and slots that ended while there were any.
     lists: Cell<usize>,
     ended: RefCell<Vec<u32>>,
-    /// Completions that had to wait for the next poll, with their slots.
+    /// Completions for the next poll.
     late: RefCell<VecDeque<Late>>,
     /// A task has failed since the context was last seen running.
     troubled: Cell<bool>,
-    /// Of those, one failed while the context ran, so it is the cause.
+    /// One of those failed while the context ran, so it is the cause.
     blamed: Cell<bool>,
-    /// The last time that the context stopped, there was no such task.
+    /// When the context last stopped, no task was the cause.
     blameless: Cell<bool>,
-    /// The context was stopped on purpose: what fails now has been aborted.
+    /// The context was stopped on purpose: tasks that fail now are aborted.
     stopping: Cell<bool>,
 }
 
-/// A slot's descriptor; and, in the same place for one bounds check, an entry of the stack of free slots.
+/// A slot's token, and an entry of the stack of free slots. They share an array for the sake of a single
+/// bounds check.
 #[derive(Debug)]
 struct Slot {
     token: Cell<u64>,
-    /// A free slot, in the first `free_count`.
+    /// A free slot, valid in the first `free_count` entries.
     free: Cell<u32>,
 }
 
-/// A completion that waits.
+/// A completion for a later poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Late {
     pub(super) slot: u32,
     pub(super) completion: Completion,
-    /// A failure whose cause is still to be found out.
+    /// A failure whose cause is not determined yet.
     pub(super) suspect: bool,
 }
 
 impl Done {
     pub(super) fn new(depth: u32) -> Self {
         Self {
-            // The last is taken first: begin with slot 0.
+            // Reversed, so that slot 0 is taken first.
             slots: (0..depth).rev().map(|free| Slot { token: Cell::new(0), free: Cell::new(free) }).collect(),
             free_count: Cell::new(depth as usize),
             out: Cell::new(std::ptr::null_mut()),
@@ -67,7 +69,7 @@ impl Done {
         }
     }
 
-    /// How many slots are free.
+    /// Number of free slots.
     #[inline]
     pub(super) fn free(&self) -> usize {
         self.free_count.get()
@@ -83,7 +85,7 @@ impl Done {
         Some(slot)
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     #[inline]
     pub(super) fn give(&self, slot: u32) {
         let count = self.free_count.get();
@@ -93,7 +95,7 @@ impl Done {
         }
     }
 
-    /// A slot's task is done.
+    /// Reports the successful task of a slot.
     #[inline]
     pub(super) fn end(&self, slot: u32) {
         let out = self.out.get();
@@ -101,9 +103,9 @@ impl Done {
             return self.end_late(slot, DOCA_SUCCESS, Outcome::Done);
         }
         let Some(at) = self.slots.get(slot as usize) else { return };
-        // SAFETY: between what `run` set, a place for a completion.
+        // SAFETY: within the buffer that `run` set.
         unsafe { out.write(Completion::done(at.token.get())) };
-        // SAFETY: there was room for one, so this is at most its end.
+        // SAFETY: at most the end of the buffer, which was not full.
         self.out.set(unsafe { out.add(1) });
         self.give(slot);
     }
@@ -113,11 +115,12 @@ impl Done {
         self.ended.borrow_mut().push(slot);
     }
 
-    /// A slot's task failed, with this status, while its context ran (`running`) or was on its way to rest.
+    /// Reports the failed task of a slot, with its status; `running`: the context still ran.
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
         let first = !self.troubled.replace(true);
-        // What fails while the context runs takes it down; what fails later is flushed, whatever its status says. Should a device never
-        // name the cause, the first is taken for it every other time: tasks that are submitted again and again must not go on for ever.
+        // A failure while the context runs is the cause of its stop. Later ones are flushed tasks, whatever
+        // their status. If a device never reports a cause, the first failure is taken for it every other
+        // time, so that resubmission of tasks ends.
         let cause = !self.stopping.get() && (running || first && self.blameless.get());
         if cause {
             self.blamed.set(true);
@@ -126,13 +129,14 @@ impl Done {
         self.end_late(slot, status, outcome);
     }
 
-    /// A slot's descriptor ended without its task, with trouble, or without a poller that has room for its completion: the next poll tells.
+    /// Queues a completion for the next poll: of a failure, of a descriptor without task, or if the poller's
+    /// buffer is full.
     #[cold]
     #[inline(never)]
     pub(super) fn end_late(&self, slot: u32, status: doca_error_t, outcome: Outcome) {
         let Some(at) = self.slots.get(slot as usize) else { return };
         let suspect = matches!(outcome, Outcome::Failed(_));
-        let completion = Completion { token: at.token.get(), native: status.cast_signed(), outcome };
+        let completion = Completion::ended(at.token.get(), outcome, status.cast_signed());
         self.late.borrow_mut().push_back(Late { slot, completion, suspect });
         if suspect {
             self.troubled.set(true);
@@ -148,23 +152,23 @@ impl Done {
         self.give(slot);
     }
 
-    /// Whether lists are in flight.
+    /// True if lists are in flight.
     #[inline]
     pub(super) fn has_lists(&self) -> bool {
         self.lists.get() > 0
     }
 
-    /// A list goes out.
+    /// Counts a task with lists.
     pub(super) fn add_list(&self) {
         self.lists.set(self.lists.get() + 1);
     }
 
-    /// A list does not go out after all.
+    /// Removes a task with lists that was not submitted.
     pub(super) fn remove_list(&self) {
         self.lists.set(self.lists.get().saturating_sub(1));
     }
 
-    /// Calls `was_list` with every slot that has ended since the last time, which says whether its task had lists.
+    /// Calls `was_list` with every slot that ended since the last call. It returns true for tasks with lists.
     pub(super) fn reap(&self, mut was_list: impl FnMut(u32) -> bool) {
         for slot in self.ended.borrow_mut().drain(..) {
             if was_list(slot) {
@@ -173,8 +177,8 @@ impl Done {
         }
     }
 
-    /// Calls `progress` until it says that nothing happens, or `out` is full. What ends meanwhile is written to the front of `out`; the answer
-    /// is how many. With lists in flight they wait until the slots' lists are given back.
+    /// Calls `progress` until it returns false or `out` is full. Writes completions to the front of `out`,
+    /// and returns their number. With lists in flight, completions are queued until the lists are released.
     #[inline]
     pub(super) fn run(&self, out: &mut [Completion], progress: impl Fn() -> bool) -> usize {
         let room = out.as_mut_ptr_range();
@@ -187,18 +191,18 @@ impl Done {
         while self.out.get() != room.end && progress() {}
         self.end.set(std::ptr::null_mut());
         let end = self.out.replace(std::ptr::null_mut());
-        // SAFETY: from the start of the same slice towards its end.
+        // SAFETY: both are in the same slice, the end behind the start.
         unsafe { end.offset_from_unsigned(room.start) }
     }
 
-    /// Writes completions that waited to the front of `out`, and says how many.
+    /// Writes queued completions to the front of `out`, and returns their number.
     #[inline]
     pub(super) fn collect_late(&self, out: &mut [Completion]) -> usize {
         let mut late = self.late.borrow_mut();
         if late.is_empty() {
             return 0;
         }
-        // What is suspect waits until its cause is known.
+        // Failures stay queued until their cause is determined.
         let count = late.iter().take(out.len()).take_while(|late| !late.suspect).count();
         for (place, late) in out.iter_mut().zip(late.drain(..count)) {
             *place = late.completion;
@@ -206,12 +210,12 @@ impl Done {
         count
     }
 
-    /// Whether completions wait.
+    /// True if completions are queued.
     pub(super) fn has_late(&self) -> bool {
         !self.late.borrow().is_empty()
     }
 
-    /// Calls `judge` with every failure whose cause is to be found out.
+    /// Calls `judge` with every failure whose cause is not determined yet.
     pub(super) fn judge(&self, mut judge: impl FnMut(&mut Late)) {
         for late in self.late.borrow_mut().iter_mut().filter(|late| late.suspect) {
             judge(late);
@@ -219,20 +223,20 @@ impl Done {
         }
     }
 
-    /// Whether a task has failed since the context was last seen running.
+    /// True if a task has failed since the context was last seen running.
     #[inline]
     pub(super) fn is_troubled(&self) -> bool {
         self.troubled.get()
     }
 
-    /// The context runs, as far as is known.
+    /// The context was seen running.
     pub(super) fn settled(&self) {
         self.troubled.set(false);
         self.stopping.set(false);
         self.blameless.set(!self.blamed.replace(false));
     }
 
-    /// What fails from now on has been aborted.
+    /// Tasks that fail from now on are aborted.
     pub(super) fn all_aborted(&self) {
         self.stopping.set(true);
     }

@@ -1,4 +1,4 @@
-//! What becomes of a queue whose context has stopped: by an error, by its user, or with the queue.
+//! Queues whose context has stopped: by an error, by its user, or by a drop.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,22 +12,22 @@ use crate::ffi::lock;
 use crate::mmap::Mmap;
 
 impl DocaQueue {
-    /// The context is on its way to rest.
+    /// Starts to wait for the context to become idle.
     pub(super) fn rest(&mut self, again: bool) {
         self.state = State::Resting { until: Instant::now() + REST, again };
     }
 
-    /// Called by a poll that saw trouble or does not see the context running.
+    /// Handles failures and stopped contexts, for a poll.
     #[cold]
     pub(super) fn attend(&mut self) {
         self.judge();
         if matches!(self.state, State::Running) {
             if self.context.state() == DOCA_CTX_STATE_RUNNING {
-                // A task failed alone.
+                // A task failed without stopping its context.
                 self.context.done.settled();
                 return;
             }
-            // What is held back was never started, and will not be by this context.
+            // The task that is held back will not be submitted to this context.
             if let Some(slot) = self.take_held() {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
@@ -44,24 +44,24 @@ impl DocaQueue {
             self.restart();
         } else if Instant::now() >= until {
             let code = DOCA_ERROR_TIME_OUT;
-            self.lose(code, "the device did not come to rest after an error");
+            self.lose(code, "the device did not become idle after an error");
         }
     }
 
-    /// Lets the context come to rest: whether it has.
+    /// Brings the context towards idle. Returns true once it is.
     fn settle(&mut self) -> bool {
         if self.in_flight() > 0 {
             return false;
         }
         self.reap();
-        // A context is idle only once its tasks are free.
-        let mut pool = lock(&self.pool);
+        // A context becomes idle only after its tasks are freed.
+        let mut buffers = lock(&self.buffers);
         for slot in 0..self.depth {
-            self.context.free(&mut pool.slots[slot]);
-            pool.unbind(slot);
+            self.context.free(&mut buffers.slots[slot]);
+            buffers.unbind(slot);
         }
-        drop(pool);
-        // Each step is one call, and the last finds nothing.
+        drop(buffers);
+        // One progress call per step, until a call finds nothing.
         while self.context.state() != DOCA_CTX_STATE_IDLE && self.context.progress_once() {}
         self.context.state() == DOCA_CTX_STATE_IDLE
     }
@@ -87,14 +87,14 @@ impl DocaQueue {
         self.state = State::Lost(native(&self.engine.device.sdk, code), what);
     }
 
-    /// Finds out of each failure whether a peer took its memory back, which a device reports as it does a fault.
+    /// Tells revoked memory of a peer from faults, which a device reports alike, for each failure.
     fn judge(&self) {
-        let pool = lock(&self.pool);
+        let buffers = lock(&self.buffers);
         let engine = &self.engine;
         self.context.done.judge(|late| {
             let Outcome::Failed(kind) = &mut late.completion.outcome else { return };
-            let key = pool.slots[late.slot as usize].imported;
-            if let Some(blob) = pool.blob(key)
+            let key = buffers.slots[late.slot as usize].imported;
+            if let Some(blob) = buffers.blob(key)
                 && Mmap::import(&engine.device, blob).is_err()
             {
                 *kind = ErrorKind::Revoked;
@@ -102,7 +102,7 @@ impl DocaQueue {
         });
     }
 
-    /// Stops the context and waits for it to rest. `false` if it does not, in time.
+    /// Stops the context and waits until it is idle. `false` after the time limit.
     fn bring_down(&mut self) -> bool {
         self.take_held();
         if self.context.state() != DOCA_CTX_STATE_IDLE {
@@ -111,7 +111,6 @@ impl DocaQueue {
         }
         let until = Instant::now() + REST;
         loop {
-            // What is reported now is nobody's any more.
             while self.context.progress_once() {}
             if self.settle() {
                 return true;
@@ -126,29 +125,29 @@ impl DocaQueue {
 
 impl Drop for DocaQueue {
     fn drop(&mut self) {
-        // A held task keeps its slot, but the device never saw it.
+        // The task that is held back was never submitted.
         if let Some(slot) = self.take_held() {
             self.context.done.give(slot);
         }
         let down = !matches!(self.state, State::Lost(..)) && self.bring_down() || self.settle();
         let closed = down.then(|| {
-            let closed = lock(&self.pool).close();
+            let closed = lock(&self.buffers).close();
             closed.and_then(|()| self.context.destroy())
         });
         if let Some(Ok(())) = closed {
             return;
         }
-        // Callbacks may still come, and the device may still write: everything that they reach stays, whether or not who listens to the log
-        // panics.
+        // Callbacks may still run, and the device may still write, so their memory is leaked. This precedes
+        // the log lines, because a subscriber may panic.
         std::mem::forget(Arc::clone(&self.engine));
-        std::mem::forget(Arc::clone(&self.pool));
+        std::mem::forget(Arc::clone(&self.buffers));
         self.context.leak();
         match closed {
             Some(Err(e)) => {
-                tracing::error!(target: "doca", error = %e, "a queue could not be taken apart, and is leaked")
+                tracing::error!(target: "doca", error = %e, "a queue could not be destroyed, and is leaked")
             }
             _ => {
-                tracing::error!(target: "doca", "the device does not let go of a queue, which is leaked with its memory")
+                tracing::error!(target: "doca", "the device does not stop a queue, which is leaked with its memory")
             }
         }
     }

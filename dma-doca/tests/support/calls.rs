@@ -22,12 +22,12 @@ macro_rules! calls {
     };
 }
 
-/// The stand-in's calls, but for those named.
+/// The stand-in's calls, without those named.
 pub fn library_without(absent: &[&str]) -> Library {
     library_with(absent, |_, _| {})
 }
 
-/// The stand-in's calls, but for those named, and for those that `change` puts others in the place of.
+/// The stand-in's calls, without those named, and with the replacements of `change`.
 pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma)) -> Library {
     let get = |name: &'static CStr| {
         if absent.iter().any(|absent| *absent == name.to_str().unwrap()) { None } else { address(name) }
@@ -60,122 +60,58 @@ pub fn try_engine(config: &str, options: DocaOptions) -> dma_core::Result<DocaEn
 
 calls! {
     doca_buf_chain_list
-    doca_buf_chain_list_tail
     doca_buf_dec_refcount
-    doca_buf_get_data
-    doca_buf_get_data_len
-    doca_buf_get_head
-    doca_buf_get_last_in_list
-    doca_buf_get_len
-    doca_buf_get_list_len
-    doca_buf_get_next_in_list
-    doca_buf_get_refcount
-    doca_buf_inc_refcount
-    doca_buf_inventory_buf_dup
     doca_buf_inventory_buf_get_by_args
     doca_buf_inventory_create
     doca_buf_inventory_destroy
     doca_buf_inventory_expand
-    doca_buf_inventory_get_num_elements
-    doca_buf_inventory_get_num_free_elements
-    doca_buf_inventory_get_user_data
-    doca_buf_inventory_set_user_data
     doca_buf_inventory_start
-    doca_buf_inventory_stop
-    doca_buf_is_first_in_list
-    doca_buf_is_in_list
-    doca_buf_is_last_in_list
-    doca_buf_reset_data_len
     doca_buf_set_data
-    doca_buf_set_data_len
-    doca_buf_unchain_list
     doca_comch_cap_client_is_supported
-    doca_comch_cap_get_max_clients
     doca_comch_cap_get_max_msg_size
     doca_comch_cap_get_max_name_len
-    doca_comch_cap_get_max_recv_queue_size
     doca_comch_cap_get_max_send_tasks
     doca_comch_cap_server_is_supported
     doca_comch_client_as_ctx
     doca_comch_client_create
     doca_comch_client_destroy
-    doca_comch_client_event_consumer_register
     doca_comch_client_event_msg_recv_register
-    doca_comch_client_get_client_ctx
     doca_comch_client_get_connection
-    doca_comch_client_get_device
-    doca_comch_client_get_max_msg_size
-    doca_comch_client_get_recv_queue_size
     doca_comch_client_set_max_msg_size
-    doca_comch_client_set_recv_queue_size
     doca_comch_client_task_send_alloc_init
     doca_comch_client_task_send_set_conf
-    doca_comch_connection_get_counter
-    doca_comch_connection_get_user_data
-    doca_comch_connection_set_user_data
-    doca_comch_connection_update_info
     doca_comch_server_as_ctx
     doca_comch_server_create
     doca_comch_server_destroy
     doca_comch_server_disconnect
     doca_comch_server_event_connection_status_changed_register
-    doca_comch_server_event_consumer_register
     doca_comch_server_event_msg_recv_register
-    doca_comch_server_get_device
-    doca_comch_server_get_device_rep
-    doca_comch_server_get_max_msg_size
-    doca_comch_server_get_recv_queue_size
-    doca_comch_server_get_server_ctx
     doca_comch_server_set_max_msg_size
-    doca_comch_server_set_recv_queue_size
     doca_comch_server_task_send_alloc_init
     doca_comch_server_task_send_set_conf
     doca_comch_task_send_as_task
-    doca_ctx_cap_get_num_completion_vectors
     doca_ctx_flush_tasks
-    doca_ctx_get_num_inflight_tasks
     doca_ctx_get_state
-    doca_ctx_get_user_data
-    doca_ctx_set_state_changed_cb
     doca_ctx_set_user_data
     doca_ctx_start
     doca_ctx_stop
-    doca_dev_accelerate_resource_reclaim
     doca_dev_as_devinfo
     doca_dev_close
     doca_dev_open
-    doca_dev_rep_as_devinfo
     doca_dev_rep_close
     doca_dev_rep_open
-    doca_devinfo_cap_is_accelerate_resource_reclaim_supported
-    doca_devinfo_cap_is_hotplug_manager_supported
-    doca_devinfo_cap_is_notification_moderation_supported
     doca_devinfo_create_list
     doca_devinfo_destroy_list
-    doca_devinfo_get_active_rate
     doca_devinfo_get_ibdev_name
     doca_devinfo_get_iface_name
-    doca_devinfo_get_ipv4_addr
-    doca_devinfo_get_ipv6_addr
-    doca_devinfo_get_lid
-    doca_devinfo_get_mac_addr
     doca_devinfo_get_pci_addr_str
     doca_devinfo_get_pci_func_type
-    doca_devinfo_get_sf_index
-    doca_devinfo_get_vhca_id
-    doca_devinfo_is_equal_pci_addr
-    doca_devinfo_rep_cap_is_filter_all_supported
-    doca_devinfo_rep_cap_is_filter_emulated_supported
-    doca_devinfo_rep_cap_is_filter_net_supported
     doca_devinfo_rep_create_list
     doca_devinfo_rep_destroy_list
     doca_devinfo_rep_get_iface_name
-    doca_devinfo_rep_get_is_hotplug
     doca_devinfo_rep_get_pci_addr_str
     doca_devinfo_rep_get_pci_func_type
-    doca_devinfo_rep_get_vhca_id
     doca_devinfo_rep_get_vuid
-    doca_devinfo_rep_is_equal_pci_addr
     doca_dma_as_ctx
     doca_dma_cap_get_max_num_tasks
     doca_dma_cap_task_memcpy_get_max_buf_list_len
@@ -185,75 +121,37 @@ calls! {
     doca_dma_destroy
     doca_dma_task_memcpy_alloc_init
     doca_dma_task_memcpy_as_task
-    doca_dma_task_memcpy_get_dst
-    doca_dma_task_memcpy_get_src
     doca_dma_task_memcpy_set_conf
     doca_dma_task_memcpy_set_dst
     doca_dma_task_memcpy_set_src
     doca_error_get_descr
     doca_error_get_name
-    doca_log_backend_create_standard
-    doca_log_backend_create_with_buf
-    doca_log_backend_create_with_buf_sdk
-    doca_log_backend_create_with_fd
     doca_log_backend_create_with_fd_sdk
-    doca_log_backend_create_with_file
-    doca_log_backend_create_with_file_sdk
-    doca_log_backend_create_with_syslog
-    doca_log_backend_create_with_syslog_sdk
-    doca_log_backend_set_level_lower_limit
-    doca_log_backend_set_level_lower_limit_strict
-    doca_log_backend_set_level_upper_limit
-    doca_log_backend_set_level_upper_limit_strict
     doca_log_backend_set_sdk_level
-    doca_log_level_get_global_lower_limit
-    doca_log_level_get_global_sdk_limit
-    doca_log_level_get_global_upper_limit
-    doca_log_level_set_global_lower_limit
-    doca_log_level_set_global_sdk_limit
-    doca_log_level_set_global_upper_limit
-    doca_log_register_source
-    doca_log_unregister_source
     doca_mmap_add_dev
     doca_mmap_cap_is_create_from_export_pci_supported
     doca_mmap_cap_is_export_pci_supported
     doca_mmap_create
     doca_mmap_create_from_export
     doca_mmap_destroy
-    doca_mmap_enable_thread_safety
     doca_mmap_export_pci
     doca_mmap_export_rdma
-    doca_mmap_get_exported
-    doca_mmap_get_from_export
-    doca_mmap_get_max_num_devices
     doca_mmap_get_memrange
-    doca_mmap_get_num_bufs
-    doca_mmap_get_user_data
-    doca_mmap_rm_dev
     doca_mmap_set_dmabuf_memrange
     doca_mmap_set_free_cb
-    doca_mmap_set_max_num_devices
     doca_mmap_set_memrange
     doca_mmap_set_permissions
-    doca_mmap_set_user_data
     doca_mmap_start
-    doca_mmap_stop
     doca_pe_clear_notification
     doca_pe_connect_ctx
     doca_pe_create
     doca_pe_destroy
     doca_pe_get_notification_handle
-    doca_pe_get_num_inflight_tasks
     doca_pe_progress
     doca_pe_request_notification
-    doca_pe_set_notification_handle
     doca_task_free
-    doca_task_get_ctx
     doca_task_get_status
-    doca_task_get_user_data
-    doca_task_set_user_data
     doca_task_submit
     doca_task_submit_ex
-    doca_task_try_submit
     doca_version_runtime
 }

@@ -1,16 +1,16 @@
-//! Which hardware there is: the configuration, and where it comes from.
+//! The configuration: the hardware of the stand-in.
 
 use std::sync::OnceLock;
 
-pub(crate) use dma_sim::config::Clock;
-pub use dma_sim::config::ConfigError;
-use dma_sim::config::{bytes, faults, from_environment, one_line, profile, tables};
 use dma_sim::model::{FaultPlan, Profile};
+pub(crate) use dma_standin::config::Clock;
+pub use dma_standin::config::ConfigError;
+use dma_standin::config::{bytes, faults, from_environment, one_line, profile, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-use crate::door::c::spdk_pci_addr;
-use crate::env::pci::addr;
+use crate::c_abi::c::spdk_pci_addr;
+use crate::pci_addr;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -19,13 +19,13 @@ pub(crate) struct Config {
     pub(crate) sockets: Vec<SocketConfig>,
 }
 
-/// What the machine is like, beside its channels.
+/// The machine, without its channels.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Machine {
     /// There are huge pages.
     pub(crate) hugepages: bool,
-    /// How much memory the environment has, if the program does not say.
+    /// Memory of the environment in bytes, unless the program sets it.
     #[serde(deserialize_with = "bytes")]
     pub(crate) memory: u64,
     pub(crate) iova: Iova,
@@ -43,23 +43,24 @@ impl Default for Machine {
 /// The keys of [`Machine`].
 const MACHINE: [&str; 5] = ["hugepages", "memory", "iova", "cores", "reattach"];
 
-/// By which addresses devices know memory, where the program does not say.
+/// The address mode of devices, unless the program sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Iova {
-    /// Physical: neighbouring pages of 2 MiB are not neighbours.
+    /// Physical: consecutive pages of 2 MiB are not consecutive for devices.
     Pa,
-    /// Those of the program.
+    /// Virtual: the addresses of the program.
     Va,
 }
 
-/// When a function that was attached is offered again.
+/// Condition for offering a function again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reattach {
-    /// As soon as it is detached, and if it was declined.
+    /// It was detached or declined.
     Easy,
-    /// As SPDK does: once `spdk_pci_device_detach` let go of it and two seconds have passed since a probe saw it anew.
+    /// As SPDK: `spdk_pci_device_detach` released it, and two seconds have passed since a probe first saw it
+    /// anew.
     Spdk,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct SocketConfig {
     pub(crate) seed: u64,
     #[serde(default, deserialize_with = "faults")]
     pub(crate) faults: FaultPlan,
-    /// The largest transfer of one descriptor.
+    /// The largest transfer of one descriptor, in bytes.
     #[serde(default = "one_mib", deserialize_with = "bytes")]
     pub(crate) xfercap: u64,
     #[serde(default = "yes")]
@@ -84,7 +85,7 @@ pub(crate) struct SocketConfig {
     /// Descriptors of a ring.
     #[serde(default = "ring")]
     pub(crate) ring: u32,
-    /// The version that the channels state, 0x30 for 3.0.
+    /// The version register of the channels, 0x30 for 3.0.
     #[serde(default = "cbver")]
     pub(crate) cbver: u8,
     #[serde(default = "functions")]
@@ -101,7 +102,7 @@ pub(crate) struct FunctionConfig {
     pub(crate) device: u16,
     #[serde(default)]
     pub(crate) driver: Driver,
-    /// Another process has it.
+    /// Another process has it, so that no probe gets it.
     #[serde(default)]
     pub(crate) taken: bool,
 }
@@ -152,13 +153,13 @@ fn functions() -> Vec<FunctionConfig> {
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {
     let text = String::deserialize(from)?;
     let bad = || D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:00:04.0`"));
-    addr::parse(&text).ok_or_else(bad)
+    pci_addr::parse(&text).ok_or_else(bad)
 }
 
 impl Config {
     /// Reads the text of a configuration.
     ///
-    /// Keys of sockets at the top level are for all sockets that do not say otherwise.
+    /// Keys of sockets at the top level are the defaults of all sockets.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
         let mut machine = toml::Table::new();
@@ -177,18 +178,18 @@ impl Config {
         Ok(config)
     }
 
-    /// Programs find functions by their addresses: they must be different.
+    /// Checks that the addresses of functions are distinct.
     fn check(&self) -> Result<(), String> {
         let mut seen = std::collections::BTreeSet::new();
         let functions = self.sockets.iter().flat_map(|socket| &socket.function);
-        let mut addresses = functions.map(|function| addr::format(&function.pci));
+        let mut addresses = functions.map(|function| pci_addr::format(&function.pci));
         match addresses.find(|address| !seen.insert(address.clone())) {
             Some(twice) => Err(format!("two functions have pci = `{twice}`; give each its own")),
             None => Ok(()),
         }
     }
 
-    /// The configuration that [`use_config`] or the environment says.
+    /// The configuration of [`use_config`], or else of the environment variables.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
         let (source_name, text) = match USED.get() {
             Some(text) => ("use_config".to_owned(), text.clone()),
@@ -199,7 +200,7 @@ impl Config {
 }
 
 impl SocketConfig {
-    /// Checks what its parts do not say by themselves.
+    /// Checks the ranges of values.
     fn check(self) -> Result<Self, String> {
         let Self { xfercap, ring, cbver, .. } = self;
         if !xfercap.is_power_of_two() || !(1 << 12..=1 << 32).contains(&xfercap) {
@@ -215,15 +216,15 @@ impl SocketConfig {
     }
 }
 
-/// What [`use_config`] was given.
+/// The text of the first call of [`use_config`].
 static USED: OnceLock<String> = OnceLock::new();
 
-/// Has this process's `spdk_env_init` set up the machine of `text` instead of the one that the environment says. What was given first
-/// stays.
+/// Sets the configuration of this process, which `spdk_env_init` uses instead of the environment variables.
+/// Only the first call has an effect.
 ///
 /// # Errors
 ///
-/// The text is no configuration.
+/// The text is no valid configuration.
 pub fn use_config(text: &str) -> Result<(), ConfigError> {
     let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
     Config::parse(text).map_err(error)?;
@@ -240,7 +241,7 @@ mod tests {
         let config = Config::parse("").unwrap();
         assert_eq!(config.sockets.len(), 1);
         let addresses: Vec<_> =
-            config.sockets[0].function.iter().map(|function| addr::format(&function.pci)).collect();
+            config.sockets[0].function.iter().map(|function| pci_addr::format(&function.pci)).collect();
         assert_eq!(addresses.len(), 8);
         assert_eq!((&*addresses[0], &*addresses[7]), ("0000:00:04.0", "0000:00:04.7"));
     }

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::door::{Ptr, Text, c, put_text};
+use crate::c_abi::{Addr, Ptr, Text, c, c_calls, put_text};
 use c::spdk_cpuset;
 
 const SIZE: u32 = c::SPDK_CPUSET_SIZE;
@@ -45,7 +45,7 @@ fn empty() -> spdk_cpuset {
     spdk_cpuset { str_: [0; SIZE as usize / 4 + 1], cpus: [0; SIZE as usize / 8] }
 }
 
-/// Sets exactly these.
+/// Sets exactly these cores.
 pub(crate) fn put(set: Ptr<spdk_cpuset>, cores: impl Iterator<Item = u32>) {
     let mut new = empty();
     for core in cores.filter(|core| *core < SIZE) {
@@ -72,96 +72,64 @@ fn combine(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>, with: impl Fn(u8, u8) -
     dst.put(new);
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_alloc() -> Ptr<spdk_cpuset> {
-    Ptr::give(Box::new(empty()))
-}
+c_calls! {
+    fn spdk_cpuset_alloc() -> Ptr<spdk_cpuset> { Ptr::give(Box::new(empty())) }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_free(set: Ptr<spdk_cpuset>) {
-    drop(set.take());
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_equal(a: Ptr<spdk_cpuset>, b: Ptr<spdk_cpuset>) -> bool {
-    bytes(a) == bytes(b)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_copy(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) {
-    combine(dst, src, |_, b| b);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_and(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) {
-    combine(dst, src, |a, b| a & b);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_or(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) {
-    combine(dst, src, |a, b| a | b);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_xor(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) {
-    combine(dst, src, |a, b| a ^ b);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_negate(set: Ptr<spdk_cpuset>) {
-    combine(set, set, |a, _| !a);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_zero(set: Ptr<spdk_cpuset>) {
-    set.put(empty());
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_set_cpu(set: Ptr<spdk_cpuset>, cpu: u32, state: bool) {
-    let rest: Vec<_> = cores(set).filter(|core| *core != cpu).collect();
-    put(set, rest.into_iter().chain(state.then_some(cpu)));
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_get_cpu(set: Ptr<spdk_cpuset>, cpu: u32) -> bool {
-    bytes(set).get(cpu as usize / 8).is_some_and(|byte| byte >> (cpu % 8) & 1 == 1)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_for_each_cpu(
-    set: Ptr<spdk_cpuset>,
-    each: Option<unsafe extern "C" fn(*mut c_void, u32)>,
-    ctx: Ptr<c_void>,
-) {
-    if let Some(each) = each {
-        // SAFETY: the program's own function, with the context that it gave.
-        cores(set).for_each(|core| unsafe { each(ctx.raw(), core) });
+    fn spdk_cpuset_free(set: Ptr<spdk_cpuset>) {
+        // SAFETY: from `spdk_cpuset_alloc`, and given back once, as C promises.
+        drop(unsafe { set.take() });
     }
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_count(set: Ptr<spdk_cpuset>) -> u32 {
-    bytes(set).iter().map(|byte| byte.count_ones()).sum()
-}
+    fn spdk_cpuset_equal(a: Ptr<spdk_cpuset>, b: Ptr<spdk_cpuset>) -> bool { bytes(a) == bytes(b) }
+    fn spdk_cpuset_copy(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) { combine(dst, src, |_, b| b); }
+    fn spdk_cpuset_and(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) { combine(dst, src, |a, b| a & b); }
+    fn spdk_cpuset_or(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) { combine(dst, src, |a, b| a | b); }
+    fn spdk_cpuset_xor(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>) { combine(dst, src, |a, b| a ^ b); }
+    fn spdk_cpuset_negate(set: Ptr<spdk_cpuset>) { combine(set, set, |a, _| !a); }
+    fn spdk_cpuset_zero(set: Ptr<spdk_cpuset>) { set.put(empty()); }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_fmt(set: Ptr<spdk_cpuset>) -> Ptr<c_char> {
-    let digits: String = bytes(set).iter().rev().map(|byte| format!("{byte:02x}")).collect();
-    let digits = digits.trim_start_matches('0');
-    let text = set.cast::<c_char>();
-    put_text(text, SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits });
-    text
-}
+    fn spdk_cpuset_set_cpu(set: Ptr<spdk_cpuset>, cpu: u32, state: bool) {
+        let rest: Vec<_> = cores(set).filter(|core| *core != cpu).collect();
+        put(set, rest.into_iter().chain(state.then_some(cpu)));
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_cpuset_parse(set: Ptr<spdk_cpuset>, mask: Text) -> c_int {
-    match mask.str().and_then(parse) {
-        Some(cores) if !set.is_null() => {
-            put(set, cores.into_iter());
-            0
+    fn spdk_cpuset_get_cpu(set: Ptr<spdk_cpuset>, cpu: u32) -> bool {
+        bytes(set).get(cpu as usize / 8).is_some_and(|byte| byte >> (cpu % 8) & 1 == 1)
+    }
+
+    fn spdk_cpuset_for_each_cpu(
+        set: Ptr<spdk_cpuset>,
+        each: Option<unsafe extern "C" fn(*mut c_void, u32)>,
+        ctx: Addr,
+    ) {
+        if let Some(each) = each {
+            // SAFETY: the program's own function, with the context that it gave.
+            cores(set).for_each(|core| unsafe { each(ctx.raw(), core) });
         }
-        _ => -libc::EINVAL,
+    }
+
+    fn spdk_cpuset_count(set: Ptr<spdk_cpuset>) -> u32 {
+        bytes(set).iter().map(|byte| byte.count_ones()).sum()
+    }
+
+    fn spdk_cpuset_fmt(set: Ptr<spdk_cpuset>) -> Ptr<c_char> {
+        let digits: String = bytes(set).iter().rev().map(|byte| format!("{byte:02x}")).collect();
+        let digits = digits.trim_start_matches('0');
+        // SAFETY: the struct begins with the text, of this length.
+        let text = unsafe { set.void().to::<c_char>() };
+        // SAFETY: as above.
+        unsafe { put_text(text, SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits }) };
+        text
+    }
+
+    fn spdk_cpuset_parse(set: Ptr<spdk_cpuset>, mask: Text) -> c_int {
+        match mask.str().and_then(parse) {
+            Some(cores) if !set.is_null() => {
+                put(set, cores.into_iter());
+                0
+            }
+            _ => -libc::EINVAL,
+        }
     }
 }
 

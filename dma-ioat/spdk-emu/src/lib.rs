@@ -1,22 +1,25 @@
-//! A stand-in for SPDK's env and I/OAT libraries, without the hardware: the C interface of `spdk/env.h` and `spdk/ioat.h`, on the device model of
-//! `dma-sim`, and the engine's registers for drivers that want those.
+//! A stand-in for SPDK's env and I/OAT libraries, without the hardware: the C interface of `spdk/env.h` and
+//! `spdk/ioat.h` on the device model of `dma-sim`, and the engine's registers for drivers that map them.
 //!
-//! The `install` script beside this crate lays it out as SPDK's libraries; its README has the configuration. This crate's own interface is
-//! [`use_config`]; everything else is C, declared by `spdk_sys::bindings`.
+//! The `install` script beside this crate lays it out as SPDK's libraries; its README has the configuration.
+//! This crate's own interface is [`use_config`]; everything else is C, declared by `spdk_sys::bindings`.
 //!
 //! # Supported
 //!
-//! - *Environment*: options of 23.05 to 26.x, core masks, lists and lcore maps, huge pages or none, memory sizes, IOVA modes, allow and
-//!   block lists; DMA memory, memzones, pools, rings; threads bound to cores; ticks; `spdk_vtophys`, registration of the program's pages,
-//!   `spdk_mem_map`.
-//! - *PCI*: enumeration for the I/OAT driver and for drivers that the program registers; attaching and detaching; configuration space
-//!   (identity, command, serial number, CHANERR_INT); BAR 0.
-//! - *Channels*: probe, attach, detach; copies and fills, built or submitted, split at the largest transfer and where memory is not in a
-//!   row for devices; rings and their back-pressure; doorbells; halted channels.
-//! - *The engine*: CHANCNT, XFERCAP, CBVER, DMACAPABILITY, CHANCMD (suspend, reset), DMACOUNT, CHANSTS, CHAINADDR, CHANCMP, CHANERR; copy, fill
-//!   and null descriptors; completion updates; errors of source, destination, chain, completion address, length and control. SPDK's own
-//!   driver, `lib/ioat/ioat.c`, runs on it, as do `examples/ioat/perf` and `verify`.
-//! - *Log, strings, arithmetic*: what programs for I/OAT use of `log.h`, `string.h`, `util.h`, `cpuset.h`, `fd.h`.
+//! - *Environment*: options of 23.05 to 26.x, core masks, lists and lcore maps, huge pages or none, memory
+//!   sizes, IOVA modes, allow and block lists; DMA memory, memzones, pools, rings; threads bound to cores;
+//!   ticks; `spdk_vtophys`, registration of the program's pages, `spdk_mem_map`.
+//! - *PCI*: enumeration for the I/OAT driver and for drivers that the program registers; attaching and
+//!   detaching; configuration space (identity, command, serial number, CHANERR_INT); BAR 0.
+//! - *Channels*: probe, attach, detach; copies and fills, built or submitted, split at the largest transfer
+//!   and where memory is not contiguous for devices; rings and their back-pressure; doorbells; halted
+//!   channels.
+//! - *The engine*: CHANCNT, XFERCAP, CBVER, DMACAPABILITY, CHANCMD (suspend, reset), DMACOUNT, CHANSTS,
+//!   CHAINADDR, CHANCMP, CHANERR; copy, fill and null descriptors; completion updates; errors of source,
+//!   destination, chain, completion address, length and control. SPDK's own driver, `lib/ioat/ioat.c`, runs
+//!   on it, as do `examples/ioat/perf` and `verify`.
+//! - *Log, strings, arithmetic*: the calls that programs for I/OAT use of `log.h`, `string.h`, `util.h`,
+//!   `cpuset.h`, `fd.h`.
 //!
 //! # Rejected
 //!
@@ -27,30 +30,38 @@
 //!
 //! # Divergences
 //!
-//! - *Attaching again.* A function that was detached, or declined by a probe, is offered by the next probe. SPDK 23.05 to 26.x counts every
-//!   function that a probe saw as attached, and offers it again only after `spdk_pci_device_detach` and two seconds after the next probe:
-//!   `reattach = "spdk"` does the same.
+//! - *Attaching again.* A function that was detached, or declined by a probe, is offered by the next probe.
+//!   SPDK 23.05 to 26.x counts every function that a probe saw as attached, and offers it again only after
+//!   `spdk_pci_device_detach` and two seconds after the next probe: `reattach = "spdk"` does the same.
 //! - *Cores that the machine lacks* are accepted, and share those that it has.
-//! - *Registered memory* must be there (`-EFAULT`), and whole pages of 2 MiB; releases from 26.05 on take pages of 4 KiB too.
-//! - *Detaching with work in flight* ends the work. SPDK frees the ring under the engine.
+//! - *Registered memory* must be there (`-EFAULT`), and whole pages of 2 MiB; releases from 26.05 on take
+//!   pages of 4 KiB too.
+//! - *Detaching with work in flight* drops the work. SPDK frees the ring under the engine.
 //! - *A detached channel's handle* answers `-EINVAL`. SPDK's is freed memory.
 //! - *`process_events` within a callback* answers 0. SPDK's runs the same callback again, without end.
-//! - *Delays sleep*: `spdk_delay_us` gives the processor up, since the engine is a thread that may need it.
-//! - *CHANERR*: writing ones clears bits if that changes what stands there; writing what was read is invisible in plain memory and takes effect
-//!   with the reset that follows. A driver that looks in between sees the bits still set.
-//! - *Ordering of register accesses*: registers are plain memory, seen in order on x86-64. A driver on AArch64 needs barriers, as for a
-//!   device mapped without the device attribute.
-//! - *The engine takes no time*: profiles are for `ioat.h`. It follows its registers within some ten microseconds.
+//! - *Delays sleep*: `spdk_delay_us` yields the CPU, because the engine is a thread that may need it.
+//! - *CHANERR*: writing ones clears bits if the written value differs from the register's. Writing the value
+//!   that was read is invisible in plain memory, and takes effect at the next reset. A driver that reads
+//!   before that sees the bits still set.
+//! - *Ordering of register accesses*: registers are plain memory, seen in order on x86-64. A driver on
+//!   AArch64 needs barriers, as for a device mapped without the device attribute.
+//! - *The engine takes no time*: profiles apply to `ioat.h` only. It reacts to its registers within some ten
+//!   microseconds.
 //! - *Fill patterns* begin at the first byte of each piece, whatever its alignment.
-//! - *Log lines* have the seconds since 1970 as their time.
+//! - *Log lines* have the local time.
 
+mod c_abi;
+mod channel;
 mod config;
 mod cpuset;
-mod door;
 mod engine;
 mod env;
+mod init;
 mod ioat;
 mod log;
+mod pci;
+mod pci_addr;
+mod socket;
 mod string;
 mod util;
 

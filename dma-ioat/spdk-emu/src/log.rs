@@ -1,4 +1,4 @@
-//! The log: levels, flags, and where messages go. Formatting is in `variadic.c`.
+//! The log: levels, flags and sinks. Formatting is in `variadic.c`.
 #![expect(unsafe_code, reason = "the names are C's; writes to streams of the C library")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::door::{Ptr, Text, c};
+use crate::c_abi::{Ptr, Text, c, c_calls};
 use c::spdk_log_flag as Flag;
 
-/// How much goes to the system's log, and how much to stderr.
+/// Levels of the system's log and of stderr.
 static LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
 static PRINT_LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
 static TIMESTAMPS: AtomicBool = AtomicBool::new(true);
@@ -23,7 +23,7 @@ fn flags() -> MutexGuard<'static, Vec<Ptr<Flag>>> {
     FLAGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to a stream of C's, so that it comes in order with what the program writes there.
+/// Writes to a stream of C, which keeps the order with the output of the program.
 pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
     if !file.is_null() {
         // SAFETY: the bytes are there, and the stream is open, as C promises.
@@ -33,7 +33,7 @@ pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
     }
 }
 
-/// An error that the stand-in itself logs, where the program wants its log.
+/// Logs an error of the stand-in to the program's log.
 pub(crate) fn error(problem: &str) {
     let line = CString::new(format!("spdk-emu: {problem}\n")).unwrap_or_default();
     let none = std::ptr::null();
@@ -41,7 +41,7 @@ pub(crate) fn error(problem: &str) {
     unsafe { c::spdk_log(c::SPDK_LOG_ERROR, none, -1, none, c"%s".as_ptr(), line.as_ptr()) };
 }
 
-/// The local time to the microsecond, or nothing if no times are wanted.
+/// The local time in microseconds, or nothing if timestamps are off.
 fn stamp() -> String {
     if !TIMESTAMPS.load(Relaxed) {
         return String::new();
@@ -63,71 +63,7 @@ fn name(level: c_int) -> &'static str {
     usize::try_from(level).ok().and_then(|level| NAMES.get(level)).copied().unwrap_or("LOG")
 }
 
-/// The message with all that goes before it.
-fn line(level: Option<c_int>, file: Text, number: c_int, function: Text, message: &str) -> String {
-    let Some(file) = file.get() else { return message.to_owned() };
-    let function = function.get().unwrap_or(c"?").to_string_lossy();
-    let level = level.map(|level| format!("*{}*: ", name(level))).unwrap_or_default();
-    format!("{}:{number:4}:{function}: {level}{message}", file.to_string_lossy())
-}
-
-/// Whether a message of this level goes anywhere.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_emu_log_shown(level: c_int) -> bool {
-    level <= LEVEL.load(Relaxed).max(PRINT_LEVEL.load(Relaxed)) && level > c::SPDK_LOG_DISABLED
-}
-
-/// A formatted message on its way to stderr and the system's log.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_emu_log(level: c_int, file: Text, number: c_int, function: Text, message: Text) {
-    let message = message.get().unwrap_or_default().to_string_lossy();
-    let line = line(Some(level), file, number, function, &message);
-    if level <= PRINT_LEVEL.load(Relaxed) {
-        // SAFETY: the C library has set it up.
-        write_to(Ptr::new(unsafe { stderr }), &format!("{}{line}", stamp()));
-    }
-    if level <= LEVEL.load(Relaxed)
-        && let Ok(line) = CString::new(line)
-    {
-        // SAFETY: the format takes one string, which is one.
-        unsafe { libc::syslog(spdk_log_to_syslog_level(level), c"%s".as_ptr(), line.as_ptr()) };
-    }
-}
-
-/// A formatted message on its way to a stream.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_emu_flog(to: Ptr<libc::FILE>, file: Text, number: c_int, function: Text, message: Text) {
-    let message = message.get().unwrap_or_default().to_string_lossy();
-    write_to(to, &format!("{}{}", stamp(), line(None, file, number, function, &message)));
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_set_level(level: c_int) {
-    LEVEL.store(level, Relaxed);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_get_level() -> c_int {
-    LEVEL.load(Relaxed)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_set_print_level(level: c_int) {
-    PRINT_LEVEL.store(level, Relaxed);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_get_print_level() -> c_int {
-    PRINT_LEVEL.load(Relaxed)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_enable_timestamps(value: bool) {
-    TIMESTAMPS.store(value, Relaxed);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_to_syslog_level(level: c_int) -> c_int {
+fn syslog_level(level: c_int) -> c_int {
     match level {
         c::SPDK_LOG_DISABLED => -1,
         c::SPDK_LOG_ERROR => libc::LOG_ERR,
@@ -137,49 +73,94 @@ extern "C" fn spdk_log_to_syslog_level(level: c_int) -> c_int {
     }
 }
 
-/// Writes sixteen bytes to a line, as numbers and as letters.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_dump(to: Ptr<libc::FILE>, label: Text, buf: Ptr<u8>, len: usize) {
-    let mut text = format!("{}\n", label.get().unwrap_or_default().to_string_lossy());
-    for (place, row) in (0..).step_by(16).zip(buf.slice(len).chunks(16)) {
-        let mut numbers: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
-        if row.len() > 8 {
-            numbers.insert(24, ' ');
-        }
-        let letter = |byte: &u8| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '.' };
-        let letters: String = row.iter().map(letter).collect();
-        text += &format!("{place:08x}  {numbers:<49} {letters}\n");
+/// The message with its prefix.
+fn line(level: Option<c_int>, file: Text, number: c_int, function: Text, message: &str) -> String {
+    let Some(file) = file.get() else { return message.to_owned() };
+    let function = function.get().unwrap_or(c"?").to_string_lossy();
+    let level = level.map(|level| format!("*{}*: ", name(level))).unwrap_or_default();
+    format!("{}:{number:4}:{function}: {level}{message}", file.to_string_lossy())
+}
+
+c_calls! {
+    /// True if a message of this level has a sink.
+    fn spdk_emu_log_shown(level: c_int) -> bool {
+        level <= LEVEL.load(Relaxed).max(PRINT_LEVEL.load(Relaxed)) && level > c::SPDK_LOG_DISABLED
     }
-    write_to(to, &text);
+
+    /// Writes a formatted message to stderr and the system's log.
+    fn spdk_emu_log(level: c_int, file: Text, number: c_int, function: Text, message: Text) {
+        let message = message.get().unwrap_or_default().to_string_lossy();
+        let line = line(Some(level), file, number, function, &message);
+        if level <= PRINT_LEVEL.load(Relaxed) {
+            // SAFETY: the C library has set it up.
+            let to = unsafe { Ptr::new(stderr) };
+            write_to(to, &format!("{}{line}", stamp()));
+        }
+        if level <= LEVEL.load(Relaxed)
+            && let Ok(line) = CString::new(line)
+        {
+            // SAFETY: the format takes one string, which is one.
+            unsafe { libc::syslog(syslog_level(level), c"%s".as_ptr(), line.as_ptr()) };
+        }
+    }
+
+    /// Writes a formatted message to a stream.
+    fn spdk_emu_flog(to: Ptr<libc::FILE>, file: Text, number: c_int, function: Text, message: Text) {
+        let message = message.get().unwrap_or_default().to_string_lossy();
+        write_to(to, &format!("{}{}", stamp(), line(None, file, number, function, &message)));
+    }
+
+    fn spdk_log_set_level(level: c_int) { LEVEL.store(level, Relaxed); }
+    fn spdk_log_get_level() -> c_int { LEVEL.load(Relaxed) }
+    fn spdk_log_set_print_level(level: c_int) { PRINT_LEVEL.store(level, Relaxed); }
+    fn spdk_log_get_print_level() -> c_int { PRINT_LEVEL.load(Relaxed) }
+    fn spdk_log_enable_timestamps(value: bool) { TIMESTAMPS.store(value, Relaxed); }
+
+    fn spdk_log_to_syslog_level(level: c_int) -> c_int { syslog_level(level) }
+
+    /// Dumps sixteen bytes per line, in hexadecimal and as text.
+    fn spdk_log_dump(to: Ptr<libc::FILE>, label: Text, buf: Ptr<u8>, len: usize) {
+        // SAFETY: C passes `len` bytes.
+        let bytes = unsafe { buf.slice(len) };
+        let mut text = format!("{}\n", label.get().unwrap_or_default().to_string_lossy());
+        for (place, row) in (0..).step_by(16).zip(bytes.chunks(16)) {
+            let mut numbers: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
+            if row.len() > 8 {
+                numbers.insert(24, ' ');
+            }
+            let letter = |byte: &u8| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '.' };
+            let letters: String = row.iter().map(letter).collect();
+            text += &format!("{place:08x}  {numbers:<49} {letters}\n");
+        }
+        write_to(to, &text);
+    }
 }
 
 fn flag_name(flag: &Flag) -> &CStr {
-    Text::new(flag.name).get().unwrap_or_default()
+    // SAFETY: the program's flags have names for good.
+    unsafe { Text::new(flag.name) }.get().unwrap_or_default()
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_register_flag(name: Text, flag: Ptr<Flag>) {
-    if let (Some(_), false) = (name.get(), flag.is_null()) {
-        let mut flags = flags();
-        flags.push(flag);
-        flags.sort_by_key(|flag| flag.get().map(|flag| flag_name(flag).to_bytes().to_ascii_lowercase()));
+c_calls! {
+    fn spdk_log_register_flag(name: Text, flag: Ptr<Flag>) {
+        if let (Some(_), false) = (name.get(), flag.is_null()) {
+            let mut flags = flags();
+            flags.push(flag);
+            flags.sort_by_key(|flag| flag.get().map(|flag| flag_name(flag).to_bytes().to_ascii_lowercase()));
+        }
+    }
+
+    fn spdk_log_get_first_flag() -> Ptr<Flag> { flags().first().copied().unwrap_or(Ptr::NULL) }
+
+    fn spdk_log_get_next_flag(flag: Ptr<Flag>) -> Ptr<Flag> {
+        let flags = flags();
+        let place = flags.iter().position(|known| known.raw() == flag.raw());
+        place.and_then(|place| flags.get(place + 1)).copied().unwrap_or(Ptr::NULL)
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_get_first_flag() -> Ptr<Flag> {
-    flags().first().copied().unwrap_or(Ptr::NULL)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_get_next_flag(flag: Ptr<Flag>) -> Ptr<Flag> {
-    let flags = flags();
-    let place = flags.iter().position(|known| known.raw() == flag.raw());
-    place.and_then(|place| flags.get(place + 1)).copied().unwrap_or(Ptr::NULL)
-}
-
-/// Whether a name is meant: `all` means all, and `*` and `?` stand for others.
-fn is_meant(pattern: &CStr, flag: &Flag) -> bool {
+/// True if the pattern, `all` or with the wildcards `*` and `?`, matches the flag.
+fn matches(pattern: &CStr, flag: &Flag) -> bool {
     let name = CString::new(flag_name(flag).to_bytes().to_ascii_lowercase()).unwrap_or_default();
     let pattern = CString::new(pattern.to_bytes().to_ascii_lowercase()).unwrap_or_default();
     // SAFETY: both are strings.
@@ -190,7 +171,7 @@ fn set_flag(pattern: Text, enabled: bool) -> c_int {
     let Some(pattern) = pattern.get() else { return -libc::EINVAL };
     let mut found = pattern.to_bytes().eq_ignore_ascii_case(b"all");
     for flag in &*flags() {
-        if let Some(&known) = flag.get().filter(|known| is_meant(pattern, known)) {
+        if let Some(&known) = flag.get().filter(|known| matches(pattern, known)) {
             found = true;
             flag.put(Flag { enabled, ..known });
         }
@@ -198,30 +179,23 @@ fn set_flag(pattern: Text, enabled: bool) -> c_int {
     if found { 0 } else { -libc::EINVAL }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_get_flag(name: Text) -> bool {
-    let Some(name) = name.get() else { return false };
-    let is = |flag: &Flag| flag_name(flag).to_bytes().eq_ignore_ascii_case(name.to_bytes());
-    flags().iter().filter_map(|flag| flag.get()).any(|flag| flag.enabled && is(flag))
-}
+c_calls! {
+    fn spdk_log_get_flag(name: Text) -> bool {
+        let Some(name) = name.get() else { return false };
+        let is = |flag: &Flag| flag_name(flag).to_bytes().eq_ignore_ascii_case(name.to_bytes());
+        flags().iter().filter_map(|flag| flag.get()).any(|flag| flag.enabled && is(flag))
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_set_flag(name: Text) -> c_int {
-    set_flag(name, true)
-}
+    fn spdk_log_set_flag(name: Text) -> c_int { set_flag(name, true) }
+    fn spdk_log_clear_flag(name: Text) -> c_int { set_flag(name, false) }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_clear_flag(name: Text) -> c_int {
-    set_flag(name, false)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_log_usage(to: Ptr<libc::FILE>, option: Text) {
-    let known: Vec<_> = flags()
-        .iter()
-        .filter_map(|flag| flag.get())
-        .map(|flag| flag_name(flag).to_string_lossy().into_owned())
-        .collect();
-    let option = option.get().unwrap_or_default().to_string_lossy();
-    write_to(to, &format!(" {option}, --logflag <flag>    enable log flag (all, {})\n", known.join(", ")));
+    fn spdk_log_usage(to: Ptr<libc::FILE>, option: Text) {
+        let known: Vec<_> = flags()
+            .iter()
+            .filter_map(|flag| flag.get())
+            .map(|flag| flag_name(flag).to_string_lossy().into_owned())
+            .collect();
+        let option = option.get().unwrap_or_default().to_string_lossy();
+        write_to(to, &format!(" {option}, --logflag <flag>    enable log flag (all, {})\n", known.join(", ")));
+    }
 }

@@ -1,72 +1,94 @@
 //! Arithmetic, iovecs and file descriptors.
 #![expect(unsafe_code, reason = "the names are C's; calls of the C library")]
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 
+use crate::c_abi::{Addr, Ptr, c_calls, put_text};
 use crate::config::Config;
-use crate::door::{Ptr, put_text};
 use libc::iovec;
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_u32log2(x: u32) -> u32 {
-    x.checked_ilog2().unwrap_or(0)
+c_calls! {
+    fn spdk_u32log2(x: u32) -> u32 { x.checked_ilog2().unwrap_or(0) }
+    fn spdk_u64log2(x: u64) -> u64 { x.checked_ilog2().unwrap_or(0).into() }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_u64log2(x: u64) -> u64 {
-    x.checked_ilog2().unwrap_or(0).into()
+/// Addresses and lengths of vectors, without empty ones.
+///
+/// # Safety
+///
+/// `iov` has `count` vectors.
+unsafe fn parts(iov: Ptr<iovec>, count: usize) -> impl Iterator<Item = (Addr, usize)> {
+    // SAFETY: the caller's promise.
+    let parts = unsafe { iov.slice(count) }.iter();
+    parts.map(|part| (Addr::new(part.iov_base), part.iov_len)).filter(|(_, len)| *len > 0)
 }
 
-/// The places and lengths that vectors stand for.
-fn parts(iov: Ptr<iovec>, count: usize) -> impl Iterator<Item = (Ptr<c_void>, usize)> {
-    iov.slice(count).iter().map(|part| (Ptr::new(part.iov_base), part.iov_len)).filter(|(_, len)| *len > 0)
-}
-
-/// Copies from one row of places to another, as much as both hold; returns how much that is.
-fn copy(
-    mut from: impl Iterator<Item = (Ptr<c_void>, usize)>,
-    mut to: impl Iterator<Item = (Ptr<c_void>, usize)>,
+/// Copies between lists of buffers, up to the shorter total. Returns the number of bytes copied.
+///
+/// # Safety
+///
+/// The buffers are valid for their lengths, and nobody else uses them.
+unsafe fn copy(
+    mut from: impl Iterator<Item = (Addr, usize)>,
+    mut to: impl Iterator<Item = (Addr, usize)>,
 ) -> usize {
     let mut copied = 0;
     let (mut src, mut dst) = (from.next(), to.next());
     while let (Some((src_at, src_len)), Some((dst_at, dst_len))) = (src, dst) {
         let len = src_len.min(dst_len);
-        src_at.copy_to(dst_at, len);
+        // SAFETY: within both buffers.
+        unsafe { src_at.copy_to(dst_at, len) };
         copied += len;
-        let rest = |at: Ptr<c_void>, whole: usize| {
-            (whole > len).then(|| (Ptr::at(at.addr() + len as u64), whole - len))
-        };
+        let rest =
+            |at: Addr, whole: usize| (whole > len).then(|| (Addr::at(at.addr() + len as u64), whole - len));
         src = rest(src_at, src_len).or_else(|| from.next());
         dst = rest(dst_at, dst_len).or_else(|| to.next());
     }
     copied
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_iov_memset(iovs: Ptr<iovec>, iovcnt: c_int, value: c_int) {
-    for (at, len) in parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) {
-        (0..len).for_each(|i| at.cast::<u8>().write(i, value as u8));
+c_calls! {
+    fn spdk_iov_memset(iovs: Ptr<iovec>, iovcnt: c_int, value: c_int) {
+        // SAFETY: C's promise.
+        for (at, len) in unsafe { parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) } {
+            // SAFETY: the vectors are of bytes that C has.
+            let bytes = unsafe { at.to::<u8>() };
+            // SAFETY: as above.
+            (0..len).for_each(|i| unsafe { bytes.write(i, value as u8) });
+        }
     }
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_iovcpy(siov: Ptr<iovec>, siovcnt: usize, diov: Ptr<iovec>, diovcnt: usize) -> usize {
-    copy(parts(siov, siovcnt), parts(diov, diovcnt))
-}
+    fn spdk_iovcpy(siov: Ptr<iovec>, siovcnt: usize, diov: Ptr<iovec>, diovcnt: usize) -> usize {
+        // SAFETY: C's promise.
+        let from = unsafe { parts(siov, siovcnt) };
+        // SAFETY: as above.
+        let to = unsafe { parts(diov, diovcnt) };
+        // SAFETY: as above.
+        unsafe { copy(from, to) }
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_iovmove(siov: Ptr<iovec>, siovcnt: usize, diov: Ptr<iovec>, diovcnt: usize) -> usize {
-    copy(parts(siov, siovcnt), parts(diov, diovcnt))
-}
+    fn spdk_iovmove(siov: Ptr<iovec>, siovcnt: usize, diov: Ptr<iovec>, diovcnt: usize) -> usize {
+        // SAFETY: C's promise.
+        let from = unsafe { parts(siov, siovcnt) };
+        // SAFETY: as above.
+        let to = unsafe { parts(diov, diovcnt) };
+        // SAFETY: as above.
+        unsafe { copy(from, to) }
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_copy_iovs_to_buf(buf: Ptr<c_void>, buf_len: usize, iovs: Ptr<iovec>, iovcnt: c_int) {
-    copy(parts(iovs, usize::try_from(iovcnt).unwrap_or(0)), [(buf, buf_len)].into_iter());
-}
+    fn spdk_copy_iovs_to_buf(buf: Addr, buf_len: usize, iovs: Ptr<iovec>, iovcnt: c_int) {
+        // SAFETY: C's promise.
+        let parts = unsafe { parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) };
+        // SAFETY: as above.
+        unsafe { copy(parts, [(buf, buf_len)].into_iter()) };
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_copy_buf_to_iovs(iovs: Ptr<iovec>, iovcnt: c_int, buf: Ptr<c_void>, buf_len: usize) {
-    copy([(buf, buf_len)].into_iter(), parts(iovs, usize::try_from(iovcnt).unwrap_or(0)));
+    fn spdk_copy_buf_to_iovs(iovs: Ptr<iovec>, iovcnt: c_int, buf: Addr, buf_len: usize) {
+        // SAFETY: C's promise.
+        let parts = unsafe { parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) };
+        // SAFETY: as above.
+        unsafe { copy([(buf, buf_len)].into_iter(), parts) };
+    }
 }
 
 /// Sets or clears a flag of a file descriptor.
@@ -81,14 +103,9 @@ fn set_nonblock(fd: c_int, on: bool) -> c_int {
     0
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_fd_set_nonblock(fd: c_int) -> c_int {
-    set_nonblock(fd, true)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_fd_clear_nonblock(fd: c_int) -> c_int {
-    set_nonblock(fd, false)
+c_calls! {
+    fn spdk_fd_set_nonblock(fd: c_int) -> c_int { set_nonblock(fd, true) }
+    fn spdk_fd_clear_nonblock(fd: c_int) -> c_int { set_nonblock(fd, false) }
 }
 
 fn status(fd: c_int) -> Option<libc::stat> {
@@ -99,25 +116,24 @@ fn status(fd: c_int) -> Option<libc::stat> {
     (result == 0).then(|| unsafe { status.assume_init() })
 }
 
-/// Of a file; 0 of anything else.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_fd_get_size(fd: c_int) -> u64 {
-    let file = status(fd).filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
-    file.map_or(0, |status| status.st_size as u64)
-}
+c_calls! {
+    /// Size of a regular file; 0 for other kinds.
+    fn spdk_fd_get_size(fd: c_int) -> u64 {
+        let file = status(fd).filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
+        file.map_or(0, |status| status.st_size as u64)
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_fd_get_blocklen(fd: c_int) -> u32 {
-    status(fd).map_or(0, |status| status.st_blksize as u32)
-}
+    fn spdk_fd_get_blocklen(fd: c_int) -> u32 { status(fd).map_or(0, |status| status.st_blksize as u32) }
 
-/// What no SPDK has: says that this is the stand-in, and writes the profiles that its channels are models of, with their sources. Returns 0,
-/// or -1 if there is no configuration or not enough room.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_emu_model(model: Ptr<c_char>, size: usize) -> c_int {
-    let Ok(config) = Config::in_use() else { return -1 };
-    let mut profiles: Vec<_> =
-        config.sockets.iter().map(|s| format!("profile {} ({})", s.profile.name, s.profile.source)).collect();
-    profiles.dedup();
-    if put_text(model, size, &format!("spdk-emu, {}", profiles.join(", "))) { 0 } else { -1 }
+    /// Identifies the stand-in: no SPDK has this call. Writes the profiles of the channels and their sources.
+    /// Returns 0, or -1 without a valid configuration or enough room.
+    fn spdk_emu_model(model: Ptr<c_char>, size: usize) -> c_int {
+        let Ok(config) = Config::in_use() else { return -1 };
+        let mut profiles: Vec<_> =
+            config.sockets.iter().map(|s| format!("profile {} ({})", s.profile.name, s.profile.source)).collect();
+        profiles.dedup();
+        // SAFETY: C's promise.
+        let fits = unsafe { put_text(model, size, &format!("spdk-emu, {}", profiles.join(", "))) };
+        if fits { 0 } else { -1 }
+    }
 }

@@ -1,4 +1,4 @@
-//! A driver that knows the registers of I/OAT and nothing of the stand-in but memory: BAR 0, descriptors, the completion word.
+//! A driver that uses only the registers of I/OAT and memory: BAR 0, descriptors, the completion word.
 #![expect(unsafe_code, reason = "a driver in user space")]
 
 #[path = "support/env.rs"]
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use env::{Memory, bus};
 use spdk_sys::bindings as c;
 
-/// Each test has its function.
+/// Each test has a function of its own.
 const CONFIG: &str = "
     xfercap = '64K'
     [[socket]]
@@ -52,7 +52,7 @@ const UPDATE: u32 = 1 << 3;
 const NULL: u32 = 1 << 5;
 const FILL: u32 = 1 << 24;
 
-/// What driver and device write to while the other reads: a whole register at once, after all that came before it.
+/// Memory shared with the device: whole registers, with acquire and release order.
 trait Shared: Copy {
     /// # Safety
     /// `place` is aligned and readable.
@@ -89,7 +89,7 @@ struct Driver {
     head: usize,
 }
 
-/// What is looked for, and what is found.
+/// The wanted function, and the one found.
 struct Search<'a> {
     address: &'a str,
     device: *mut c::spdk_pci_device,
@@ -225,7 +225,7 @@ fn wait_until(mut done: impl FnMut() -> bool, what: impl Fn() -> String) {
     }
 }
 
-/// A pattern that tells its places apart.
+/// A pattern with distinct bytes at distinct offsets.
 fn mark(memory: &Memory, seed: u8) {
     memory.bytes().iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8 ^ seed);
 }
@@ -429,7 +429,7 @@ fn four_gib_are_written_as_none() {
     assert_eq!(Driver::unstarted("0000:82:04.1").read::<u8>(XFERCAP), 0);
 }
 
-/// An error stays until a reset: neither a better chain nor clearing the error bits has the channel go on.
+/// An error stays until a reset: neither a valid chain nor clearing the error bits restarts the channel.
 #[test]
 fn a_halted_channel_starts_again_after_a_reset_only() {
     let mut driver = Driver::new("0000:82:04.2");
@@ -519,7 +519,7 @@ fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
     driver.wait(HALTED);
 }
 
-/// Two copies after the start, by a function that something goes wrong with.
+/// Two copies after the start, on a function with a fault.
 fn with_fault(address: &str) -> (Driver, Memory, Memory) {
     let mut driver = Driver::new(address);
     let (src, dst) = (Memory::new(128, 64), Memory::new(128, 64));
@@ -567,4 +567,37 @@ fn translation_is_by_page() {
     assert_eq!(start, bus(memory.at(0)) + 100);
     assert_eq!(size, (2 << 20) - 100, "neighbouring pages are not neighbours for devices");
     assert_eq!(bus(ptr::from_ref(&size).cast()), u64::MAX);
+}
+
+#[test]
+fn the_size_of_a_translation_is_never_more_than_was_asked_for() {
+    env::set_up(CONFIG);
+    let memory = Memory::new(2 << 20, 2 << 20);
+    let inside = memory.at(100).cast_const();
+    let outside = ptr::without_provenance::<c_void>((2 << 20) - 100);
+    let nobodys = ptr::without_provenance::<c_void>(1 << 48);
+    let translate = |at: *const c_void, mut size: u64| {
+        // SAFETY: the size's place is there; addresses are looked up, and not followed.
+        let bus = unsafe { c::spdk_vtophys(at, &raw mut size) };
+        (bus != u64::MAX, size)
+    };
+    // Results of SPDK's `spdk_mem_map_translate`, from 23.05 and 26.05.
+    for (at, size, answer) in [
+        (inside, 0, (true, 0)),
+        (inside, 1, (true, 1)),
+        (inside, 64, (true, 64)),
+        (outside, 0, (false, 0)),
+        (outside, 64, (false, 64)),
+        (outside, 4096, (false, 100)),
+        (nobodys, 4096, (false, 4096)),
+    ] {
+        assert_eq!(translate(at, size), answer, "{at:p}, {size}");
+    }
+    let node = |at: *const c_void, mut size: u64| {
+        // SAFETY: as above.
+        let node = unsafe { c::spdk_mem_get_numa_id(at, &raw mut size) };
+        (node, size)
+    };
+    assert_eq!((node(inside, 0), node(inside, 64)), ((0, 0), (0, 64)));
+    assert_eq!((node(outside, 4096), node(nobodys, 4096)), ((-1, 100), (-1, 4096)));
 }

@@ -13,7 +13,7 @@ use env::Memory;
 use proptest::prelude::*;
 use spdk_sys::bindings as c;
 
-/// Each test has its functions.
+/// Each test has functions of its own.
 const CONFIG: &str = "
     [[socket]]
     xfercap = '4K'
@@ -62,7 +62,7 @@ unsafe extern "C" fn on_attach(
 }
 
 thread_local! {
-    /// What was called back, in order.
+    /// Arguments of the callbacks, in order.
     static ENDED: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
 }
 
@@ -124,7 +124,7 @@ impl Channel {
         unsafe { c::spdk_ioat_process_events(self.0) }
     }
 
-    /// What was called back by the next so many calls that process events.
+    /// Arguments of the callbacks during the next `spdk_ioat_process_events` calls.
     fn ended(&self, calls: usize) -> Vec<usize> {
         for _ in 0..calls {
             assert!(self.process() >= 0);
@@ -168,8 +168,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     )
 }
 
-/// Runs the operations, flushed when they say so and at the end. Those in flight together do not write the same bytes if `apart`: devices
-/// that take time promise nothing of those.
+/// Runs the operations with the flushes that they request, and one at the end. With `apart`, operations in
+/// flight together never write the same bytes, because devices that take time promise no order for those.
 fn run(channel: &Channel, memory: &Memory, ops: &[Op], apart: bool) {
     let mut oracle = vec![0_u8; SPACE];
     for (i, byte) in oracle.iter_mut().enumerate() {
@@ -494,8 +494,8 @@ fn channels_on_threads() {
     assert_eq!(*ALL.lock().unwrap(), 4 * 50 * 16);
 }
 
-/// By the model's time, with 512 bytes and 256 in flight: one doorbell for 128 copies against one for each. Published: 14.0 and 3.7
-/// million a second (SPDK commit 6728c1b8cb).
+/// By the model's time, with 512 bytes and 256 in flight: one doorbell for 128 copies against one for each.
+/// Published: 14.0 and 3.7 million a second (SPDK commit 6728c1b8cb).
 #[test]
 fn a_doorbell_for_many_copies_pays() {
     let channel = Channel::new("0000:80:04.1");

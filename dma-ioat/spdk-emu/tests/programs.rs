@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use install::spdk_emu_prefix;
 
-/// How a program is compiled.
+/// The variants of compiling a program.
 const C: &[&str] = &["cc", "-std=gnu11"];
 const CXX: &[&str] = &["g++", "-x", "c++", "-std=gnu++20"];
 const SANITIZED: &[&str] =
@@ -30,7 +30,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Compiles a program, by what `pkg-config` says; `None` where the compiler is not there.
+/// Compiles a program with the flags of `pkg-config`; `None` without a compiler.
 fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)> {
     for program in [how[0], "pkg-config"] {
         if !is_there(program) {
@@ -101,7 +101,7 @@ fn sanitized() {
     }
 }
 
-/// What `init` prints, and what stderr has.
+/// The output of `init`, and its stderr.
 fn answers(config: &str, args: &[&str]) -> Option<(String, String)> {
     let (program, libraries) = compile("init", C, "")?;
     let mut command = Command::new(program);

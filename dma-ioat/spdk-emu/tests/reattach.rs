@@ -1,4 +1,4 @@
-//! Attaching again as strictly as SPDK has it.
+//! Attaching again with `reattach = "spdk"`.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 #[path = "support/env.rs"]

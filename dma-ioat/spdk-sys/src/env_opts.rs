@@ -1,4 +1,4 @@
-//! [`EnvOpts`]: the options of `spdk_env_init`, in a block that suits every release.
+//! [`EnvOpts`]: the options of `spdk_env_init`, compatible with every release.
 #![expect(unsafe_code, reason = "writes fields into a block that SPDK reads as its struct")]
 
 use std::ffi::{CString, c_char};
@@ -7,21 +7,22 @@ use std::mem::offset_of;
 use crate::bindings::{spdk_env_opts, spdk_pci_addr};
 use crate::{Env, Release};
 
-/// The block's words of 8 bytes: four times what the struct has in any release so far.
+/// Length of the block in words of 8 bytes: four times the largest struct so far.
 const WORDS: usize = 64;
 
-/// Where `opts_size` is. SPDK 24.09 brought it; before, the struct ended there. Nothing in front of it has moved since 23.05.
+/// Offset of `opts_size`, which SPDK 24.09 introduced; before, the struct ended there. No field before it has
+/// moved since 23.05.
 const OPTS_SIZE: usize = 112;
 
 /// The options of `spdk_env_init`.
 ///
-/// SPDK's struct grows from release to release, and `spdk_env_opts_init` clears and fills it at the size that the *library* knows. So this is a
-/// zeroed block much larger than the struct, which says its own size beforehand, and only fields are touched that have the same place in all
-/// releases from 23.05 on.
+/// SPDK's struct grows from release to release, and `spdk_env_opts_init` clears and fills it at the size that
+/// the *library* knows. So this is a zeroed block much larger than the struct, with its size set beforehand.
+/// Only fields are used whose offset is the same in all releases from 23.05 on.
 #[derive(Debug)]
 pub struct EnvOpts {
     block: Box<[u64; WORDS]>,
-    // What the block points to.
+    // The targets of the block's pointers.
     texts: Vec<CString>,
     allowed: Vec<spdk_pci_addr>,
 }
@@ -32,7 +33,8 @@ impl EnvOpts {
     pub fn new(env: &Env) -> Self {
         let mut block = Box::new([0; WORDS]);
         block[OPTS_SIZE / 8] = size_of_val(&*block) as u64;
-        // SAFETY: the block is aligned as the struct, zeroed, and larger than it is in any release; it says how large.
+        // SAFETY: the block is aligned as the struct, zeroed, and larger than it is in any release; it states
+        // its size.
         unsafe { (env.spdk_env_opts_init)(block.as_mut_ptr().cast()) };
         Self { block, texts: Vec::new(), allowed: Vec::new() }
     }
@@ -67,11 +69,12 @@ impl EnvOpts {
         self.write(offset_of!(spdk_env_opts, mem_size), mib);
     }
 
-    /// Does without huge pages. The memory's size has to be set, too.
+    /// Disables huge pages. The memory size must be set, too.
     pub fn set_no_huge(&mut self, release: Release) {
         if release.soname().is_some_and(|soname| soname < Release::HAS_NO_HUGE) {
-            // 23.05 and 23.09 have no such field, and tell by the arguments for DPDK alone; without the second they add one that
-            // DPDK refuses together with the first, and they would ask for physical addresses.
+            // 23.05 and 23.09 have no such field, and only look at the arguments for DPDK. Without the second
+            // argument they add one that DPDK refuses together with the first, and they request physical
+            // addresses.
             self.write_text(offset_of!(spdk_env_opts, env_context), c"--no-huge --legacy-mem".to_owned());
             self.write_text(offset_of!(spdk_env_opts, iova_mode), c"va".to_owned());
         } else {
@@ -88,7 +91,7 @@ impl EnvOpts {
         self.write(offset_of!(spdk_env_opts, pci_allowed), pointer);
     }
 
-    /// What `spdk_env_init` takes. Valid as long as this value.
+    /// The argument of `spdk_env_init`, valid as long as this value.
     #[must_use]
     pub fn as_ptr(&self) -> *const spdk_env_opts {
         self.block.as_ptr().cast()

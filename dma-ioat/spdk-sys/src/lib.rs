@@ -1,15 +1,16 @@
 //! Declarations of SPDK's env and I/OAT calls, and the libraries that hold them, loaded at run time.
 //!
-//! [`Library::open`] finds and loads `libspdk_env_dpdk` and `libspdk_ioat`; nothing is needed to build. Two features change where the calls come from:
-//! `linked` takes them from the linker (for SPDK's static libraries, which is how SPDK is built unless it is told otherwise; `pkg-config` says what to link),
-//! `bindgen` makes the declarations from the headers of the installed SPDK instead of from ours.
+//! [`Library::open`] finds and loads `libspdk_env_dpdk` and `libspdk_ioat`; nothing is needed to build. Two
+//! features change where the calls come from: `linked` takes them from the linker (for SPDK's static
+//! libraries, its default build; `pkg-config` lists them), `bindgen` makes the declarations from the headers
+//! of the installed SPDK instead of from ours. Without an installed SPDK, both warn and have no effect.
 //!
-//! The [tables](Env) are plain structs of function pointers, so that a test can hand in others: [`Library::from_tables`].
+//! The [tables](Env) are plain structs of function pointers, so that a test can replace them:
+//! [`Library::from_tables`].
 
-#[cfg(not(feature = "bindgen"))]
-#[rustfmt::skip]
+#[cfg(not(spdk_headers))]
 pub mod bindings;
-#[cfg(feature = "bindgen")]
+#[cfg(spdk_headers)]
 #[allow(
     missing_docs,
     missing_debug_implementations,
@@ -31,14 +32,12 @@ pub mod bindings {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 mod env_opts;
-mod error;
 mod library;
 mod release;
-#[rustfmt::skip]
 mod table;
 
+pub use dma_loader::{LoadError, Vendor};
 pub use env_opts::EnvOpts;
-pub use error::LoadError;
-pub use library::{LIB_DIR_VARIABLE, Library, StandIn};
+pub use library::{LIB_DIR_VARIABLE, Library, SPDK, StandIn};
 pub use release::Release;
 pub use table::{Env, Ioat, Log};

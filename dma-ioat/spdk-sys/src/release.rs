@@ -1,8 +1,8 @@
-//! [`Release`]: which SPDK it is.
+//! [`Release`]: the release of an SPDK.
 
 use std::fmt;
 
-/// The release of an SPDK, as far as the number in its env library's name (the SONAME) tells.
+/// The release of an SPDK, as the number in the name of its env library (the SONAME) identifies it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release(Option<u32>);
 
@@ -12,7 +12,7 @@ impl Release {
     /// From this on `spdk_env_opts` has `no_huge`, 24.01.
     pub(crate) const HAS_NO_HUGE: u32 = 13;
 
-    /// That of an env library with this number behind `.so`, if it has one.
+    /// The release of an env library with this number behind `.so`, if it has one.
     #[must_use]
     pub const fn of_soname(soname: Option<u32>) -> Self {
         Self(soname)

@@ -1,10 +1,12 @@
-//! What becomes of files that are no usable SPDK.
+//! Errors for files that are no usable SPDK.
+
+mod shape;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use spdk_sys::{Library, LoadError};
+use spdk_sys::{Library, LoadError, SPDK};
 
 /// A library with a function that does nothing.
 fn library(dir: &Path, name: &str) {
@@ -38,7 +40,7 @@ fn a_release_that_is_too_old_is_named() {
     library(dir.path(), "libspdk_ioat.so.5.0");
     let e = Library::open_in(dir.path()).unwrap_err();
     assert!(matches!(e, LoadError::TooOld { .. }), "{e}");
-    assert!(e.remedy().contains("23.05 or later"), "{}", e.remedy());
+    assert!(e.remedy(&SPDK).contains("23.05 or later"), "{}", e.remedy(&SPDK));
 }
 
 #[test]
@@ -46,7 +48,7 @@ fn a_library_without_the_other_is_none() {
     let dir = tempfile::tempdir().unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.17.0");
     let e = Library::open_in(dir.path()).unwrap_err();
-    assert!(matches!(e, LoadError::NotFound { library: "libspdk_ioat.so", .. }), "{e}");
+    assert!(matches!(&e, LoadError::NotFound { library, .. } if library == "libspdk_ioat.so"), "{e}");
 }
 
 #[test]
@@ -64,4 +66,50 @@ fn a_library_that_is_cut_off_is_not_loaded() {
             "{end}: {e}"
         );
     }
+}
+
+#[test]
+fn a_library_that_others_need_is_looked_at_too() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = shape::tree(root.path());
+    for file in [dir.join("libspdk_util.so.12.0"), root.path().join("dpdk/build/lib/librte_log.so.25")] {
+        let whole = fs::read(&file).unwrap();
+        // The headers stay whole: mapping what they name is what the process would die of.
+        fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+        let e = Library::open_in(&dir).unwrap_err();
+        let LoadError::NotALibrary { path, reason } = &e else { panic!("{e}") };
+        assert_eq!(path.file_name(), file.file_name(), "{e}");
+        assert!(reason.contains("cut off"), "{e}");
+        fs::write(&file, whole).unwrap();
+    }
+}
+
+#[test]
+fn a_library_for_another_processor_is_said_to_be() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = shape::tree(root.path());
+    for name in ["libspdk_env_dpdk.so.17.0", "libspdk_log.so.9.0"] {
+        let file = dir.join(name);
+        let whole = fs::read(&file).unwrap();
+        let mut other = whole.clone();
+        // `e_machine`: RISC-V.
+        other[18..20].copy_from_slice(&243_u16.to_le_bytes());
+        fs::write(&file, other).unwrap();
+        let e = Library::open_in(&dir).unwrap_err();
+        let LoadError::NotALibrary { path, reason } = &e else { panic!("{e}") };
+        assert_eq!(path, &file);
+        assert!(reason.contains("it is for RISC-V"), "{e}");
+        fs::write(&file, whole).unwrap();
+    }
+}
+
+#[test]
+fn calls_that_nobody_has_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = shape::tree(root.path());
+    fs::remove_dir_all(root.path().join("dpdk")).unwrap();
+    let e = Library::open_in(&dir).unwrap_err();
+    // This machine may have another DPDK, which lacks the call.
+    let LoadError::Unloadable { reason, .. } = &e else { panic!("{e}") };
+    assert!(reason.contains("rte_of_eal") || reason.contains("EVP_of_crypto"), "{e}");
 }

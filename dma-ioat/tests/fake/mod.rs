@@ -1,7 +1,9 @@
-//! An SPDK in a few lines, handed in as tables of calls: what it answers is up to the test, also where the stand-in and a real SPDK cannot be brought to it.
+//! A fake SPDK, as tables of calls: the test chooses its results, including those that the stand-in and a
+//! real SPDK cannot be made to return.
 //!
-//! `machine::<N>()` is the N-th of them; each has its own calls, and so its own environment. A channel does its work when the doorbell rings, reports it when it is
-//! polled, cuts at pages of 4 KiB, and begins a fill's pattern anew at each piece.
+//! `machine::<N>()` is the N-th of them; each has its own calls, and so its own environment. A channel does
+//! its work when the doorbell rings, reports it when it is polled, splits at pages of 4 KiB, and restarts a
+//! fill's pattern at each piece.
 #![expect(unsafe_code, reason = "implements SPDK's calls")]
 #![allow(dead_code, reason = "each test uses some")]
 
@@ -24,28 +26,29 @@ const EACCES: i32 = 13;
 const PAGE: usize = 4096;
 pub(crate) const RING: usize = 512;
 
-/// What a machine has and does.
+/// State of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
-    /// What `spdk_env_init` answers; and with what it was called.
+    /// The result of `spdk_env_init`, and the arguments of its calls.
     pub env_init: i32,
     pub env_inits: Vec<EnvInit>,
-    /// Whether the program itself has set the environment up.
+    /// True if the program itself has set the environment up.
     pub cores: u32,
     pub functions: Vec<Function>,
     pub no_fill: bool,
-    /// Memory that a device can reach: address and length; and memory that has an address, and no translation.
+    /// Memory that a device can reach: address and length; and memory that has an address, and no
+    /// translation.
     memory: BTreeMap<usize, (usize, bool)>,
-    /// How what was allocated is to be freed.
+    /// Layouts of allocations, for freeing them.
     layouts: BTreeMap<usize, Layout>,
     pub untranslatable: bool,
-    /// Descriptors that halt their channel: how many more until then.
+    /// Number of descriptors until one halts its channel.
     pub halt_in: Option<usize>,
     /// No descriptor completes any more.
     pub stuck: bool,
     /// Rings take no descriptor.
     pub full: bool,
-    /// Functions do not come back once they are detached.
+    /// Detached functions are not offered again.
     pub gone: bool,
     pub detached: usize,
     pub doorbells: usize,
@@ -68,7 +71,7 @@ pub(crate) struct Function {
     pub claimed: bool,
     /// It cannot be started.
     pub broken: bool,
-    /// SPDK has offered it, and does not offer it again before it is given back.
+    /// SPDK has offered it, and does not offer it again before its release.
     pub offered: bool,
 }
 
@@ -112,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// How many pieces of memory devices can reach.
+    /// Number of ranges of memory that devices reach.
     pub(crate) fn memory(&self) -> usize {
         self.memory.len()
     }
@@ -261,7 +264,7 @@ extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i
         return -EBUSY;
     }
     let reachable = !machine.untranslatable;
-    // What cannot be reached is the second half.
+    // The second half is unreachable.
     machine.memory.insert(start, (if reachable { len } else { len / 2 }, true));
     0
 }
@@ -286,7 +289,7 @@ extern "C" fn vtophys<const N: usize>(buf: *const c_void, size: *mut u64) -> u64
     buf.addr() as u64
 }
 
-/// A function's name in C: its index, and one more, since null is none.
+/// A function's handle in C: its index plus one, because null is invalid.
 fn name_of(index: usize) -> *mut spdk_pci_device {
     std::ptr::without_provenance_mut(index + 1)
 }
@@ -364,7 +367,7 @@ fn channel_of<'a>(channel: *mut spdk_ioat_chan) -> &'a mut Channel {
 }
 
 impl Channel {
-    /// Builds pieces up to pages' ends. What was built when an address turns out bad stays.
+    /// Builds pieces up to pages' ends. Pieces built before an invalid address stay.
     fn build(
         &mut self,
         callback: spdk_ioat_req_cb,
@@ -448,9 +451,14 @@ extern "C" fn build_fill(
 
 extern "C" fn flush(channel: *mut spdk_ioat_chan) {
     let channel = channel_of(channel);
-    let mut machine = MACHINES[channel.machine].lock().expect("not poisoned");
-    machine.doorbells += 1;
+    MACHINES[channel.machine].lock().expect("not poisoned").doorbells += 1;
     channel.rung = channel.built.len();
+    work(channel);
+}
+
+/// Executes the descriptors before the doorbell.
+fn work(channel: &mut Channel) {
+    let mut machine = MACHINES[channel.machine].lock().expect("not poisoned");
     while channel.finished < channel.rung && !channel.halted && !machine.stuck {
         match &mut machine.halt_in {
             Some(0) => {
@@ -485,6 +493,7 @@ extern "C" fn process_events(channel: *mut spdk_ioat_chan) -> i32 {
     if channel.built.is_empty() {
         return 0;
     }
+    work(channel);
     if channel.halted {
         return -1;
     }

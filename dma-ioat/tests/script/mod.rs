@@ -1,4 +1,5 @@
-//! Random programs for an engine, with an oracle: what an operation should have written is known when it is submitted.
+//! Random programs for an engine, with an oracle that computes the expected content when an operation is
+//! submitted.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use proptest::sample::Index;
 const CANARY: u8 = 0xa5;
 const GUARD: usize = 24;
 
-/// What a program does next.
+/// A step of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Gathers pieces of these lengths, and scatters them to pieces cut at these places.
@@ -56,7 +57,7 @@ enum Flight {
     Fill(Transfer<Vec<BufferMut>>, Vec<u8>),
 }
 
-/// The buffers of a program, which nobody writes beside.
+/// The buffers of a program, with guard bytes around them.
 struct Memory<'a> {
     engine: &'a dyn DmaEngine,
     guards: Vec<BufferMut>,
@@ -84,7 +85,7 @@ fn bytes_of(buffers: &[BufferMut]) -> Vec<u8> {
     buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect()
 }
 
-/// What a device that fails may make of an operation.
+/// The content that an operation of a failing device may leave.
 fn failed(error: &dma_core::Error, sound: bool) {
     assert!(!sound, "nothing fails here: {error}");
     // The last: the device took none although it could.
@@ -111,7 +112,7 @@ impl Flight {
     }
 }
 
-/// Runs a program. `fail` makes the device fail after so many descriptors; `sound` says that it never does.
+/// Runs a program. `fail` makes the device fail after so many descriptors; `sound`: it never fails.
 pub(crate) fn run(
     engine: &dyn DmaEngine,
     depth: usize,

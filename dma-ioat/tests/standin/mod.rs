@@ -1,4 +1,4 @@
-//! The stand-in SPDK, linked into the test: its functions as tables, and processes of their own for machines of all sorts.
+//! The stand-in SPDK, linked into the test: its functions as tables, and a process for each kind of machine.
 #![allow(dead_code, reason = "each test uses some")]
 #![expect(unsafe_code, reason = "takes the addresses of C functions")]
 
@@ -36,16 +36,14 @@ calls! {
     spdk_ioat_process_events
     spdk_log_get_print_level
     spdk_log_open
-    spdk_log_set_print_level
     spdk_mem_register
     spdk_mem_unregister
-    spdk_pci_addr_fmt
     spdk_pci_device_claim
     spdk_pci_device_detach
     spdk_pci_device_get_addr
-    spdk_pci_device_get_device_id
     spdk_pci_device_get_numa_id
-    spdk_pci_device_get_vendor_id
+    spdk_pci_device_map_bar
+    spdk_pci_device_unmap_bar
     spdk_vtophys
     spdk_zmalloc
 }
@@ -77,10 +75,11 @@ pub(crate) fn open() -> IoatEngine {
     IoatEngine::open(&options()).expect("it opens")
 }
 
-/// What says to a test that it is on the machine that it asked for.
+/// The environment variable that marks a test process on its own machine.
 const VARIABLE: &str = "DMA_IOAT_TEST";
 
-/// Runs the rest of the test `test` in a process of its own, on a machine as `config` says: a process has one.
+/// Runs the rest of the test `test` in a process of its own, because a process has one machine, that of
+/// `config`.
 pub(crate) fn on_machine(test: &str, config: &str, rest: impl FnOnce()) {
     let asked = format!("{test}: {config}");
     if std::env::var(VARIABLE).is_ok_and(|on| on == asked) {

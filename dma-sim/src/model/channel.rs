@@ -10,7 +10,7 @@ use super::task::{Completion, Descriptor, HaltCause, Operation, Status, TaskErro
 use super::time::Time;
 
 bitflags::bitflags! {
-    /// Which faults strike a task.
+    /// Faults of a task.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(super) struct Marks: u8 {
         const REFUSE = 1;
@@ -24,7 +24,7 @@ bitflags::bitflags! {
     }
 }
 
-/// Where a task is in its life.
+/// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// No task.
@@ -36,34 +36,34 @@ pub(super) enum Stage {
     Running,
     /// Ended and lost.
     Lost,
-    /// Ended, to be reported with a later one.
+    /// Ended, and reported with a later one.
     Held,
-    /// Ended, to be polled.
+    /// Ended and reported, not polled.
     Reported,
 }
 
-/// A task and its place in the queue. Places are used again, so that nothing is allocated for a task.
-#[derive(Debug)]
+/// A task and its place in the queue. Places are reused, so that tasks allocate nothing.
+#[derive(Debug, Default)]
 pub(super) struct Task {
     pub(super) stage: Stage,
     pub(super) marks: Marks,
     pub(super) fence: bool,
     pub(super) coalesce: bool,
     pub(super) remote: bool,
-    /// Some of the memory has no address here.
+    /// Some of the memory is remote and has no address here.
     pub(super) far: bool,
     pub(super) touched: bool,
-    /// Parts of the tearing that moved.
+    /// Moved parts.
     pub(super) part: u8,
     pub(super) direction: Direction,
-    /// How many were in flight on the channel when the doorbell rang for it, itself included.
+    /// Tasks in flight on the channel at the doorbell, itself included.
     pub(super) position: u32,
     pub(super) token: u64,
     /// Its number on the channel.
     pub(super) number: u64,
     pub(super) len: u64,
     pub(super) operation: Operation,
-    /// How much longer it takes.
+    /// Additional time.
     pub(super) slow: Time,
     pub(super) rung: Time,
     pub(super) issued: Time,
@@ -71,43 +71,11 @@ pub(super) struct Task {
     pub(super) ended: Time,
     pub(super) chance: u64,
     pub(super) tearing: Tearing,
-    /// Why it will fail.
+    /// The error with which it will fail.
     pub(super) error: Option<TaskError>,
     pub(super) status: Status,
     pub(super) src: Vec<Piece>,
     pub(super) dst: Vec<Piece>,
-}
-
-impl Default for Task {
-    fn default() -> Self {
-        Self {
-            stage: Stage::Free,
-            marks: Marks::empty(),
-            fence: false,
-            coalesce: false,
-            remote: false,
-            far: false,
-            touched: false,
-            part: 0,
-            direction: Direction::Local,
-            position: 0,
-            token: 0,
-            number: 0,
-            len: 0,
-            operation: Operation::Copy,
-            slow: Time::ZERO,
-            rung: Time::ZERO,
-            issued: Time::ZERO,
-            due: Time::ZERO,
-            ended: Time::ZERO,
-            chance: 0,
-            tearing: Tearing::none(),
-            error: None,
-            status: Status::Done,
-            src: Vec::new(),
-            dst: Vec::new(),
-        }
-    }
 }
 
 impl Task {
@@ -116,7 +84,8 @@ impl Task {
         self.src.iter().chain(&self.dst)
     }
 
-    /// Becomes what a checked descriptor asks for, whose pieces it holds, and which will fail with `error` if any.
+    /// Takes over a checked descriptor, whose pieces it holds, and the `error` with which it will fail, if
+    /// any.
     #[inline]
     pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, len: u64, error: Option<TaskError>) {
         let pushes = self.dst.iter().any(|piece| piece.remote);
@@ -132,7 +101,7 @@ impl Task {
         self.len = len;
         self.operation = descriptor.operation;
         self.fence = descriptor.fence;
-        // Assigning what is there most often costs more than looking.
+        // Skips the usual assignment of None, which costs more than the check.
         if error.is_some() || self.error.is_some() {
             self.error = error;
         }
@@ -147,12 +116,12 @@ impl Task {
     }
 }
 
-/// What a channel did so far.
+/// Counters of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStats {
     /// Tasks accepted.
     pub submitted: u64,
-    /// Tasks not accepted, for whatever reason.
+    /// Tasks not accepted, for any reason.
     pub refused: u64,
     /// Doorbells that released tasks.
     pub doorbells: u64,
@@ -170,16 +139,17 @@ pub struct ChannelStats {
     pub polled: u64,
 }
 
-/// Whether a channel runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChannelState {
-    /// It runs, as far as it says: a stuck channel says so too.
+    /// It runs. A stuck channel reports this too.
+    #[default]
     Running,
     /// It is down, and accepts no tasks until restarted.
     Halted(HaltCause),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Channel {
     pub(super) state: ChannelState,
     pub(super) stuck: bool,
@@ -197,22 +167,22 @@ pub(super) struct Channel {
     /// Submitted and not started, in order; the first `rung` were released by a doorbell.
     pub(super) pending: VecDeque<u32>,
     pub(super) rung: usize,
-    /// Started, waiting for each lane of the engine.
-    pub(super) at_lane: [VecDeque<u32>; 3],
-    /// When the channel can start its next task.
+    /// Started, waiting for each server of the engine.
+    pub(super) at_server: [VecDeque<u32>; 3],
+    /// Time at which the channel can start its next task.
     pub(super) issue_free: Time,
     pub(super) issue_scheduled: bool,
-    /// The next task to start bears the ordering mark, and waits for what runs to end.
+    /// The next task has the ordering mark, and waits for running tasks to end.
     pub(super) fence_waits: bool,
-    /// What doorbells add to the next task's cost.
+    /// Doorbell cost of the next task.
     pub(super) doorbell_due: Time,
     pub(super) last_due: Time,
     /// Ended, to be polled, in this order.
     reports: VecDeque<u32>,
-    /// Reports so far, and how many of them were polled.
+    /// Numbers of reports and of polled reports.
     pushed: u64,
     popped: u64,
-    /// Reports before this one keep their place.
+    /// Reports before this one are not reordered.
     floor: u64,
     held: Vec<u32>,
     /// Coalesced tasks up to this number may be reported.
@@ -229,39 +199,18 @@ pub(super) struct Channel {
 impl Channel {
     pub(super) fn new(profile: &Profile, depth: u32, seed: u64, index: u32, now: Time) -> Self {
         Self {
-            state: ChannelState::Running,
-            stuck: false,
-            epoch: 0,
             depth,
-            used: 0,
-            outstanding: 0,
-            running: 0,
-            tasks: Vec::new(),
-            free: Vec::new(),
-            pending: VecDeque::new(),
-            rung: 0,
-            at_lane: Default::default(),
             issue_free: now,
-            issue_scheduled: false,
-            fence_waits: false,
-            doorbell_due: Time::ZERO,
             last_due: now,
-            reports: VecDeque::new(),
-            pushed: 0,
-            popped: 0,
-            floor: 0,
-            held: Vec::new(),
-            released: 0,
-            number: 0,
             chances: Stream::new(seed, index, Use::Tasks),
             faults: Stream::new(seed, index, Use::Faults),
             order: Stream::new(seed, index, Use::Reports),
             in_order: profile.in_order,
-            stats: ChannelStats::default(),
+            ..Self::default()
         }
     }
 
-    /// A free place, which stays free until its stage is set. The queue must not be full.
+    /// Returns a free place, which stays free until its stage is set. The queue must not be full.
     #[inline]
     pub(super) fn free_place(&mut self) -> u32 {
         if let Some(slot) = self.free.last() {
@@ -283,7 +232,7 @@ impl Channel {
         }
     }
 
-    /// A task ended with its status set: reports it, now or with a later one.
+    /// Reports an ended task with its status set, now or with a later one.
     #[inline]
     pub(super) fn report(&mut self, slot: u32) {
         let task = &mut self.tasks[slot as usize];
@@ -316,7 +265,7 @@ impl Channel {
     }
 
     #[inline]
-    fn push_report(&mut self, slot: u32) {
+    pub(super) fn push_report(&mut self, slot: u32) {
         let task = &mut self.tasks[slot as usize];
         task.stage = Stage::Reported;
         if task.fence {
@@ -327,7 +276,7 @@ impl Channel {
         if self.in_order {
             return;
         }
-        // Any order will do among what was not polled yet and is behind the last fence.
+        // Reports after the last fence that were not polled may have any order.
         let first = self.floor.max(self.popped);
         let choices = self.pushed - first;
         if choices > 1 {
@@ -337,7 +286,7 @@ impl Channel {
         }
     }
 
-    /// The next completion and the task's number.
+    /// Returns the next completion and the task's number.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(Completion, u64)> {
         let slot = self.reports.pop_front()?;
@@ -354,12 +303,12 @@ impl Channel {
         !self.reports.is_empty()
     }
 
-    /// Forgets all work; returns the places of tasks that did not end, or ended unreported, by number.
+    /// Drops all work. Returns the places of tasks that did not end, or ended unreported, by number.
     pub(super) fn clear(&mut self) -> Vec<u32> {
         self.epoch = self.epoch.wrapping_add(1);
         self.stuck = false;
         self.pending.clear();
-        self.at_lane.iter_mut().for_each(VecDeque::clear);
+        self.at_server.iter_mut().for_each(VecDeque::clear);
         self.held.clear();
         (self.rung, self.running, self.outstanding) = (0, 0, 0);
         (self.issue_scheduled, self.fence_waits) = (false, false);
@@ -373,16 +322,11 @@ impl Channel {
         slots
     }
 
-    /// Reports a task whatever its marks.
-    pub(super) fn report_now(&mut self, slot: u32) {
-        self.push_report(slot);
-    }
-
-    /// Makes the channel make no progress.
+    /// Stops the progress of the channel.
     pub(super) fn stick(&mut self) {
         self.stuck = true;
         self.epoch = self.epoch.wrapping_add(1);
-        self.at_lane.iter_mut().for_each(VecDeque::clear);
+        self.at_server.iter_mut().for_each(VecDeque::clear);
         self.issue_scheduled = false;
     }
 

@@ -1,12 +1,13 @@
-//! What is looked at when a task is submitted.
+//! Checks of submitted tasks.
 
 use super::channel::Task;
-use super::memory::{MemoryTable, Piece, Segment};
+use super::memory::{MemoryTable, Piece};
 use super::profile::{Found, Profile, ZeroLength};
+use super::region::Segment;
 use super::task::{Descriptor, Operation, TaskError};
 
-/// Checks a descriptor and translates its segments into those of `task`. Returns the length, and what the task will
-/// fail with in the engine. That it may be too long is for the caller to see.
+/// Checks a descriptor and translates its segments into those of `task`. Returns the length, and the error
+/// with which the task will fail in the engine. The caller checks the length's limit.
 #[inline]
 pub(super) fn inspect(
     profile: &Profile,
@@ -22,7 +23,6 @@ pub(super) fn inspect(
         return Err(error);
     }
     if error.is_some() {
-        // Nothing of it will move.
         task.src.clear();
         task.dst.clear();
     }
@@ -35,7 +35,7 @@ pub(super) fn inspect(
     Ok((len, error))
 }
 
-/// Checks what can be told from a descriptor alone; returns its length.
+/// Checks the descriptor without the memory table. Returns its length.
 #[inline]
 fn shape(profile: &Profile, descriptor: &Descriptor<'_>) -> Result<u64, TaskError> {
     let fill = descriptor.operation != Operation::Copy;

@@ -2,8 +2,7 @@
 
 use super::time::Time;
 
-/// A cost by size: straight lines between points, flat before the first one, and on along the last line
-/// behind the last one.
+/// A cost by size: linear between points, flat before the first, and on along the last line after the last.
 ///
 /// ```
 /// use dma_sim::model::{Curve, Time};
@@ -30,7 +29,7 @@ struct Line {
 /// Slopes keep this many bits below a picosecond: a line is off by less than 1 ps up to 1 GiB.
 const SHIFT: u32 = 30;
 
-/// Points that make no [`Curve`].
+/// Points that are no [`Curve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurveError {
@@ -40,19 +39,19 @@ pub enum CurveError {
     /// The sizes do not rise.
     #[error("a curve's points need rising sizes; {0} does not rise")]
     NotRising(u64),
-    /// The line up to this size is too steep to be reckoned with, or falls where it would go on for ever.
+    /// The line up to this size is too steep to compute, or the last line falls.
     #[error("a curve cannot be this steep, nor fall at its end; see the point at size {0}")]
     Slope(u64),
 }
 
 impl Curve {
-    /// The same cost for every size.
+    /// Returns the same cost for every size.
     #[must_use]
     pub fn flat(cost: Time) -> Self {
         Self { lines: vec![Line { size: 0, ps: cost.as_ps(), slope: 0 }] }
     }
 
-    /// `fixed`, and the time that the bytes take at `bytes_per_second`, where 0 stands for no time at all.
+    /// Returns `fixed` plus the time of the bytes at `bytes_per_second`; 0 stands for no time.
     #[must_use]
     pub fn linear(fixed: Time, bytes_per_second: u64) -> Self {
         // Up to 2^30 * 10^12 / 1: fits, as i64 holds 2^63.
@@ -61,11 +60,11 @@ impl Curve {
         Self { lines: vec![Line { size: 0, ps: fixed.as_ps(), slope }] }
     }
 
-    /// Through these points, sizes rising.
+    /// Makes a curve through these points, sizes rising.
     ///
     /// # Errors
     ///
-    /// The points make no curve.
+    /// Returns an error if the points are no curve.
     pub fn points(points: &[(u64, Time)]) -> Result<Self, CurveError> {
         let (first, _) = points.first().ok_or(CurveError::Empty)?;
         let mut lines = Vec::with_capacity(points.len());
@@ -87,12 +86,12 @@ impl Curve {
         Ok(Self { lines })
     }
 
-    /// Whether the cost is none whatever the size.
+    /// Returns true if the cost is 0 for every size.
     pub(super) fn is_zero(&self) -> bool {
         self.lines.iter().all(|line| line.ps == 0 && line.slope == 0)
     }
 
-    /// The cost for `size`.
+    /// Returns the cost for `size`.
     #[must_use]
     #[inline]
     pub fn at(&self, size: u64) -> Time {

@@ -1,6 +1,5 @@
 //! The device: channels, the engine they share, and the passing of time.
 
-mod bytes;
 mod channels;
 mod config;
 mod engine;
@@ -8,27 +7,26 @@ mod faults;
 mod memory;
 mod submit;
 
-pub(super) use bytes::move_part;
 pub use channels::{ChannelError, ChannelId};
 pub use config::{DeviceConfig, DeviceError};
-use engine::Lane;
+use engine::Server;
 use faults::Rule;
 
 use super::channel::Channel;
 use super::events::{Calendar, Event};
-use super::far::Carrier;
 use super::fault::{Fault, When};
 use super::instant::Ring;
 use super::memory::MemoryTable;
 use super::profile::Profile;
+use super::remote_memory::BounceBuffer;
 use super::time::Time;
 use super::trace::{Trace, TraceEvent, TraceMode};
 
 /// A DMA device.
 ///
-/// Nothing happens by itself: tasks are [submitted](Self::submit), released by a [doorbell](Self::doorbell),
-/// and run while time [advances](Self::advance). See the [module](super) for an example. Where nothing takes time
-/// ([`Profile::timeless`]), goes wrong or is recorded, they run in the doorbell.
+/// Tasks are [submitted](Self::submit), released by a [doorbell](Self::doorbell), and run while time
+/// [advances](Self::advance). See the [module](super) for an example. On a timeless device
+/// ([`Profile::timeless`]) without faults and trace, they run within the doorbell.
 ///
 /// One thread at a time drives a device; to share one, put it into a mutex.
 #[derive(Debug)]
@@ -39,12 +37,12 @@ pub struct Device {
     now: Time,
     gone: bool,
     memory: MemoryTable,
-    carrier: Carrier,
+    bounce: BounceBuffer,
     channels: Vec<Option<Box<Channel>>>,
-    /// Instead of the channels, where nothing takes time, goes wrong or is recorded.
+    /// Replaces the channels of a timeless device without faults and trace.
     rings: Option<Vec<Option<Box<Ring>>>>,
     open: u32,
-    lanes: [Lane; 3],
+    servers: [Server; 3],
     calendar: Calendar,
     rules: Vec<Rule>,
     trace: Trace,
@@ -55,7 +53,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Numbers of the profile or rules of the fault plan are out of their ranges.
+    /// Returns an error if numbers of the profile or rules of the fault plan are out of range.
     pub fn new(config: DeviceConfig) -> Result<Self, DeviceError> {
         let DeviceConfig { profile, seed, faults, trace, tearing } = config;
         profile.validate()?;
@@ -75,42 +73,42 @@ impl Device {
             now: Time::ZERO,
             gone: false,
             memory: MemoryTable::default(),
-            carrier: Carrier::default(),
+            bounce: BounceBuffer::default(),
             channels: Vec::new(),
             rings,
             open: 0,
-            lanes: Default::default(),
+            servers: Default::default(),
             calendar,
             rules: faults.rules.into_iter().map(|rule| Rule { rule, fired: false }).collect(),
             trace: Trace::new(trace),
         })
     }
 
-    /// What is modelled.
+    /// Returns the profile.
     #[must_use]
     pub const fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The model's time.
+    /// Returns the model's time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// The device vanished, as a fault plan said.
+    /// Returns true once the device vanished by a fault plan.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// The record so far.
+    /// Returns the record so far.
     #[must_use]
     pub const fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// Takes the recorded events out of the record; the digest goes on.
+    /// Removes and returns the recorded events. The digest continues.
     #[must_use]
     pub fn take_trace(&mut self) -> Vec<TraceEvent> {
         self.trace.take()

@@ -1,4 +1,4 @@
-//! The calendar: what happens next.
+//! The calendar of future events.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,8 +10,8 @@ use super::Time;
 pub(super) enum Event {
     /// A channel can start its next task.
     Issue { channel: u32, epoch: u32 },
-    /// A lane of the engine is free for the next task.
-    LaneFree { lane: u32 },
+    /// A server of the engine is free for the next task.
+    ServerFree { place: u32 },
     /// Some bytes of a running task move.
     Move { channel: u32, epoch: u32, slot: u32 },
     /// A task ends.
@@ -20,7 +20,7 @@ pub(super) enum Event {
     Fault { rule: u32 },
 }
 
-/// Events by time; those of one time in the order in which they were added.
+/// Events by time; simultaneous events in order of addition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calendar {
     heap: BinaryHeap<Entry>,
@@ -35,7 +35,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// One number to compare, which is faster than two.
+    /// Compares as one number, which is faster than two.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.at.as_ps()) << 64 | u128::from(self.added)
@@ -57,7 +57,7 @@ impl PartialOrd for Entry {
 }
 
 impl Ord for Entry {
-    /// The earliest is the greatest, as the heap gives out the greatest first.
+    /// Orders the earliest event greatest, because the heap returns the greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
@@ -70,7 +70,7 @@ impl Calendar {
         self.heap.push(Entry { at, added: self.added, event });
     }
 
-    /// The earliest event and its time.
+    /// Returns the earliest event and its time.
     #[inline]
     pub(super) fn first(&self) -> Option<(Time, Event)> {
         self.heap.peek().map(|entry| (entry.at, entry.event))

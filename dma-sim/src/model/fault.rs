@@ -1,18 +1,19 @@
-//! What goes wrong, and when: the fault plan and its text.
+//! The fault plan and its text.
 
 use std::fmt;
+use std::mem::discriminant;
 use std::str::FromStr;
 
 use super::time::Time;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The device does not take the task now, without need: [`Refused::Rejected`](super::Refused::Rejected).
+    /// The device refuses the task without need: [`Refused::Rejected`](super::Refused::Rejected).
     Refuse,
-    /// The engine fails the task; some bytes may have moved. What that does to the channel is the
-    /// [profile's](super::Profile::on_failure) to say.
+    /// The engine fails the task; some bytes may have moved. The [profile](super::Profile::on_failure)
+    /// decides about the channel.
     Fail,
     /// The engine fails the task, and the channel is reset: everything else in flight on it is aborted, and
     /// it halts until restarted.
@@ -25,17 +26,17 @@ pub enum Fault {
     /// The device vanishes when the task ends: all that is in flight on all channels is aborted, and nothing
     /// is accepted any more.
     Gone,
-    /// The task takes this much longer.
+    /// The task takes this additional time.
     Slow(Time),
     /// One bit of the destination is wrong, though the task is reported as done.
     Corrupt,
-    /// A task longer than the device's limit is accepted all the same, fails in the engine, and resets the
-    /// channel. Nothing happens to a shorter one.
+    /// A task longer than the device's limit is accepted, fails in the engine, and resets the channel.
+    /// Shorter tasks are not affected.
     Oversize,
 }
 
 impl Fault {
-    /// Names as in the text of a plan; `Slow` needs its time as well.
+    /// Names in the text of a plan. `Slow` needs its time as well.
     const NAMES: [(&'static str, Self); 9] = [
         ("refuse", Self::Refuse),
         ("fail", Self::Fail),
@@ -48,26 +49,17 @@ impl Fault {
         ("oversize", Self::Oversize),
     ];
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Fail => "fail",
-            Self::Reset => "reset",
-            Self::Lose => "lose",
-            Self::Stick => "stick",
-            Self::Gone => "gone",
-            Self::Slow(_) => "slow",
-            Self::Corrupt => "corrupt",
-            Self::Oversize => "oversize",
-        }
+    fn name(self) -> &'static str {
+        let same = |known: &Self| discriminant(known) == discriminant(&self);
+        Self::NAMES.iter().find(|(_, known)| same(known)).map_or("", |(name, _)| name)
     }
 }
 
-/// Which tasks a rule is about.
+/// Tasks of a rule.
 ///
-/// Tasks are counted from 1 on each channel, as they are submitted: those refused by a rule count, those
+/// Tasks are counted from 1 on each channel, as they are submitted. Those refused by a rule count. Those
 /// refused because the queue was full, the channel down or the descriptor invalid do not. A restart does not
-/// begin the count again.
+/// reset the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
@@ -75,52 +67,52 @@ pub enum When {
     Always,
     /// Those from the first number to the second, both included.
     Tasks(u64, u64),
-    /// Every so many.
+    /// Every `n`th task.
     Every(u64),
     /// Once, at this time. A reset, a stuck channel and a vanishing device need no task and strike then, on
-    /// every open channel; the other faults strike the first task submitted from then on.
+    /// every open channel. Other faults strike the first task submitted afterwards.
     At(Time),
 }
 
 /// One rule of a [`FaultPlan`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultRule {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// For which tasks.
+    /// The tasks.
     pub when: When,
-    /// For how many of those: a probability from 0 to 1.
+    /// Probability of each, from 0 to 1.
     pub chance: f64,
-    /// On which channel, counted from 0 as they are opened; on all if `None`.
+    /// Channel, counted from 0 as they are opened; all if `None`.
     pub channel: Option<u32>,
 }
 
 impl FaultRule {
-    /// The fault for every task on every channel, to be narrowed down.
+    /// Returns the rule for every task on every channel.
     #[must_use]
     pub const fn new(fault: Fault) -> Self {
         Self { fault, when: When::Always, chance: 1.0, channel: None }
     }
 
-    /// The fault for the `n`th task of each channel, counted from 1.
+    /// Returns the rule for the `n`th task of each channel, counted from 1.
     #[must_use]
     pub const fn nth(fault: Fault, n: u64) -> Self {
         Self { when: When::Tasks(n, n), ..Self::new(fault) }
     }
 
-    /// The same rule with a probability from 0 to 1.
+    /// Sets the probability, from 0 to 1.
     #[must_use]
     pub const fn with_chance(self, chance: f64) -> Self {
         Self { chance, ..self }
     }
 }
 
-/// The faults that a device will show.
+/// The injected faults of a device.
 ///
 /// # Text
 ///
-/// A plan is written as rules joined by `+`; `;`, `,` and white space do as well. A rule is a fault, then
-/// `@` and the tasks it is about, then options as `:name=value`:
+/// A plan is written as rules joined by `+`; `;`, `,` and white space do as well. A rule is a fault, then `@`
+/// and its tasks, then options as `:name=value`:
 ///
 /// | fault | |
 /// |---|---|
@@ -214,22 +206,22 @@ impl fmt::Display for FaultRule {
     }
 }
 
-/// A rule that cannot be, or text that is none.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fault rule `{rule}`: {problem}")]
 pub struct FaultPlanError {
     /// The rule's text.
     pub rule: String,
-    /// What is wrong with it, and what would be right.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
 impl FaultPlan {
-    /// Checks what a plan put together by hand may have wrong; one from text is right already.
+    /// Checks the rules of a plan that was not parsed.
     ///
     /// # Errors
     ///
-    /// The first rule that cannot be.
+    /// Returns the first invalid rule.
     pub fn validate(&self) -> Result<(), FaultPlanError> {
         for rule in &self.rules {
             check(rule).map_err(|problem| FaultPlanError { rule: rule.to_string(), problem })?;

@@ -1,21 +1,21 @@
-//! Channels of a device that takes no time: what a doorbell releases has ended when it returns.
+//! Channels of a timeless device: tasks end within their doorbell.
 //!
-//! The timed device without costs, faults, a trace or disorder does the same, one event of its calendar after another.
-//! Here a task is an entry of a ring, and four counters say how far the ring has come.
+//! A timed device without costs, faults, trace or disorder does the same through its calendar. Here a task is
+//! an entry of a ring with four counters.
 #![expect(unsafe_code, reason = "moves bytes between places that were checked at submission")]
 
 use super::channel::{ChannelState, ChannelStats, Task};
 use super::check;
-use super::device::move_part;
-use super::far::Carrier;
-use super::memory::{Memory, MemoryTable, RegionKey, Rights};
+use super::memory::{Memory, MemoryTable};
 use super::profile::{Found, OnFailure, Profile, Reporting};
+use super::region::{RegionKey, Rights};
+use super::remote_memory::{BounceBuffer, move_part};
 use super::task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
 use super::time::Time;
 
-/// An entry that stands for a [`Task`] of the channel is one with lists, a peer's memory or a mistake in it.
+/// Marks an entry without a [`Task`]. Entries with lists, a peer's memory or an error have one.
 const NO_TASK: u32 = u32::MAX;
-/// Entries that a ring begins with.
+/// Initial entries of a ring.
 const FIRST_ENTRIES: usize = 64;
 
 /// A task in a ring, which fills a cache line.
@@ -26,7 +26,7 @@ struct Entry {
     len: u64,
     src: Memory,
     dst: Memory,
-    /// When the doorbell rang, or the task was aborted.
+    /// Time of the doorbell or the abort.
     at: Time,
     src_region: u32,
     dst_region: u32,
@@ -54,14 +54,14 @@ impl Entry {
 }
 
 /// A channel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ring {
     pub(super) state: ChannelState,
     pub(super) stats: ChannelStats,
     depth: u32,
-    /// A power of two of them; the task with number `n` is in entry `n` modulo their number.
+    /// A power of two. The task with number `n` is in entry `n` modulo their number.
     entries: Vec<Entry>,
-    /// Numbers of tasks: polled, reported, ended and submitted are those before these.
+    /// Numbers of the first tasks not polled, reported, ended and submitted.
     polled: u64,
     reported: u64,
     ended: u64,
@@ -73,24 +73,13 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(depth: u32) -> Self {
         let first = (depth as usize).next_power_of_two().min(FIRST_ENTRIES);
-        Self {
-            state: ChannelState::Running,
-            stats: ChannelStats::default(),
-            depth,
-            entries: vec![Entry::FREE; first],
-            polled: 0,
-            reported: 0,
-            ended: 0,
-            submitted: 0,
-            tasks: Vec::new(),
-            free: Vec::new(),
-        }
+        Self { depth, entries: vec![Entry::FREE; first], ..Self::default() }
     }
 
-    /// Tasks submitted and not polled.
+    /// Returns the tasks submitted and not polled.
     #[inline]
     pub(super) fn used(&self) -> u32 {
-        // No more than the depth.
+        // At most the depth.
         (self.submitted - self.polled) as u32
     }
 
@@ -99,7 +88,7 @@ impl Ring {
         self.polled < self.reported
     }
 
-    /// How many segments of tasks that did not end name a region, without those that are pinned.
+    /// Returns the segments of unfinished tasks that name a region, without pinned ones.
     pub(super) fn names(&self, key: RegionKey) -> u32 {
         let entries = (self.ended..self.submitted).map(|number| &self.entries[self.place(number)]);
         let named = |entry: &Entry| match entry.task {
@@ -131,7 +120,7 @@ impl Ring {
         {
             let coalesce = coalesces(profile, descriptor);
             let entry = self.enter();
-            // Field by field: an entry that is made elsewhere and moved here costs as much as all the rest.
+            // Writes field by field, because moving a whole entry here doubles the cost.
             entry.token = descriptor.token;
             entry.len = src.len;
             (entry.src, entry.dst) = (from, to);
@@ -143,7 +132,7 @@ impl Ring {
         self.submit_any(profile, memory, descriptor)
     }
 
-    /// The entry of one more task, to be filled in.
+    /// Adds an entry for the caller to fill.
     #[inline]
     fn enter(&mut self) -> &mut Entry {
         if self.used() as usize == self.entries.len() {
@@ -165,7 +154,7 @@ impl Ring {
         self.entries = grown;
     }
 
-    /// Submits what is not a plain copy, or is refused.
+    /// Submits any other task than a plain local copy.
     #[cold]
     fn submit_any(
         &mut self,
@@ -219,13 +208,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Does all that was submitted; returns how much that was.
+    /// Executes all submitted tasks. Returns their number.
     #[inline]
     pub(super) fn doorbell(
         &mut self,
         profile: &Profile,
         memory: &mut MemoryTable,
-        carrier: &mut Carrier,
+        bounce: &mut BounceBuffer,
         now: Time,
     ) -> u32 {
         let last = self.submitted;
@@ -248,15 +237,15 @@ impl Ring {
             }
             if entry.task != NO_TASK {
                 self.ended = number;
-                if !self.end_task(profile, memory, carrier, place) {
+                if !self.end_task(profile, memory, bounce, place) {
                     break;
                 }
                 number = self.ended;
                 continue;
             }
-            // SAFETY: both were found to lie in registered regions for this many bytes, and regions that tasks in
-            // the ring name stay registered. `copy` and not `copy_nonoverlapping`, as in `motion`.
-            unsafe { entry.src.ptr().cast_const().copy_to(entry.dst.ptr(), entry.len as usize) };
+            // SAFETY: both were found to lie in registered regions for this many bytes, and regions that
+            // tasks in the ring name stay registered.
+            unsafe { dma_core::unsynchronized::copy(entry.dst.ptr(), entry.src.ptr(), entry.len as usize) };
             bytes += entry.len;
             done += 1;
             number += 1;
@@ -270,19 +259,20 @@ impl Ring {
         tasks
     }
 
-    /// Does the task in the entry at `place`, the first that did not end. False: it took the channel down.
+    /// Executes the task in the entry at `place`, the first unfinished one. Returns false if it took the
+    /// channel down.
     #[cold]
     fn end_task(
         &mut self,
         profile: &Profile,
         memory: &mut MemoryTable,
-        carrier: &mut Carrier,
+        bounce: &mut BounceBuffer,
         place: usize,
     ) -> bool {
         let entry = self.entries[place];
         let task = &mut self.tasks[entry.task as usize];
         if task.error.is_none()
-            && let Err(error) = move_part(memory, carrier, task, 1)
+            && let Err(error) = move_part(memory, bounce, task, 1)
         {
             task.error = Some(error.into());
         }
@@ -312,7 +302,7 @@ impl Ring {
         true
     }
 
-    /// Takes the channel down and ends what is in flight on it.
+    /// Takes the channel down and aborts its tasks in flight.
     #[cold]
     pub(super) fn halt(&mut self, memory: &mut MemoryTable, cause: HaltCause, now: Time) {
         self.state = ChannelState::Halted(cause);
@@ -332,7 +322,7 @@ impl Ring {
         self.reported = self.submitted;
     }
 
-    /// The next completion.
+    /// Returns the next completion.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Completion> {
         if !self.has_reports() {

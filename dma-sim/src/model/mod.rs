@@ -1,16 +1,16 @@
 //! The device model: a DMA engine in software, down to its queues, its time and its faults.
 //!
-//! This module knows nothing of the contract that engines implement, and can be used by itself: a simulator,
-//! a stand-in for a vendor's library, or a test puts its own interface in front of it.
+//! This module does not depend on the engine contract. A simulator, a stand-in for a vendor's library, or a
+//! test puts its own interface in front of it.
 //!
-//! **What it models.** A [`Device`] has [channels](Device::open_channel), an engine which they share, and a
-//! table of registered memory. A task is [submitted](Device::submit) to a channel as a [`Descriptor`], starts
-//! after a [doorbell](Device::doorbell), takes as long as the [`Profile`] says, moves its bytes in parts, ends,
-//! and is [reported](Device::poll) in any order that the device's manners allow. A [`FaultPlan`] makes it go
-//! wrong. Tasks can only touch registered memory: whatever a descriptor says, nothing else is read or written.
+//! **Scope.** A [`Device`] has [channels](Device::open_channel), a shared engine, and a table of registered
+//! memory. A task is [submitted](Device::submit) to a channel as a [`Descriptor`], starts after a
+//! [doorbell](Device::doorbell), takes the time that the [`Profile`] states, moves its bytes in parts, ends,
+//! and is [reported](Device::poll) in any order that the device allows. A [`FaultPlan`] injects faults. Tasks
+//! access registered memory only, whatever a descriptor says.
 //!
-//! **Time** is virtual and passes only in [`Device::advance`]: whoever drives the device decides whether it
-//! jumps from event to event, moves by hand, or follows a real clock.
+//! **Time** is virtual and passes only in [`Device::advance`]. The caller jumps from event to event, moves
+//! time by hand, or follows a real clock.
 //!
 //! **Chance** comes from one seed. The same seed and the same calls give the same [`Trace`], to the byte,
 //! on every machine, provided that regions are at the same offsets from cache lines.
@@ -44,13 +44,15 @@ mod check;
 mod curve;
 mod device;
 mod events;
-mod far;
 mod fault;
+mod imported;
 mod instant;
 mod memory;
 mod motion;
 mod profile;
 pub mod published;
+mod region;
+mod remote_memory;
 mod rng;
 mod task;
 mod time;
@@ -60,11 +62,11 @@ pub use channel::{ChannelState, ChannelStats};
 pub use curve::{Curve, CurveError};
 pub use device::{ChannelError, ChannelId, Device, DeviceConfig, DeviceError};
 pub use fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
-pub use memory::{
-    FarMemory, PeerAccess, PeerError, Place, RegionError, RegionKey, RegionSpec, Rights, Segment,
-};
 pub use profile::{
     ChannelCosts, Costs, Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength,
+};
+pub use region::{
+    FarMemory, PeerAccess, PeerError, Place, RegionError, RegionKey, RegionSpec, Rights, Segment,
 };
 pub use task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
 pub use time::{ParseTimeError, Time};

@@ -1,18 +1,20 @@
-//! How a task's bytes move: in parts, so that a copy is visibly half done in between.
+//! Moves a task's bytes in parts, so that a copy can be seen half done.
 #![expect(unsafe_code, reason = "copies between raw addresses; others may hold and write the same memory")]
+
+use dma_core::unsynchronized;
 
 use super::memory::Piece;
 use super::task::Operation;
 
-/// Bytes that move together: no device tears what is smaller.
+/// Bytes that move together: devices do not tear smaller units.
 const LINE: u64 = 64;
-/// The most parts that a task moves in.
+/// Most parts of a task.
 const PARTS_MAX: u64 = 4;
-/// A large task is scattered in pieces of at least its length over this, to keep up with plain copying.
+/// Most pieces of a scattered task, so that large tasks stay as fast as plain copies.
 const GRAINS_MAX: u64 = 1_024;
 
-/// In which parts a task's bytes move.
-#[derive(Clone, Copy, Debug, Default)]
+/// Division of a task's bytes into parts.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Tearing {
     /// At least 1.
     pub(super) parts: u8,
@@ -23,28 +25,30 @@ pub(super) struct Tearing {
     chance: u64,
 }
 
-impl Tearing {
-    /// All at once.
-    pub(super) const fn none() -> Self {
+impl Default for Tearing {
+    /// All bytes at once.
+    fn default() -> Self {
         Self { parts: 1, scattered: false, skew: 0, grain: LINE, chance: 0 }
     }
+}
 
-    /// What `chance` makes of a task of `len` bytes to `offset` of a region.
+impl Tearing {
+    /// Returns the division that `chance` selects for a task of `len` bytes to `offset` of a region.
     #[inline]
     pub(super) fn new(len: u64, offset: u64, chance: u64) -> Self {
         let skew = offset % LINE;
         // No overflow: the task is in memory.
         let lines = (skew + len).div_ceil(LINE);
         if lines < 2 {
-            return Self::none();
+            return Self::default();
         }
         let parts = (1 + chance % PARTS_MAX).min(lines) as u8;
         let grain = (LINE << (chance >> 3 & 7)).max((len / GRAINS_MAX).next_power_of_two());
         Self { parts, scattered: chance & 4 != 0, skew, grain, chance }
     }
 
-    /// Calls `each` with the ranges of a task of `len` bytes that move as part `part`, counted from 1. The
-    /// parts together are every byte once.
+    /// Calls `each` with the ranges of part `part`, counted from 1, of a task of `len` bytes. The parts
+    /// together contain every byte once.
     #[inline]
     pub(super) fn ranges(&self, len: u64, part: u8, mut each: impl FnMut(u64, u64)) {
         if self.parts == 1 {
@@ -56,7 +60,7 @@ impl Tearing {
                 each(from, to)
             };
         }
-        // Every so many grains, from one on that chance picks.
+        // Every `parts`th grain, from a random one.
         let parts = u64::from(self.parts);
         let mut grain = (u64::from(part) + (self.chance >> 8 & 0xff)) % parts;
         loop {
@@ -69,7 +73,7 @@ impl Tearing {
         }
     }
 
-    /// Where part `part` of a front-to-back move ends: on a line, or at the end.
+    /// Returns the end of part `part` of a front-to-back move: at a line boundary, or the end.
     fn cut(&self, len: u64, part: u8) -> u64 {
         if part == self.parts {
             return len;
@@ -83,8 +87,8 @@ impl Tearing {
 ///
 /// # Safety
 ///
-/// All pieces are of regions that are registered now, and leave to touch them was had where they are remote.
-/// For a copy, sources and destinations are of `len` bytes each; for a fill, the destinations are.
+/// All pieces are of regions that are registered now, and leave to touch remote ones was acquired. For a
+/// copy, sources and destinations are of `len` bytes each; for a fill, the destinations are.
 pub(super) unsafe fn move_part(
     operation: Operation,
     src: &[Piece],
@@ -112,10 +116,11 @@ pub(super) unsafe fn move_part(
 /// As [`move_part`]; `at` is less than the length of all pieces together.
 pub(super) unsafe fn flip_bit(dst: &[Piece], at: u64, chance: u64) {
     each_run(dst, at, at + 1, |to, _, _| {
-        // SAFETY: within a registered region, by the caller's promise.
-        let byte = unsafe { to.read() };
+        let mut byte = 0;
+        // SAFETY: within a registered region, by the caller's promise; `byte` is a local.
+        unsafe { unsynchronized::copy(&raw mut byte, to, 1) };
         // SAFETY: as above.
-        unsafe { to.write(byte ^ 1 << (chance % 8)) }
+        unsafe { unsynchronized::set(to, byte ^ 1 << (chance % 8), 1) }
     });
 }
 
@@ -126,10 +131,10 @@ unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         each_run(src, at, at + len, |from, part_at, part_len| {
             let to = to.wrapping_add((part_at - at) as usize);
-            // `copy` and not `copy_nonoverlapping`: two regions may be the same memory, and what a device
-            // makes of overlapping tasks is undefined, not undefined behaviour.
+            // Two regions may be the same memory. The result of overlapping tasks is undefined, but not
+            // undefined behaviour.
             // SAFETY: both are within registered regions for this many bytes, by the caller's promise.
-            unsafe { from.cast_const().copy_to(to, part_len as usize) }
+            unsafe { unsynchronized::copy(to, from, part_len as usize) }
         });
     });
 }
@@ -145,17 +150,17 @@ unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
             let to = to.wrapping_add(i as usize);
             // SAFETY: `n` bytes from `i` on are within the run, which is within a registered region by the
             // caller's promise; `turned` is a local of 8 bytes.
-            unsafe { to.copy_from_nonoverlapping(turned.as_ptr(), n) }
+            unsafe { unsynchronized::copy(to, turned.as_ptr(), n) }
         }
     });
 }
 
-/// The bytes of a pattern from place `at` of a task on.
+/// Returns the pattern's bytes from offset `at` of a task.
 pub(super) fn turned(pattern: u64, at: u64) -> [u8; 8] {
     pattern.rotate_right((at % 8) as u32 * 8).to_le_bytes()
 }
 
-/// Calls `each` with address, place in the task and length of each run of bytes from `from` to `to`.
+/// Calls `each` with address, offset in the task and length of each run of bytes from `from` to `to`.
 #[inline]
 fn each_run(pieces: &[Piece], from: u64, to: u64, mut each: impl FnMut(*mut u8, u64, u64)) {
     for run in runs(pieces, from, to) {
@@ -163,18 +168,18 @@ fn each_run(pieces: &[Piece], from: u64, to: u64, mut each: impl FnMut(*mut u8, 
     }
 }
 
-/// Some bytes of one piece.
+/// Consecutive bytes of one piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) piece: &'a Piece,
-    /// Where in the piece they begin.
+    /// Offset in the piece.
     pub(super) skip: u64,
-    /// Where in the task.
+    /// Offset in the task.
     pub(super) at: u64,
     pub(super) len: u64,
 }
 
-/// What the bytes from `from` to `to` of a task are of `pieces`, in order.
+/// Returns the runs of `pieces` that hold the bytes from `from` to `to` of a task, in order.
 #[inline]
 pub(super) fn runs<'a>(pieces: &'a [Piece], from: u64, to: u64) -> impl Iterator<Item = Run<'a>> {
     let mut start = 0;

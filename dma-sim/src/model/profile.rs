@@ -1,18 +1,19 @@
-//! Which device is modelled: its limits, manners and costs.
+//! Device profiles: limits, behaviour and costs.
 
 use std::borrow::Cow;
 
 use super::curve::Curve;
 use super::time::Time;
 
-/// Which way a task's bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Direction of a task's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From this device's memory to a peer's: some destination is remote.
     Push,
     /// From a peer's memory to this device's: some source is remote, no destination is.
     Pull,
     /// Within this device's memory.
+    #[default]
     Local,
 }
 
@@ -21,25 +22,25 @@ impl Direction {
     pub const ALL: [Self; 3] = [Self::Push, Self::Pull, Self::Local];
 }
 
-/// Where a device finds a mistake in a task.
+/// Time at which a device detects an error in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// When it is submitted, which is refused.
+    /// At submission, which is refused.
     AtSubmit,
-    /// When it runs: it was accepted, and fails.
+    /// In the engine: it was accepted, and fails.
     InEngine,
 }
 
-/// What a device makes of a task of 0 bytes.
+/// Result of a task of 0 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroLength {
     /// It completes.
     Completes,
-    /// It is a mistake.
+    /// It is an error.
     Mistake(Found),
 }
 
-/// What a failed task does to its channel.
+/// Effect of a failed task on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Nothing.
@@ -48,38 +49,38 @@ pub enum OnFailure {
     Halt,
 }
 
-/// Which completions a device reports by themselves.
+/// Completions that a device reports individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reporting {
-    /// Each, except where a descriptor allows otherwise and the device can do that.
+    /// Each, except coalesced ones where the device supports that.
     Each {
         /// Honours [`Descriptor::coalesce`](super::Descriptor::coalesce). Otherwise the mark is ignored.
         coalescing: bool,
     },
-    /// The last one of each doorbell, and with it those before it.
+    /// The last one of each doorbell, together with those before it.
     PerDoorbell,
 }
 
-/// What a task costs its channel.
+/// Cost of a task for its channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelCosts {
-    /// How long the channel is busy starting a task, by its bytes. One over it is the channel's task rate.
+    /// Time to start a task, by its bytes. Its inverse is the channel's task rate.
     pub issue: Curve,
-    /// What a task waits for those before it, by how many are in flight on the channel, itself included.
-    /// This makes throughput approach its limit slowly as the window grows, as measured throughput does.
+    /// Wait for earlier tasks, by the number in flight on the channel, itself included. It makes throughput
+    /// approach its limit slowly as the window grows, as in measurements.
     pub contention: Curve,
 }
 
-/// What a task costs in one direction.
+/// Costs of tasks in one direction.
 ///
-/// A task ends when the last of these is over: its latency and its contention, counted from the doorbell;
-/// its latency counted from when the channel started it; and the time that the engine, which all channels
-/// share and which serves one task of a direction at a time, is busy with it.
+/// A task ends after the longest of: its latency and contention, from the doorbell; its latency, from the
+/// start by the channel; and its time in the engine, which all channels share and which serves one task per
+/// direction at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// How long a task takes on an idle device, by its bytes.
+    /// Latency on an idle device, by bytes.
     pub latency: Curve,
-    /// How long the engine is busy with a task, by its bytes: what limits all channels together.
+    /// Time in the engine, by bytes. It limits all channels together.
     pub engine: Curve,
     /// Tasks whose completions are reported one by one.
     pub reported: ChannelCosts,
@@ -87,19 +88,19 @@ pub struct Costs {
     pub coalesced: ChannelCosts,
 }
 
-/// A device to model. Start from one of the constructors and change what matters.
+/// A modelled device. Start from a constructor and change fields.
 ///
-/// Figures in the constructors come from public measurements where there are any; their documentation says
-/// which, and what is assumed. [`published`](super::published) holds the measurements and compares.
+/// Figures in the constructors come from public measurements where there are any. Their documentation names
+/// sources and assumptions. [`published`](super::published) holds the measurements and compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name.
+    /// Name.
     pub name: Cow<'static, str>,
-    /// Where its figures come from, in a few words.
+    /// Source of its figures, in a few words.
     pub source: Cow<'static, str>,
-    /// How many channels can be open at once, at least 1.
+    /// Channels that can be open at once, at least 1.
     pub channels: u32,
-    /// How many tasks a channel holds, from submission until their completion is polled: 1 to
+    /// Tasks that a channel holds, from submission until their completion is polled: 1 to
     /// [`Profile::DEPTH_MAX`].
     pub depth: u32,
     /// The longest task in bytes, at least 1.
@@ -108,29 +109,27 @@ pub struct Profile {
     pub max_segments: u32,
     /// Has a fill operation.
     pub fill: bool,
-    /// Can be told to keep tasks in order. The model keeps ordering marks on every device; this says whether the
-    /// device's programmers have them.
+    /// Offers ordering marks to programmers. The model honours them on every device.
     pub fence: bool,
-    /// Can wake who waits for a completion, instead of being polled.
+    /// Can signal completions, instead of being polled.
     pub wakes: bool,
     /// Tasks of one channel end, and are reported, in the order of submission.
     pub in_order: bool,
-    /// Which completions are reported by themselves.
+    /// Completions that are reported individually.
     pub reporting: Reporting,
-    /// What becomes of tasks of 0 bytes.
+    /// Result of tasks of 0 bytes.
     pub zero_length: ZeroLength,
-    /// Where a task longer than `max_task` is found out.
+    /// Detection of tasks longer than `max_task`.
     pub oversize: Found,
-    /// Where segments that name memory outside of a region, or without the right, are found out.
+    /// Detection of segments outside of a region, or without the right.
     pub protection: Found,
-    /// What a failed task does to its channel.
+    /// Effect of a failed task on its channel.
     pub on_failure: OnFailure,
-    /// How long a channel is busy with a doorbell, beside its tasks.
+    /// Time of a doorbell on a channel, beside its tasks.
     pub doorbell: Time,
-    /// What each segment beyond the first on either side adds to the latency, and to how long the channel is
-    /// busy.
+    /// Additional latency and channel time for each segment beyond the first on either side.
     pub segment: Time,
-    /// How far a task's latency without its bytes may be off, up or down, in thousandths: 0 to 1000.
+    /// Jitter of the latency without its bytes, up or down, in thousandths: 0 to 1000.
     pub jitter: u32,
     /// Costs from this device's memory to a peer's.
     pub push: Costs,
@@ -140,7 +139,7 @@ pub struct Profile {
     pub local: Costs,
 }
 
-/// A profile, or the configuration of a device, that cannot be.
+/// An invalid profile or device configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -169,7 +168,7 @@ pub enum ProfileError {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The curve through sizes and picoseconds. For the tables below only, which a test builds all of.
+/// Makes a curve through sizes and picoseconds, for the tables below. A test builds all of them.
 fn curve(points: &[(u64, u64)]) -> Curve {
     let points: Vec<_> = points.iter().map(|&(size, ps)| (size, Time::from_ps(ps))).collect();
     Curve::points(&points).expect("the tables of this file are curves")
@@ -180,16 +179,16 @@ fn flat(ps: u64) -> Curve {
 }
 
 impl Profile {
-    /// The names of the profiles that there are.
+    /// Names of all profiles.
     pub const NAMES: [&'static str; 5] = ["ideal", "bluefield2", "bluefield3", "ioat", "dsa"];
-    /// The most tasks that a channel can be told to hold.
+    /// Largest depth of a channel.
     pub const DEPTH_MAX: u32 = 65_536;
 
-    /// The profile of this name, one of [`Profile::NAMES`].
+    /// Returns the profile of this name, one of [`Profile::NAMES`].
     ///
     /// # Errors
     ///
-    /// There is none of this name.
+    /// Returns [`ProfileError::Unknown`] for other names.
     pub fn by_name(name: &str) -> Result<Self, ProfileError> {
         match name {
             "ideal" => Ok(Self::ideal()),
@@ -201,10 +200,10 @@ impl Profile {
         }
     }
 
-    /// The same without any costs, and in order: every task has ended when the doorbell that released it returns, or
-    /// for a device with faults or a trace when the time of the doorbell has passed.
+    /// Removes all costs and disorder. Every task ends within its doorbell, or for a device with faults or a
+    /// trace once the time of the doorbell has passed.
     ///
-    /// A device of it that has neither does no more than to check and to copy, and is several times as fast.
+    /// Without faults and trace, the device only checks and copies, and is several times as fast.
     #[must_use]
     pub fn timeless(self) -> Self {
         let channel = ChannelCosts { issue: flat(0), contention: flat(0) };
@@ -215,7 +214,7 @@ impl Profile {
         Self { in_order: true, doorbell: zero, segment: zero, jitter: 0, push, pull, local, ..self }
     }
 
-    /// Whether nothing takes time, and all is in order.
+    /// Returns true if nothing takes time, and all is in order.
     pub(super) fn is_timeless(&self) -> bool {
         let free = |costs: &Costs| {
             let channels = [&costs.reported, &costs.coalesced];
@@ -227,7 +226,7 @@ impl Profile {
         self.in_order && direct && Direction::ALL.iter().all(|direction| free(self.costs(*direction)))
     }
 
-    /// The costs of one direction.
+    /// Returns the costs of one direction.
     #[must_use]
     pub const fn costs(&self, direction: Direction) -> &Costs {
         match direction {
@@ -237,7 +236,7 @@ impl Profile {
         }
     }
 
-    /// The costs of one direction, to change them.
+    /// Returns the costs of one direction, to change them.
     pub const fn costs_mut(&mut self, direction: Direction) -> &mut Costs {
         match direction {
             Direction::Push => &mut self.push,
@@ -250,7 +249,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// The first one that is out of it.
+    /// Returns the first one out of its range.
     pub fn validate(&self) -> Result<(), ProfileError> {
         for (field, value, min, max) in [
             ("channels", u64::from(self.channels), 1, u64::from(u32::MAX)),
@@ -267,9 +266,9 @@ impl Profile {
         Ok(())
     }
 
-    /// No device in particular: 1 ns for every task, nothing in the way, all operations, wide limits.
+    /// Models no real device: 1 ns for every task, no contention, all operations, wide limits.
     ///
-    /// Completions come in any order. For tests that are about correctness.
+    /// Completions come in any order. For tests of correctness.
     #[must_use]
     pub fn ideal() -> Self {
         let channel = ChannelCosts { issue: flat(0), contention: flat(0) };
@@ -305,13 +304,14 @@ impl Profile {
     /// **Measured:** task rate and bandwidth by size, 10.5 M/s read and 10.2 M/s write, 25.6 and 15.4 GB/s;
     /// 4.16 M/s from one thread with 64 in flight. Source: `smartnickit-project/smartnic-bench`,
     /// `benchs/docs/doca_dma.md`, commit 86d1377, the artefact of the OSDI'23 study of off-path SmartNICs.
-    /// How many threads made the peaks is not said there; here four or more channels reach them.
+    /// The source does not state the number of threads of the peaks; here four or more channels reach them.
     ///
-    /// **Assumed:** the latency of a single task (1.5 µs and its bytes at 10 GB/s) and how it grows with
-    /// the window; local copies cost as much as the slower direction; the longest task, 128 MiB, which is how
-    /// far `digiou/dpu-coprocessing-artifacts` swept; 8 channels, one for each Arm core; no segment lists;
-    /// jitter. DOCA has no ordering marks. Mistakes are found in the engine and take the channel down, as on
-    /// [BlueField-3](Self::bluefield3).
+    /// **Assumed:** the latency of a single task (1.5 µs and its bytes at 10 GB/s) and how it grows with the
+    /// window; local copies cost as much as the slower direction; the longest task, 128 MiB, which is how far
+    /// `digiou/dpu-coprocessing-artifacts` swept; 8 channels, one for each Arm core; lists of up to 64
+    /// segments, as on [BlueField-3](Self::bluefield3), since NVIDIA's DMA samples, which are for both cards,
+    /// ask for 2 at least; jitter. DOCA has no ordering marks. Mistakes are found in the engine and take the
+    /// channel down, as on [BlueField-3](Self::bluefield3).
     #[must_use]
     pub fn bluefield2() -> Self {
         let latency = Curve::linear(Time::from_ns(1_400), 10_000_000_000);
@@ -344,7 +344,7 @@ impl Profile {
             channels: 8,
             depth: 1_024,
             max_task: 128 * MIB,
-            max_segments: 1,
+            max_segments: 64,
             fill: false,
             fence: false,
             wakes: true,
@@ -369,19 +369,20 @@ impl Profile {
     /// directions; 1.88 µs for one 4 KiB push alone and 99.0 µs for one of 1 MiB; 6.25 M/s with coalesced
     /// reports. Source: `fardatalab/postgres-dbcomm`,
     /// `docs/kb/future-directions/citus/transport/doca_dma_ordering_visibility_validation_plan.md`, commit
-    /// ebc75eb9: one machine, one pass, not peer reviewed, and the best there is. The longest task, 2 MiB, and
-    /// that a longer one is accepted, fails in the engine and takes the context down, is from the same
+    /// ebc75eb9: one machine, one pass, not peer reviewed, and the best there is. The longest task, 2 MiB,
+    /// and that a longer one is accepted, fails in the engine and takes the context down, is from the same
     /// project. So are the 3072 tasks in flight, which ran clean and need not be the limit.
     ///
     /// **Assumed:** the latency of single pulls, of which only the windows are known; that several channels
     /// reach the coalesced task rate together; local copies cost as much as the slower direction of each
-    /// kind; 16 channels, one for each Arm core; lists of up to 64 segments; jitter.
+    /// kind; 16 channels, one for each Arm core; jitter.
+    ///
+    /// Lists of up to 64 segments are what `jukebox03/DPUmesh` states to have read off a device.
     #[must_use]
     pub fn bluefield3() -> Self {
         let coalesced =
             ChannelCosts { issue: flat(161_000), contention: curve(&[(1, 0), (1_001, 100_000_000)]) };
-        // A task of up to 5 KiB takes the engine as long as the coalesced rate says, a longer one what the
-        // wire takes.
+        // A task of up to 5 KiB takes the engine's time at the coalesced rate, a longer one that of the wire.
         let engine = |bytes_per_ns_x10: u64| {
             let bytes = 160 * bytes_per_ns_x10 / 10;
             curve(&[(0, 160_000), (bytes, 160_000), (1_000 * bytes, 160_000_000)])
@@ -411,7 +412,6 @@ impl Profile {
             channels: 16,
             depth: 3_072,
             max_task: 2 * MIB,
-            max_segments: 64,
             reporting: Reporting::Each { coalescing: true },
             push,
             pull,
@@ -429,8 +429,8 @@ impl Profile {
     /// side. Eight channels for each socket is what PCI listings of such machines show.
     ///
     /// **Assumed:** 1.5 µs for a single small copy, of which no measurement was found; 7.17 GB/s for one
-    /// channel, which is what 14.0 M/s come to; 12 GB/s for the socket; 1 MiB for the longest task, which real
-    /// devices have in a register; jitter.
+    /// channel, which is what 14.0 M/s come to; 12 GB/s for the socket; 1 MiB for the longest task, which
+    /// real devices have in a register; jitter.
     #[must_use]
     pub fn ioat() -> Self {
         let engine = Curve::linear(Time::ZERO, 12_000_000_000);
@@ -474,13 +474,12 @@ impl Profile {
     ///
     /// **Measured:** single synchronous copies, 128 in flight, and batches of 32, for eleven sizes. Source:
     /// `izumihanako/LightDSA` (EuroSys'26), `expr/paper`, commit 3905ece. That later small copies overtake
-    /// earlier large ones is from there too. 128 entries, 8 queues, 2 GiB for the longest task: `accel-config`
-    /// output in `intel/idxd-config` issue 40.
+    /// earlier large ones is from there too. 128 entries, 8 queues, 2 GiB for the longest task:
+    /// `accel-config` output in `intel/idxd-config` issue 40.
     ///
     /// **Assumed:** that the measured single-submission rate is one channel's and the batched one the
-    /// device's; that a batch is one doorbell; jitter. Its fences hold within a batch only, so it counts as having
-    /// none. Not modelled: page faults and unaligned buffers, which
-    /// cost real devices dearly.
+    /// device's; that a batch is one doorbell; jitter. Its fences hold within a batch only, so it counts as
+    /// having none. Not modelled: page faults and unaligned buffers, which cost real devices dearly.
     #[must_use]
     pub fn dsa() -> Self {
         let latency = curve(&[

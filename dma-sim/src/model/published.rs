@@ -1,4 +1,4 @@
-//! What was measured on real devices, and what the model makes of it.
+//! Published measurements of real devices, and the model's figures beside them.
 //!
 //! [`compare`] runs a profile under the loads that were published for its device and sets both side by side.
 //! The sources are named in each row and, with what is assumed, at the constructors of [`Profile`].
@@ -15,17 +15,17 @@
 use std::fmt;
 
 use super::device::{ChannelId, Device, DeviceConfig};
-use super::memory::{PeerAccess, PeerError, RegionKey, Rights, Segment};
 use super::profile::{Direction, Profile, ProfileError};
+use super::region::{PeerAccess, PeerError, RegionKey, Rights, Segment};
 use super::task::{Descriptor, Status};
 use super::time::Time;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// The windows that are tried to find the best one, and the knee.
+/// Windows that are tried to find the best one, and the knee.
 const WINDOWS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// What a row compares.
+/// Quantity of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quantity {
@@ -59,30 +59,30 @@ pub struct Row {
     pub profile: &'static str,
     /// The load.
     pub load: String,
-    /// Which way the bytes go.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// Bytes of each task.
     pub size: u64,
-    /// What is compared.
+    /// Compared quantity.
     pub quantity: Quantity,
     /// As measured on the device.
     pub published: f64,
-    /// As the model has it.
+    /// The model's figure.
     pub simulated: f64,
-    /// How far the model may be off, as a fraction of the published figure. 0 is exact.
+    /// Allowed deviation, as a fraction of the published figure. 0 is exact.
     pub tolerance: f64,
-    /// Where the figure was published.
+    /// Publication of the figure.
     pub source: &'static str,
 }
 
 impl Row {
-    /// How far the model is off, as a fraction of the published figure: positive if it is too high.
+    /// Returns the deviation of the model, as a fraction of the published figure: positive if it is too high.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.simulated / self.published - 1.0
     }
 
-    /// The model is within the tolerance.
+    /// Returns true if the model is within the tolerance.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.deviation().abs() <= self.tolerance
@@ -103,16 +103,16 @@ impl fmt::Display for Row {
     }
 }
 
-/// A load that keeps windows full.
+/// A load that keeps its windows full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedLoop {
-    /// Which way the bytes go.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// Bytes of each task, at least 1.
     pub size: u64,
     /// Tasks kept in flight on each channel, at least 1.
     pub window: u32,
-    /// How many channels, at least 1.
+    /// Channels, at least 1.
     pub channels: u32,
     /// Tasks for each doorbell, at least 1; as many as the window at most.
     pub batch: u32,
@@ -128,7 +128,7 @@ impl ClosedLoop {
     }
 }
 
-/// What a [`ClosedLoop`] came to.
+/// Result of a [`ClosedLoop`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Tasks per second.
@@ -139,18 +139,17 @@ pub struct Measured {
     pub latency: Time,
 }
 
-/// A load that a device cannot run: it has fewer channels, shorter queues or shorter tasks, or a number of the
-/// load is 0.
+/// A load that a device cannot run: it exceeds channels, depth or task length, or one of its numbers is 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("profile `{profile}` cannot run this load: {reason}")]
 pub struct LoadError {
     /// The profile's name.
     pub profile: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// A peer that is always there.
+/// A peer that never refuses.
 #[derive(Debug)]
 struct Always;
 
@@ -162,7 +161,7 @@ impl PeerAccess for Always {
     fn release(&self) {}
 }
 
-/// Runs a load on a device of its own, and measures once it is steady. Really copies the bytes.
+/// Runs a load on a device of its own, and measures once it is steady. Copies real bytes.
 ///
 /// # Errors
 ///
@@ -280,7 +279,7 @@ struct Table {
 
 impl Table {
     fn measure(&self, load: ClosedLoop) -> Measured {
-        // A load that the profile cannot run shows as a row that misses.
+        // A load that the profile cannot run becomes a row that misses.
         let none = Measured { tasks: 0.0, bytes: 0.0, latency: Time::ZERO };
         run(&self.model, load, 1).unwrap_or(none)
     }
@@ -297,7 +296,7 @@ impl Table {
         self.push(name, load, quantity, published, simulated, source);
     }
 
-    /// Adds the best throughput over all windows, and the smallest window that has 95 % of it.
+    /// Adds the best throughput over all windows, and the smallest window with 95 % of it.
     fn add_sweep(&mut self, load: ClosedLoop, best_mib: f64, knee: u32, source: Source) {
         let sweep = WINDOWS.map(|window| self.measure(ClosedLoop { window, ..load }).bytes / MIB as f64);
         let best = sweep.iter().copied().fold(0.0, f64::max);
@@ -332,7 +331,7 @@ impl Table {
     }
 }
 
-/// Where figures are from, and how near to them the model should be.
+/// Source of figures, and the model's tolerance.
 #[derive(Clone, Copy)]
 struct Source {
     text: &'static str,

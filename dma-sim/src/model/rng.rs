@@ -3,8 +3,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// What a stream of random numbers is for. Streams do not disturb each other: asking for a fault more or
-/// less does not change the jitter.
+/// Use of a stream of random numbers. Streams are independent: one more random fault does not change the
+/// jitter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     /// Jitter, tearing and corruption of a channel's tasks.
@@ -19,11 +19,17 @@ pub(super) enum Use {
 #[derive(Clone, Debug)]
 pub(super) struct Stream(ChaCha8Rng);
 
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new(0, 0, Use::Tasks)
+    }
+}
+
 impl Stream {
-    /// The stream for one use on one channel.
+    /// Returns the stream for one use on one channel.
     pub(super) fn new(seed: u64, channel: u32, purpose: Use) -> Self {
-        // The key is spelt out here rather than left to `seed_from_u64`, so that traces stay the same over
-        // releases of the random number crates. ChaCha itself is fixed.
+        // Computes the key here rather than by `seed_from_u64`, so that traces stay the same across releases
+        // of the random number crates. ChaCha itself is fixed.
         let mut key = [0; 32];
         for (i, part) in (0..).zip(key.chunks_exact_mut(8)) {
             part.copy_from_slice(&mix(seed.wrapping_add(i)).to_le_bytes());
@@ -33,19 +39,19 @@ impl Stream {
         Self(rng)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number below `n`, which must not be 0.
+    /// Returns a number below `n`, which must not be 0.
     #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
         scale(self.bits(), n)
     }
 
-    /// True in `p` of all cases.
+    /// Returns true with probability `p`.
     pub(super) fn chance(&mut self, p: f64) -> bool {
         // 53 bits, as many as an `f64` holds.
         ((self.bits() >> 11) as f64) < p * (1u64 << 53) as f64
@@ -58,8 +64,7 @@ pub(super) fn scale(bits: u64, n: u64) -> u64 {
     ((u128::from(bits) * u128::from(n)) >> 64) as u64
 }
 
-/// The output function of the SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014): a well mixed,
-/// repeatable hash of a number.
+/// Hashes a number by the output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 #[inline]
 pub(super) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,15 +1,16 @@
-//! What a descriptor asks for, and what becomes of it.
+//! Descriptors, completions and errors of tasks.
 
 use std::fmt;
 
-use super::memory::{PeerError, RegionKey, Rights, Segment};
+use super::region::{PeerError, RegionKey, Rights, Segment};
 use super::time::Time;
 
-/// What a task does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Operation of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
     /// Copies the sources to the destinations, in the order given.
+    #[default]
     Copy,
     /// Fills the destinations with a pattern.
     Fill {
@@ -21,50 +22,50 @@ pub enum Operation {
 /// A task, as it is submitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
-    /// Comes back with the completion. The model does not look at it.
+    /// Returned with the completion. The model does not use it.
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// What to read; empty for a fill.
+    /// Sources; empty for a fill.
     pub src: &'a [Segment],
-    /// What to write.
+    /// Destinations.
     pub dst: &'a [Segment],
     /// Ordering mark: the task starts only after all earlier ones of its channel ended, and no later one
     /// starts before it.
     pub fence: bool,
-    /// The completion need not be reported by itself: it becomes visible once a later task of the channel
-    /// ends without this mark, or fails. With none, it never does; devices really stall so. A failure is
-    /// reported at once.
+    /// The completion need not be reported individually. It becomes visible once a later task of the channel
+    /// ends without this mark, or fails. Without one it never does, as on real devices. A failure is reported
+    /// at once.
     pub coalesce: bool,
 }
 
 impl<'a> Descriptor<'a> {
-    /// A copy, without marks.
+    /// Describes a copy, without marks.
     #[must_use]
     pub const fn copy(token: u64, src: &'a [Segment], dst: &'a [Segment]) -> Self {
         Self { token, operation: Operation::Copy, src, dst, fence: false, coalesce: false }
     }
 
-    /// A fill, without marks.
+    /// Describes a fill, without marks.
     #[must_use]
     pub const fn fill(token: u64, pattern: u64, dst: &'a [Segment]) -> Self {
         Self { token, operation: Operation::Fill { pattern }, src: &[], dst, fence: false, coalesce: false }
     }
 
-    /// The same with the ordering mark.
+    /// Sets the ordering mark.
     #[must_use]
     pub const fn fenced(self) -> Self {
         Self { fence: true, ..self }
     }
 
-    /// The same with its report coalesced.
+    /// Coalesces the report.
     #[must_use]
     pub const fn coalesced(self) -> Self {
         Self { coalesce: true, ..self }
     }
 }
 
-/// What is wrong with a task.
+/// Error of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
@@ -114,7 +115,7 @@ pub enum TaskError {
         /// The device's limit.
         max: usize,
     },
-    /// Sources and destinations are not of one length; the sources of a fill must be none.
+    /// Sources and destinations differ in length, or a fill has sources.
     #[error("{src} bytes of sources for {dst} bytes of destinations")]
     LengthMismatch {
         /// Bytes to read.
@@ -122,7 +123,7 @@ pub enum TaskError {
         /// Bytes to write.
         dst: u64,
     },
-    /// Nothing to do, which this device counts as a mistake.
+    /// The task has 0 bytes, which is an error on this device.
     #[error("a task of 0 bytes, which the device does not take")]
     ZeroLength,
     /// The device has no such operation.
@@ -148,7 +149,7 @@ impl From<PeerError> for TaskError {
     }
 }
 
-/// Why a channel does not run.
+/// Reason why a channel is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HaltCause {
@@ -173,16 +174,17 @@ impl fmt::Display for HaltCause {
     }
 }
 
-/// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Result of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
     /// Every byte is in place.
+    #[default]
     Done,
-    /// The task itself failed. What is in the destinations is undefined.
+    /// The task itself failed. The destinations are undefined.
     Failed(TaskError),
-    /// The channel was taken down before the task ended, for no fault of its own: it may be tried again.
-    /// What is in the destinations is undefined if [`Completion::touched`].
+    /// The channel was taken down before the task ended, so it may be retried. The destinations are undefined
+    /// if [`Completion::touched`].
     Aborted(HaltCause),
 }
 
@@ -191,19 +193,19 @@ pub enum Status {
 pub struct Completion {
     /// From the [`Descriptor`].
     pub token: u64,
-    /// How it ended.
+    /// Result.
     pub status: Status,
     /// Length of the task in bytes.
     pub len: u64,
     /// Bytes were written, all or some.
     pub touched: bool,
-    /// When the doorbell was rung for it; [`Time::ZERO`] if it was not.
+    /// Time of its doorbell; [`Time::ZERO`] without one.
     pub rung: Time,
-    /// When it ended.
+    /// Time of its end.
     pub ended: Time,
 }
 
-/// Why a task was not accepted. Nothing of it was kept.
+/// Reason why a task was not accepted. Nothing of it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {

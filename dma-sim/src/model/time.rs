@@ -7,8 +7,7 @@ use std::time::Duration;
 
 /// A point in model time, or a span of it, in whole picoseconds.
 ///
-/// One type serves for both, as with the numbers in a data sheet. Arithmetic saturates: nothing wraps
-/// around, and the far end is [`Time::MAX`], about 213 days after the device was made.
+/// One type serves for both. Arithmetic saturates at [`Time::MAX`], about 213 days after the device was made.
 ///
 /// As text it is a number and a unit, exact in both directions: `200us`, `1.5ms`, `40ns`, `7ps`, `2s`.
 ///
@@ -58,13 +57,13 @@ impl Time {
         self.0 as f64 / 1e12
     }
 
-    /// The sum, or [`Time::MAX`].
+    /// Returns the sum, or [`Time::MAX`].
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or [`Time::ZERO`] when `other` is later.
+    /// Returns the difference, or [`Time::ZERO`] when `other` is later.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -107,7 +106,7 @@ impl From<Time> for Duration {
     }
 }
 
-/// The units of a time's text, longest first, and their picoseconds.
+/// Units of a time's text, longest first, and their picoseconds.
 const UNITS: [(&str, u64); 5] =
     [("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000), ("ps", 1)];
 

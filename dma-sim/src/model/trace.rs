@@ -1,12 +1,12 @@
-//! The record of what a device did.
+//! The record of a device's events.
 
 use std::fmt::{self, Write as _};
 
-use super::memory::{RegionKey, Rights};
+use super::region::{RegionKey, Rights};
 use super::task::{HaltCause, Refused, Status, TaskError};
 use super::time::Time;
 
-/// How much is recorded.
+/// Extent of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceMode {
     /// Nothing. Costs nothing.
@@ -18,12 +18,12 @@ pub enum TraceMode {
     Record,
 }
 
-/// Something that happened.
+/// An event of a device.
 ///
-/// As text it is one line: the time in nanoseconds, `dev` or `ch` and the channel's number, what happened,
-/// and its values as `name=value`. A region is named by its key, an address by the region's key and the
-/// offset in it, so that the lines are the same in every run. A task is named by its number on its channel,
-/// counted from 1 as in a [fault plan](super::FaultPlan).
+/// As text it is one line: the time in nanoseconds, `dev` or `ch` and the channel's number, the event, and
+/// its values as `name=value`. A region is named by its key, an address by the region's key and its offset,
+/// so that the lines are the same in every run. A task is named by its number on its channel, counted from 1
+/// as in a [fault plan](super::FaultPlan).
 ///
 /// ```text
 /// 1500.000 ch0 submit task=1 token=7 op=copy len=64 segments=1x1 src=0.0+0 dst=1.0+128
@@ -34,15 +34,15 @@ pub enum TraceMode {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// When.
+    /// Time.
     pub at: Time,
-    /// On which channel, if on one.
+    /// Channel, if any.
     pub channel: Option<u32>,
-    /// What.
+    /// Event.
     pub what: Happening,
 }
 
-/// What a [`TraceEvent`] tells.
+/// Event of a [`TraceEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happening {
@@ -59,7 +59,7 @@ pub enum Happening {
         key: RegionKey,
         /// Its length in bytes.
         len: u64,
-        /// What may be done with it.
+        /// Access rights.
         rights: Rights,
         /// It is a peer's.
         remote: bool,
@@ -87,7 +87,7 @@ pub enum Happening {
         src: Option<(RegionKey, u64)>,
         /// Region and offset of the first byte written.
         dst: Option<(RegionKey, u64)>,
-        /// It bears the ordering mark.
+        /// It has the ordering mark.
         fence: bool,
         /// Its report may be coalesced.
         coalesce: bool,
@@ -96,12 +96,12 @@ pub enum Happening {
     Refuse {
         /// Its token.
         token: u64,
-        /// Why.
+        /// Reason.
         why: Refused,
     },
     /// `doorbell`: tasks were released to the device.
     Doorbell {
-        /// How many.
+        /// Number of tasks.
         tasks: u32,
     },
     /// `start`: the channel started a task.
@@ -113,23 +113,23 @@ pub enum Happening {
     Move {
         /// Its number.
         task: u64,
-        /// Which part of how many.
+        /// Part, counted from 1.
         part: u8,
-        /// How many parts there are, the last of which moves at the end.
+        /// Number of parts. The last moves at the end.
         parts: u8,
     },
     /// `corrupt`: a bit of a destination was made wrong.
     Corrupt {
         /// The task's number.
         task: u64,
-        /// Which byte of the task.
+        /// Byte of the task.
         byte: u64,
     },
     /// `end`: a task ended.
     End {
         /// Its number.
         task: u64,
-        /// How.
+        /// Result.
         status: Status,
     },
     /// `lose`: a task ended and will not be reported.
@@ -148,7 +148,7 @@ pub enum Happening {
     Stick,
     /// `halt`: a channel went down.
     Halt {
-        /// Why.
+        /// Reason.
         cause: HaltCause,
     },
     /// `restart`: a channel runs again.
@@ -254,21 +254,21 @@ impl Trace {
         Self { mode, events: Vec::new(), digest: Fnv::default() }
     }
 
-    /// How much is recorded.
+    /// Returns the extent of the record.
     #[must_use]
     pub const fn mode(&self) -> TraceMode {
         self.mode
     }
 
-    /// The events recorded and not yet taken. None unless everything is recorded.
+    /// Returns the events recorded and not taken. None unless everything is recorded.
     #[must_use]
     pub fn events(&self) -> &[TraceEvent] {
         &self.events
     }
 
-    /// A digest of all events so far, also those taken: the 64-bit FNV-1a hash of their lines, each ended by
-    /// a line feed. Two runs with the same digest did the same, mistakes of a hash aside. What nothing was
-    /// recorded of has the digest of no lines.
+    /// Returns a digest of all events so far, also those taken: the 64-bit FNV-1a hash of their lines, each
+    /// ended by a line feed. Equal digests mean equal events, apart from hash collisions. Without a record it
+    /// is the digest of no lines.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest.0
@@ -278,7 +278,7 @@ impl Trace {
         std::mem::take(&mut self.events)
     }
 
-    /// Records what `what` returns, which is only called if anything is recorded.
+    /// Records the result of `what`, which is called only if anything is recorded.
     #[inline]
     pub(super) fn record(&mut self, at: Time, channel: Option<u32>, what: impl FnOnce() -> Happening) {
         if self.mode != TraceMode::Off {

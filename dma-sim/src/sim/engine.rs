@@ -13,10 +13,10 @@ use dma_core::{
 use super::queue::SimQueue;
 use super::region::SimRegion;
 use super::shared::{Shared, State};
-use super::{BACKEND, Clock, SimOptions};
+use super::{Clock, NAME, SimOptions};
 use crate::model::{Device, Time, TraceEvent};
 
-/// A simulated DMA device. See the [module](super) for what it does.
+/// A simulated DMA device. See the [module](super).
 ///
 /// ```
 /// use dma_core::{DmaEngineExt, QueueOptions};
@@ -39,7 +39,7 @@ pub struct SimEngine {
     wakes: bool,
 }
 
-/// The depth that a queue gets if nobody says: enough to keep any of the modelled devices busy.
+/// Default depth of queues: enough to keep any of the modelled devices busy.
 const DEFAULT_DEPTH: usize = 64;
 
 impl SimEngine {
@@ -47,7 +47,8 @@ impl SimEngine {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` or `InvalidArgument` for options that cannot be, with an [`OptionError`](super::OptionError) as the source.
+    /// `OutOfRange` or `InvalidArgument` for invalid options, with an [`OptionError`](super::OptionError) as
+    /// the source.
     pub fn open(options: &SimOptions) -> Result<Self> {
         let (config, claimed) = options.device()?;
         let profile = config.profile.clone();
@@ -57,7 +58,6 @@ impl SimEngine {
         capabilities.set(Capabilities::FILL, profile.fill);
         capabilities.set(Capabilities::FENCE, profile.fence);
         capabilities.set(Capabilities::IN_ORDER, profile.in_order);
-        capabilities.set(Capabilities::EVENT_FD, wakes);
         capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
         let depth = profile.depth as usize;
         let limits = Limits::default()
@@ -72,27 +72,26 @@ impl SimEngine {
             Clock::Manual => "manual",
         };
         let name = format!("{}, seed {}, {clock} clock", profile.name, options.seed);
-        let info = EngineInfo::new(BACKEND, name, env!("CARGO_PKG_VERSION"))
+        let info = EngineInfo::new(NAME, name, env!("CARGO_PKG_VERSION"))
             .with_capabilities(capabilities)
             .with_limits(limits)
             .with_model(options.model());
         Ok(Self { shared: Arc::new(Shared::new(device, options.clock)), info, wakes })
     }
 
-    /// What passes the time.
+    /// Returns the clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.shared.clock
     }
 
-    /// The device's time.
+    /// Returns the device's time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.shared.lock_now().device.now()
     }
 
-    /// Lets the device's time pass, whatever else passes it; on the real clock, only [`now`](Self::now) makes a
-    /// difference. Returns the time then.
+    /// Advances the device's time by `by`, on every clock but the real one. Returns the new time.
     pub fn advance(&self, by: Duration) -> Time {
         let mut state = self.shared.lock_now();
         if self.shared.clock != Clock::Real {
@@ -102,7 +101,7 @@ impl SimEngine {
         state.device.now()
     }
 
-    /// Lets time pass until the device has nothing more to do. On the real clock it does nothing. Returns the time then.
+    /// Advances time until the device is idle. Does nothing on the real clock. Returns the new time.
     pub fn settle(&self) -> Time {
         let mut state = self.shared.lock_now();
         if self.shared.clock != Clock::Real {
@@ -113,15 +112,16 @@ impl SimEngine {
         state.device.now()
     }
 
-    /// The modelled device, to look at: its trace, its channels, its profile. The device stands still as long as the value lives, so drop it
-    /// before using the engine's queues on the same thread.
+    /// Returns the modelled device, to inspect its trace, its channels and its profile. The device is locked
+    /// as long as the value lives, so drop it before using the engine's queues on the same thread.
     #[must_use]
     pub fn device(&self) -> DeviceView<'_> {
         DeviceView(self.shared.lock_now())
     }
 
-    /// Takes the events recorded so far, if everything is [recorded](SimOptions::trace). Their digest goes on: it is
-    /// [`Trace::digest`](crate::model::Trace::digest) of the [`device`](Self::device)'s trace.
+    /// Removes and returns the recorded events, if everything is [recorded](SimOptions::trace). Their digest
+    /// continues: it is [`Trace::digest`](crate::model::Trace::digest) of the [`device`](Self::device)'s
+    /// trace.
     #[must_use]
     pub fn take_trace(&self) -> Vec<TraceEvent> {
         self.shared.lock_now().device.take_trace()
@@ -134,8 +134,8 @@ impl fmt::Debug for SimEngine {
     }
 }
 
-/// A look at the device of a [`SimEngine`], which stands still meanwhile. Made by [`SimEngine::device`].
-// Not mutable: whoever can submit tasks by themselves could write to memory that others have references to.
+/// A locked view of the device of a [`SimEngine`]. Made by [`SimEngine::device`].
+// Not mutable, because tasks of the caller's own could write to memory that others have references to.
 #[derive(Debug)]
 pub struct DeviceView<'a>(MutexGuard<'a, State>);
 
@@ -155,7 +155,7 @@ unsafe impl DmaEngine for SimEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.check()?;
+        request.validate()?;
         Ok(Box::new(SimRegion::allocate(&self.shared, request)?))
     }
 

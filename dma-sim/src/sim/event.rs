@@ -1,4 +1,4 @@
-//! The file descriptor that a queue's owner can sleep on.
+//! The file descriptor on which a queue's owner can sleep.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::Event;
@@ -37,9 +37,9 @@ mod linux {
             Ok(Some(Self(fd)))
         }
 
-        /// Readable `after` from now.
+        /// Makes it readable `after` from now.
         pub(in crate::sim) fn set(&self, after: Duration) {
-            // 0 would be never.
+            // 0 would disarm the timer.
             let after = after.max(Duration::from_nanos(1));
             let at = Timespec {
                 tv_sec: after.as_secs().try_into().unwrap_or(i64::MAX),
@@ -48,12 +48,12 @@ mod linux {
             self.program(at);
         }
 
-        /// Readable now.
+        /// Makes it readable now.
         pub(in crate::sim) fn signal(&self) {
             self.set(Duration::ZERO);
         }
 
-        /// Not readable, until set again.
+        /// Makes it unreadable until set again.
         pub(in crate::sim) fn clear(&self) {
             self.program(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
@@ -61,7 +61,7 @@ mod linux {
         fn program(&self, at: Timespec) {
             let never = Timespec { tv_sec: 0, tv_nsec: 0 };
             let timer = Itimerspec { it_interval: never, it_value: at };
-            // A timer of our own and times in range: it cannot fail.
+            // Cannot fail: the timer is valid and the times are in range.
             let set = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &timer);
             debug_assert!(set.is_ok(), "{set:?}");
         }
@@ -77,7 +77,7 @@ mod none {
     use std::os::fd::BorrowedFd;
     use std::time::Duration;
 
-    /// There is none here.
+    /// Not available here.
     #[derive(Debug)]
     pub(in crate::sim) enum Event {}
 

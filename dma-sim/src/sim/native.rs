@@ -1,10 +1,10 @@
-//! The model's statuses in the contract's terms, and the codes that name them.
+//! Translates the model's statuses and errors to the contract's, with native codes.
 
 use dma_core::{Completion, Error, ErrorKind, NativeError, Outcome};
 
 use crate::model::{self, HaltCause, Refused, Status, TaskError};
 
-/// Code, name and description of what a model can report. Codes are never used again for something else.
+/// Code, name and description of the model's errors. Codes are never reused.
 const CODES: [(i32, &str, &str); 15] = [
     (1, "SIM_UNKNOWN_REGION", "the descriptor names a region that is not registered"),
     (2, "SIM_OUT_OF_RANGE", "the descriptor names memory outside of its region"),
@@ -23,11 +23,11 @@ const CODES: [(i32, &str, &str); 15] = [
     (15, "SIM_DEVICE_GONE", "the device is gone"),
 ];
 
-/// The name and description of a code.
+/// Returns the name and description of a code.
 pub(super) fn explain(code: i32) -> NativeError {
     let known = CODES.iter().find(|(known, ..)| *known == code);
     let (_, name, description) = known.copied().unwrap_or((code, "", ""));
-    NativeError { code: code.into(), name: name.into(), description: description.into() }
+    NativeError { code, name: name.into(), description: description.into() }
 }
 
 const fn code_of(error: TaskError) -> i32 {
@@ -46,7 +46,7 @@ const fn code_of(error: TaskError) -> i32 {
     }
 }
 
-/// A completion in the contract's terms.
+/// Translates a completion.
 pub(super) fn completion(completion: model::Completion) -> Completion {
     let token = completion.token;
     match completion.status {
@@ -56,24 +56,24 @@ pub(super) fn completion(completion: model::Completion) -> Completion {
                 TaskError::Revoked | TaskError::PeerGone => ErrorKind::Revoked,
                 _ => ErrorKind::DeviceFault,
             };
-            Completion { token, native: code_of(error), outcome: Outcome::Failed(kind) }
+            Completion::ended(token, Outcome::Failed(kind), code_of(error))
         }
-        // Trying again is safe, and in vain.
+        // A retry would be safe, but would fail.
         Status::Aborted(HaltCause::DeviceGone) => {
-            Completion { token, native: 15, outcome: Outcome::Failed(ErrorKind::DeviceLost) }
+            Completion::ended(token, Outcome::Failed(ErrorKind::DeviceLost), 15)
         }
         Status::Aborted(cause) => {
             let native = if cause == HaltCause::Stopped { 13 } else { 14 };
-            Completion { token, native, outcome: Outcome::Aborted }
+            Completion::ended(token, Outcome::Aborted, native)
         }
     }
 }
 
-/// A refusal in the contract's terms.
+/// Translates a refusal.
 pub(super) fn refused(why: Refused) -> Error {
     let (kind, code) = match why {
         Refused::Full { .. } => (ErrorKind::QueueFull, 0),
-        // Trying again later may help.
+        // A later retry may succeed.
         Refused::Rejected => (ErrorKind::OutOfResources, 12),
         Refused::Halted(_) => (ErrorKind::Aborted, 14),
         Refused::DeviceGone => (ErrorKind::DeviceLost, 15),

@@ -1,105 +1,93 @@
-//! [`SimOptions`]: what a simulated device is to be like.
+//! [`SimOptions`]: options of a simulated device.
 
-use std::fmt::{self, Write as _};
-use std::str::FromStr;
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
-use dma_core::{Error, ErrorKind};
+use dma_core::{EngineName, Error, ErrorKind, OptionInfo};
 
 use crate::model::{
     Curve, DeviceConfig, DeviceError, Direction, FaultPlan, Profile, ProfileError, Reporting, Time, TraceMode,
 };
 
-/// What passes the time of a simulated device.
+/// Clock of a simulated device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// Polling does: a poll that finds no completion jumps to when the next one comes. Everything takes as long as the profile says, and
-    /// the tests take no time. While nothing is in flight on the queue that is polled, no time passes.
+    /// Polling advances time: a poll that finds no completion jumps to the next one. Operations take the
+    /// profile's time, and tests take no time. No time passes while nothing is in flight on the polled queue.
     #[default]
     Virtual,
-    /// The computer's clock does: a copy takes as long as on the modelled device (or longer, if nobody polls).
+    /// The computer's clock: a copy takes as long as on the modelled device, or longer if nobody polls.
     Real,
-    /// [`SimEngine::advance`](super::SimEngine::advance) does, and nothing else.
+    /// Only [`SimEngine::advance`](super::SimEngine::advance) advances time.
     Manual,
 }
 
-/// The texts that stand for values, by value.
+/// Texts of values.
 const CLOCKS: [(&str, Clock); 3] =
     [("virtual", Clock::Virtual), ("real", Clock::Real), ("manual", Clock::Manual)];
 const TRACES: [(&str, TraceMode); 3] =
     [("off", TraceMode::Off), ("digest", TraceMode::Digest), ("record", TraceMode::Record)];
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 
-/// What a simulated device is to be like.
+/// Ranges of numbers.
+const DEPTHS: RangeInclusive<u32> = 1..=Profile::DEPTH_MAX;
+const COUNTS: RangeInclusive<u32> = 1..=u32::MAX;
+/// Starts at the contract's minimum.
+const TRANSFERS: RangeInclusive<u64> = 64..=u64::MAX;
+const BANDWIDTHS: RangeInclusive<u64> = 1..=u64::MAX;
+const JITTERS: RangeInclusive<u32> = 0..=1_000;
+
+/// Options of a simulated device.
 ///
-/// Fields that are `None` are as the profile has them.
+/// The profile determines fields that are `None`.
 ///
 /// ```
 /// use dma_sim::sim::SimOptions;
 ///
-/// let mut options = SimOptions::new();
-/// options.set("profile", "bluefield3")?;
-/// options.set("seed", "7")?;
-/// options.set("faults", "fail@5+lose:p=0.001")?;
-/// assert!(options.set("sed", "7").unwrap_err().to_string().contains("seed"));
-/// # Ok::<(), dma_sim::sim::OptionError>(())
+/// let name = "sim:profile=bluefield3,seed=7,faults=fail@5+lose:p=0.001".parse()?;
+/// let options = SimOptions::from_name(&name)?;
+/// assert_eq!((options.seed, &*options.profile.name), (7, "bluefield3"));
+/// let wrong = SimOptions::from_name(&"sim:sed=7".parse()?);
+/// assert!(wrong.unwrap_err().to_string().contains("seed"));
+/// # Ok::<(), dma_core::Error>(())
 /// ```
 ///
-/// # Text
-///
-/// [`set`](Self::set) takes these keys, in any order; a later value replaces an earlier one:
-///
-/// | key | value | field |
-/// |---|---|---|
-/// | `seed` | a number | [`seed`](Self::seed) |
-/// | `profile` | `ideal`, `bluefield2`, `bluefield3`, `ioat`, `dsa` | [`profile`](Self::profile) |
-/// | `faults` | a [`FaultPlan`], rules joined by `+` | [`faults`](Self::faults) |
-/// | `clock` | `virtual`, `real`, `manual` | [`clock`](Self::clock) |
-/// | `trace` | `off`, `digest`, `record` | [`trace`](Self::trace) |
-/// | `tearing` | `on`, `off` | [`tearing`](Self::tearing) |
-/// | `coalesce` | `on`, `off` | [`coalesce`](Self::coalesce) |
-/// | `depth` | a number | [`depth`](Self::depth) |
-/// | `queues` | a number | [`queues`](Self::queues) |
-/// | `max_transfer` | bytes: `2097152`, `2MiB` (also `KiB`, `GiB`) | [`max_transfer`](Self::max_transfer) |
-/// | `claimed_max_transfer` | bytes, as above | [`claimed_max_transfer`](Self::claimed_max_transfer) |
-/// | `max_segments` | a number | [`max_segments`](Self::max_segments) |
-/// | `latency` | a [time](Time): `5us` | [`latency`](Self::latency) |
-/// | `bandwidth` | bytes a second, as above | [`bandwidth`](Self::bandwidth) |
-/// | `jitter` | thousandths | [`jitter`](Self::jitter) |
+/// As text, in an engine name: see [`INFO`](Self::INFO).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SimOptions {
-    /// The device that is modelled. Default: [`Profile::ideal`].
+    /// The modelled device. Default: [`Profile::ideal`].
     pub profile: Profile,
-    /// Decides all that is left to chance. Default 0.
+    /// Seed of all random decisions. Default 0.
     pub seed: u64,
-    /// What goes wrong. Default: nothing.
+    /// Injected faults. Default: none.
     pub faults: FaultPlan,
-    /// What passes the time. Default: polling.
+    /// Clock. Default: polling.
     pub clock: Clock,
-    /// What is recorded. Default: nothing.
+    /// Extent of the record. Default: nothing.
     pub trace: TraceMode,
     /// Bytes move in parts, so that a copy can be seen half done. Default yes.
     pub tearing: bool,
-    /// The completions of all but the newest descriptor of each doorbell are coalesced, where the device can do that: small copies
-    /// become cheaper, and none is reported before the newest. Default no.
+    /// Coalesces the completions of all but the newest descriptor of each doorbell, where the device supports
+    /// that. Small copies become cheaper, and none is reported before the newest. Default no.
     pub coalesce: bool,
     /// The deepest queue, in descriptors: 1 to [`Profile::DEPTH_MAX`].
     pub depth: Option<u32>,
-    /// How many queues there can be at once, at least 1.
+    /// Most queues at once, at least 1.
     pub queues: Option<u32>,
     /// The longest descriptor in bytes, at least 64.
     pub max_transfer: Option<u64>,
-    /// What the engine says that its longest descriptor is, in bytes, at least 64, where that is not the truth. Callers who believe it send
-    /// descriptors that the device refuses or chokes on, as [`Profile::oversize`] says.
+    /// Longest descriptor that the engine claims to take, in bytes, at least 64, if that is to be wrong.
+    /// Callers then send descriptors that the device refuses or fails on, as [`Profile::oversize`] says.
     pub claimed_max_transfer: Option<u64>,
     /// The most segments on either side of a descriptor, at least 1.
     pub max_segments: Option<u32>,
-    /// How long a descriptor takes on an idle device, whatever its length.
+    /// Latency of a descriptor on an idle device, for every length.
     pub latency: Option<Time>,
-    /// What all queues together move in each direction, in bytes a second, at least 1.
+    /// Bandwidth of all queues together in each direction, in bytes a second, at least 1.
     pub bandwidth: Option<u64>,
-    /// How far latencies may be off, in thousandths, up to 1000.
+    /// Jitter of latencies, in thousandths, up to 1000.
     pub jitter: Option<u32>,
 }
 
@@ -125,26 +113,10 @@ impl Default for SimOptions {
     }
 }
 
-/// An option that cannot be.
+/// An invalid option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// No option has this name.
-    #[error("no option `{key}`; there are: {}", SimOptions::KEYS.join(", "))]
-    UnknownKey {
-        /// The name given.
-        key: String,
-    },
-    /// The value is no value for this option.
-    #[error("{key}={value}: {expected}")]
-    BadValue {
-        /// The option's name.
-        key: &'static str,
-        /// The value given.
-        value: String,
-        /// What would have been one.
-        expected: String,
-    },
     /// A number is too small or too large.
     #[error("{key}={value}: allowed are {min} to {max}")]
     OutOfRange {
@@ -152,9 +124,9 @@ pub enum OptionError {
         key: &'static str,
         /// The value given.
         value: u64,
-        /// The least that is allowed.
+        /// The least allowed value.
         min: u64,
-        /// The most that is allowed.
+        /// The largest allowed value.
         max: u64,
     },
     /// The profile's device cannot do that.
@@ -184,38 +156,38 @@ impl From<OptionError> for Error {
             _ => wrapped,
         }
         .with_operation("open engine")
-        .with_backend(super::BACKEND)
+        .with_backend(super::NAME)
         .with_source(error)
     }
 }
 
 impl SimOptions {
-    /// The names that [`set`](Self::set) knows.
-    pub const KEYS: [&'static str; 15] = [
-        "seed",
-        "profile",
-        "faults",
-        "clock",
-        "trace",
-        "tearing",
-        "coalesce",
-        "depth",
-        "queues",
-        "max_transfer",
-        "claimed_max_transfer",
-        "max_segments",
-        "latency",
-        "bandwidth",
-        "jitter",
+    /// Options of engine names. Each sets the field of its name.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("seed", "N", "0", "seed of all random decisions"),
+        OptionInfo::new("profile", "ideal|bluefield2|bluefield3|ioat|dsa", "ideal", "modelled device"),
+        OptionInfo::new("faults", "RULE[+RULE...]", "none", "injected faults, such as fail@5+lose:p=0.1"),
+        OptionInfo::new("clock", "virtual|real|manual", "virtual", "clock of the device"),
+        OptionInfo::new("trace", "off|digest|record", "off", "extent of the record"),
+        OptionInfo::new("tearing", "on|off", "on", "bytes move in parts, visible half done"),
+        OptionInfo::new("coalesce", "on|off", "off", "one report for each doorbell, if supported"),
+        OptionInfo::new("depth", "N", "the profile's", "deepest queue, in descriptors"),
+        OptionInfo::new("queues", "N", "the profile's", "most queues at once"),
+        OptionInfo::new("max_transfer", "BYTES", "the profile's", "longest descriptor"),
+        OptionInfo::new("claimed_max_transfer", "BYTES", "max_transfer", "claimed longest descriptor"),
+        OptionInfo::new("max_segments", "N", "the profile's", "most segments per side of a descriptor"),
+        OptionInfo::new("latency", "TIME", "the profile's", "latency on an idle device, such as 5us"),
+        OptionInfo::new("bandwidth", "BYTES", "the profile's", "bytes a second in each direction"),
+        OptionInfo::new("jitter", "N", "the profile's", "jitter of latencies, in thousandths"),
     ];
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the device that is modelled.
+    /// Sets the modelled device.
     #[must_use]
     pub fn with_profile(self, profile: Profile) -> Self {
         Self { profile, ..self }
@@ -227,56 +199,58 @@ impl SimOptions {
         Self { seed, ..self }
     }
 
-    /// Sets what goes wrong.
+    /// Sets the faults.
     #[must_use]
     pub fn with_faults(self, faults: FaultPlan) -> Self {
         Self { faults, ..self }
     }
 
-    /// Sets what passes the time.
+    /// Sets the clock.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// Sets what is recorded.
+    /// Sets the extent of the record.
     #[must_use]
     pub fn with_trace(self, trace: TraceMode) -> Self {
         Self { trace, ..self }
     }
 
-    /// Sets an option by its name; see the table above. Ranges are checked when the engine is opened.
+    /// Reads the options of an engine name, such as `sim:seed=7,profile=bluefield3`; see
+    /// [`INFO`](Self::INFO).
     ///
     /// # Errors
     ///
-    /// There is no such option, with a list of those there are; or it has no such value, with what it may be.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), OptionError> {
-        let known = Self::KEYS.into_iter().find(|known| *known == key);
-        let key = known.ok_or_else(|| OptionError::UnknownKey { key: key.to_owned() })?;
-        match key {
-            "seed" => self.seed = number(key, value)?,
-            "profile" => {
-                self.profile = Profile::by_name(value).map_err(|e| bad(key, value, &e))?;
+    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range; each names
+    /// the valid ones.
+    pub fn from_name(name: &EngineName) -> dma_core::Result<Self> {
+        let mut options = Self::default();
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "seed" => options.seed = value.number(0..=u64::MAX)?,
+                "profile" => options.profile = value.read(Profile::by_name)?,
+                "faults" => options.faults = value.read(str::parse)?,
+                "clock" => options.clock = value.choice(&CLOCKS)?,
+                "trace" => options.trace = value.choice(&TRACES)?,
+                "tearing" => options.tearing = value.choice(&SWITCH)?,
+                "coalesce" => options.coalesce = value.choice(&SWITCH)?,
+                "depth" => options.depth = Some(value.number(DEPTHS)?),
+                "queues" => options.queues = Some(value.number(COUNTS)?),
+                "max_transfer" => options.max_transfer = Some(value.size(TRANSFERS)?),
+                "claimed_max_transfer" => options.claimed_max_transfer = Some(value.size(TRANSFERS)?),
+                "max_segments" => options.max_segments = Some(value.number(COUNTS)?),
+                "latency" => options.latency = Some(value.read(str::parse)?),
+                "bandwidth" => options.bandwidth = Some(value.size(BANDWIDTHS)?),
+                "jitter" => options.jitter = Some(value.number(JITTERS)?),
+                _ => return Err(value.not_read()),
             }
-            "faults" => self.faults = value.parse().map_err(|e| bad(key, value, &e))?,
-            "clock" => self.clock = choice(key, value, &CLOCKS)?,
-            "trace" => self.trace = choice(key, value, &TRACES)?,
-            "tearing" => self.tearing = choice(key, value, &SWITCH)?,
-            "coalesce" => self.coalesce = choice(key, value, &SWITCH)?,
-            "depth" => self.depth = Some(number(key, value)?),
-            "queues" => self.queues = Some(number(key, value)?),
-            "max_transfer" => self.max_transfer = Some(bytes(key, value)?),
-            "claimed_max_transfer" => self.claimed_max_transfer = Some(bytes(key, value)?),
-            "max_segments" => self.max_segments = Some(number(key, value)?),
-            "latency" => self.latency = Some(value.parse().map_err(|e| bad(key, value, &e))?),
-            "bandwidth" => self.bandwidth = Some(bytes(key, value)?),
-            "jitter" => self.jitter = Some(number(key, value)?),
-            _ => return Err(OptionError::UnknownKey { key: key.to_owned() }),
-        }
-        Ok(())
+            Ok(())
+        })?;
+        Ok(options)
     }
 
-    /// What the device is a model of: the profile and its source, what of it is changed, and whether this computer may be slower.
+    /// Describes the model: the profile and its source, the changes, and a note on the real clock.
     pub(super) fn model(&self) -> String {
         let mut text = format!("{} ({})", self.profile.name, self.profile.source);
         let changed = self.changed();
@@ -289,7 +263,7 @@ impl SimOptions {
         text
     }
 
-    /// What is otherwise than the profile has it, and so than its source: names and values.
+    /// Returns names and values of the options that differ from the profile, and so from its source.
     #[must_use]
     pub fn changed(&self) -> Vec<String> {
         let number = |value: Option<u32>| value.map(|v| v.to_string());
@@ -309,23 +283,16 @@ impl SimOptions {
         all.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect()
     }
 
-    /// The device that all this makes, and what it says that its longest descriptor is.
+    /// Returns the device's configuration, and the claimed longest descriptor.
     pub(super) fn device(&self) -> Result<(DeviceConfig, u64), OptionError> {
         let mut profile = self.profile.clone();
-        let range = |key, value: Option<u64>, min, max| match value {
-            Some(value) if !(min..=max).contains(&value) => {
-                Err(OptionError::OutOfRange { key, value, min, max })
-            }
-            value => Ok(value),
-        };
-        range("depth", self.depth.map(u64::from), 1, u64::from(Profile::DEPTH_MAX))?;
-        range("queues", self.queues.map(u64::from), 1, u64::from(u32::MAX))?;
-        // The contract's least.
-        range("max_transfer", self.max_transfer, 64, u64::MAX)?;
-        range("claimed_max_transfer", self.claimed_max_transfer, 64, u64::MAX)?;
-        range("max_segments", self.max_segments.map(u64::from), 1, u64::from(u32::MAX))?;
-        range("bandwidth", self.bandwidth, 1, u64::MAX)?;
-        range("jitter", self.jitter.map(u64::from), 0, 1_000)?;
+        within("depth", self.depth, DEPTHS)?;
+        within("queues", self.queues, COUNTS)?;
+        within("max_transfer", self.max_transfer, TRANSFERS)?;
+        within("claimed_max_transfer", self.claimed_max_transfer, TRANSFERS)?;
+        within("max_segments", self.max_segments, COUNTS)?;
+        within("bandwidth", self.bandwidth, BANDWIDTHS)?;
+        within("jitter", self.jitter, JITTERS)?;
         profile.depth = self.depth.unwrap_or(profile.depth);
         profile.channels = self.queues.unwrap_or(profile.channels);
         profile.max_task = self.max_transfer.unwrap_or(profile.max_task);
@@ -365,24 +332,15 @@ impl From<ProfileError> for OptionError {
     }
 }
 
-fn bad(key: &'static str, value: &str, expected: &dyn fmt::Display) -> OptionError {
-    OptionError::BadValue { key, value: value.to_owned(), expected: expected.to_string() }
-}
-
-fn number<N: FromStr>(key: &'static str, value: &str) -> Result<N, OptionError> {
-    value.parse().map_err(|_| bad(key, value, &"give a whole number, and not too large a one"))
-}
-
-fn choice<V: Copy>(key: &'static str, value: &str, choices: &[(&str, V)]) -> Result<V, OptionError> {
-    let found = choices.iter().find(|(name, _)| *name == value).map(|(_, found)| *found);
-    found.ok_or_else(|| {
-        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-        bad(key, value, &format!("give one of {}", names.join(", ")))
-    })
-}
-
-fn bytes(key: &'static str, value: &str) -> Result<u64, OptionError> {
-    crate::size::parse(value).ok_or_else(|| bad(key, value, &"give bytes, such as 65536, 64K, 2M or 1GiB"))
+/// Checks the range of an option, if it is set.
+fn within<N: Copy + Into<u64>>(
+    key: &'static str,
+    value: Option<N>,
+    range: RangeInclusive<N>,
+) -> Result<(), OptionError> {
+    let Some(value) = value.map(Into::into) else { return Ok(()) };
+    let (min, max) = ((*range.start()).into(), (*range.end()).into());
+    if (min..=max).contains(&value) { Ok(()) } else { Err(OptionError::OutOfRange { key, value, min, max }) }
 }
 
 #[cfg(test)]
@@ -416,10 +374,10 @@ mod tests {
         assert!(model(&[("profile", "dsa"), ("clock", "real")]).contains("no faster than it simulates"));
     }
 
-    fn set(pairs: &[(&str, &str)]) -> Result<SimOptions, OptionError> {
-        let mut options = SimOptions::new();
-        pairs.iter().try_for_each(|(key, value)| options.set(key, value))?;
-        Ok(options)
+    fn set(pairs: &[(&str, &str)]) -> dma_core::Result<SimOptions> {
+        let name = EngineName::of(&crate::BACKEND);
+        let name = pairs.iter().try_fold(name, |name, (key, value)| name.with_option(key, value))?;
+        SimOptions::from_name(&name)
     }
 
     #[test]
@@ -441,7 +399,8 @@ mod tests {
             ("bandwidth", "1000"),
             ("jitter", "0"),
         ];
-        assert_eq!(pairs.map(|(key, _)| key), SimOptions::KEYS);
+        let keys: Vec<_> = SimOptions::INFO.iter().map(|info| info.key).collect();
+        assert_eq!(pairs.map(|(key, _)| key), *keys);
         let options = set(&pairs).unwrap();
         pairs.reverse();
         assert_eq!(set(&pairs).unwrap(), options);
@@ -460,7 +419,7 @@ mod tests {
     fn mistakes_say_what_would_be_right() {
         for (key, value, says) in [
             ("sed", "7", "no option `sed`; there are: seed, profile, faults"),
-            ("seed", "x", "seed=x: give a whole number"),
+            ("seed", "x", "seed=x; give a whole number"),
             ("seed", "-1", "whole number"),
             ("profile", "bf3", "there are: ideal, bluefield2, bluefield3, ioat, dsa"),
             ("faults", "fial@5", "no fault `fial`"),
@@ -469,7 +428,7 @@ mod tests {
             ("max_transfer", "2MB", "such as 65536, 64K"),
             ("max_transfer", "99999999999GiB", "such as"),
             ("latency", "5", "write a number and a unit"),
-            ("depth", "5000000000", "not too large"),
+            ("depth", "5000000000", "limit 65536"),
         ] {
             let error = set(&[(key, value)]).unwrap_err().to_string();
             assert!(error.contains(says), "{key}={value}: {error}");
@@ -478,6 +437,19 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_found_when_opening() {
+        let set_all = |value: u64| {
+            let (number, bytes) = (u32::try_from(value).ok(), Some(value));
+            let new = SimOptions::new;
+            [
+                ("depth", SimOptions { depth: number, ..new() }),
+                ("queues", SimOptions { queues: number, ..new() }),
+                ("max_transfer", SimOptions { max_transfer: bytes, ..new() }),
+                ("claimed_max_transfer", SimOptions { claimed_max_transfer: bytes, ..new() }),
+                ("max_segments", SimOptions { max_segments: number, ..new() }),
+                ("bandwidth", SimOptions { bandwidth: bytes, ..new() }),
+                ("jitter", SimOptions { jitter: number, ..new() }),
+            ]
+        };
         for (key, value, min, max) in [
             ("depth", 0, 1, 65_536),
             ("depth", 65_537, 1, 65_536),
@@ -488,10 +460,14 @@ mod tests {
             ("bandwidth", 0, 1, u64::MAX),
             ("jitter", 1_001, 0, 1_000),
         ] {
-            let error = set(&[(key, &value.to_string())]).unwrap().device().unwrap_err();
+            let options = set_all(value).into_iter().find(|(of, _)| *of == key).unwrap().1;
+            let error = options.device().unwrap_err();
             assert_eq!(error, OptionError::OutOfRange { key, value, min, max });
             let error = Error::from(error);
-            assert_eq!((error.kind(), error.asked()), (ErrorKind::OutOfRange, Some(value)));
+            assert_eq!((error.kind(), error.requested()), (ErrorKind::OutOfRange, Some(value)));
+            // A name is refused before anything is opened, for the same reason.
+            let error = set(&[(key, &value.to_string())]).unwrap_err();
+            assert_eq!((error.kind(), error.requested()), (ErrorKind::OutOfRange, Some(value)), "{error}");
         }
         let error = set(&[("profile", "ioat"), ("coalesce", "on")]).unwrap().device().unwrap_err();
         assert!(error.to_string().contains("profile `ioat` cannot"), "{error}");

@@ -5,16 +5,18 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dma_core::{
-    Completion, Descriptor, EngineId, Error, ErrorKind, Listed, NativeError, QueueOptions, RawQueue,
-    RawStats, Result, Work,
+    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, QueueEvents, QueueOptions,
+    QueueStats, RawQueue, Result,
 };
 
 use super::event::Event;
 use super::shared::{Shared, State};
 use super::{Clock, native};
-use crate::model::{self, ChannelError, ChannelId, ChannelState, HaltCause, Refused, RegionKey, Segment};
+use crate::model::{
+    self, ChannelError, ChannelId, ChannelState, HaltCause, Refused, RegionKey, Segment, TaskError,
+};
 
-/// How many events of the model one poll passes at most, so that it does not take long.
+/// Most events of the model in one poll, which bounds its duration.
 const EVENTS_PER_POLL: u32 = 4_096;
 
 #[derive(Debug)]
@@ -22,12 +24,13 @@ pub(super) struct SimQueue {
     shared: Arc<Shared>,
     channel: ChannelId,
     depth: usize,
-    event: Option<Arc<Event>>,
+    events: Option<SimEvents>,
     resets: u64,
     stopped: bool,
-    /// A descriptor, by token, that was refused behind others, and why: submitting it again is to say so.
+    /// Token of a descriptor that was refused behind others, and the reason. The next submission of it
+    /// returns that.
     refused: Option<(u64, Refused)>,
-    /// The lists of a descriptor in the model's terms.
+    /// Reused lists of the model's segments.
     src: Vec<Segment>,
     dst: Vec<Segment>,
 }
@@ -45,7 +48,7 @@ impl SimQueue {
             };
             let wrapped = Error::new(kind, error.to_string());
             match error {
-                ChannelError::Depth { asked, max } => wrapped.with_numbers(asked.into(), max.into()),
+                ChannelError::Depth { requested, max } => wrapped.with_numbers(requested.into(), max.into()),
                 _ => wrapped,
             }
         })?;
@@ -53,7 +56,7 @@ impl SimQueue {
             shared: Arc::clone(shared),
             channel,
             depth: options.depth,
-            event,
+            events: event.map(|event| SimEvents { shared: Arc::clone(shared), channel, event }),
             resets: 0,
             stopped: false,
             refused: None,
@@ -63,7 +66,7 @@ impl SimQueue {
     }
 }
 
-/// Brings a channel that the device took down up again, unless that was asked for.
+/// Restarts a channel that the device took down, unless it was stopped.
 fn recover(state: &mut State, channel: ChannelId, stopped: bool, resets: &mut u64) {
     if stopped {
         return;
@@ -80,18 +83,15 @@ fn recover(state: &mut State, channel: ChannelId, stopped: bool, resets: &mut u6
     }
 }
 
-/// A segment in the model's terms.
+/// Translates a segment.
 fn segment(segment: dma_core::Segment) -> Segment {
-    Segment {
-        key: RegionKey::from_raw(segment.key.0 as u64),
-        addr: segment.addr.addr().get() as u64,
-        len: segment.len as u64,
-    }
+    Segment { key: RegionKey::from_raw(segment.key.0 as u64), addr: segment.addr.0, len: segment.len as u64 }
 }
 
-// SAFETY: the model reports every task once, or never if a fault plan says so; it reads and writes only what the task's segments name, within
-// their regions, and nothing once the task has ended; it does so under the lock of the device, as does `poll`, so that all is visible to
-// whoever polls. Tasks start with a doorbell. Dropping stops the channel, which ends all tasks.
+// SAFETY: the model reports every task once, or never if a fault plan says so; it reads and writes only what
+// the task's segments name, within their regions, and nothing once the task has ended; it does so under the
+// lock of the device, as does `poll`, so that the polling thread sees all of it. Tasks start with a doorbell.
+// Dropping stops the channel, which ends all tasks.
 unsafe impl RawQueue for SimQueue {
     fn engine_id(&self) -> EngineId {
         self.shared.id
@@ -114,27 +114,25 @@ unsafe impl RawQueue for SimQueue {
         recover(&mut state, self.channel, self.stopped, &mut self.resets);
         for (taken, descriptor) in batch.iter().enumerate() {
             let token = descriptor.token();
-            let (flat_src, flat_dst);
-            let task = match descriptor.work() {
-                Work::Copy { src, dst } => {
-                    (flat_src, flat_dst) = ([segment(src)], [segment(dst)]);
-                    model::Descriptor::copy(token, &flat_src, &flat_dst)
+            let (one_src, one_dst);
+            self.src.clear();
+            self.dst.clear();
+            let task = match descriptor.operation() {
+                Operation::Copy { src, dst } => {
+                    (one_src, one_dst) = ([segment(src)], [segment(dst)]);
+                    model::Descriptor::copy(token, &one_src, &one_dst)
                 }
-                Work::Listed(listed) => {
-                    self.src.clear();
-                    self.dst.clear();
-                    match listed {
-                        Listed::Copy { src, dst } => {
-                            self.src.extend(src.iter().copied().map(segment));
-                            self.dst.extend(dst.iter().copied().map(segment));
-                            model::Descriptor::copy(token, &self.src, &self.dst)
-                        }
-                        Listed::Fill { pattern, dst } => {
-                            self.dst.extend(dst.iter().copied().map(segment));
-                            model::Descriptor::fill(token, u64::from_le_bytes(*pattern), &self.dst)
-                        }
-                    }
+                Operation::CopyLists { src, dst } => {
+                    self.src.extend(src.iter().copied().map(segment));
+                    self.dst.extend(dst.iter().copied().map(segment));
+                    model::Descriptor::copy(token, &self.src, &self.dst)
                 }
+                Operation::Fill { pattern, dst } => {
+                    self.dst.extend(dst.iter().copied().map(segment));
+                    model::Descriptor::fill(token, u64::from_le_bytes(pattern), &self.dst)
+                }
+                _ if taken == 0 => return Err(native::refused(Refused::Invalid(TaskError::Unsupported))),
+                _ => return Ok(taken),
             };
             let task = if descriptor.fence() { task.fenced() } else { task };
             match state.device.submit(self.channel, &task) {
@@ -152,18 +150,18 @@ unsafe impl RawQueue for SimQueue {
 
     fn flush(&mut self) {
         let mut state = self.shared.lock_now();
-        // The channel is there as long as the queue.
+        // The channel exists as long as the queue.
         let _ = state.device.doorbell(self.channel);
         if state.is_asleep(self.channel) {
-            // A device that takes no time is done already.
+            // A timeless device is done already.
             state.wake();
         }
         if self.shared.clock == Clock::Real
             && state.is_asleep(self.channel)
-            && let (Some(event), Some(at)) = (&self.event, state.device.next_event())
+            && let (Some(events), Some(at)) = (&self.events, state.device.next_event())
         {
-            // It may come sooner than what the sleeper expects.
-            event.set(self.shared.until(at));
+            // It may be earlier than the event that the sleeper expects.
+            events.event.set(self.shared.until(at));
         }
     }
 
@@ -200,43 +198,52 @@ unsafe impl RawQueue for SimQueue {
         state.wake();
     }
 
-    fn stats(&self) -> RawStats {
+    fn stats(&self) -> QueueStats {
         let stats = self.shared.lock().device.stats(self.channel).unwrap_or_default();
-        RawStats::new(stats.doorbells, self.resets)
+        QueueStats::new(stats.doorbells, self.resets)
     }
 
-    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.event.as_ref().map(|event| event.fd())
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.events.as_mut().map(|events| events as _)
+    }
+}
+
+/// Wake-ups of a queue's owner.
+#[derive(Debug)]
+struct SimEvents {
+    shared: Arc<Shared>,
+    channel: ChannelId,
+    event: Arc<Event>,
+}
+
+impl QueueEvents for SimEvents {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.event.fd()
     }
 
     fn arm(&mut self) -> Result<bool> {
-        let Some(event) = &self.event else {
-            return Err(Error::new(ErrorKind::Unsupported, "this device does not wake: poll it"));
-        };
         let mut state = self.shared.lock_now();
         if state.device.has_completion(self.channel) {
             return Ok(false);
         }
         let next = state.device.next_event();
         match self.shared.clock {
-            // Polling is what makes it come.
+            // Polling advances the clock to it.
             Clock::Virtual if next.is_some() && state.device.running(self.channel) > 0 => return Ok(false),
             Clock::Virtual | Clock::Manual => {}
             Clock::Real => {
                 if let Some(at) = next {
-                    event.set(self.shared.until(at));
+                    self.event.set(self.shared.until(at));
                 }
             }
         }
-        state.sleep(self.channel, event);
+        state.sleep(self.channel, &self.event);
         Ok(true)
     }
 
     fn disarm(&mut self) {
-        if let Some(event) = &self.event {
-            self.shared.lock().rise(self.channel);
-            event.clear();
-        }
+        self.shared.lock().rise(self.channel);
+        self.event.clear();
     }
 }
 
@@ -244,7 +251,7 @@ impl Drop for SimQueue {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.rise(self.channel);
-        // The channel is there, and once it is stopped all that is in flight has ended and can be polled.
+        // The channel exists. Stopping it ends all tasks in flight.
         let _ = state.device.stop(self.channel);
         while state.device.poll(self.channel).is_some() {}
         let closed = state.device.close_channel(self.channel);

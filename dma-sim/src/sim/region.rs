@@ -4,50 +4,36 @@
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use dma_core::{
-    Access, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
+    Access, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo,
     RegionKey, Result,
 };
 
-use super::BACKEND;
+use super::NAME;
 use super::shared::Shared;
 use crate::model::{self, PeerAccess, PeerError, RegionSpec, Rights};
-use crate::remote::{Export, Import, OwnedLease, Pages, SharedMemory};
+use dma_ipc::{Import, OwnedLease, SharedMemory, Unexportable};
 
 /// Memory that the device of a [`SimEngine`](super::SimEngine) can reach.
 #[derive(Debug)]
 pub(super) struct SimRegion {
     shared: Arc<Shared>,
     key: model::RegionKey,
-    /// The same, as the contract has it.
-    name: RegionKey,
-    base: NonNull<u8>,
-    len: usize,
-    access: Access,
+    info: RegionInfo,
     backing: Backing,
 }
 
-/// What keeps the memory.
+/// Keeps the memory mapped.
 #[derive(Debug)]
 enum Backing {
     Heap(#[expect(dead_code, reason = "kept until the region goes")] Heap),
     /// The caller's, who keeps it.
     Registered,
-    /// Exportable with these rights.
-    Exportable {
-        memory: SharedMemory,
-        export: Access,
-    },
+    Exportable(SharedMemory),
     /// A peer's; the device keeps the import.
     Imported,
 }
-
-// SAFETY: an address and numbers; who may use the memory is the contract's to say.
-unsafe impl Send for SimRegion {}
-// SAFETY: as above.
-unsafe impl Sync for SimRegion {}
 
 fn local(access: Access) -> Rights {
     let mut rights = Rights::empty();
@@ -69,14 +55,13 @@ impl SimRegion {
             let heap = Heap::allocate(request)?;
             (heap.base, Backing::Heap(heap))
         } else {
-            let pages = if request.huge_pages { Pages::PreferHuge } else { Pages::Normal };
-            let memory = SharedMemory::allocate_aligned(request.len, request.align, pages)?;
-            (memory.ptr(), Backing::Exportable { memory, export: request.export })
+            let memory = SharedMemory::allocate_requested(request)?;
+            (memory.ptr(), Backing::Exportable(memory))
         };
         let rights = local(request.access) | remote(request.export);
         let spec = RegionSpec::local(base, request.len as u64, rights);
-        // SAFETY: the region owns the memory until it has unregistered it. Who has references to it is up to the
-        // safe API, which has none while a descriptor names the bytes.
+        // SAFETY: the region owns the memory until it has unregistered it. The safe API
+        // holds no reference to the bytes while a descriptor names them.
         unsafe { Self::register_spec(shared, spec, base, request.access, backing) }
     }
 
@@ -85,26 +70,22 @@ impl SimRegion {
     /// As [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
     pub(super) unsafe fn register(shared: &Arc<Shared>, memory: &HostMemory, access: Access) -> Result<Self> {
         let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, local(access));
-        // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters it.
+        // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters
+        // it.
         unsafe { Self::register_spec(shared, spec, memory.as_ptr(), access, Backing::Registered) }
     }
 
     pub(super) fn import(shared: &Arc<Shared>, descriptor: &ExportDescriptor) -> Result<Self> {
-        if descriptor.backend() != BACKEND {
-            let message = format!("a descriptor of the backend {:?}", descriptor.backend());
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_hint(format!("this engine imports what was exported by the backend {BACKEND:?}")));
-        }
-        let import = Arc::new(Import::open(descriptor.native())?);
-        // What was granted is the exporter's word, not the descriptor's.
+        let import = Arc::new(Import::of(descriptor, NAME)?);
+        // The exporter says which rights it granted; the descriptor is not trusted for that.
         let access = import.grant().rights;
         let len = import.len();
         let base = import.span(0, len as u64, Access::empty())?;
         let peer = Arc::new(Peer { import, leases: Mutex::new(Vec::new()) });
         let addr = base.addr().get() as u64;
         let spec = RegionSpec::remote(addr, base, len as u64, remote(access), peer);
-        // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a lease
-        // the bytes may be touched as granted. Nobody has references to imported memory.
+        // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a
+        // lease the bytes may be touched as granted. Nobody has references to imported memory.
         unsafe { Self::register_spec(shared, spec, base, access, Backing::Imported) }
     }
 
@@ -127,8 +108,12 @@ impl SimRegion {
             let _ = shared.lock().device.unregister(key);
             return Err(Error::new(ErrorKind::OutOfResources, "no more region keys on a 32-bit machine"));
         };
-        let shared = Arc::clone(shared);
-        Ok(Self { shared, key, name: RegionKey(name), base, len, access, backing })
+        let id = shared.id;
+        let mut info = RegionInfo::local(id, RegionKey(name), base, len, access);
+        if matches!(backing, Backing::Imported) {
+            info.cpu = None;
+        }
+        Ok(Self { shared: Arc::clone(shared), key, info, backing })
     }
 }
 
@@ -136,84 +121,28 @@ impl Drop for SimRegion {
     fn drop(&mut self) {
         let unregistered = self.shared.lock().device.unregister(self.key);
         if let Err(error) = unregistered {
-            // Against the contract: some descriptor still names it. Better to leak than to have it written later. Leaked first: who listens to
-            // the log may panic.
+            // Against the contract: some descriptor still names it. Better to leak than to have it written
+            // later. Leaked first: who listens to the log may panic.
             std::mem::forget(std::mem::replace(&mut self.backing, Backing::Registered));
             tracing::error!(%error, "a region was dropped while the device uses it; its memory is leaked");
         }
     }
 }
 
-// SAFETY: nothing changes. What `base` points to is mapped until the drop: owned by `backing`, or by the registrar, who promised. The
-// model touches it only as descriptors say.
+// SAFETY: nothing changes. The memory at `cpu` is mapped until the drop: owned by `backing`, or by the
+// registrar, who promised. The model touches it only as descriptors say.
 unsafe impl RawRegion for SimRegion {
-    fn engine_id(&self) -> EngineId {
-        self.shared.id
-    }
-
-    fn key(&self) -> RegionKey {
-        self.name
-    }
-
-    fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    fn cpu_visible(&self) -> bool {
-        !matches!(self.backing, Backing::Imported)
+    fn info(&self) -> &RegionInfo {
+        &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        let hint = "allocate it with `MemoryRequest::exportable` and these rights";
-        let (memory, allowed) = match &self.backing {
-            Backing::Exportable { memory, export } => (memory, *export),
-            Backing::Heap(_) => {
-                let message = "the memory was not allocated to be exported";
-                return Err(Error::new(ErrorKind::AccessDenied, message).with_hint(hint));
-            }
-            Backing::Registered => {
-                let message = "registered memory cannot be exported";
-                return Err(Error::new(ErrorKind::Unsupported, message)
-                    .with_hint("allocate memory with `MemoryRequest::exportable`"));
-            }
-            Backing::Imported => {
-                let message = "a peer's memory cannot be passed on";
-                return Err(Error::new(ErrorKind::Unsupported, message)
-                    .with_hint("pass on the descriptor that it was imported with"));
-            }
-        };
-        if !allowed.contains(rights) {
-            let message = format!("rights {rights:?} of memory that is exportable with {allowed:?}");
-            return Err(Error::new(ErrorKind::AccessDenied, message).with_hint(hint));
+        match &self.backing {
+            Backing::Exportable(memory) => memory.export(offset, len, rights),
+            Backing::Heap(_) => Err(Unexportable::Private.into()),
+            Backing::Registered => Err(Unexportable::Registered.into()),
+            Backing::Imported => Err(Unexportable::Imported.into()),
         }
-        let end = offset.checked_add(len).ok_or(ErrorKind::OutOfRange)?;
-        Ok(Box::new(SimExport(Export::new(memory, offset..end, rights)?)))
-    }
-}
-
-/// Memory granted to peers. Dropping it revokes, waiting up to a second for copies to end.
-#[derive(Debug)]
-struct SimExport(Export);
-
-impl RawExport for SimExport {
-    fn native(&self) -> &[u8] {
-        self.0.blob()
-    }
-
-    fn address(&self) -> u64 {
-        self.0.grant().address
-    }
-
-    fn revoke(&mut self, timeout: Duration) -> Result<()> {
-        Ok(self.0.revoke(timeout)?)
     }
 }
 
@@ -243,6 +172,11 @@ struct Heap {
     base: NonNull<u8>,
     layout: Layout,
 }
+
+// SAFETY: it owns the memory; an address and numbers.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
 
 impl Heap {
     /// As `request` says; its length is not 0 and its alignment a power of two.

@@ -1,4 +1,4 @@
-//! What an engine, its regions and its queues share: the device, and who passes its time.
+//! State that an engine, its regions and its queues share: the device, its clock and sleepers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
 }
 
-/// The device, and who sleeps until something completes.
+/// The device, and the queues whose owners sleep.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) device: Device,
@@ -27,14 +27,14 @@ pub(super) struct State {
 impl Shared {
     pub(super) fn new(device: Device, clock: Clock) -> Self {
         let state = Mutex::new(State { device, sleepers: Vec::new() });
-        Self { id: EngineId::next(), clock, started: Instant::now(), state }
+        Self { id: EngineId::unique(), clock, started: Instant::now(), state }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks, with the time being what it is now.
+    /// Locks the state. On the real clock, advances the device to now.
     pub(super) fn lock_now(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if self.clock == Clock::Real {
@@ -44,16 +44,16 @@ impl Shared {
         state
     }
 
-    /// How long from now until the model's time is `at`, on the real clock.
+    /// Returns the duration from now until the model's time `at`, on the real clock.
     pub(super) fn until(&self, at: Time) -> Duration {
-        // Up to the next nanosecond: waking too early would be in vain.
+        // Rounded up, because waking too early would be useless.
         let at = Duration::from(at) + Duration::from_nanos(1);
         at.saturating_sub(self.started.elapsed())
     }
 }
 
 impl State {
-    /// Lets the device's time pass, and wakes those for whom something completed.
+    /// Advances the device's time, and wakes the owners of queues with completions.
     pub(super) fn advance(&mut self, to: Time) {
         self.device.advance(to);
         self.wake();
@@ -70,7 +70,7 @@ impl State {
         });
     }
 
-    /// `event` will be signalled when something completes on `channel`.
+    /// Signals `event` when something completes on `channel`.
     pub(super) fn sleep(&mut self, channel: ChannelId, event: &Arc<Event>) {
         if !self.is_asleep(channel) {
             self.sleepers.push((channel, Arc::clone(event)));

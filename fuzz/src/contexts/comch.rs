@@ -5,13 +5,13 @@ use std::ptr;
 
 use super::{OK, Program, c, call, within};
 
-/// The one representor that the card has of a host's function.
+/// The card's representor of a host function.
 pub(super) fn representor(dev: *mut c::doca_dev) -> *mut c::doca_dev_rep {
     let (mut list, mut count, mut rep) = (ptr::null_mut(), 0, ptr::null_mut());
     let all = c::DOCA_DEVINFO_REP_FILTER_ALL as i32;
     assert_eq!(call!(doca_devinfo_rep_create_list(dev, all, &mut list, &mut count)), OK);
     assert!(count > 0);
-    // SAFETY: the list has one at least.
+    // SAFETY: the list is not empty.
     let info = unsafe { *list };
     assert_eq!(call!(doca_dev_rep_open(info, &mut rep)), OK);
     assert_eq!(call!(doca_devinfo_rep_destroy_list(list)), OK);
@@ -34,9 +34,9 @@ unsafe extern "C" fn on_message(
 ) {
     within(|program| {
         assert!(!connection.is_null() && len > 0);
-        // SAFETY: the message lies there during the call.
+        // SAFETY: the message is valid during the call.
         let message = unsafe { std::slice::from_raw_parts(bytes, len as usize) };
-        // As in the memory that all messages are sent from.
+        // Messages are parts of memory whose bytes ascend.
         assert!(message.windows(2).all(|two| two[1] == two[0].wrapping_add(1)), "another message was sent");
         program.step_in_callback();
     });
@@ -81,7 +81,7 @@ impl Program {
         CString::new(name).expect("no NUL")
     }
 
-    /// A message, mostly one that can be sent.
+    /// Sends a message, mostly a valid one.
     fn message(&self) -> (*const std::ffi::c_void, u32) {
         let from = self.input.below(256);
         let len =
@@ -132,7 +132,7 @@ impl Program {
                 assert!(call!(doca_comch_client_get_client_ctx(connection)).is_null(), "it is a server's");
             }
             10 => {
-                // One of the other kind.
+                // A handle of the other kind.
                 assert!(call!(doca_comch_client_as_ctx(server.cast())).is_null());
                 assert_ne!(call!(doca_comch_client_destroy(server.cast())), OK);
             }

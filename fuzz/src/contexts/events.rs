@@ -8,7 +8,7 @@ use super::{OK, Program, c, call, within};
 #[derive(Clone, Copy)]
 pub(super) struct Event(*mut c::doca_sync_event);
 
-/// The kinds' callbacks differ in the name of the task's type only.
+/// Defines the callbacks of one kind of task, which differ in the task's type only.
 macro_rules! on_end {
     ($($done:ident $failed:ident $task:ident $as_task:ident)+) => {
         $(unsafe extern "C" fn $done(task: *mut c::$task, _: c::doca_data, _: c::doca_data) {
@@ -62,7 +62,7 @@ impl Program {
         }
     }
 
-    /// Mostly ready to be started, alone or as a context.
+    /// Creates an event, mostly ready to start, alone or as a context.
     fn create_event(&self) {
         let mut event = ptr::null_mut();
         assert_eq!(call!(doca_sync_event_create(&mut event)), OK);
@@ -143,7 +143,7 @@ impl Program {
         }
     }
 
-    /// What an event does for a thread that calls it.
+    /// Makes the calls by which a thread reads, changes and awaits an event.
     fn use_number(&self, event: *mut c::doca_sync_event) {
         let (mut number, mut fetched, by) = (0, 0, self.input.number());
         if call!(doca_sync_event_get(event, &mut number)) != OK {
@@ -157,7 +157,7 @@ impl Program {
             }
             1 => assert_eq!(call!(doca_sync_event_update_set(event, by)), OK),
             2 => {
-                // Holds already: nothing else would change it.
+                // Waits for a condition that already holds, because no other thread would change it.
                 assert_eq!(call!(doca_sync_event_wait_eq(event, number, u64::MAX)), OK);
                 assert_eq!(call!(doca_sync_event_wait_neq_yield(event, !number, u64::MAX)), OK);
                 assert_eq!(call!(doca_sync_event_wait_eq_yield(event, number & 0xff, 0xff)), OK);
@@ -176,7 +176,7 @@ impl Program {
         let (value, mask) = (self.input.number(), self.input.number());
         let mask = if mask % 2 == 0 { u64::MAX } else { mask };
         let data = c::doca_data { u64_: 1 };
-        // Each kind: allocated, seen as a task, and set up again.
+        // For each kind: allocates, converts and configures a task.
         macro_rules! allocate {
             ($alloc:ident($($argument:expr),*) $as_task:ident, $task:ident: $again:expr) => {{
                 let mut $task = ptr::null_mut();

@@ -1,4 +1,4 @@
-//! Channels: probed, used, and detached; with what the bytes must be.
+//! Channels: probed, used and detached, with the expected bytes.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,7 +9,7 @@ unsafe extern "C" fn on_probe(wanted: *mut c_void, device: *mut c::spdk_pci_devi
     let address = call!(spdk_pci_device_get_addr(device));
     let mut takes = false;
     within(|program| {
-        // One of them, or all.
+        // One channel, or all.
         let which = (wanted.addr() % 8) as u8;
         takes = which >= 5
             || [(0, 0), (0, 1), (0x80, 0), (0x80, 1), (0x81, 0)][usize::from(which)]
@@ -36,7 +36,7 @@ unsafe extern "C" fn on_end(number: *mut c_void) {
             flight.filter(|flight| !flight.part).expect("a callback for an operation that is not in flight");
         let ((start, len), bytes) = (flight.dst, &flight.bytes);
         if !flight.contested && len > 0 {
-            // SAFETY: memory of the program's, which is not freed while an operation is in flight.
+            // SAFETY: the program's memory, which is not freed while an operation is in flight.
             let written =
                 unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(start), len) };
             assert_eq!(written, bytes, "what was copied or filled");
@@ -65,7 +65,7 @@ impl Program {
                 call!(spdk_ioat_get_dma_capabilities(channel));
             }
             _ => {
-                // Whatever addresses and lengths: most are refused.
+                // Any addresses and lengths. Most are refused.
                 let (dst, src, len) = (self.anywhere(), self.anywhere(), self.input.number());
                 self.submit(channel, dst, Some(src), len);
             }
@@ -77,7 +77,7 @@ impl Program {
         call!(spdk_ioat_probe(ptr::without_provenance_mut(wanted), Some(on_probe), Some(on_attach)));
     }
 
-    /// What is in flight is never called back any more.
+    /// Forgets the operations in flight, whose callbacks are never called.
     fn detach(&self, channel: *mut c::spdk_ioat_chan) {
         call!(spdk_ioat_detach(channel));
         self.channels.borrow_mut().retain(|other| *other != channel);
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// An address in, or near, memory of the program's.
+    /// An address in or near the program's memory.
     fn anywhere(&self) -> *mut c_void {
         let Some(Memory { ptr, len }) = self.input.pick(&self.memory) else {
             return ptr::without_provenance_mut(self.input.number() as usize);
@@ -96,7 +96,7 @@ impl Program {
         ptr.wrapping_byte_add(self.input.below(len + 64)).wrapping_byte_sub(self.input.below(2) * 64)
     }
 
-    /// A copy or a fill within memory of the program's.
+    /// A copy or a fill within the program's memory.
     pub(super) fn copy(&self) {
         if self.channels.borrow().is_empty() {
             self.probe();
@@ -127,7 +127,8 @@ impl Program {
         };
         let inside = known(dst) && src.is_none_or(known);
         let size = usize::try_from(len).unwrap_or(usize::MAX);
-        // SAFETY: memory of the program's; what devices write in it meanwhile makes the operation contested.
+        // SAFETY: the program's memory. Operations on bytes that devices write meanwhile are marked as
+        // contested.
         let bytes = |at: *mut c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec();
         let bytes = match src {
             _ if !inside => Vec::new(),
@@ -143,7 +144,7 @@ impl Program {
             part: false,
         };
         flight.contested |= overlap(flight.dst, flight.src);
-        // A pattern begins anew with each descriptor, and pages of 2 MiB are not neighbours to devices.
+        // A pattern restarts with each descriptor, and descriptors do not cross pages of 2 MiB.
         flight.contested |= src.is_none() && dst.addr() >> 21 != dst.addr().saturating_add(size) >> 21;
         let number = {
             let mut flights = self.flights.borrow_mut();

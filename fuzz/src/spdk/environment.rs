@@ -23,7 +23,7 @@ unsafe extern "C" fn on_notify(
 }
 
 unsafe extern "C" fn on_thread(_: *mut c_void) -> c_int {
-    // A program of its own, on another thread: all but the environment is this one's.
+    // Another program on another thread, which shares the environment only.
     let memory = call!(spdk_dma_zmalloc(64, 64, ptr::null_mut()));
     call!(spdk_vtophys(memory, ptr::null_mut()));
     call!(spdk_env_get_current_core());
@@ -38,7 +38,7 @@ unsafe extern "C" fn on_device(_: *mut c_void, device: *mut c::spdk_pci_device) 
 
 unsafe extern "C" fn on_enumerate(_: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
     within(|program| program.ask(device));
-    // Not taken.
+    // Nonzero: the program does not take the device.
     1
 }
 
@@ -55,7 +55,7 @@ impl Program {
             return;
         }
         assert!(ptr.addr().is_multiple_of(align.max(64)), "alignment");
-        // SAFETY: just allocated with this length.
+        // SAFETY: allocated above with this length.
         let bytes = unsafe { std::slice::from_raw_parts_mut(ptr.cast::<u8>(), len) };
         assert!(bytes.iter().all(|byte| *byte == 0), "zeroed");
         let salt = self.input.byte();
@@ -71,7 +71,7 @@ impl Program {
         self.memory.borrow_mut().push(new);
     }
 
-    /// Memory that nothing in flight names, no longer kept.
+    /// Removes and returns memory that no operation in flight uses.
     fn take_memory(&self) -> Option<Memory> {
         let memory = self.input.pick(&self.memory)?;
         let range = memory.ptr.addr()..memory.ptr.addr() + memory.len;
@@ -91,7 +91,7 @@ impl Program {
         match self.input.byte() % 8 {
             0..2 => self.allocate(self.input.below(10_000)),
             2 => {
-                // As odd as can be; what is had is given back.
+                // Unusual arguments. Memory that is returned is freed.
                 let (len, align) = (self.input.number() as usize, self.input.number() as usize);
                 let (socket, flags) = (c_int::from(self.input.byte()) - 1, u32::from(self.input.byte()));
                 let ptr = call!(spdk_malloc(len, align, ptr::null_mut(), socket, flags));
@@ -121,7 +121,7 @@ impl Program {
                 call!(spdk_vtophys(ptr::without_provenance(self.input.number() as usize), &mut room));
             }
             _ => {
-                // Nothing that could be registered: no memory of the program's begins on a page of 2 MiB.
+                // Never succeeds: no memory of the program begins at a page of 2 MiB.
                 let at = ptr::without_provenance_mut(self.input.number() as usize | 1);
                 assert_ne!(call!(spdk_mem_register(at, self.input.number() as usize)), 0);
                 assert_ne!(call!(spdk_mem_unregister(at, self.input.number() as usize)), 0);
@@ -248,7 +248,7 @@ impl Program {
     pub(super) fn map_step(&self) {
         const PAGE: u64 = 2 << 20;
         let map = self.input.handle(&self.maps);
-        // At any place, but a page of 2 MiB now and then.
+        // Any address, sometimes a page of 2 MiB.
         let number = |_| {
             if self.input.byte() % 2 == 0 { self.input.below(100) as u64 * PAGE } else { self.input.number() }
         };
@@ -268,7 +268,7 @@ impl Program {
                 call!(spdk_mem_map_free(&mut map));
                 assert!(map.is_null());
             }
-            // Few pages: each has an entry.
+            // Few pages, because each has an entry.
             2 => {
                 call!(spdk_mem_map_set_translation(map, at, size % (64 * PAGE), to));
             }
@@ -293,7 +293,7 @@ impl Program {
         call!(spdk_delay_us(u32::from(self.input.byte() % 2)));
     }
 
-    /// Questions about a function, and its configuration space.
+    /// Queries about a PCI function, and its configuration space.
     fn ask(&self, device: *mut c::spdk_pci_device) {
         let mut room = [0_u8; 64];
         let (len, offset) = (self.input.below(65) as u32, self.input.number() as u32);
@@ -333,7 +333,7 @@ impl Program {
         }
     }
 
-    /// Texts that are parsed and printed.
+    /// Parsing and printing of text.
     pub(super) fn text_step(&self) {
         let len = self.input.below(40);
         let bytes: Vec<u8> = (0..len).map(|_| self.input.byte()).filter(|byte| *byte != 0).collect();

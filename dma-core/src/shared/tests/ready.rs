@@ -14,7 +14,7 @@ fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     rig
 }
 
-/// A full queue that nobody but the test drives, and what is in it, done.
+/// A full queue that only the test polls, and its transfers, done.
 fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     let rig = small(|_| ());
     let held = [rig.copy(|| ()), rig.copy(|| ())];
@@ -23,7 +23,7 @@ fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     (rig, held)
 }
 
-/// One who waits, is polled by hand, and says when it is woken.
+/// A waiting task that is polled by hand and reports wakes.
 fn waiter(rig: &Rig) -> (SharedReady, Waker, Receiver<()>) {
     let (woken, receiver) = signal();
     let (mut ready, waker) = (rig.queue.ready(), waker(woken));
@@ -106,8 +106,8 @@ fn many_tasks_pass_a_small_queue_without_a_busy_loop() {
         });
         let copies = (threads * TASKS * COPIES) as u64;
         assert_eq!(rig.queue.counters().completed, copies);
-        // Each finds the queue full before it waits. What is refused after that met another thread's submission between a look and the next, and each
-        // of those meets one of each other thread's at most.
+        // Each finds the queue full before it waits. A later refusal met another thread's submission between
+        // a poll and the next, and each of those meets at most one of each other thread.
         let refusals = refusals.into_inner();
         assert!(refusals > 0, "the queue was full");
         assert!(refusals <= copies * threads as u64, "{refusals} refusals for {copies} copies");

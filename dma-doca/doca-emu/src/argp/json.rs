@@ -1,20 +1,20 @@
 //! Flags in a JSON file.
 //!
-//! The file has an object of objects: `doca_general_flags`, `doca_program_flags` and `doca_dpdk_flags`, with the long names
-//! of flags as keys. As in the files that the SDK's programs come with there may be comments, and commas before a
-//! closing bracket.
+//! The file has an object of objects: `doca_general_flags`, `doca_program_flags` and `doca_dpdk_flags`, with
+//! the long names of flags as keys. As in the files that the SDK's programs come with there may be comments,
+//! and commas before a closing bracket.
 
 use serde_json::{Map, Value as Json};
 
 use super::line::{Action, Mistake, invalid, level};
 use super::spec::{ParamSpec, Value, text};
-use crate::door::c;
+use crate::c_abi::c;
 
-/// What a file asks for.
+/// Contents of a file.
 #[derive(Default)]
 pub(super) struct File {
     pub(super) actions: Vec<Action>,
-    /// Words for DPDK.
+    /// Arguments for DPDK.
     pub(super) dpdk: Vec<String>,
 }
 
@@ -42,7 +42,8 @@ fn parse(sections: &Map<String, Json>, params: &[ParamSpec]) -> Result<File, Mis
                 "doca_dpdk_flags" => dpdk(key, value, &mut file.dpdk)?,
                 _ => {
                     return Err(invalid(format!(
-                        "unknown section '{section}': there are doca_general_flags, doca_program_flags and doca_dpdk_flags"
+                        "unknown section '{section}': there are doca_general_flags, doca_program_flags and \
+                         doca_dpdk_flags"
                     )));
                 }
             }
@@ -130,7 +131,7 @@ fn dpdk(key: &str, value: &Json, words: &mut Vec<String>) -> Result<(), Mistake>
     Ok(())
 }
 
-/// The text with spaces for comments and for commas before a closing bracket, so that errors keep their place.
+/// Replaces comments and trailing commas by spaces, so that errors keep their place.
 fn plain(text: &str) -> String {
     let mut out: Vec<char> = text.chars().collect();
     let mut at = 0;

@@ -1,9 +1,9 @@
-//! From words to what is to be done: nothing is called before the whole line is understood.
+//! Command line parser. Callbacks run only after the whole line is parsed.
 
 use super::spec::{CmdCallback, CmdSpec, GENERAL, General, ParamSpec, Value};
-use crate::door::{Code, c};
+use crate::c_abi::{Code, c};
 
-/// One thing to do.
+/// An action that a flag asks for.
 #[derive(Clone)]
 pub(super) enum Action {
     /// Call the flag's callback with the value.
@@ -18,7 +18,7 @@ pub(super) enum Action {
     SdkLogLevel(u32),
 }
 
-/// A line that is understood.
+/// A parsed command line.
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) actions: Vec<Action>,
@@ -26,11 +26,11 @@ pub(super) struct Line {
     pub(super) json: Option<String>,
     /// The names of the commands.
     pub(super) path: Vec<String>,
-    /// Help was asked for: nothing else counts.
+    /// The line asks for help. The rest is ignored.
     pub(super) help: bool,
 }
 
-/// What is wrong with a line, and the code for it.
+/// A mistake on a command line, and its code.
 #[derive(Debug)]
 pub(super) struct Mistake {
     pub(super) code: Code,
@@ -41,7 +41,7 @@ pub(super) fn invalid(message: String) -> Mistake {
     Mistake { code: c::DOCA_ERROR_INVALID_VALUE, message }
 }
 
-/// The level that a number is.
+/// Converts a number to a level.
 pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32, Mistake> {
     number
         .and_then(|number| u32::try_from(number).ok())
@@ -49,7 +49,7 @@ pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32,
         .ok_or_else(|| invalid(format!("{flag} takes one of 10, 20, 30, 40, 50, 60, 70, not '{shown}'")))
 }
 
-/// A word as a flag: its name without dashes, whether it is the long one, and what stands behind an equals sign.
+/// A word as a flag: its name without dashes, the kind of the name, and the text behind an equals sign.
 struct Flag<'a> {
     name: &'a str,
     long: bool,
@@ -79,10 +79,10 @@ impl<'a> Flag<'a> {
     }
 }
 
-/// Understands the words behind the program's name.
+/// Parses the words behind the program's name.
 pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     let mut line = Line::default();
-    // From the program to the command that words belong to.
+    // The program, and the commands so far.
     let mut chain = vec![root];
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -166,7 +166,7 @@ pub(super) fn chain<'a>(root: &'a CmdSpec, path: &[String]) -> Vec<&'a CmdSpec> 
     chain
 }
 
-/// Checks what no single word shows: flags that are missing, given twice, or want to be alone.
+/// Checks for flags that are missing, given twice, or must be alone.
 pub(super) fn check(
     root: &CmdSpec,
     path: &[String],

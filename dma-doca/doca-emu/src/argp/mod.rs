@@ -1,9 +1,9 @@
-//! Command lines: what a program registers, what it was started with, and the callbacks that bring the two together.
+//! Command lines: registered flags and commands, the parser, and the program's callbacks.
 //!
-//! There is one parser in a process, between `doca_argp_init` and `doca_argp_destroy`. It is not locked while callbacks
-//! run: they may destroy it.
+//! There is one parser in a process, between `doca_argp_init` and `doca_argp_destroy`. It is not locked while
+//! callbacks run: they may destroy it.
 
-mod door;
+mod calls;
 mod json;
 mod line;
 mod run;
@@ -14,13 +14,13 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::door::{Code, Handle, Mark, Object, Outcome, c};
+use crate::c_abi::{Code, Handle, Mark, Outcome, c, object};
 use spec::{CmdSpec, ParamSpec};
 
 /// `struct doca_argp_param`.
 pub(crate) struct Param {
     mark: Mark,
-    /// The parser has it, and destroys it.
+    /// The parser owns and destroys it.
     owned: AtomicBool,
     spec: Mutex<ParamSpec>,
 }
@@ -34,32 +34,20 @@ pub(crate) struct Cmd {
     cmds: Mutex<Vec<Arc<Self>>>,
 }
 
-impl Object for Param {
-    const MARK: u32 = 0xa49_0001;
+object!(Param, 0xa49_0001);
 
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
-
-impl Object for Cmd {
-    const MARK: u32 = 0xa49_0002;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Cmd, 0xa49_0002);
 
 impl Param {
     fn new() -> Self {
-        Self { mark: Mark::new(Self::MARK), owned: AtomicBool::new(false), spec: Mutex::default() }
+        Self { mark: Mark::of::<Self>(), owned: AtomicBool::new(false), spec: Mutex::default() }
     }
 }
 
 impl Cmd {
     fn new() -> Self {
         Self {
-            mark: Mark::new(Self::MARK),
+            mark: Mark::of::<Self>(),
             owned: AtomicBool::new(false),
             spec: Mutex::default(),
             params: Mutex::default(),
@@ -67,7 +55,7 @@ impl Cmd {
         }
     }
 
-    /// What was registered below, as the parser's runs see it.
+    /// A copy of the command and all below it.
     fn snapshot(&self) -> CmdSpec {
         let mut spec = lock(&self.spec).clone();
         spec.params = lock(&self.params).iter().map(|param| lock(&param.spec).clone()).collect();
@@ -76,11 +64,11 @@ impl Cmd {
     }
 }
 
-/// A pointer of the program's that is only handed back to it.
+/// A pointer that is only passed back to the program.
 #[derive(Clone, Copy)]
 struct Config(*mut c_void);
 
-/// The arguments for DPDK, as C wants them.
+/// The arguments for DPDK, as C strings.
 struct DpdkArgs {
     strings: Vec<CString>,
     pointers: Vec<*mut c_char>,
@@ -90,7 +78,7 @@ struct Parser {
     program: Option<String>,
     config: Config,
     root: Arc<Cmd>,
-    /// All that the program handed over, to be destroyed with the parser.
+    /// Registered flags and commands, destroyed with the parser.
     params: Vec<Handle<Param>>,
     cmds: Vec<Handle<Cmd>>,
     version: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> Code>,
@@ -100,7 +88,7 @@ struct Parser {
     dpdk_args: Option<DpdkArgs>,
 }
 
-/// The parser, and the levels that the program was started with, which outlive it.
+/// The parser, and the levels of the command line, which outlive it.
 struct State {
     parser: Option<Parser>,
     log_level: Option<u32>,

@@ -1,4 +1,4 @@
-//! The parser at work: words in, callbacks out.
+//! Runs the parser and calls the program back.
 #![expect(unsafe_code, reason = "the program's callbacks")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -7,7 +7,7 @@ use std::ptr;
 use super::line::{self, Action, Line, Mistake};
 use super::spec::{CmdSpec, ParamCallback, Value};
 use super::{Config, DpdkArgs, json, lock, usage, with};
-use crate::door::{Code, Outcome, c, require};
+use crate::c_abi::{Code, Outcome, c, require};
 
 unsafe extern "C" {
     /// In `variadic.c`.
@@ -19,7 +19,7 @@ unsafe extern "C" {
     ) -> Code;
 }
 
-/// The program as it was registered, at the time of a call.
+/// A copy of what the program registered.
 struct Program {
     name: String,
     config: Config,
@@ -52,7 +52,7 @@ pub(super) fn print_usage() {
     }
 }
 
-/// Understands the words that the program was started with, and calls it back.
+/// Parses the command line and calls the program back.
 pub(super) fn start(words: &[String]) -> Outcome {
     let program = program(words.first().map(String::as_str))?;
     let (own, mut dpdk) = split(&program, words.get(1..).unwrap_or_default());
@@ -63,7 +63,7 @@ pub(super) fn start(words: &[String]) -> Outcome {
     if line.help {
         let chain = line::chain(&program.root, &line.path);
         crate::log::print(usage::text(&program.name, program.dpdk, &chain).as_bytes());
-        // What the program leaves behind is its own; the parser is ours.
+        // The process ends here: free the parser first.
         drop(lock(&super::STATE).parser.take());
         std::process::exit(0);
     }
@@ -80,8 +80,8 @@ pub(super) fn start(words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--` all are DPDK's, but for
-/// those that only ask what there is.
+/// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--` all are
+/// DPDK's, but for those that only ask what there is.
 fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
     if !program.dpdk {
         return (words.to_vec(), Vec::new());
@@ -110,7 +110,7 @@ fn understand(program: &Program, words: &[String], dpdk: &mut Vec<String>) -> Re
     }
     let from_line = line.actions.clone();
     actions.append(&mut line.actions);
-    // Only asked for the version: then nothing is missing.
+    // A line that asks for the version needs no flags.
     if !from_line.iter().any(|action| matches!(action, Action::Version)) {
         line::check(&program.root, &line.path, &actions, &from_line)?;
     }
@@ -123,7 +123,7 @@ fn succeed(code: Code) -> Outcome {
 }
 
 impl Program {
-    /// Tells the user of a mistake, with the usage, and the program by the code.
+    /// Prints a mistake and the usage, and returns the code.
     fn refuse(&self, mistake: &Mistake, path: &[String]) -> Code {
         self.say(&mistake.message);
         let chain = line::chain(&self.root, path);
@@ -164,8 +164,8 @@ impl Program {
             // SAFETY: the program gave the function to be called with its configuration.
             Action::Command(callback) => succeed(unsafe { callback(self.config.0) }),
             Action::Version => match self.version {
-                // SAFETY: the program gave the function to be called with a value, of which there is none, and its
-                // configuration.
+                // SAFETY: the program gave the function to be called with a value, of which there is none,
+                // and its configuration.
                 Some(callback) => succeed(unsafe { callback(ptr::null_mut(), self.config.0) }),
                 None => {
                     crate::log::print(format!("DOCA SDK Version: {}\n", crate::log::version()).as_bytes());
@@ -175,21 +175,21 @@ impl Program {
             },
             Action::LogLevel(level) => {
                 lock(&super::STATE).log_level = Some(*level);
-                crate::log::set_global_lower(*level)
+                crate::log::set_global(crate::log::Limit::Lower, *level)
             }
             Action::SdkLogLevel(level) => {
                 lock(&super::STATE).sdk_log_level = Some(*level);
-                crate::log::set_global_sdk(*level)
+                crate::log::set_global(crate::log::Limit::Sdk, *level)
             }
         }
     }
 }
 
-/// Calls back with the address of the value, which lives during the call only.
+/// Calls back with the address of the value, which is valid during the call only.
 fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
     let mut int: i32;
     let mut boolean: bool;
-    // Writable, should a program cut the text up in place.
+    // Writable, because programs may split the text in place.
     let mut bytes = Vec::new();
     let address: *mut c_void = match value {
         Value::Text(text) => {
@@ -205,12 +205,12 @@ fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
             (&raw mut boolean).cast()
         }
     };
-    // SAFETY: the program gave the function to be called with a value of its flag's type, and its configuration.
+    // SAFETY: the program gave the function for a value of its flag's type and its configuration.
     let code = unsafe { callback(address, config.0) };
     succeed(code)
 }
 
-/// Hands the words for DPDK over; they live as long as the parser.
+/// Passes the arguments for DPDK on. They live as long as the parser.
 fn forward(first: &str, words: Vec<String>) -> Outcome {
     let all = std::iter::once(first.to_owned()).chain(words);
     let strings: Vec<CString> = all.filter_map(|word| CString::new(word).ok()).collect();
@@ -223,7 +223,7 @@ fn forward(first: &str, words: Vec<String>) -> Outcome {
         Ok((parser.dpdk, count, args.pointers.as_mut_ptr()))
     })?;
     let callback = callback.ok_or(c::DOCA_ERROR_BAD_STATE)?;
-    // SAFETY: the program gave the function to be called with a count and that many strings, and a NULL behind them.
+    // SAFETY: the program gave the function for a count, that many strings, and a NULL behind them.
     let code = unsafe { callback(count, array) };
     require(code == c::DOCA_SUCCESS, code)
 }

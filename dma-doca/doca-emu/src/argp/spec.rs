@@ -1,8 +1,8 @@
-//! What a program registered, as data.
+//! Descriptions of registered flags and commands.
 
 use std::ffi::{CString, c_void};
 
-use crate::door::{Code, Outcome, c, require};
+use crate::c_abi::{Code, Outcome, c, require};
 
 /// A callback for a value, with the program's configuration.
 pub(super) type ParamCallback = unsafe extern "C" fn(*mut c_void, *mut c_void) -> Code;
@@ -37,7 +37,7 @@ pub(super) struct CmdSpec {
     pub(super) cmds: Vec<Self>,
 }
 
-/// The flags that every program has.
+/// Flags of every program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum General {
     Help,
@@ -47,7 +47,7 @@ pub(super) enum General {
     Json,
 }
 
-/// Short name, long name and what of each.
+/// Short and long names.
 pub(super) const GENERAL: [(Option<&str>, &str, General); 5] = [
     (Some("h"), "help", General::Help),
     (Some("v"), "version", General::Version),
@@ -56,7 +56,7 @@ pub(super) const GENERAL: [(Option<&str>, &str, General); 5] = [
     (Some("j"), "json", General::Json),
 ];
 
-/// What a flag was given.
+/// Value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(CString),
@@ -96,7 +96,7 @@ impl ParamSpec {
         require(!reserved && !repeated, c::DOCA_ERROR_INVALID_VALUE)
     }
 
-    /// The value that a word of the command line is.
+    /// Converts a word of the command line to a value.
     pub(super) fn parse(&self, word: &str) -> Result<Value, String> {
         match self.kind {
             c::DOCA_ARGP_TYPE_INT => parse_int(word).map(Value::Int).ok_or_else(|| {

@@ -1,10 +1,10 @@
-//! The text of `-h`, in the layout that the SDK's programs are known by.
+//! The text of `-h`, in the layout of the SDK's programs.
 
 use std::fmt::Write;
 
 use super::spec::{CmdSpec, ParamSpec};
 
-/// Where descriptions begin.
+/// Column of descriptions.
 const COLUMN: usize = 36;
 const LEVELS: &str = "<10=DISABLE, 20=CRITICAL, 30=ERROR, 40=WARNING, 50=INFO, 60=DEBUG, 70=TRACE>";
 

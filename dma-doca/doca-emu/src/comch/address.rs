@@ -1,4 +1,4 @@
-//! The name that both sides of a channel find each other by.
+//! Socket name of a channel.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -11,11 +11,11 @@ use rustix::net::{
 /// Clients that may wait to be let in.
 const BACKLOG: i32 = 128;
 
-/// Where a channel is.
+/// Address of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The card's serial number, the function's PCI address and the name: also what a client says first, since the
-    /// socket's name is only a digest of it.
+    /// The card's serial number, the function's PCI address and the name: also what a client says first,
+    /// since the socket's name is only a digest of it.
     pub(super) text: String,
 }
 
@@ -57,7 +57,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// The next client that waits, if any.
+/// Accepts the next client.
 pub(super) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
 }

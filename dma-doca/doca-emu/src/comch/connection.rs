@@ -1,6 +1,7 @@
 //! One connection: a socket, and what the program attached to it.
 #![expect(unsafe_code, reason = "rustix cannot tell of a peer without a visible process id")]
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -14,12 +15,11 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
 };
 
-use super::endpoint::Endpoint;
 use super::fast::Fast;
 use super::frame;
-use crate::door::{Mark, Object, c};
+use crate::c_abi::{Mark, NO_DATA, c, object};
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     /// Not greeted yet.
@@ -28,7 +28,7 @@ pub(super) enum Link {
     Closed,
 }
 
-/// What came out of the socket.
+/// Result of a receive.
 pub(super) enum Packet {
     /// Nothing for now.
     None,
@@ -44,39 +44,34 @@ pub(super) type Counters = [u64; 4];
 /// A connection: `struct doca_comch_connection`.
 pub(crate) struct Connection {
     mark: Mark,
-    /// Tells it from the endpoint's others.
+    /// Unique within the endpoint.
     pub(super) id: u64,
-    pub(super) endpoint: Weak<Endpoint>,
+    /// The server or client.
+    pub(super) endpoint: Weak<dyn Any>,
     pub(super) socket: RefCell<Option<Arc<OwnedFd>>>,
-    /// Producers and consumers of other threads use it; they touch nothing else here.
+    /// Shared with producers and consumers of other threads, which use no other field.
     pub(super) fast: Arc<Fast>,
     /// The descriptor that came with the last packet.
     pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
-    /// Its end is being told: a callback that progresses or stops is not to be told again.
+    /// The callback for its end has begun, and must not run again.
     pub(super) ending: Cell<bool>,
     pub(super) user_data: Cell<c::doca_data>,
     /// The longest message that the other side takes.
     pub(super) peer_max: Cell<u32>,
     pub(super) counters: Cell<Counters>,
-    /// As of the last update that the program asked for.
+    /// Counters of the program's last update.
     pub(super) shown: Cell<Counters>,
     /// Messages that the socket has no room for, by task.
     pub(super) pending: RefCell<VecDeque<(u32, Vec<u8>)>>,
 }
 
-impl Object for Connection {
-    const MARK: u32 = 0xcc_01_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Connection, 0xcc_01_00_01);
 
 impl Connection {
-    pub(super) fn new(id: u64, endpoint: Weak<Endpoint>, fast: Fast, socket: Option<OwnedFd>) -> Self {
+    pub(super) fn new(id: u64, endpoint: Weak<dyn Any>, fast: Fast, socket: Option<OwnedFd>) -> Self {
         Self {
-            mark: Mark::new(Self::MARK),
+            mark: Mark::of::<Self>(),
             id,
             endpoint,
             socket: RefCell::new(socket.map(Arc::new)),
@@ -84,7 +79,7 @@ impl Connection {
             handed: Cell::new(None),
             link: Cell::new(Link::Greeting),
             ending: Cell::new(false),
-            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            user_data: Cell::new(NO_DATA),
             peer_max: Cell::new(0),
             counters: Cell::new([0; 4]),
             shown: Cell::new([0; 4]),
@@ -129,7 +124,7 @@ impl Connection {
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Packet {
         let socket = self.socket.borrow();
         let Some(socket) = socket.as_ref() else { return Packet::End };
-        // A peer that closes with messages unread leaves an error in front of what it sent before: it shows once.
+        // A peer that closes with unread messages leaves one error in front of what it sent before.
         let mut reset = false;
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC | RecvFlags::CMSG_CLOEXEC;
         loop {
@@ -151,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// No more is sent or received, and the program's handle is worth nothing from now on.
+    /// Closes the sockets.
     pub(super) fn close(&self) {
         self.link.set(Link::Closed);
         self.fast.close();
@@ -163,7 +158,7 @@ impl Connection {
     }
 }
 
-/// Whether the other end is a process of this user's, or the superuser's.
+/// Checks that the other end is a process of this user or the superuser.
 pub(super) fn is_ours(socket: &OwnedFd) -> bool {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

@@ -1,48 +1,43 @@
-//! A consumer, as a context: messages arrive in the buffers that it posts.
-#![expect(unsafe_code, reason = "the program's callbacks")]
+//! Consumers: contexts that post buffers, in which messages arrive.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ReceivedCallback;
 use super::fast::{Arrival, Fast, Inbox};
 use super::parcel::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
-use crate::ctx::{Context, Ctx, Ready, State};
-use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
+use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use crate::ctx::{Context, Ctx, State};
 use crate::mmap::{Lent, Registered};
-use crate::task::{Head, Holder, Pool, Submit, Task};
+use crate::pe::Ready;
+use crate::task::{Head, Submit, Task, Tasks};
 
-/// How often who sleeps looks at the fast path, which has no descriptor of its own.
-pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// Poll interval of the fast path while the program sleeps: the path has no descriptor of its own.
+pub(super) const POLL: Duration = Duration::from_millis(1);
 
-/// Buffers in a list that a message can be of, at most.
+/// The longest list of buffers for one message.
 pub(super) fn max_list_len(card: &crate::card::Card) -> u32 {
     card.limits.max_list_len.min(PIECES as u32)
 }
 
-/// What a task waits for a message with, and what came.
+/// The longest message in bytes.
+pub(super) fn max_size(limits: &crate::config::ComchConfig) -> u32 {
+    u32::try_from(limits.max_fast_size.0).unwrap_or(u32::MAX)
+}
+
+/// A receive task: its buffer, and the message that came.
+#[derive(Default)]
 pub(crate) struct Receive {
     pub(super) buf: Cell<Handle<Buf>>,
     pub(super) producer: Cell<u32>,
-    /// Stays in place: the program is given its address.
+    /// The program gets its address.
     pub(super) immediate: Cell<[u8; IMMEDIATE]>,
     pub(super) immediate_len: Cell<u32>,
 }
 
 impl Receive {
-    fn empty() -> Self {
-        Self {
-            buf: Cell::new(Handle::null()),
-            producer: Cell::new(0),
-            immediate: Cell::new([0; IMMEDIATE]),
-            immediate_len: Cell::new(0),
-        }
-    }
-
     fn set(&self, producer: u32, immediate: &Immediate) {
         self.producer.set(producer);
         self.immediate.set(immediate.bytes);
@@ -50,15 +45,7 @@ impl Receive {
     }
 }
 
-/// How tasks are set up.
-#[derive(Clone, Copy)]
-pub(super) struct ReceiveConf {
-    pub(super) completed: ReceivedCallback,
-    pub(super) failed: ReceivedCallback,
-    pub(super) tasks: u32,
-}
-
-/// From a start to the next stop.
+/// State from a start to the next stop.
 struct Run {
     name: Name,
     inbox: Arc<Inbox>,
@@ -70,61 +57,40 @@ struct Run {
 pub(crate) struct Consumer {
     mark: Mark,
     pub(super) ctx: Ctx,
-    this: Weak<dyn Context>,
     pub(super) fast: Arc<Fast>,
     memory: Arc<Registered>,
     pub(super) id: u32,
     pub(super) immediate_len: Cell<u32>,
-    pub(super) conf: Cell<Option<ReceiveConf>>,
-    pool: RefCell<Rc<Pool<Receive>>>,
+    pub(super) tasks: Tasks<Receive>,
     run: RefCell<Option<Run>>,
-    /// Tasks that no message came for.
-    flushed: RefCell<VecDeque<(u32, Code)>>,
 }
 
-impl Object for Consumer {
-    const MARK: u32 = 0xcc_03_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Consumer, 0xcc_03_00_01);
 
 impl Consumer {
     pub(super) fn new(fast: Arc<Fast>, memory: Arc<Registered>) -> Outcome<Rc<Self>> {
         let id = fast.new_consumer_id()?;
-        Ok(Rc::new_cyclic(|this: &Weak<Self>| {
-            let this: Weak<dyn Context> = this.clone();
-            Self {
-                mark: Mark::new(Self::MARK),
-                ctx: Ctx::new(this.clone()),
-                pool: RefCell::new(Rc::new(Pool::new(0, &this, Receive::empty))),
-                this,
-                fast,
-                memory,
-                id,
-                immediate_len: Cell::new(IMMEDIATE as u32),
-                conf: Cell::new(None),
-                run: RefCell::new(None),
-                flushed: RefCell::default(),
-            }
+        Ok(Rc::new_cyclic(|this: &Weak<Self>| Self {
+            mark: Mark::of::<Self>(),
+            ctx: Ctx::new(this.clone()),
+            tasks: Tasks::new(this.clone()),
+            fast,
+            memory,
+            id,
+            immediate_len: Cell::new(IMMEDIATE as u32),
+            run: RefCell::new(None),
         }))
     }
 
-    fn pool(&self) -> Rc<Pool<Receive>> {
-        Rc::clone(&self.pool.borrow())
-    }
-
     pub(super) fn alloc(&self, buf: Handle<Buf>) -> Outcome<Handle<Task<Receive>>> {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool();
-        let task = pool.take(c::doca_data { u64_: 0 }).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
-        task.body.buf.set(buf);
-        task.body.set(0, &Immediate::default());
-        Ok(Handle::of(task))
+        self.ctx.require_running()?;
+        self.tasks.alloc(NO_DATA, |receive| {
+            receive.buf.set(buf);
+            receive.set(0, &Immediate::default());
+        })
     }
 
-    /// Where a message for the buffer goes; nowhere without one, for messages of immediate data alone.
+    /// The memory behind the data of the buffer; none for NULL, which receives immediate data alone.
     fn room(&self, lent: &Lent, buf: Handle<Buf>) -> Outcome<Vec<Piece>> {
         if buf.is_null() {
             return Ok(Vec::new());
@@ -141,18 +107,13 @@ impl Consumer {
 
     /// Ends a task and tells the program.
     fn report(&self, index: u32, status: Code) {
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let Some(task) = pool.at(index).filter(|task| task.head.is_submitted()) else {
             return;
         };
-        self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
+        self.ctx.landed();
         task.body.buf.get().unpin();
-        let Some(conf) = self.conf.get() else { return };
-        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        let user_data = task.head.user_data.get();
-        let this = Handle::of(task).cast();
-        // SAFETY: the program gave the function to be called with a task of this context.
-        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
+        self.tasks.tell(task, status, self.ctx.user_data());
     }
 
     /// Reports a message, if one came.
@@ -162,7 +123,7 @@ impl Consumer {
             None => None,
         };
         let Some(arrival) = arrival else { return false };
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let Some(task) = pool.at(arrival.slot).filter(|task| task.head.is_submitted()) else {
             return false;
         };
@@ -171,7 +132,7 @@ impl Consumer {
         true
     }
 
-    /// Has the other end told of the consumer, until it answers; whether it did.
+    /// Announces the consumer to the other end. Returns `true` once that has answered.
     fn is_welcome(&self) -> bool {
         match &*self.run.borrow() {
             Some(run) => {
@@ -185,7 +146,7 @@ impl Consumer {
     }
 }
 
-/// Tells a task's buffer of a message that lies in it, by the other side's word: no longer than the room.
+/// Adds a message to a task's buffer. Limits the length, which the other side states, to the room.
 fn take_in(task: &Receive, arrival: &Arrival) {
     if let Ok(buf) = task.buf.get().get() {
         let room = buf.iter().fold(0, |sum: u64, buf| sum.saturating_add(buf.room_len()));
@@ -200,12 +161,10 @@ impl Context for Consumer {
     }
 
     fn start(&self) -> Outcome<State> {
-        let conf = self.conf.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        require(self.tasks.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
         require(self.fast.is_open(), c::DOCA_ERROR_NOT_CONNECTED)?;
         let lent = Lent::new(&self.memory)?;
-        if self.pool().len() != conf.tasks as usize {
-            self.pool.replace(Rc::new(Pool::new(conf.tasks, &self.this, Receive::empty)));
-        }
+        self.tasks.prepare();
         let (name, inbox) = self.fast.begin(self.id);
         self.run.replace(Some(Run { name, inbox, lent, announced: Cell::new(false) }));
         self.is_welcome();
@@ -214,34 +173,31 @@ impl Context for Consumer {
 
     fn stop(&self) {
         let Some(Run { name, inbox, lent, announced }) = self.run.take() else { return };
-        // Once this returns no producer writes any more, and each has said what it has written.
+        // Revokes the memory: afterwards no producer writes, and each has announced its messages.
         drop(lent);
         self.fast.end(name, announced.get());
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let arrived: Vec<_> = std::iter::from_fn(|| inbox.next()).collect();
-        let mut flushed = self.flushed.borrow_mut();
+        let mut ended = self.tasks.ended.borrow_mut();
         for arrival in &arrived {
             let Some(task) = pool.at(arrival.slot) else { continue };
             take_in(&task.body, arrival);
-            flushed.push_back((arrival.slot, c::DOCA_SUCCESS));
+            ended.push_back((arrival.slot, c::DOCA_SUCCESS));
         }
         let is_waiting = |index: &u32| {
             pool.at(*index).is_some_and(|task| task.head.is_submitted())
                 && !arrived.iter().any(|arrival| arrival.slot == *index)
         };
         let waiting = (0..pool.len() as u32).filter(is_waiting);
-        flushed.extend(waiting.map(|index| (index, c::DOCA_ERROR_IO_FAILED)));
+        ended.extend(waiting.map(|index| (index, c::DOCA_ERROR_IO_FAILED)));
     }
 
     fn is_drained(&self) -> bool {
-        self.flushed.borrow().is_empty() && self.pool().taken() == 0
+        self.tasks.is_drained()
     }
 
-    fn release(&self) {}
-
     fn progress(&self) -> bool {
-        let next = self.flushed.borrow_mut().pop_front();
-        if let Some((index, status)) = next {
+        if let Some((index, status)) = self.tasks.next_ended() {
             self.report(index, status);
             return true;
         }
@@ -264,7 +220,7 @@ impl Context for Consumer {
                 }
             }
         }
-        // With its connection a consumer is over.
+        // A consumer ends with its connection.
         let over = !self.fast.is_open();
         if over {
             self.ctx.begin_stop();
@@ -273,8 +229,7 @@ impl Context for Consumer {
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let task = pool.find(head).ok_or(INVALID)?;
         let run = self.run.borrow();
         let run = run.as_ref().ok_or(c::DOCA_ERROR_BAD_STATE)?;
@@ -284,33 +239,23 @@ impl Context for Consumer {
             buf.pin();
         }
         task.body.set(0, &Immediate::default());
-        head.holder.set(Holder::Device);
-        self.ctx.in_flight.set(self.ctx.in_flight.get() + 1);
+        self.ctx.take(head);
         self.fast.post(run.name, head.index, room);
         Ok(())
     }
 
-    fn free(&self, head: &Head) {
-        let pool = self.pool();
-        if pool.find(head).is_some() {
-            pool.put(head);
-            if self.ctx.state() == State::Stopping
-                && self.is_drained()
-                && let Some(pe) = self.ctx.pe()
-            {
-                pe.wake();
-            }
-        }
+    fn put(&self, head: &Head) {
+        self.tasks.put(head);
     }
 
     fn ready(&self) -> Ready {
         match self.ctx.state() {
             State::Idle => Ready::WhenWoken,
-            State::Stopping if self.is_drained() || !self.flushed.borrow().is_empty() => Ready::Now,
+            State::Stopping if self.is_drained() || !self.tasks.ended.borrow().is_empty() => Ready::Now,
             State::Stopping => Ready::WhenWoken,
             State::Starting | State::Running => {
                 let came = self.run.borrow().as_ref().is_some_and(|run| !run.inbox.is_empty());
-                if came { Ready::Now } else { Ready::After(LOOK) }
+                if came { Ready::Now } else { Ready::After(POLL) }
             }
         }
     }

@@ -1,20 +1,19 @@
-//! The endpoint as a context.
-#![expect(unsafe_code, reason = "the program's messages")]
+//! [`Endpoint`] as a context.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use super::connection::Link;
-use super::endpoint::{Endpoint, LISTENER, PATIENCE, Send};
+use super::endpoint::{Endpoint, LISTENER, SEARCH_LIMIT};
 use super::frame;
-use crate::ctx::{Context, Ctx, Ready, State};
-use crate::door::{INVALID, Outcome, c, require};
+use crate::c_abi::{INVALID, Outcome, c, require};
+use crate::ctx::{Context, Ctx, State};
 use crate::log::sdk_log;
-use crate::task::{Head, Holder, Pool, Submit};
+use crate::pe::Ready;
+use crate::task::{Head, Submit};
 
-/// Descriptors served in one progress as long as the program notices nothing.
+/// The most descriptors that one progress serves without a callback.
 const ROUNDS: u32 = 64;
 
 impl Context for Endpoint {
@@ -23,15 +22,10 @@ impl Context for Endpoint {
     }
 
     fn start(&self) -> Outcome<State> {
-        let conf = self.send_conf.get();
-        let tasks = conf.map_or(0, |conf| conf.tasks);
-        if self.pool().len() != tasks as usize {
-            let context: Weak<dyn Context> = self.this.clone();
-            self.pool.replace(Rc::new(Pool::new(tasks, &context, Send::empty)));
-        }
+        self.tasks.prepare();
         if !self.is_server() {
             self.new_connection(None);
-            self.deadline.set(Some(Instant::now() + PATIENCE));
+            self.deadline.set(Some(Instant::now() + SEARCH_LIMIT));
             self.retry_at.set(None);
             self.epoll()?;
             return Ok(State::Starting);
@@ -70,7 +64,7 @@ impl Context for Endpoint {
 
     fn is_drained(&self) -> bool {
         let served = !self.is_server() || self.connections.borrow().is_empty();
-        served && self.ended.borrow().is_empty() && self.pool().taken() == 0
+        served && self.tasks.is_drained()
     }
 
     fn release(&self) {
@@ -82,8 +76,7 @@ impl Context for Endpoint {
     }
 
     fn progress(&self) -> bool {
-        let next = self.ended.borrow_mut().pop_front();
-        if let Some((index, status)) = next {
+        if let Some((index, status)) = self.tasks.next_ended() {
             self.report(index, status);
             return true;
         }
@@ -92,7 +85,7 @@ impl Context for Endpoint {
             State::Starting if self.look() => return true,
             _ => {}
         }
-        // What the program does not notice is no progress to it: on to the next, and once more for what that led to.
+        // Events that call nothing of the program are no progress: continue with the next.
         for _ in 0..ROUNDS {
             if self.attend() {
                 return true;
@@ -106,14 +99,12 @@ impl Context for Endpoint {
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let task = pool.find(head).ok_or(INVALID)?;
         let connection = task.body.connection.borrow().clone().ok_or(INVALID)?;
         require(connection.link.get() == Link::Open, c::DOCA_ERROR_NOT_CONNECTED)?;
-        // SAFETY: the message lies where the program said that it does, until the task ends.
-        let message =
-            unsafe { std::slice::from_raw_parts(task.body.message.get(), task.body.len.get() as usize) };
+        let message = task.body.message.get();
+        let message = message.get()?;
         let mut pending = connection.pending.borrow_mut();
         let sent = if pending.is_empty() {
             connection.send_message(message)
@@ -121,29 +112,27 @@ impl Context for Endpoint {
             Err(io::ErrorKind::WouldBlock.into())
         };
         match sent {
-            Ok(()) => self.ended.borrow_mut().push_back((head.index, c::DOCA_SUCCESS)),
+            Ok(()) => self.tasks.end(head.index, c::DOCA_SUCCESS),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 pending.push_back((head.index, message.to_vec()));
                 drop(pending);
                 self.watch_room(&connection, true);
             }
-            Err(_) => self.ended.borrow_mut().push_back((head.index, c::DOCA_ERROR_CONNECTION_RESET)),
+            Err(_) => self.tasks.end(head.index, c::DOCA_ERROR_CONNECTION_RESET),
         }
-        head.holder.set(Holder::Device);
-        self.ctx.in_flight.set(self.ctx.in_flight.get() + 1);
+        self.ctx.take(head);
         Ok(())
     }
 
-    fn free(&self, head: &Head) {
-        let pool = self.pool();
-        if let Some(task) = pool.find(head) {
+    fn put(&self, head: &Head) {
+        if let Some(task) = self.tasks.pool().find(head) {
             task.body.connection.replace(None);
-            pool.put(head);
+            self.tasks.put(head);
         }
     }
 
     fn ready(&self) -> Ready {
-        if !self.ended.borrow().is_empty() || !self.ready.borrow().is_empty() {
+        if !self.tasks.ended.borrow().is_empty() || !self.ready.borrow().is_empty() {
             return Ready::Now;
         }
         if self.ctx.state() == State::Stopping && self.is_drained() {
@@ -152,10 +141,10 @@ impl Context for Endpoint {
         if self.attention.sleep(self.ctx.pe().and_then(|pe| pe.timer())) {
             return Ready::Now;
         }
-        // A client that has no socket looks again; one that waits for an answer gives up in time.
+        // A client without a socket tries again; one that waits for an answer has a time limit.
         let now = Instant::now();
         let looks = match self.client_connection() {
-            // Not looked yet: now.
+            // No attempt yet: now.
             Ok(connection) if connection.socket.borrow().is_none() => {
                 Some(self.retry_at.get().unwrap_or(now))
             }

@@ -1,12 +1,12 @@
-//! The fast path of one end of a connection: which consumers both ends have, and the socket by which they hear of each other.
+//! The fast path of one end of a connection: the consumers of both ends, and the socket between them.
 //!
-//! A consumer lends the memory that it was made with to the other end ([`Lent`]). A producer there takes a buffer that
-//! the consumer posted, copies its message into it and says so. All threads that have producers and consumers share the
-//! socket: whoever looks into it sorts what is there for all. So sending needs no progress of anything else, as with
-//! the hardware.
+//! A consumer lends the memory that it was made with to the other end ([`Lent`]). A producer there takes a
+//! buffer that the consumer posted, copies its message into it and says so. All threads that have producers
+//! and consumers share the socket: whoever looks into it sorts what is there for all. So sending needs no
+//! progress of anything else, as with the hardware.
 //!
-//! The client makes the socket when either end first needs it, and passes it over the connection; from there on nothing
-//! of the fast path goes over that.
+//! The client makes the socket when either end first needs it, and passes it over the connection; from there
+//! on nothing of the fast path goes over that.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use dma_sim::remote::{Import, RemoteError};
+use dma_ipc::{Import, RemoteError};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -25,8 +25,8 @@ use rustix::net::{
 
 use super::frame;
 use super::parcel::{Immediate, Name, PARCEL, Parcel, Piece};
+use crate::c_abi::{Outcome, c, require};
 use crate::dev::Dev;
-use crate::door::{Outcome, c, require};
 use crate::log::sdk_log;
 use crate::mmap::Lent;
 use crate::notify::Timer;
@@ -34,7 +34,7 @@ use crate::notify::Timer;
 /// Parcels sorted in one go.
 const ROUNDS: u32 = 256;
 
-/// Tells a server's or client's own thread that one of its connections has something for it.
+/// Signals the thread of a server or client that one of its connections needs it.
 #[derive(Default)]
 pub(super) struct Attention {
     wanted: AtomicBool,
@@ -50,12 +50,12 @@ impl Attention {
         }
     }
 
-    /// Whether it was called since the last time.
+    /// Returns and clears the signal.
     pub(super) fn take(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Acquire)
     }
 
-    /// Whether it was called; from now on a call rings the timer.
+    /// Sets the timer that a signal rings. Returns `true` if it is set already.
     pub(super) fn sleep(&self, timer: Option<Arc<Timer>>) -> bool {
         *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = timer;
         self.wanted.load(Ordering::Acquire)
@@ -70,7 +70,7 @@ pub(super) struct Arrival {
     pub(super) immediate: Immediate,
 }
 
-/// What other threads put aside for a consumer.
+/// Messages that other threads sorted for a consumer.
 #[derive(Default)]
 pub(super) struct Inbox {
     welcome: AtomicBool,
@@ -78,7 +78,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// The other end knows of the consumer.
+    /// The other end has answered the announcement.
     pub(super) fn is_welcome(&self) -> bool {
         self.welcome.load(Ordering::Acquire)
     }
@@ -99,20 +99,20 @@ impl Inbox {
 /// A consumer of the other end.
 struct Remote {
     name: Name,
-    memory: Arc<Window>,
+    memory: Arc<LentMemory>,
     immediate: u32,
     posted: VecDeque<(u32, Vec<Piece>)>,
 }
 
 /// Memory that the other end lends.
-pub(super) struct Window {
+pub(super) struct LentMemory {
     addr: u64,
     len: u64,
     descriptor: Vec<u8>,
     import: OnceLock<Arc<Import>>,
 }
 
-impl Window {
+impl LentMemory {
     /// The memory, opened when first needed.
     fn open(&self) -> Result<&Arc<Import>, RemoteError> {
         match self.import.get() {
@@ -123,6 +123,12 @@ impl Window {
             }
         }
     }
+
+    fn has(&self, room: &[Piece]) -> bool {
+        room.iter().all(|(addr, len)| {
+            addr.checked_sub(self.addr).is_some_and(|at| at <= self.len && *len <= self.len - at)
+        })
+    }
 }
 
 /// A buffer taken for a message.
@@ -130,10 +136,10 @@ pub(super) struct Taken {
     name: Name,
     slot: u32,
     pub(super) room: Vec<Piece>,
-    memory: Arc<Window>,
+    memory: Arc<LentMemory>,
 }
 
-/// Something for the program to be told of.
+/// A change that the program is told.
 #[derive(Clone, Copy)]
 pub(super) enum Event {
     Came(u32),
@@ -153,10 +159,10 @@ struct State {
     /// The connection's own socket, as long as that is open.
     control: Option<Arc<OwnedFd>>,
     channel: Option<Arc<OwnedFd>>,
-    /// The server's or client's thread has not heard of the socket yet.
+    /// The server's or client's thread does not watch the socket yet.
     unwatched: bool,
     asked: bool,
-    /// What the socket has no room for.
+    /// Parcels that the socket has no room for.
     outbox: VecDeque<Vec<u8>>,
     consumer_ids: BTreeSet<u32>,
     producer_ids: BTreeSet<u32>,
@@ -184,7 +190,7 @@ impl Fast {
         self.state().control.is_some()
     }
 
-    /// The connection is over. What was sent before that still arrives.
+    /// Closes the path, after sorting what has arrived.
     pub(super) fn close(&self) {
         let mut state = self.state();
         self.sort(&mut state);
@@ -221,7 +227,7 @@ impl Fast {
         self.state().producer_ids.remove(&id);
     }
 
-    /// A consumer starts: the name by which it is announced later, and its inbox.
+    /// Starts a consumer. Returns its name for [`announce`](Self::announce), and its inbox.
     pub(super) fn begin(&self, id: u32) -> (Name, Arc<Inbox>) {
         let mut state = self.state();
         state.starts += 1;
@@ -230,7 +236,7 @@ impl Fast {
         (name, inbox)
     }
 
-    /// Tells the other end of a consumer; `false` if there is no way to it yet.
+    /// Announces a consumer to the other end; `false` if there is no socket yet.
     pub(super) fn announce(&self, name: Name, lent: &Lent, immediate: u32) -> bool {
         let mut state = self.state();
         if !self.connect(&mut state) {
@@ -241,12 +247,12 @@ impl Fast {
         true
     }
 
-    /// A consumer waits for a message in this room.
+    /// Posts a buffer of a consumer.
     pub(super) fn post(&self, name: Name, slot: u32, room: Vec<Piece>) {
         self.state().send(&Parcel::Posted { name, slot, room });
     }
 
-    /// A consumer stops: once its memory is taken back nothing arrives any more.
+    /// Stops a consumer, whose memory is revoked already.
     pub(super) fn end(&self, name: Name, announced: bool) {
         let mut state = self.state();
         self.sort(&mut state);
@@ -256,18 +262,18 @@ impl Fast {
         }
     }
 
-    /// Sorts what is in the socket.
+    /// Sorts the parcels in the socket.
     pub(super) fn look(&self) {
         let mut state = self.state();
         self.sort(&mut state);
     }
 
-    /// A buffer of that consumer, for a message of `len` bytes and `immediate`.
+    /// Takes a posted buffer for a message of `len` bytes and `immediate`.
     ///
     /// # Errors
     ///
-    /// `AGAIN` if it has none posted; `TOO_BIG` if the next one has less room; `INVALID_VALUE` if it takes less
-    /// immediate data; `NOT_CONNECTED` if there is no such consumer.
+    /// `AGAIN` if it has none posted; `TOO_BIG` if the next one has less room; `INVALID_VALUE` if it takes
+    /// less immediate data; `NOT_CONNECTED` if there is no such consumer.
     pub(super) fn take(&self, consumer: u32, len: u64, immediate: &Immediate) -> Outcome<Taken> {
         let mut state = self.state();
         if state.there.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
@@ -292,12 +298,12 @@ impl Fast {
         }
     }
 
-    /// Copies a message into a buffer that was taken, and tells the consumer. `copy` is called with what writes bytes to an
-    /// address of the other end's.
+    /// Copies a message into a buffer that was taken, and tells the consumer. `copy` is called with what
+    /// writes bytes to an address of the other end's.
     ///
     /// # Errors
     ///
-    /// What `copy` returns, or `NOT_CONNECTED` if the consumer went meanwhile.
+    /// Errors of `copy`, or `NOT_CONNECTED` if the consumer is gone.
     pub(super) fn fill(
         &self,
         taken: &Taken,
@@ -311,7 +317,7 @@ impl Fast {
             c::DOCA_ERROR_NOT_CONNECTED
         };
         let import = taken.memory.open().map_err(gone)?;
-        // Until the consumer is told: its memory is not taken back before.
+        // Held until the consumer is told, so that its memory is not revoked before.
         let _lease = import.lease().map_err(gone)?;
         copy(&mut |at, bytes| {
             let offset = at.checked_sub(taken.memory.addr).ok_or(c::DOCA_ERROR_IO_FAILED)?;
@@ -322,25 +328,24 @@ impl Fast {
         Ok(())
     }
 
-    /// The next thing to tell the program.
     pub(super) fn next_event(&self) -> Option<Event> {
         self.state().events.pop_front()
     }
 
-    /// The socket, if it is new.
+    /// The socket, the first time.
     pub(super) fn new_channel(&self) -> Option<Arc<OwnedFd>> {
         let mut state = self.state();
         if std::mem::take(&mut state.unwatched) { state.channel.clone() } else { None }
     }
 
-    /// The other end asks for the socket, which the client makes.
+    /// Makes the socket, because the server asked for it.
     pub(super) fn wanted(&self) {
         if self.is_client {
             self.connect(&mut self.state());
         }
     }
 
-    /// The client made the socket.
+    /// Accepts the socket that the client made.
     pub(super) fn handed(&self, channel: OwnedFd) {
         let mut state = self.state();
         if !self.is_client && state.channel.is_none() {
@@ -350,7 +355,7 @@ impl Fast {
         }
     }
 
-    /// Whether there is a socket; the client makes it, the server asks for it.
+    /// Makes the socket (client) or asks for it (server). Returns `true` if there is one.
     fn connect(&self, state: &mut State) -> bool {
         if state.channel.is_some() {
             return true;
@@ -385,8 +390,7 @@ impl Fast {
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // The other end is gone, of which the connection's own socket tells as well; but a producer that keeps trying looks
-                // only here.
+                // The other end is gone. Producers that keep trying poll only this socket.
                 Ok(_) | Err(_) => {
                     state.channel = None;
                     state.there.clear();
@@ -399,7 +403,7 @@ impl Fast {
     fn sort_one(&self, state: &mut State, parcel: Parcel) {
         match parcel {
             Parcel::Came { name, immediate, addr, len, descriptor } => {
-                let memory = Arc::new(Window { addr, len, descriptor, import: OnceLock::new() });
+                let memory = Arc::new(LentMemory { addr, len, descriptor, import: OnceLock::new() });
                 let remote = Remote { name, memory, immediate, posted: VecDeque::new() };
                 state.there.insert(name.id, remote);
                 state.events.push_back(Event::Came(name.id));
@@ -433,14 +437,6 @@ impl Fast {
     }
 }
 
-impl Window {
-    fn has(&self, room: &[Piece]) -> bool {
-        room.iter().all(|(addr, len)| {
-            addr.checked_sub(self.addr).is_some_and(|at| at <= self.len && *len <= self.len - at)
-        })
-    }
-}
-
 impl State {
     /// The lowest number that is free, from 1 on.
     fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
@@ -465,9 +461,9 @@ impl State {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match rustix::net::send(channel, bytes, flags) {
                 Err(Errno::INTR) => continue,
-                // In a later call, as soon as the other end has made room.
+                // Sent by a later call.
                 Err(Errno::AGAIN) => return,
-                // Sent, or the other end is gone, which reading will show.
+                // Sent, or the other end is gone, which the next read shows.
                 Ok(_) | Err(_) => {}
             }
             self.outbox.pop_front();
@@ -475,7 +471,7 @@ impl State {
     }
 }
 
-/// Sends a packet over the connection's own socket, and a descriptor with it; whether there was room.
+/// Sends a packet, and a descriptor, over the connection's own socket. Returns `false` if there is no room.
 fn hand(control: &OwnedFd, kind: u8, descriptor: Option<BorrowedFd<'_>>) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -1,23 +1,23 @@
-//! What goes over the socket: packets of one byte that says what it is, and what belongs to it.
+//! Packets of a connection's socket: one byte for the kind, and the payload.
 
 /// The version of the handshake.
 const VERSION: u32 = 1;
 
-/// What every packet begins with.
+/// Kinds of packets.
 pub(super) const HELLO: u8 = 1;
 pub(super) const WELCOME: u8 = 2;
 pub(super) const MESSAGE: u8 = 3;
 pub(super) const BYE: u8 = 4;
-/// Carries the socket of the fast path; and asks the client, who makes it, for it.
+/// Carries the fast path's socket, which the client makes; asks the client for it.
 pub(super) const FAST: u8 = 5;
 pub(super) const FAST_WANTED: u8 = 6;
 
-/// What both sides say of themselves.
+/// Handshake of either side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
     /// The longest message that this side takes.
     pub(super) max_msg_size: u32,
-    /// Where the client means to be; empty from a server.
+    /// Address that the client looks for; empty from a server.
     pub(super) address: String,
 }
 
@@ -30,7 +30,7 @@ impl Greeting {
         bytes
     }
 
-    /// `None` if it is not one of this kind and version.
+    /// `None` for another kind or version.
     pub(super) fn parse(kind: u8, packet: &[u8]) -> Option<Self> {
         let rest = packet.strip_prefix(&[kind])?;
         let (version, rest) = rest.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! What goes over the fast path's socket: consumers that come and go, buffers that wait for messages, messages that lie in them.
+//! Parcels of the fast path's socket: consumers that come and go, posted buffers, messages.
 
 /// Bytes of immediate data at most.
 pub(super) const IMMEDIATE: usize = 32;
@@ -7,7 +7,7 @@ pub(super) const PIECES: usize = 64;
 /// Bytes of a parcel at most.
 pub(super) const PARCEL: usize = 64 + PIECES * 16;
 
-/// Names a consumer of one end, from one start to the next stop: a later one of the same number has another.
+/// Name of a consumer from a start to the next stop. Later ones of the same number have other names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) id: u32,
@@ -17,7 +17,7 @@ pub(super) struct Name {
 /// A piece of a peer's memory: address and length.
 pub(super) type Piece = (u64, u64);
 
-/// Data that goes with a message, or instead of one. The program is given its address.
+/// Immediate data of a message. The program gets its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Immediate {
@@ -36,9 +36,9 @@ impl Immediate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Parcel {
-    /// A consumer came, and what its memory is opened by.
+    /// A consumer came, with the descriptor of its memory.
     Came { name: Name, immediate: u32, addr: u64, len: u64, descriptor: Vec<u8> },
-    /// The other side knows of it.
+    /// Answer to `Came`.
     Welcome { name: Name },
     /// A buffer waits for a message.
     Posted { name: Name, slot: u32, room: Vec<Piece> },
@@ -48,7 +48,7 @@ pub(super) enum Parcel {
     Went { name: Name },
 }
 
-/// Takes numbers off a parcel.
+/// Reads numbers from a parcel.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -106,7 +106,7 @@ impl Parcel {
         bytes
     }
 
-    /// `None` if it is none.
+    /// `None` if the bytes are no parcel.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let (kind, name) = (from.u32()?, from.name()?);

@@ -1,87 +1,48 @@
-//! A producer, as a context: sends messages to the other end's consumers.
-#![expect(unsafe_code, reason = "the program's callbacks")]
+//! Producers: contexts that send messages to consumers of the other end.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use super::SentCallback;
-use super::consumer::{LOOK, max_list_len};
+use super::consumer::{POLL, max_list_len};
 use super::fast::{Fast, Taken};
 use super::parcel::{Immediate, Piece};
 use crate::buf::Buf;
-use crate::ctx::{Context, Ctx, Ready, State};
-use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
-use crate::task::{Head, Holder, Pool, Submit, Task};
+use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use crate::ctx::{Context, Ctx, State};
+use crate::pe::Ready;
+use crate::task::{Head, Submit, Task, Tasks};
 
-/// What a task sends, and to whom.
+/// A message to a consumer.
+#[derive(Default)]
 pub(crate) struct Message {
     pub(super) buf: Cell<Handle<Buf>>,
-    /// Stays in place: the program is given its address.
+    /// The program gets its address.
     pub(super) immediate: Cell<Immediate>,
     pub(super) consumer: Cell<u32>,
-}
-
-impl Message {
-    fn empty() -> Self {
-        Self {
-            buf: Cell::new(Handle::null()),
-            immediate: Cell::new(Immediate::default()),
-            consumer: Cell::new(0),
-        }
-    }
-}
-
-/// How tasks are set up.
-#[derive(Clone, Copy)]
-pub(super) struct MessageConf {
-    pub(super) completed: SentCallback,
-    pub(super) failed: SentCallback,
-    pub(super) tasks: u32,
 }
 
 /// A producer: `struct doca_comch_producer`.
 pub(crate) struct Producer {
     mark: Mark,
     pub(super) ctx: Ctx,
-    this: Weak<dyn Context>,
     pub(super) fast: Arc<Fast>,
     pub(super) id: u32,
-    pub(super) conf: Cell<Option<MessageConf>>,
-    pool: RefCell<Rc<Pool<Message>>>,
-    /// Tasks that ended and are to be reported.
-    ended: RefCell<VecDeque<(u32, Code)>>,
+    pub(super) tasks: Tasks<Message>,
 }
 
-impl Object for Producer {
-    const MARK: u32 = 0xcc_04_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Producer, 0xcc_04_00_01);
 
 impl Producer {
     pub(super) fn new(fast: Arc<Fast>) -> Outcome<Rc<Self>> {
         let id = fast.new_producer_id()?;
-        Ok(Rc::new_cyclic(|this: &Weak<Self>| {
-            let this: Weak<dyn Context> = this.clone();
-            Self {
-                mark: Mark::new(Self::MARK),
-                ctx: Ctx::new(this.clone()),
-                pool: RefCell::new(Rc::new(Pool::new(0, &this, Message::empty))),
-                this,
-                fast,
-                id,
-                conf: Cell::new(None),
-                ended: RefCell::default(),
-            }
+        Ok(Rc::new_cyclic(|this: &Weak<Self>| Self {
+            mark: Mark::of::<Self>(),
+            ctx: Ctx::new(this.clone()),
+            tasks: Tasks::new(this.clone()),
+            fast,
+            id,
         }))
-    }
-
-    fn pool(&self) -> Rc<Pool<Message>> {
-        Rc::clone(&self.pool.borrow())
     }
 
     pub(super) fn alloc(
@@ -90,13 +51,12 @@ impl Producer {
         immediate: Immediate,
         consumer: u32,
     ) -> Outcome<Handle<Task<Message>>> {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool();
-        let task = pool.take(c::doca_data { u64_: 0 }).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
-        task.body.buf.set(buf);
-        task.body.immediate.set(immediate);
-        task.body.consumer.set(consumer);
-        Ok(Handle::of(task))
+        self.ctx.require_running()?;
+        self.tasks.alloc(NO_DATA, |message| {
+            message.buf.set(buf);
+            message.immediate.set(immediate);
+            message.consumer.set(consumer);
+        })
     }
 
     /// Bytes of the buffer's data.
@@ -117,20 +77,15 @@ impl Producer {
     }
 
     fn report(&self, index: u32, status: Code) {
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let Some(task) = pool.at(index) else { return };
-        self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
+        self.ctx.landed();
         task.body.buf.get().unpin();
-        let Some(conf) = self.conf.get() else { return };
-        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        let user_data = task.head.user_data.get();
-        let this = Handle::of(task).cast();
-        // SAFETY: the program gave the function to be called with a task of this context.
-        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
+        self.tasks.tell(task, status, self.ctx.user_data());
     }
 }
 
-/// Copies the data of a list of buffers into the room that was taken, which is enough.
+/// Copies the data of a list of buffers into `room`, which is large enough.
 fn copy(list: &Buf, room: &[Piece], write: &mut dyn FnMut(u64, &[u8]) -> Outcome) -> Outcome {
     let mut room = room.iter().copied();
     let (mut at, mut left) = (0, 0);
@@ -161,25 +116,18 @@ impl Context for Producer {
     }
 
     fn start(&self) -> Outcome<State> {
-        let conf = self.conf.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        require(self.tasks.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
         require(self.fast.is_open(), c::DOCA_ERROR_NOT_CONNECTED)?;
-        if self.pool().len() != conf.tasks as usize {
-            self.pool.replace(Rc::new(Pool::new(conf.tasks, &self.this, Message::empty)));
-        }
+        self.tasks.prepare();
         Ok(State::Running)
     }
 
-    fn stop(&self) {}
-
     fn is_drained(&self) -> bool {
-        self.ended.borrow().is_empty() && self.pool().taken() == 0
+        self.tasks.is_drained()
     }
 
-    fn release(&self) {}
-
     fn progress(&self) -> bool {
-        let next = self.ended.borrow_mut().pop_front();
-        if let Some((index, status)) = next {
+        if let Some((index, status)) = self.tasks.next_ended() {
             self.report(index, status);
             return true;
         }
@@ -187,7 +135,7 @@ impl Context for Producer {
             return false;
         }
         self.fast.look();
-        // With its connection a producer is over.
+        // A producer ends with its connection.
         let over = !self.fast.is_open();
         if over {
             self.ctx.begin_stop();
@@ -196,8 +144,7 @@ impl Context for Producer {
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {
-        require(self.ctx.state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let task = pool.find(head).ok_or(INVALID)?;
         let (handle, immediate) = (task.body.buf.get(), task.body.immediate.get());
         let buf = if handle.is_null() { None } else { Some(handle.get()?) };
@@ -218,30 +165,20 @@ impl Context for Producer {
         if let Some(buf) = buf {
             buf.pin();
         }
-        head.holder.set(Holder::Device);
-        self.ctx.in_flight.set(self.ctx.in_flight.get() + 1);
-        self.ended.borrow_mut().push_back((head.index, sent.err().unwrap_or(c::DOCA_SUCCESS)));
+        self.ctx.take(head);
+        self.tasks.end(head.index, sent.err().unwrap_or(c::DOCA_SUCCESS));
         Ok(())
     }
 
-    fn free(&self, head: &Head) {
-        let pool = self.pool();
-        if pool.find(head).is_some() {
-            pool.put(head);
-            if self.ctx.state() == State::Stopping
-                && self.is_drained()
-                && let Some(pe) = self.ctx.pe()
-            {
-                pe.wake();
-            }
-        }
+    fn put(&self, head: &Head) {
+        self.tasks.put(head);
     }
 
     fn ready(&self) -> Ready {
         match self.ctx.state() {
-            _ if !self.ended.borrow().is_empty() => Ready::Now,
+            _ if !self.tasks.ended.borrow().is_empty() => Ready::Now,
             State::Stopping if self.is_drained() => Ready::Now,
-            State::Running => Ready::After(LOOK),
+            State::Running => Ready::After(POLL),
             _ => Ready::WhenWoken,
         }
     }

@@ -1,4 +1,4 @@
-//! What goes over an endpoint's sockets: clients let in, greetings, messages, ends.
+//! Traffic of an endpoint's sockets: new clients, greetings, messages, ends.
 #![expect(unsafe_code, reason = "the program's callbacks")]
 
 use std::io;
@@ -14,16 +14,16 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::StatusCallback;
 use super::address::accept;
 use super::connection::{Connection, Link, Packet, is_ours};
-use super::endpoint::{Endpoint, FAST, LISTENER, PATIENCE};
+use super::endpoint::{Endpoint, FAST, LISTENER, SEARCH_LIMIT};
 use super::fast::{Event, Fast};
 use super::frame::{self, Greeting};
+use crate::c_abi::{Code, Handle, Outcome, c};
 use crate::ctx::State;
-use crate::door::{Code, Handle, Outcome, c};
 use crate::log::sdk_log;
 
-/// How often a client looks for its server.
+/// Interval of a client's attempts to find its server.
 const RETRY: Duration = Duration::from_millis(5);
-/// Closed connections whose handles are still known to be closed.
+/// Closed connections that are kept, so that their handles are known to be closed.
 const REMEMBERED: usize = 256;
 
 impl Endpoint {
@@ -42,7 +42,7 @@ impl Endpoint {
         added.map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Has the descriptor also say when there is room to send, or not.
+    /// Adds or removes room to send among the events of the socket.
     pub(super) fn watch_room(&self, connection: &Connection, wanted: bool) {
         let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         if let (Some(epoll), Some(socket)) = (self.epoll.get(), connection.socket.borrow().as_ref()) {
@@ -64,7 +64,7 @@ impl Endpoint {
         self.connections.borrow().iter().find(|connection| connection.id == id).cloned()
     }
 
-    /// The next descriptor that has something to say.
+    /// The next readable descriptor.
     pub(super) fn next_ready(&self) -> Option<u64> {
         if self.ready.borrow().is_empty() {
             let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
@@ -75,7 +75,7 @@ impl Endpoint {
         self.ready.borrow_mut().pop_front()
     }
 
-    /// Does what one descriptor asks for; whether the program noticed.
+    /// Serves a readable descriptor. Returns `true` if a callback ran.
     pub(super) fn serve(&self, id: u64) -> bool {
         if id == LISTENER {
             self.admit();
@@ -101,7 +101,7 @@ impl Endpoint {
         noticed
     }
 
-    /// Lets a client in, who has to greet before anybody is told.
+    /// Accepts a client. The program is told when it has greeted.
     pub(super) fn admit(&self) {
         let listener = self.listener.borrow();
         let Some(Ok(socket)) = listener.as_ref().map(accept) else { return };
@@ -122,7 +122,7 @@ impl Endpoint {
         Greeting { max_msg_size: self.max_msg_size.get(), address: address.to_owned() }
     }
 
-    /// A packet came; whether the program noticed.
+    /// Handles a packet. Returns `true` if a callback ran.
     pub(super) fn take(&self, connection: &Rc<Connection>, packet: &mut [u8]) -> bool {
         let server = self.is_server();
         match (connection.link.get(), packet.first()) {
@@ -138,7 +138,7 @@ impl Endpoint {
                 if server && connection.send(&[&self.greeting("").to_bytes(frame::WELCOME)]).is_err() {
                     return self.end(connection);
                 }
-                // Only now: a client that went meanwhile was never there, and its end is not told.
+                // Not earlier, so that the end of a client that went meanwhile is not reported.
                 connection.peer_max.set(greeting.max_msg_size);
                 connection.link.set(Link::Open);
                 if let Some(socket) = &*connection.socket.borrow() {
@@ -157,8 +157,8 @@ impl Endpoint {
                 if let Some(on_message) = self.on_message.get() {
                     let event = ptr::from_ref(self).cast_mut().cast();
                     let handle = Handle::of(&**connection).cast();
-                    // SAFETY: the program gave the function to be called with a message, which lies in a buffer of ours
-                    // during the call.
+                    // SAFETY: the program gave the function to be called with a message, which lies in a
+                    // buffer of ours during the call.
                     unsafe { on_message(event, message.as_mut_ptr(), message.len() as u32, handle) }
                 }
                 true
@@ -177,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what the connections' fast paths ask for; whether the program noticed.
+    /// Serves the connections' fast paths. Returns `true` if a callback ran.
     pub(super) fn attend(&self) -> bool {
         if !self.attention.take() {
             return false;
@@ -190,7 +190,7 @@ impl Endpoint {
                 sdk_log!(ERROR, "comch: consumers of the other side may stay unnoticed");
             }
             let Some(event) = connection.fast.next_event() else { continue };
-            // There may be more, for the next time.
+            // Served by the next call, if there is more.
             self.attention.call();
             let (id, callback) = match (event, self.on_consumer.get()) {
                 (_, None) => continue,
@@ -198,7 +198,7 @@ impl Endpoint {
                 (Event::Went(id), Some((_, went))) => (id, went),
             };
             let event = ptr::from_ref(self).cast_mut().cast();
-            // SAFETY: the program gave the function to be called with a connection, which lives during the call.
+            // SAFETY: the program gave the function for a connection, which lives during the call.
             unsafe { callback(event, Handle::of(&**connection).cast(), id) }
             return true;
         }
@@ -212,7 +212,7 @@ impl Endpoint {
         unsafe { callback(event, Handle::of(&**connection).cast(), 1) }
     }
 
-    /// A connection is over, whoever ended it; whether the program noticed. A client is over with it.
+    /// Ends a connection, and a client with it. Returns `true` if a callback ran.
     pub(super) fn end(&self, connection: &Rc<Connection>) -> bool {
         let greeted = connection.peer_max.get() > 0;
         connection.close();
@@ -228,7 +228,7 @@ impl Endpoint {
             return greeted;
         }
         if self.ctx.state() == State::Starting && !greeted {
-            // The server went while it was greeted: another may come.
+            // The server went during the greeting. Another may come.
             self.look_again(connection);
             return false;
         }
@@ -239,12 +239,12 @@ impl Endpoint {
         true
     }
 
-    /// A client looks for a server from the beginning.
+    /// Restarts a client's search for its server.
     pub(super) fn look_again(&self, connection: &Connection) {
         connection.close();
         connection.link.set(Link::Greeting);
         let now = Instant::now();
-        self.deadline.set(Some(now + PATIENCE));
+        self.deadline.set(Some(now + SEARCH_LIMIT));
         self.retry_at.set(Some(now + RETRY));
     }
 
@@ -259,11 +259,11 @@ impl Endpoint {
         }
     }
 
-    /// What was not sent never will be.
+    /// Ends the tasks whose messages were not sent.
     pub(super) fn abandon_pending(&self, connection: &Connection) {
         let pending = connection.pending.take();
         let ended = pending.into_iter().map(|(task, _)| (task, c::DOCA_ERROR_CONNECTION_ABORTED));
-        self.ended.borrow_mut().extend(ended);
+        self.tasks.ended.borrow_mut().extend(ended);
     }
 
     pub(super) fn send_pending(&self, connection: &Connection) {
@@ -277,7 +277,7 @@ impl Endpoint {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => c::DOCA_ERROR_CONNECTION_RESET,
             };
-            self.ended.borrow_mut().push_back((*task, status));
+            self.tasks.end(*task, status);
             pending.pop_front();
         }
         self.watch_room(connection, false);
@@ -285,18 +285,13 @@ impl Endpoint {
 
     /// Reports a task that ended.
     pub(super) fn report(&self, index: u32, status: Code) {
-        let pool = self.pool();
+        let pool = self.tasks.pool();
         let Some(task) = pool.at(index) else { return };
-        self.ctx.in_flight.set(self.ctx.in_flight.get() - 1);
-        let Some(conf) = self.send_conf.get() else { return };
-        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        let user_data = task.head.user_data.get();
-        let this = Handle::of(task).cast();
-        // SAFETY: the program gave the function to be called with a task of this context.
-        task.head.end(status, || unsafe { callback(this, user_data, self.ctx.user_data()) });
+        self.ctx.landed();
+        self.tasks.tell(task, status, self.ctx.user_data());
     }
 
-    /// A client looks for its server; whether the program noticed.
+    /// Tries to find the server. Returns `true` if a callback ran.
     pub(super) fn look(&self) -> bool {
         let Some(connection) = self.connections.borrow().first().cloned() else { return false };
         let now = Instant::now();
@@ -316,7 +311,7 @@ impl Endpoint {
             return false;
         }
         connection.socket.replace(Some(Arc::new(socket)));
-        // Found: how soon it is let in is up to the server's program.
+        // Found. The server's program may take any time to accept.
         self.deadline.set(None);
         if connection.send(&[&self.greeting(&self.address.text).to_bytes(frame::HELLO)]).is_err() {
             self.look_again(&connection);

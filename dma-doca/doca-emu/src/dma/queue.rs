@@ -9,28 +9,28 @@ use dma_sim::model::{
     TaskError,
 };
 
+use crate::c_abi::{Code, Outcome, c};
 use crate::config::Clock;
-use crate::ctx::Ready;
 use crate::dev::Dev;
-use crate::door::{Code, Outcome, c};
 use crate::notify::Timer;
+use crate::pe::Ready;
 
-/// How many events of the model one call passes at most, so that it does not take long.
+/// The most model events that one call handles, so that it returns soon.
 const EVENTS_PER_CALL: u32 = 4_096;
 
 /// A task that the program submitted.
 #[derive(Clone, Copy)]
 pub(super) struct Staged {
-    /// Its place in its pool.
+    /// Index in its pool.
     pub(super) task: u32,
-    /// The copy runs from lists of buffers; the segments are not it.
+    /// The task copies lists of buffers, not these segments.
     pub(super) listed: bool,
     pub(super) coalesce: bool,
     pub(super) from: Segment,
     pub(super) to: Segment,
 }
 
-/// That a task ended.
+/// End of a task.
 #[derive(Clone, Copy)]
 pub(super) struct Report {
     pub(super) task: u32,
@@ -38,12 +38,12 @@ pub(super) struct Report {
     pub(super) end: End,
 }
 
-/// How a task ended.
+/// Result of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
     Failed,
-    /// For no fault of its own.
+    /// Ended with its context.
     Flushed,
 }
 
@@ -61,7 +61,7 @@ impl Report {
     }
 }
 
-/// Spells out the segments of a task that copies from or to lists.
+/// Lists the segments of a task that copies from or to lists.
 pub(super) trait Lists: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) {}
 
 impl<F: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>)> Lists for F {}
@@ -71,7 +71,7 @@ pub(super) struct Queue {
     channel: Cell<Option<ChannelId>>,
     /// Submitted without a doorbell, and not given to the device yet.
     staged: RefCell<Vec<Staged>>,
-    /// Ended, to be told to the program.
+    /// Ends that are not reported yet.
     reports: RefCell<VecDeque<Report>>,
     lists: RefCell<(Vec<Segment>, Vec<Segment>)>,
 }
@@ -87,7 +87,7 @@ impl Queue {
         }
     }
 
-    /// Opens the channel, or has it run again.
+    /// Opens or restarts the channel.
     pub(super) fn open(&self) -> Outcome {
         let mut engine = self.dev.card().engine();
         let opened = match self.channel.get() {
@@ -115,7 +115,7 @@ impl Queue {
         self.give_staged(&mut engine, channel, lists);
         self.give(&mut engine, channel, &task, lists)?;
         if flush {
-            // The channel is there.
+            // The channel exists.
             let _ = engine.doorbell(channel);
             self.collect(&mut engine, channel);
         }
@@ -135,7 +135,7 @@ impl Queue {
     fn give_staged(&self, engine: &mut Device, channel: ChannelId, lists: &impl Lists) {
         let mut staged = self.staged.borrow_mut();
         for task in &*staged {
-            // What was taken before has to end by a report.
+            // Tasks that were accepted must end by a report.
             if self.give(engine, channel, task, lists).is_err() {
                 self.report(Report::flushed(task.task));
             }
@@ -165,7 +165,7 @@ impl Queue {
         }
     }
 
-    /// What the device refuses while it is down is the program's to find out by the task's report: the program does not know yet.
+    /// Refusals while the device is down reach the program by the task's report.
     #[cold]
     fn refused(&self, task: u32, why: Refused) -> Outcome {
         match why {
@@ -233,13 +233,13 @@ impl Queue {
         }
         if let Some(channel) = self.channel.get() {
             let mut engine = self.dev.card().engine();
-            // The channel is there.
+            // The channel exists.
             let _ = engine.stop(channel);
             self.collect(&mut engine, channel);
         }
     }
 
-    /// Has `timer` ring if another context finds that the card is gone, which takes a fault.
+    /// Rings `timer` when the card is gone, which only faults cause.
     pub(super) fn sleep(&self, timer: &Arc<Timer>) {
         if self.dev.card().eager {
             self.dev.card().sleep(timer);
@@ -263,7 +263,7 @@ impl Queue {
         }
         match (engine.next_event(), card.clock) {
             (None, _) => Ready::WhenWoken,
-            // A call of `doca_pe_progress` is what makes it come.
+            // A call of `doca_pe_progress` advances the time.
             (Some(_), Clock::Virtual) => Ready::Now,
             (Some(at), Clock::Real) => Ready::After(card.until(at)),
         }
@@ -274,7 +274,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         if let Some(channel) = self.channel.get() {
             let mut engine = self.dev.card().engine();
-            // The channel is there, and once it is stopped all that is in flight has ended.
+            // The channel exists. Stopping it ends all tasks in flight.
             let _ = engine.stop(channel);
             while engine.poll(channel).is_some() {}
             let closed = engine.close_channel(channel);

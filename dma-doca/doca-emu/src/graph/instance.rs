@@ -1,12 +1,12 @@
-//! One run of a graph, and the next.
+//! Instances of graphs.
 #![expect(unsafe_code, reason = "the program's callbacks")]
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
-use super::{Graph, Kind, Step};
-use crate::door::{Code, Handle, INVALID, Mark, Object, Outcome, c, require};
+use super::{Graph, Kind, Step, Steps};
+use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::task::{Follower, Head, Holder, Submit};
 
 /// An instance: `struct doca_graph_instance`.
@@ -16,7 +16,7 @@ pub(crate) struct Instance {
     pub(super) graph: Rc<Graph>,
     data: RefCell<Vec<Option<Data>>>,
     pub(super) user_data: Cell<c::doca_data>,
-    /// How far the nodes are, while it is submitted.
+    /// State of the nodes, while it is submitted.
     run: RefCell<Option<Run>>,
     /// The instance that runs it as a node.
     parent: RefCell<Option<(Rc<Self>, usize)>>,
@@ -24,7 +24,7 @@ pub(crate) struct Instance {
     parents: Cell<u32>,
 }
 
-/// What a node works on.
+/// Argument of a node.
 #[derive(Clone)]
 pub(super) enum Data {
     Task(Handle<Head>),
@@ -42,13 +42,7 @@ struct Run {
     status: Code,
 }
 
-impl Object for Instance {
-    const MARK: u32 = 0x96_02_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Instance, 0x96_02_00_01);
 
 impl Instance {
     pub(super) fn new(graph: Rc<Graph>) -> Outcome<Rc<Self>> {
@@ -58,11 +52,11 @@ impl Instance {
         graph.instances.set(made + 1);
         let nodes = graph.nodes.borrow().len();
         Ok(Rc::new_cyclic(|this| Self {
-            mark: Mark::new(Self::MARK),
+            mark: Mark::of::<Self>(),
             this: this.clone(),
             graph,
             data: RefCell::new(vec![None; nodes]),
-            user_data: Cell::new(c::doca_data { u64_: 0 }),
+            user_data: Cell::new(NO_DATA),
             run: RefCell::new(None),
             parent: RefCell::new(None),
             parents: Cell::new(0),
@@ -97,7 +91,7 @@ impl Instance {
         }
     }
 
-    /// Begins with the nodes that wait for none. On an error nothing runs.
+    /// Begins the nodes that wait for none. On an error nothing runs.
     pub(super) fn submit(&self) -> Outcome {
         require(!self.is_submitted(), c::DOCA_ERROR_IN_USE)?;
         require(self.data.borrow().iter().all(Option::is_some), INVALID)?;
@@ -115,7 +109,7 @@ impl Instance {
                     self.run.replace(None);
                     return Err(code);
                 }
-                // Others run already: the instance fails when they have ended.
+                // Others run already. The instance fails when they have ended.
                 Err(code) => self.node_ended(node, code),
                 Ok(()) => {}
             }
@@ -129,7 +123,7 @@ impl Instance {
         }
     }
 
-    /// Has a node run, now or in a later call.
+    /// Runs a node, now or in a later call.
     fn begin(&self, node: usize) -> Outcome {
         let this = self.this.upgrade().ok_or(INVALID)?;
         let data = self.data.borrow()[node].clone();
@@ -162,7 +156,7 @@ impl Instance {
         require(head.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
         head.follow(Rc::clone(this) as Rc<dyn Follower>, node);
         let how = Submit { flush: true, coalesce: false, validate: false };
-        let submitted = head.owner().and_then(|owner| owner.submit(head, how));
+        let submitted = head.owner().and_then(|owner| owner.submit_task(head, how));
         match submitted {
             Ok(()) => head.holder.set(Holder::Graph),
             Err(_) => head.follow_no_more(),
@@ -170,8 +164,62 @@ impl Instance {
         submitted
     }
 
-    /// A node's turn, in a call of progress; whether something happened.
-    pub(super) fn run(&self, node: usize) -> bool {
+    /// Ends a node that is not counted as running.
+    fn node_ended(&self, node: usize, status: Code) {
+        let next = {
+            let mut run = self.run.borrow_mut();
+            let Some(run) = &mut *run else { return };
+            run.left -= 1;
+            if run.status == c::DOCA_SUCCESS {
+                run.status = status;
+            }
+            let mut next = Vec::new();
+            for (_, to) in self.graph.edges.borrow().iter().filter(|edge| edge.0 == node) {
+                run.waits[*to] -= 1;
+                // After a failure nothing new begins.
+                if run.waits[*to] == 0 && run.status == c::DOCA_SUCCESS {
+                    next.push(*to);
+                }
+            }
+            next
+        };
+        for node in next {
+            if let Err(code) = self.begin(node) {
+                self.node_ended(node, code);
+            }
+        }
+        self.finish();
+    }
+
+    /// Ends the run, if no node is left to wait for.
+    fn finish(&self) {
+        let over = match &*self.run.borrow() {
+            Some(run) => run.running == 0 && (run.left == 0 || run.status != c::DOCA_SUCCESS),
+            None => false,
+        };
+        if !over {
+            return;
+        }
+        let status = self.run.take().map_or(c::DOCA_SUCCESS, |run| run.status);
+        match (self.parent.take(), self.this.upgrade()) {
+            (Some((parent, node)), _) => parent.ended(node, status),
+            (None, Some(this)) => self.graph.later(Step::Tell(this, status)),
+            (None, None) => {}
+        }
+    }
+}
+
+impl Follower for Instance {
+    fn ended(&self, node: usize, status: Code) {
+        if let Some(run) = &mut *self.run.borrow_mut() {
+            run.running -= 1;
+        }
+        self.node_ended(node, status);
+    }
+}
+
+impl Steps for Instance {
+    fn run(&self, node: usize) -> bool {
         let data = self.data.borrow()[node].clone();
         match data {
             Some(Data::Cookie(cookie)) => {
@@ -201,56 +249,10 @@ impl Instance {
         }
     }
 
-    /// A node that did not begin, or was counted out, ended like this.
-    fn node_ended(&self, node: usize, status: Code) {
-        let next = {
-            let mut run = self.run.borrow_mut();
-            let Some(run) = &mut *run else { return };
-            run.left -= 1;
-            if run.status == c::DOCA_SUCCESS {
-                run.status = status;
-            }
-            let mut next = Vec::new();
-            for (_, to) in self.graph.edges.borrow().iter().filter(|edge| edge.0 == node) {
-                run.waits[*to] -= 1;
-                // After a failure nothing new begins.
-                if run.waits[*to] == 0 && run.status == c::DOCA_SUCCESS {
-                    next.push(*to);
-                }
-            }
-            next
-        };
-        for node in next {
-            if let Err(code) = self.begin(node) {
-                self.node_ended(node, code);
-            }
-        }
-        self.finish();
-    }
-
-    /// Ends the run, if nothing of it is left to wait for.
-    fn finish(&self) {
-        let over = match &*self.run.borrow() {
-            Some(run) => run.running == 0 && (run.left == 0 || run.status != c::DOCA_SUCCESS),
-            None => false,
-        };
-        if !over {
-            return;
-        }
-        let status = self.run.take().map_or(c::DOCA_SUCCESS, |run| run.status);
-        match (self.parent.take(), self.this.upgrade()) {
-            (Some((parent, node)), _) => parent.ended(node, status),
-            (None, Some(this)) => self.graph.later(Step::Tell(this, status)),
-            (None, None) => {}
-        }
-    }
-}
-
-impl Follower for Instance {
-    fn ended(&self, node: usize, status: Code) {
-        if let Some(run) = &mut *self.run.borrow_mut() {
-            run.running -= 1;
-        }
-        self.node_ended(node, status);
+    fn tell(&self, status: Code) {
+        let Some(conf) = self.graph.conf.get() else { return };
+        let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
+        // SAFETY: the program gave the function to be called with an instance of this graph.
+        unsafe { callback(Handle::of(self).cast(), self.user_data.get(), self.graph.user_data.get()) }
     }
 }

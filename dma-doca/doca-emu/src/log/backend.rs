@@ -1,4 +1,4 @@
-//! A backend: a place where lines go, and which ones.
+//! Log backends.
 #![expect(unsafe_code, reason = "streams, buffers and handlers are the caller's, handed over as pointers")]
 
 use std::cell::Cell;
@@ -14,7 +14,7 @@ unsafe extern "C" {
     static stderr: *mut libc::FILE;
 }
 
-/// Whose messages a backend shows.
+/// Source of the messages that a backend shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// Those of the program, through `doca_log`.
@@ -23,22 +23,15 @@ pub(crate) enum Audience {
     Sdk = 1,
 }
 
-/// Where lines go.
+/// Destination of lines.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// A stream of C's: written and flushed, so that its order with the program's own output stays.
-    File(*mut libc::FILE),
+    File(Stream),
     /// A file descriptor.
     Fd(c_int),
-    /// A buffer of `capacity` bytes, and who is called with each line that lies in it.
-    Buffer {
-        /// The buffer.
-        start: *mut c_char,
-        /// Its length, with the NUL at the end of a line.
-        capacity: usize,
-        /// Called with the buffer, on the thread that logs.
-        handler: unsafe extern "C" fn(*mut c_char),
-    },
+    /// A buffer for one line, and who is called with it.
+    Buffer(LineBuffer),
     /// The system's log, under a name.
     Syslog(CString),
     /// Standard output, for messages up to INFO.
@@ -47,27 +40,84 @@ pub(crate) enum Sink {
     StandardError,
 }
 
+/// A stream of C's that is open and stays so.
+#[derive(Debug)]
+pub(crate) struct Stream(*mut libc::FILE);
+
+impl Stream {
+    /// # Safety
+    ///
+    /// The stream is open and stays so.
+    pub(super) unsafe fn new(stream: *mut libc::FILE) -> Self {
+        Self(stream)
+    }
+
+    fn write(&self, line: &[u8]) {
+        // SAFETY: `new` was promised an open stream.
+        unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
+        // SAFETY: as above.
+        unsafe { libc::fflush(self.0) };
+    }
+}
+
+/// A buffer of the program's for one line.
+#[derive(Debug)]
+pub(crate) struct LineBuffer {
+    start: *mut c_char,
+    /// Its length, with the NUL at the end of a line.
+    capacity: usize,
+    /// Called with the buffer, on the thread that logs.
+    handler: unsafe extern "C" fn(*mut c_char),
+}
+
+impl LineBuffer {
+    /// # Safety
+    ///
+    /// `capacity` bytes, at least 1, at `start` are nobody else's for as long as this lives, and the handler
+    /// may be called with them on any thread.
+    pub(super) unsafe fn new(
+        start: *mut c_char,
+        capacity: usize,
+        handler: unsafe extern "C" fn(*mut c_char),
+    ) -> Self {
+        Self { start, capacity, handler }
+    }
+
+    /// Puts a line into the buffer, cut to its capacity and with a NUL, and calls the handler.
+    fn write(&self, line: &[u8]) {
+        let length = line.len().min(self.capacity - 1);
+        // SAFETY: `new` was promised the room, and this is under the lock of the sink.
+        unsafe { line.as_ptr().copy_to_nonoverlapping(self.start.cast::<u8>(), length) };
+        // SAFETY: length is below the capacity.
+        unsafe { self.start.wrapping_add(length).write(0) };
+        IN_HANDLER.set(true);
+        // SAFETY: the handler takes the buffer that was registered with it.
+        unsafe { (self.handler)(self.start) };
+        IN_HANDLER.set(false);
+    }
+}
+
 /// A backend of the log.
 #[derive(Debug)]
 pub(crate) struct Backend {
     sink: Mutex<Sink>,
     audience: Audience,
-    /// The least and the most talkative level that is shown of those between `floor` and `ceiling`.
+    /// Limits of the levels that are shown.
     upper: AtomicU32,
     lower: AtomicU32,
     strict_upper: AtomicBool,
     strict_lower: AtomicBool,
 }
 
-// SAFETY: the pointers of a sink are used by one thread at a time (under the lock), and whoever made the backend promised
-// that they stay valid on any thread.
+// SAFETY: the pointers of a sink are used by one thread at a time (under the lock), and whoever made the
+// backend promised that they stay valid on any thread.
 unsafe impl Send for Backend {}
 // SAFETY: as above; everything else is atomic.
 unsafe impl Sync for Backend {}
 
 thread_local! {
-    /// This thread is inside of a buffer's handler: what the handler logs itself goes to the other sinks only, or it
-    /// would never end.
+    /// This thread is inside of a buffer's handler: what the handler logs itself goes to the other sinks
+    /// only, or it would never end.
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -121,27 +171,17 @@ impl Backend {
         self.strict_upper.store(true, Relaxed);
     }
 
-    /// Writes a line that ends in a line's end. What cannot be written is lost: nobody could be told. The line is given
-    /// for a moment to those who need a NUL behind it.
+    /// Writes a line that ends in a line's end. Failed writes are ignored, because there is nobody to report
+    /// them to. The line is given for a moment to those who need a NUL behind it.
     pub(super) fn write(&self, level: u32, line: &mut Vec<u8>) {
         if IN_HANDLER.get() && matches!(self.try_sink_is_buffer(), Some(true) | None) {
             return;
         }
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         match &*sink {
-            Sink::File(stream) => write_stream(*stream, line),
+            Sink::File(stream) => stream.write(line),
             Sink::Fd(fd) => write_fd(*fd, line),
-            Sink::Buffer { start, capacity, handler } => {
-                let length = line.len().min(*capacity - 1);
-                // SAFETY: the buffer has the room by what its owner said, and is written under the lock only.
-                unsafe { line.as_ptr().copy_to_nonoverlapping(start.cast::<u8>(), length) };
-                // SAFETY: length is below the capacity.
-                unsafe { start.wrapping_add(length).write(0) };
-                IN_HANDLER.set(true);
-                // SAFETY: the handler takes the buffer that was registered with it.
-                unsafe { handler(*start) };
-                IN_HANDLER.set(false);
-            }
+            Sink::Buffer(buffer) => buffer.write(line),
             Sink::Syslog(name) => {
                 line.pop();
                 line.push(0);
@@ -157,32 +197,25 @@ impl Backend {
 
     /// None if the sink is locked, which inside of a handler may be by this very thread.
     fn try_sink_is_buffer(&self) -> Option<bool> {
-        self.sink.try_lock().ok().map(|sink| matches!(*sink, Sink::Buffer { .. }))
+        self.sink.try_lock().ok().map(|sink| matches!(*sink, Sink::Buffer(_)))
     }
 }
 
 pub(super) fn write_standard_output(text: &[u8]) {
     // SAFETY: set up by the C library before any of our code runs.
-    write_stream(unsafe { stdout }, text);
+    Stream(unsafe { stdout }).write(text);
 }
 
 pub(super) fn write_standard_error(text: &[u8]) {
     // SAFETY: set up by the C library before any of our code runs.
-    write_stream(unsafe { stderr }, text);
-}
-
-fn write_stream(stream: *mut libc::FILE, line: &[u8]) {
-    // SAFETY: a stream that is open, as whoever made the backend promised.
-    unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), stream) };
-    // SAFETY: as above.
-    unsafe { libc::fflush(stream) };
+    Stream(unsafe { stderr }).write(text);
 }
 
 fn write_fd(fd: c_int, mut line: &[u8]) {
     if fd < 0 {
         return;
     }
-    // SAFETY: not negative, and open as whoever made the backend promised; if it no longer is, the write fails.
+    // SAFETY: not negative, and open by the promise of the backend's maker; otherwise the write fails.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     while !line.is_empty() {
         match rustix::io::write(fd, line) {

@@ -1,11 +1,12 @@
-//! The log: sources, backends, and who sees what.
+//! The log: sources, backends and levels.
 //!
-//! There are two audiences. Application messages come in through `doca_log` and go to the application's backends, whose
-//! limits say from which level (upper) to which (lower, the more talkative end). Messages of the SDK, here those of this
-//! crate, come in through [`sdk`] and go to the SDK's backends alone, which have one limit.
+//! There are two audiences. Application messages come in through `doca_log` and go to the application's
+//! backends, whose limits say from which level (upper) to which (lower, the more talkative end). Messages of
+//! the SDK, here those of this crate, come in through [`sdk`] and go to the SDK's backends alone, which have
+//! one limit.
 
 mod backend;
-mod door;
+mod calls;
 mod record;
 
 use std::fmt;
@@ -15,7 +16,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use doca_sys::bindings::{self as sys, DOCA_ERROR_INVALID_VALUE, DOCA_ERROR_NO_MEMORY};
 
 pub(crate) use backend::Audience;
-use backend::{Backend, Sink};
+use backend::{Backend, LineBuffer, Sink, Stream};
 use record::Record;
 
 /// Backends of one process, as far as the real library's documentation promises any.
@@ -26,7 +27,7 @@ pub(crate) fn is_level(level: u32) -> bool {
     (sys::DOCA_LOG_LEVEL_DISABLE..=sys::DOCA_LOG_LEVEL_TRACE).contains(&level) && level.is_multiple_of(10)
 }
 
-/// All there is, shared by all threads. Backends live as long as the process: nothing destroys one.
+/// State of the log. Backends live as long as the process, because no call destroys one.
 struct Log {
     sources: Vec<bool>,
     backends: Vec<&'static Backend>,
@@ -45,7 +46,7 @@ static LOG: RwLock<Log> = RwLock::new(Log {
     sdk: sys::DOCA_LOG_LEVEL_INFO,
 });
 
-/// The most talkative level that any backend of an audience shows: what is beyond is not even formatted.
+/// The most talkative level that any backend of an audience shows. Messages beyond are not formatted.
 static LOUDEST: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
 fn read() -> RwLockReadGuard<'static, Log> {
@@ -56,7 +57,7 @@ fn write() -> RwLockWriteGuard<'static, Log> {
     LOG.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether anybody would see a message of that level.
+/// Some backend shows messages of that level.
 pub(crate) fn is_wanted(audience: Audience, level: u32) -> bool {
     level <= LOUDEST[audience as usize].load(Relaxed)
 }
@@ -98,9 +99,9 @@ pub(crate) fn complain(file: &str, line: u32, message: &[u8]) {
     backend::write_standard_error(&record.to_line());
 }
 
-/// The version of the SDK that is stood in for.
+/// Version of the SDK.
 pub(crate) fn version() -> String {
-    crate::config::version().to_string_lossy().into_owned()
+    crate::world::version().to_string_lossy().into_owned()
 }
 
 /// `sdk_log!(ERROR, "no such device: {address}")`: a message of the SDK at a level of `doca_log_level`
@@ -123,7 +124,7 @@ pub(crate) mod levels {
 }
 
 impl Log {
-    /// After anything that changes who sees what.
+    /// Called after every change of backends and limits.
     fn update_loudest(&self) {
         for audience in [Audience::Application, Audience::Sdk] {
             let loudest = self.backends.iter().filter(|b| b.audience() == audience).map(|b| b.lower()).max();
@@ -158,8 +159,8 @@ fn add_backend(sink: Sink, audience: Audience) -> Result<&'static Backend, sys::
     Ok(backend)
 }
 
-/// The two backends of every sample: up to INFO on standard output, from WARNING on standard error. A second call adds
-/// nothing, or every message would be there twice.
+/// The two backends of every sample: up to INFO on standard output, from WARNING on standard error. A second
+/// call adds nothing, or every message would be there twice.
 fn add_standard() -> Result<(), sys::doca_error_t> {
     let mut log = write();
     if !log.standard {
@@ -170,53 +171,43 @@ fn add_standard() -> Result<(), sys::doca_error_t> {
     Ok(())
 }
 
+/// A limit for all backends of an audience.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    Lower,
+    Upper,
+    Sdk,
+}
+
+impl Limit {
+    fn of(self, log: &mut Log) -> &mut u32 {
+        match self {
+            Self::Lower => &mut log.lower,
+            Self::Upper => &mut log.upper,
+            Self::Sdk => &mut log.sdk,
+        }
+    }
+}
+
 /// Changes a limit of all backends of an audience, and of those to come.
-pub(crate) fn set_global_lower(level: u32) -> Result<(), sys::doca_error_t> {
-    set_global(level, Audience::Application, |log| &mut log.lower, |backend| backend.set_lower(level))
-}
-
-/// Changes the upper limit of all backends of the application, and of those to come.
-pub(crate) fn set_global_upper(level: u32) -> Result<(), sys::doca_error_t> {
-    set_global(level, Audience::Application, |log| &mut log.upper, |backend| backend.set_upper(level))
-}
-
-/// Changes the limit of all backends of the SDK, and of those to come.
-pub(crate) fn set_global_sdk(level: u32) -> Result<(), sys::doca_error_t> {
-    set_global(level, Audience::Sdk, |log| &mut log.sdk, |backend| backend.set_lower(level))
-}
-
-fn set_global(
-    level: u32,
-    audience: Audience,
-    default: impl FnOnce(&mut Log) -> &mut u32,
-    set: impl Fn(&Backend) -> bool,
-) -> Result<(), sys::doca_error_t> {
+pub(crate) fn set_global(limit: Limit, level: u32) -> Result<(), sys::doca_error_t> {
     if !is_level(level) {
         return Err(DOCA_ERROR_INVALID_VALUE);
     }
     let mut log = write();
-    *default(&mut log) = level;
+    *limit.of(&mut log) = level;
+    let audience = if matches!(limit, Limit::Sdk) { Audience::Sdk } else { Audience::Application };
     for backend in log.backends.iter().filter(|b| b.audience() == audience) {
         // A strict limit stays where it is.
-        set(backend);
+        _ = if matches!(limit, Limit::Upper) { backend.set_upper(level) } else { backend.set_lower(level) };
     }
     log.update_loudest();
     Ok(())
 }
 
-/// The lower limit of the application's backends to come.
-pub(crate) fn global_lower() -> u32 {
-    read().lower
-}
-
-/// The upper limit of the application's backends to come.
-pub(crate) fn global_upper() -> u32 {
-    read().upper
-}
-
-/// The limit of the SDK's backends to come.
-pub(crate) fn global_sdk() -> u32 {
-    read().sdk
+/// A limit of the backends to come.
+pub(crate) fn global(limit: Limit) -> u32 {
+    *limit.of(&mut write())
 }
 
 /// A new source's number. Numbers of sources that are gone are given again.

@@ -1,4 +1,4 @@
-//! One message as a line of text.
+//! Format of log lines.
 #![expect(unsafe_code, reason = "the C library knows the local time")]
 
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use doca_sys::bindings as sys;
 
-/// What a line tells.
+/// A log message.
 pub(super) struct Record<'a> {
     pub(super) level: u32,
     pub(super) file: &'a [u8],
@@ -18,8 +18,8 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message` and a line's end, as published transcripts of
-    /// programs show it: local time to the microsecond, the thread, the level, the place.
+    /// `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message` and a line's end, as published
+    /// transcripts of programs show it: local time to the microsecond, the thread, the level, the place.
     pub(super) fn to_line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(self.message.len() + 96);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Memory that a file descriptor stands for: a DMA buffer of the kernel's, or a memfd in the place of one.
+//! Memory of a file descriptor: a DMA buffer of the kernel, or a memfd in its place.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -6,13 +6,13 @@ use std::ptr::NonNull;
 use rustix::fs::{SealFlags, SeekFrom, fcntl_add_seals, seek};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::door::{INVALID, Outcome, c, require};
+use crate::c_abi::{INVALID, Outcome, c, require};
 
 /// A stretch of it, mapped here for the device.
 pub(super) struct DmaBuf {
     base: NonNull<u8>,
     mapped: usize,
-    /// Where in the mapping the stretch begins.
+    /// Offset of the stretch in the mapping.
     skip: usize,
 }
 
@@ -29,8 +29,8 @@ impl DmaBuf {
         require(fd >= 0 && len > 0, INVALID)?;
         // SAFETY: the descriptor is not negative; if it is not open, the calls below say so.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // DMA buffers cannot shrink, and seeking to the end tells their size. A memfd is kept from shrinking, if it can be sealed: what
-        // cannot be sealed is no memfd.
+        // DMA buffers cannot shrink, and seeking to the end tells their size. A memfd is kept from shrinking,
+        // if it can be sealed: what cannot be sealed is no memfd.
         let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
         let size = seek(fd, SeekFrom::End(0)).map_err(|_| INVALID)?;
         let end = offset.checked_add(len).ok_or(INVALID)?;

@@ -1,4 +1,4 @@
-//! Export descriptors, and what stands behind them.
+//! Exports of memory, and their descriptors.
 //!
 //! | bytes | |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | 24..32 | length of the range |
 //! | 32..36 | access rights |
 //! | 36..40 | length of the card's serial number |
-//! | 40.. | that, and over PCI what `dma_sim::remote` needs |
+//! | 40.. | that, and over PCI what `dma_ipc` needs |
 //! | last 4 | checksum of all before |
 //!
 //! All numbers are little-endian.
@@ -20,21 +20,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dma_core::Access;
-use dma_sim::remote::{Export, RemoteError};
+use dma_ipc::{Export, RemoteError};
 
-use super::{PCI, RDMA, Setup};
+use crate::c_abi::{Outcome, c};
 use crate::dev::Dev;
-use crate::door::{Outcome, c, require};
 use crate::log::sdk_log;
 
 const MARK: [u8; 8] = *b"DOCAEMUX";
 const VERSION: u16 = 1;
-/// The longest that is taken for one.
+/// The longest descriptor.
 const MAX: usize = 4096;
-/// How long stopping a map waits for importers to end their copies.
+/// Time limit for importers' copies when a map stops.
 const REVOKE_WAITS: Duration = Duration::from_secs(5);
 
-/// How a descriptor is meant to be reached.
+/// Transport of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Way {
@@ -42,7 +41,7 @@ pub(super) enum Way {
     Rdma = 2,
 }
 
-/// What a descriptor says.
+/// Contents of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) way: Way,
@@ -50,7 +49,7 @@ pub(super) struct Descriptor {
     pub(super) len: u64,
     pub(super) access: u32,
     pub(super) serial: String,
-    /// For `dma_sim::remote`.
+    /// For `dma_ipc`.
     pub(super) remote: Vec<u8>,
 }
 
@@ -73,7 +72,7 @@ impl Descriptor {
         out
     }
 
-    /// What the bytes say, if they are a descriptor and all of one.
+    /// `None` if the bytes are no whole descriptor.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX || !bytes.starts_with(&MARK) {
             return None;
@@ -100,62 +99,31 @@ impl Descriptor {
 
 /// A map that was exported with a device.
 pub(super) struct Exported {
-    dev: Arc<Dev>,
-    way: Way,
-    /// The descriptor, where C may look at it until the map is stopped.
-    bytes: Box<[u8]>,
+    pub(super) dev: Arc<Dev>,
+    pub(super) way: Way,
+    /// The descriptor, which C may read until the map is stopped.
+    pub(super) bytes: Box<[u8]>,
     export: Option<Export>,
 }
 
 impl Exported {
-    /// Takes it back: when this returns, no importer touches the memory.
-    pub(super) fn revoke(&self) -> Outcome {
-        let Some(export) = &self.export else { return Ok(()) };
-        match export.revoke(REVOKE_WAITS) {
-            Ok(()) => Ok(()),
-            // Of a parent process: it is the parent's to take back.
-            Err(RemoteError::Unsupported { .. }) => Ok(()),
-            Err(_) => Err(c::DOCA_ERROR_NOT_PERMITTED),
-        }
-    }
-}
-
-impl Setup {
-    /// The descriptor for `dev`, which is made the first time that it is asked for.
-    pub(super) fn export(&mut self, dev: &Dev, way: Way) -> Outcome<&[u8]> {
-        let wanted = if way == Way::Pci { PCI } else { RDMA };
-        require(self.imported.is_none() && self.registered.is_some(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        let dev =
-            self.devs.iter().find(|other| std::ptr::eq(&***other, dev)).ok_or(c::DOCA_ERROR_NOT_FOUND)?;
-        let dev = Arc::clone(dev);
-        require(way == Way::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        require(self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;
-        let made = self.exports.iter().position(|made| Arc::ptr_eq(&made.dev, &dev) && made.way == way);
-        let place = match made {
-            Some(place) => place,
-            None => {
-                self.exports.push(self.make(dev, way)?);
-                self.exports.len() - 1
-            }
-        };
-        Ok(&self.exports[place].bytes)
-    }
-
-    fn make(&self, dev: Arc<Dev>, way: Way) -> Outcome<Exported> {
-        let range = self.range.as_ref().ok_or(c::DOCA_ERROR_NOT_PERMITTED)?;
+    /// Exports `len` bytes, which are `here` and have the address `addr` in the descriptor.
+    pub(super) fn new(
+        dev: Arc<Dev>,
+        way: Way,
+        (addr, len): (usize, usize),
+        here: NonNull<u8>,
+        access: u32,
+    ) -> Outcome<Self> {
         let export = match way {
             Way::Rdma => None,
             Way::Pci => {
-                let writable = self.access & c::DOCA_ACCESS_FLAG_PCI_READ_WRITE != 0;
+                let writable = access & c::DOCA_ACCESS_FLAG_PCI_READ_WRITE != 0;
                 let rights = if writable { Access::READ | Access::WRITE } else { Access::READ };
-                let here = match &range.dmabuf {
-                    Some(dmabuf) => Some(dmabuf.first()),
-                    None => NonNull::new(std::ptr::with_exposed_provenance_mut(range.addr)),
-                };
-                let here = here.ok_or(c::DOCA_ERROR_UNEXPECTED)?;
-                // SAFETY: the program promises, by exporting the map, that the memory is there until it is stopped, which revokes the
-                // export first; and whoever it passes the descriptor to may touch it.
-                let export = unsafe { Export::of_process_memory(here, range.len, rights) };
+                // SAFETY: the program promises, by exporting the map, that the memory is there until it is
+                // stopped, which revokes the export first; and whoever it passes the descriptor to may touch
+                // it.
+                let export = unsafe { Export::of_process_memory(here, len, rights) };
                 Some(export.map_err(|error| {
                     sdk_log!(ERROR, "memory cannot be exported: {error}");
                     match error {
@@ -168,13 +136,24 @@ impl Setup {
         };
         let descriptor = Descriptor {
             way,
-            addr: range.addr as u64,
-            len: range.len as u64,
-            access: self.access,
+            addr: addr as u64,
+            len: len as u64,
+            access,
             serial: dev.card().config.serial.clone(),
             remote: export.as_ref().map(|export| export.blob().to_vec()).unwrap_or_default(),
         };
-        Ok(Exported { dev, way, bytes: descriptor.encode().into(), export })
+        Ok(Self { dev, way, bytes: descriptor.encode().into(), export })
+    }
+
+    /// Revokes the export. On return no importer accesses the memory.
+    pub(super) fn revoke(&self) -> Outcome {
+        let Some(export) = &self.export else { return Ok(()) };
+        match export.revoke(REVOKE_WAITS) {
+            Ok(()) => Ok(()),
+            // An export of the parent process, which revokes it.
+            Err(RemoteError::Unsupported { .. }) => Ok(()),
+            Err(_) => Err(c::DOCA_ERROR_NOT_PERMITTED),
+        }
     }
 }
 

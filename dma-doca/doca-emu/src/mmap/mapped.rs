@@ -1,17 +1,17 @@
-//! Whether memory is there.
+//! Checks that memory is mapped.
 
-use dma_sim::mappings::{Mapped, mapped};
+use dma_ipc::mappings::{Mapped, mapped};
 
-use crate::door::{INVALID, Outcome, c};
+use crate::c_abi::{INVALID, Outcome, c};
 
-/// A device finds out when memory is registered whether all of it is mapped, and writable if it is to be written.
+/// Checks, as devices do at registration, that all memory is mapped, and writable if required.
 ///
 /// # Errors
 ///
-/// `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it is not to be read, or to be written.
+/// `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
 pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     match mapped(addr as u64, len as u64, writable) {
-        // Where it cannot be told, the program's word is taken.
+        // Trusts the program where the system gives no answer.
         Ok(Mapped::Whole) | Err(_) => Ok(()),
         Ok(Mapped::Missing) => Err(INVALID),
         Ok(Mapped::Denied) => Err(c::DOCA_ERROR_NOT_PERMITTED),

@@ -7,21 +7,21 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::export::Descriptor;
-use super::tasks::{Job, Kind, Kinds, TaskConf};
+use super::tasks::{Job, Kind, Kinds};
 use super::value::{Shared, Value};
-use crate::ctx::{Context, Ctx, State};
+use crate::c_abi::{INVALID, Mark, Outcome, c, object, require};
+use crate::ctx::{Ctx, State};
 use crate::dev::Dev;
-use crate::door::{INVALID, Mark, Object, Outcome, c, require};
 use crate::log::sdk_log;
-use crate::task::Pool;
+use crate::task::Tasks;
 
-/// Rounds of a busy wait between looks at whether the other side still lives.
+/// Rounds of a busy wait between checks that the other side lives.
 const ROUNDS: u32 = 1 << 10;
 
-/// What an event is used as.
+/// Use of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Not said yet.
+    /// Not determined yet.
     Open,
     /// An object of its own.
     Alone { started: bool },
@@ -29,7 +29,7 @@ pub(super) enum Use {
     Context,
 }
 
-/// How a number is compared.
+/// Kind of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compare {
     Greater,
@@ -51,50 +51,37 @@ impl Compare {
 pub(crate) struct Event {
     mark: Mark,
     pub(super) ctx: Ctx,
-    pub(super) this: Weak<Self>,
-    /// Behind a lock: while one thread waits for the number, another may change it.
+    /// Locked, because one thread may set the place of the number while others wait.
     value: Mutex<Arc<Value>>,
-    /// Made from another's descriptor: it cannot be set up, or exported again.
+    /// Imported: it can be neither configured nor exported.
     imported: bool,
     pub(super) usage: Cell<Use>,
     publishers: Cell<u32>,
     subscribers: Cell<u32>,
     devs: RefCell<Vec<Arc<Dev>>>,
-    /// Where C may look at the last descriptor, until the event is destroyed.
+    /// Descriptors, which C may read until the event is destroyed.
     exports: RefCell<Vec<Box<[u8]>>>,
-    pub(super) conf: Kinds<Cell<Option<TaskConf>>>,
-    pub(super) pools: RefCell<Rc<Kinds<Pool<Job>>>>,
-    /// Tasks in flight, the one to be looked at next first.
+    pub(super) tasks: Kinds<Tasks<Job>>,
+    /// Tasks in flight, in the order of the next polls.
     pub(super) queue: RefCell<VecDeque<(Kind, u32)>>,
 }
 
-impl Object for Event {
-    const MARK: u32 = 0x5e_00_00_01;
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+object!(Event, 0x5e_00_00_01);
 
 impl Event {
     fn with(value: Value, imported: bool) -> Rc<Self> {
-        Rc::new_cyclic(|this: &Weak<Self>| {
-            let context: Weak<dyn Context> = this.clone();
-            Self {
-                mark: Mark::new(Self::MARK),
-                pools: RefCell::new(Rc::new(Kinds::new(|_| Pool::new(0, &context, Job::default)))),
-                ctx: Ctx::new(context),
-                this: this.clone(),
-                value: Mutex::new(Arc::new(value)),
-                imported,
-                usage: Cell::new(Use::Open),
-                publishers: Cell::new(0),
-                subscribers: Cell::new(0),
-                devs: RefCell::default(),
-                exports: RefCell::default(),
-                conf: Kinds::new(|_| Cell::new(None)),
-                queue: RefCell::default(),
-            }
+        Rc::new_cyclic(|this: &Weak<Self>| Self {
+            mark: Mark::of::<Self>(),
+            ctx: Ctx::new(this.clone()),
+            value: Mutex::new(Arc::new(value)),
+            imported,
+            usage: Cell::new(Use::Open),
+            publishers: Cell::new(0),
+            subscribers: Cell::new(0),
+            devs: RefCell::default(),
+            exports: RefCell::default(),
+            tasks: Kinds::new(|_| Tasks::new(this.clone())),
+            queue: RefCell::default(),
         })
     }
 
@@ -102,7 +89,7 @@ impl Event {
         Ok(Self::with(Value::Shared(Shared::new()?), false))
     }
 
-    /// The event that a descriptor tells of.
+    /// Imports the event of a descriptor.
     pub(super) fn import(dev: Arc<Dev>, descriptor: &[u8]) -> Outcome<Rc<Self>> {
         let descriptor = Descriptor::parse(descriptor).ok_or_else(|| {
             sdk_log!(ERROR, "sync event: the export descriptor is truncated, altered or none");
@@ -147,7 +134,7 @@ impl Event {
         require(idle, c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Somebody changes the number, or waits for it: the CPU with a device, or the other side.
+    /// Counts a publisher or subscriber: the CPU with a device, or the other side.
     pub(super) fn add_location(&self, publisher: bool, dev: Option<Arc<Dev>>) -> Outcome {
         self.require_configurable()?;
         if let Some(dev) = dev {
@@ -186,7 +173,7 @@ impl Event {
         Ok(())
     }
 
-    /// A context from now on; none if it was started alone.
+    /// Makes the event a context; `None` if it was started alone.
     pub(super) fn as_ctx(&self) -> Option<&Ctx> {
         match self.usage.get() {
             Use::Alone { .. } => None,
@@ -206,7 +193,7 @@ impl Event {
         Ok(())
     }
 
-    /// A descriptor for the other side; where it lies stays until the event is destroyed.
+    /// A descriptor for the other side, valid until the event is destroyed.
     pub(super) fn export(&self, dev: &Dev) -> Outcome<(*const u8, usize)> {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
@@ -247,7 +234,7 @@ impl Event {
         Ok(())
     }
 
-    /// Blocks until it holds, or the other side is gone.
+    /// Blocks until the comparison holds or the other side is gone.
     pub(super) fn wait(&self, compare: Compare, threshold: u64, mask: u64, pause: impl Fn()) -> Outcome {
         self.require_started()?;
         let value = self.value();

@@ -1,18 +1,19 @@
 //! The descriptor by which another process finds an event.
 
-/// What every descriptor begins with.
+/// First bytes of a descriptor.
 const MARK: [u8; 8] = *b"DOCAEMUE";
 const VERSION: u16 = 1;
-/// The length without the card's serial number: mark, version, process, descriptor, nonce, length of the serial, checksum.
+/// The length without the card's serial number: mark, version, process, descriptor, nonce, length of the
+/// serial, checksum.
 const FIXED: usize = 8 + 2 + 4 + 4 + 16 + 2 + 4;
 
-/// What a descriptor says. All numbers are little-endian.
+/// Contents of a descriptor. All numbers are little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     /// The process that has the memory, and under which number.
     pub(super) pid: u32,
     pub(super) fd: u32,
-    /// The same stands in the memory: a process and a number that were given again are told apart by it.
+    /// Copy of the nonce in the memory, which detects reused process and descriptor numbers.
     pub(super) nonce: [u8; 16],
     /// The card that it was exported through.
     pub(super) serial: String,
@@ -32,7 +33,7 @@ impl Descriptor {
         out
     }
 
-    /// What the bytes say, if they are a descriptor and nothing else.
+    /// `None` if the bytes are no whole descriptor.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_last_chunk::<4>()?;
         let sound = u32::from_le_bytes(*sum) == crc32fast::hash(body);

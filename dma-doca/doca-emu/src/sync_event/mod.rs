@@ -2,11 +2,11 @@
 //!
 //! The number lies in memory of its own, which the other side maps too, or in memory of the program.
 
+mod calls;
 mod context;
-mod door;
-mod door_tasks;
-mod elsewhere;
 mod event;
 mod export;
+mod task_calls;
 mod tasks;
+mod unsupported_calls;
 mod value;

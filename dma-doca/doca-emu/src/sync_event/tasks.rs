@@ -1,12 +1,9 @@
 //! The five kinds of tasks of an event.
-#![expect(unsafe_code, reason = "results go where the program wants them")]
 
 use std::cell::Cell;
-use std::ptr;
 
-use crate::door::{Code, c};
+use crate::c_abi::{Code, Out, c};
 
-/// A kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Get,
@@ -25,7 +22,7 @@ impl Kind {
     }
 }
 
-/// One of something for each kind.
+/// One value for each kind.
 pub(super) struct Kinds<T>([T; 5]);
 
 impl<T> Kinds<T> {
@@ -38,25 +35,14 @@ impl<T> Kinds<T> {
     }
 }
 
-/// Told how a task ended. The kinds' callbacks differ in the name of the task's type only.
-pub(super) type TaskCallback = unsafe extern "C" fn(*mut c::doca_task, c::doca_data, c::doca_data);
-
-/// How tasks of one kind are set up.
-#[derive(Clone, Copy)]
-pub(super) struct TaskConf {
-    pub(super) completed: TaskCallback,
-    pub(super) failed: TaskCallback,
-    pub(super) tasks: u32,
-}
-
-/// What a task does.
+/// Operands of a task.
 pub(crate) struct Job {
-    /// What is set, added or waited for.
-    operand: Cell<u64>,
-    mask: Cell<u64>,
-    /// Where the number goes that was read.
-    out: Cell<*mut u64>,
-    status: Cell<Code>,
+    /// Number to set, add or wait for.
+    pub(super) operand: Cell<u64>,
+    pub(super) mask: Cell<u64>,
+    /// Address for the number that was read.
+    pub(super) out: Cell<Out<u64>>,
+    pub(super) status: Cell<Code>,
     result: Cell<u64>,
 }
 
@@ -65,7 +51,7 @@ impl Default for Job {
         Self {
             operand: Cell::new(0),
             mask: Cell::new(u64::MAX),
-            out: Cell::new(ptr::null_mut()),
+            out: Cell::new(Out::null()),
             status: Cell::new(c::DOCA_SUCCESS),
             result: Cell::new(0),
         }
@@ -76,54 +62,22 @@ impl Job {
     pub(super) fn reset(&self) {
         self.operand.set(0);
         self.mask.set(u64::MAX);
-        self.out.set(ptr::null_mut());
+        self.out.set(Out::null());
     }
 
-    pub(super) fn operand(&self) -> u64 {
-        self.operand.get()
-    }
-
-    pub(super) fn set_operand(&self, operand: u64) {
-        self.operand.set(operand);
-    }
-
-    pub(super) fn mask(&self) -> u64 {
-        self.mask.get()
-    }
-
-    pub(super) fn set_mask(&self, mask: u64) {
-        self.mask.set(mask);
-    }
-
-    pub(super) fn out(&self) -> *mut u64 {
-        self.out.get()
-    }
-
-    pub(super) fn set_out(&self, out: *mut u64) {
-        self.out.set(out);
-    }
-
-    pub(super) fn status(&self) -> Code {
-        self.status.get()
-    }
-
-    /// What is no wait happened like this.
+    /// Stores the result of a task that does not wait.
     pub(super) fn finish(&self, status: Code, result: u64) {
         self.status.set(status);
         self.result.set(result);
     }
 
-    /// Puts the number where the program wants it.
+    /// Writes the number to the program's address.
     pub(super) fn deliver(&self) {
-        let out = self.out.get();
-        if !out.is_null() {
-            // SAFETY: where the program wants a number, until the task ends.
-            unsafe { out.write(self.result.get()) }
-        }
+        self.out.get().put_if(self.result.get());
     }
 }
 
-/// A mask that devices know: 0, 1, 2, 4 or 8 bytes of ones in a row.
+/// A mask that devices accept: 0, 1, 2, 4 or 8 bytes of ones in a row.
 pub(super) fn is_mask(mask: u64) -> bool {
     let bytes = mask.to_le_bytes();
     let ones = bytes.iter().filter(|&&byte| byte == 0xff).count();

@@ -1,4 +1,4 @@
-//! Where an event's number lies.
+//! Memory of an event's number.
 #![expect(unsafe_code, reason = "memory that is shared with another process, or the program's own")]
 
 use std::fs::File;
@@ -16,13 +16,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::export::Descriptor;
-use crate::door::{INVALID, Outcome, c, require};
+use crate::c_abi::{INVALID, Outcome, c, require};
 
-/// What the shared memory begins with.
+/// Contents of the shared memory.
 #[repr(C)]
 struct Page {
     number: AtomicU64,
-    /// 1 until whoever made it destroys it.
+    /// 1 until the maker destroys the event.
     alive: AtomicU32,
     nonce: [u8; 16],
 }
@@ -36,11 +36,23 @@ pub(super) struct Shared {
     nonce: [u8; 16],
 }
 
-/// Where the number is.
+/// Place of the number.
 pub(super) enum Value {
     Shared(Shared),
     /// At an address that the program gave.
-    User(NonNull<u64>),
+    User(UserNumber),
+}
+
+/// The address of a number that the program keeps.
+pub(super) struct UserNumber(NonNull<u64>);
+
+impl UserNumber {
+    /// # Safety
+    ///
+    /// The address is aligned and the number stays there as long as the event, touched atomically only.
+    pub(super) unsafe fn new(address: NonNull<u64>) -> Self {
+        Self(address)
+    }
 }
 
 // SAFETY: the memory is only touched atomically, from any thread.
@@ -58,7 +70,7 @@ impl Shared {
         let memory = memfd_create(c"doca-emu-sync-event", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(system)?;
         ftruncate(&memory, LENGTH as u64).map_err(system)?;
-        // Nobody can take the memory from under the other's feet.
+        // Sealed, so that neither side can shrink the memory.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(system)?;
         let mut nonce = [0; 16];
         let random = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut nonce));
@@ -69,7 +81,7 @@ impl Shared {
         Ok(Self { page, memory, maker: None, nonce })
     }
 
-    /// The memory that a descriptor tells of.
+    /// Opens the memory of a descriptor.
     ///
     /// # Errors
     ///
@@ -86,7 +98,7 @@ impl Shared {
         let memory =
             rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
                 .map_err(|_| INVALID)?;
-        // A file that could be cut short would be a crash waiting to happen.
+        // A file that can shrink would crash readers.
         let seals = fcntl_get_seals(&memory).map_err(|_| INVALID)?;
         let stat = fstat(&memory).map_err(|_| INVALID)?;
         require(seals.contains(SealFlags::SHRINK) && stat.st_size == LENGTH as i64, INVALID)?;
@@ -111,7 +123,7 @@ impl Shared {
         (number, alive)
     }
 
-    /// Whoever made it has not destroyed it, and lives.
+    /// The maker lives, and has not destroyed the event.
     fn is_alive(&self) -> bool {
         let (_, alive) = self.page();
         if alive.load(Ordering::Acquire) == 0 {
@@ -144,8 +156,8 @@ impl Value {
     pub(super) fn number(&self) -> &AtomicU64 {
         match self {
             Self::Shared(shared) => shared.page().0,
-            // SAFETY: aligned, and the program keeps the memory as long as the event.
-            Self::User(address) => unsafe { AtomicU64::from_ptr(address.as_ptr()) },
+            // SAFETY: `new` was promised a number, as long as the event.
+            Self::User(UserNumber(address)) => unsafe { AtomicU64::from_ptr(address.as_ptr()) },
         }
     }
 
@@ -157,7 +169,7 @@ impl Value {
         }
     }
 
-    /// Tells others that whoever made it is done with it.
+    /// Ends the event for importers.
     pub(super) fn revoke(&self) {
         if let Self::Shared(shared) = self {
             shared.page().1.store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-/* What the programs here share: checks that end the program with a message, and the default configuration's devices. */
+/* Shared by the programs here: checks that end the program with a message, and the default devices. */
 #ifndef CHECK_H
 #define CHECK_H
 

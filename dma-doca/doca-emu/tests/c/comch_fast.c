@@ -1,4 +1,4 @@
-/* doca_comch_producer.h, doca_comch_consumer.h: a consumer on the host, producers on the DPU, two processes. */
+/* doca_comch_producer.h, doca_comch_consumer.h: a consumer on the host, producers on the DPU, 2 processes. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <time.h>

@@ -134,7 +134,7 @@ int main(void)
 	}
 	CHECK(completed == 100 && memcmp(source + SIZE, target + SIZE, SIZE) == 0 && target[0] == 0);
 
-	/* No data: accepted, and fatal in the engine. All others fail with it, and the context becomes idle by itself. */
+	/* No data: accepted, and fatal in the engine. All others fail too, and the context becomes idle by itself. */
 	OK(doca_buf_reset_data_len(from[0]));
 	for (int i = 0; i < TASKS; i++) {
 		OK(doca_buf_reset_data_len(to[i]));

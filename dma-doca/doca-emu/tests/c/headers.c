@@ -21,6 +21,8 @@
 #include <doca_types.h>
 #include <doca_version.h>
 
+#include <stdbool.h>
+
 #include "check.h"
 
 DOCA_LOG_REGISTER(HEADERS::MAIN)
@@ -33,8 +35,41 @@ static doca_error_t first_failure(doca_error_t first, doca_error_t second)
 	return result;
 }
 
+struct versioned {
+	DOCA_STRUCT_START;
+	int value;
+};
+
+static void check_versioned_structs(void)
+{
+	struct versioned filled = { 0, 7 };
+	struct versioned *filled_at = &filled;
+
+#ifndef __cplusplus
+	struct versioned listed = { DOCA_STRUCT_CTOR_LIST_START, .value = 7 };
+	DOCA_STRUCT_DEF(versioned, defined);
+
+	CHECK(DOCA_STRUCT_GET_VERSION(&listed) == DOCA_VERSION_EXACT && listed.value == 7);
+	CHECK(DOCA_STRUCT_GET_VERSION(&defined) == DOCA_VERSION_EXACT && defined.value == 0);
+#endif
+	DOCA_STRUCT_CTOR(filled);
+	CHECK(DOCA_STRUCT_GET_VERSION(&filled) == DOCA_VERSION_EXACT && filled.value == 7);
+	DOCA_STRUCT_MEMSET_CTOR(filled);
+	CHECK(DOCA_STRUCT_GET_VERSION(&filled) == DOCA_VERSION_EXACT && filled.value == 0);
+	filled.__doca_api_version = 1;
+	DOCA_STRUCT_PTR_CTOR(filled_at);
+	CHECK(DOCA_STRUCT_GET_VERSION(filled_at) == DOCA_VERSION_EXACT);
+	filled.value = 7;
+	DOCA_STRUCT_PTR_MEMSET_CTOR(filled_at);
+	CHECK(DOCA_STRUCT_GET_VERSION(filled_at) == DOCA_VERSION_EXACT && filled.value == 0);
+}
+
 int main(void)
 {
+	const bool bluefield2 = DOCA_ARCH_DPU_BF2;
+
+	CHECK(!bluefield2);
+	check_versioned_structs();
 	CHECK(sizeof(union doca_data) == 8);
 	CHECK(sizeof(doca_error_t) == 4);
 	CHECK(sizeof(struct doca_gather_list) == 24);

@@ -14,7 +14,8 @@ pub use doca_sys::bindings as c;
 /// The result of a call.
 macro_rules! code {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL, or of objects that live; where a test breaks a rule of the interface, it is one that is checked.
+        // SAFETY: arguments are NULL, or of objects that live; where a test breaks a rule of the interface,
+        // it is one that is checked.
         unsafe { $crate::rig::c::$function($($argument),*) }
     };
 }
@@ -33,7 +34,7 @@ macro_rules! fails {
     };
 }
 
-/// What a call writes through its last parameter.
+/// Value that a call writes through its last parameter.
 macro_rules! get {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         let mut value = $crate::rig::zeroed();
@@ -153,7 +154,7 @@ pub fn inventory(count: usize) -> *mut c::doca_buf_inventory {
     inventory
 }
 
-/// What a context's callbacks saw.
+/// Record of a context's callbacks.
 #[derive(Default)]
 pub struct Seen {
     /// Tasks that ended, by user data, and their statuses.

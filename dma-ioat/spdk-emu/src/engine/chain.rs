@@ -1,4 +1,4 @@
-//! What an engine does: descriptors, one after another.
+//! The descriptor chain of an engine.
 #![expect(unsafe_code, reason = "moves bytes of the driver's memory, as a device does")]
 
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use dma_sim::model::Fault;
 
 use super::faults::Faults;
 use super::registers::{Error, RESET, Registers, SUSPEND, State};
+use crate::c_abi::Addr;
+use crate::channel::Channel;
 use crate::config::SocketConfig;
-use crate::door::Ptr;
 use crate::env::map;
 
 /// A descriptor's size and alignment.
@@ -21,23 +22,24 @@ const NULL: u32 = 1 << 5;
 /// Operations, in its top byte.
 const COPY: u32 = 0x00;
 const FILL: u32 = 0x01;
-/// Descriptors done in one step, before commands are looked at again.
+/// Descriptors per step, between polls for commands.
 const BATCH: u32 = 64;
 
-/// A descriptor, as it lies in memory. Those of all operations begin so.
+/// The common first fields of descriptors, in their memory layout.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Descriptor {
     size: u32,
     control: u32,
-    /// Of a fill the pattern.
+    /// Source address, or the pattern of a fill.
     src: u64,
     dst: u64,
     next: u64,
 }
 
-/// A channel at work.
+/// The state of an engine.
 pub(super) struct Chain {
+    channel: Box<dyn Fn() -> Option<&'static Channel> + Send>,
     registers: Arc<Registers>,
     faults: Faults,
     max: u64,
@@ -45,21 +47,27 @@ pub(super) struct Chain {
     state: State,
     /// Descriptors done since the reset, modulo 2^16.
     done: u16,
-    /// Where the next one is; `None` until the first, which `CHAINADDR` says.
+    /// Bus address of the next descriptor; `None` before the first, which is at `CHAINADDR`.
     next: Option<u64>,
-    /// The last one that was completed.
+    /// Bus address of the last completed descriptor.
     completed: u64,
     errors: u32,
-    /// It does not answer any more, until a reset, or for ever.
+    /// The engine hangs: `stuck` until a reset, `gone` for ever.
     stuck: bool,
     gone: bool,
 }
 
 impl Chain {
-    pub(super) fn new(registers: Arc<Registers>, config: &SocketConfig, channel: u32) -> Self {
+    pub(super) fn new(
+        registers: Arc<Registers>,
+        config: &SocketConfig,
+        number: u32,
+        channel: Box<dyn Fn() -> Option<&'static Channel> + Send>,
+    ) -> Self {
         Self {
+            channel,
             registers,
-            faults: Faults::new(&config.faults, config.seed, channel),
+            faults: Faults::new(&config.faults, config.seed, number),
             max: config.xfercap,
             fill: config.fill,
             state: State::Halted,
@@ -72,7 +80,7 @@ impl Chain {
         }
     }
 
-    /// Does what is to be done now; whether there was anything.
+    /// Executes a command or some descriptors. Returns true if there was work.
     pub(super) fn step(&mut self) -> bool {
         if self.gone {
             return false;
@@ -99,7 +107,7 @@ impl Chain {
         some
     }
 
-    /// Whether the driver starts a channel that was reset.
+    /// True if the driver starts a channel that was reset.
     fn starts(&self) -> bool {
         self.state == State::Halted && self.errors == 0 && self.next.is_none() && self.registers.count() != 0
     }
@@ -107,6 +115,10 @@ impl Chain {
     fn command(&mut self, command: u8) {
         if command & RESET != 0 {
             (self.done, self.next, self.completed, self.errors, self.stuck) = (0, None, 0, 0, false);
+            // `ioat.h` drives the same engine.
+            if let Some(channel) = (self.channel)() {
+                channel.reset();
+            }
             self.registers.clear_count();
             self.registers.set_errors(0);
             self.set_state(State::Halted);
@@ -116,7 +128,8 @@ impl Chain {
         self.registers.done(command);
     }
 
-    /// Ones written to the error bits clear them. Ones written where ones are cannot be seen: a reset clears those.
+    /// Ones written to the error bits clear them. Writing the value that is there cannot be detected: a reset
+    /// clears it.
     fn take_back_errors(&mut self) {
         let seen = self.registers.errors();
         if seen != self.errors {
@@ -130,7 +143,7 @@ impl Chain {
         self.registers.set_status(self.completed, state);
     }
 
-    /// The next descriptor. False: the channel came to a halt.
+    /// Executes the next descriptor. False: the channel halted or hangs.
     fn advance(&mut self) -> bool {
         if self.state != State::Active {
             self.set_state(State::Active);
@@ -176,9 +189,9 @@ impl Chain {
 
     fn fetch(&self, at: u64) -> Option<Descriptor> {
         let (addr, _) = map::from_bus(at).filter(|_| at.is_multiple_of(DESCRIPTOR))?;
-        // SAFETY: aligned, so all in one page that devices reach, which is there. The driver may change it meanwhile,
-        // against its own rules, hence volatile.
-        Some(unsafe { Ptr::<Descriptor>::at(addr).raw().read_volatile() })
+        // SAFETY: aligned, so within one page that devices reach, which is mapped. A faulty driver may change
+        // it meanwhile, hence volatile.
+        Some(unsafe { Addr::at(addr).raw().cast::<Descriptor>().read_volatile() })
     }
 
     fn run(&self, descriptor: &Descriptor) -> Result<(), Error> {
@@ -202,13 +215,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Writes the completion. False: not there.
+    /// Writes the completion word. False: its address is invalid.
     fn tell(&self, state: State) -> bool {
         let at = self.registers.completion();
         match map::from_bus(at) {
             Some((addr, _)) if at.is_multiple_of(8) => {
-                // SAFETY: aligned, so all in one page that devices reach, which is there.
-                let word = unsafe { AtomicU64::from_ptr(Ptr::at(addr).raw()) };
+                // SAFETY: aligned, so within one page that devices reach, which is mapped.
+                let word = unsafe { AtomicU64::from_ptr(Addr::at(addr).raw().cast()) };
                 word.store(self.completed | state as u64, Ordering::Release);
                 true
             }
@@ -216,18 +229,18 @@ impl Chain {
         }
     }
 
-    /// Stops at the descriptor at hand, and says why.
+    /// Stops at the current descriptor, and sets the error.
     fn halt(&mut self, error: Error) -> bool {
         self.errors |= error as u32;
         self.registers.set_errors(self.errors);
-        // There may be nowhere to say it.
+        // The completion address may be invalid; the registers have the state too.
         self.tell(State::Halted);
         self.set_state(State::Halted);
         false
     }
 }
 
-/// Bytes in a row for devices, all of which are there.
+/// A range of bus addresses, all of which are mapped.
 #[derive(Clone, Copy)]
 struct Span {
     bus: u64,
@@ -244,7 +257,7 @@ impl Span {
         Some(Self { bus, len })
     }
 
-    /// The program's address of a byte, and how many from there on are in a row for the program.
+    /// The program's address of a byte, and the number of bytes contiguous for the program from there.
     fn at(self, offset: u64) -> (u64, u64) {
         let (addr, row) = map::from_bus(self.bus + offset).unwrap_or((0, 0));
         (addr, row.min(self.len - offset))
@@ -257,10 +270,11 @@ fn copy(from: Span, to: Span) {
         let ((src, src_row), (dst, dst_row)) = (from.at(done), to.at(done));
         let len = src_row.min(dst_row);
         if len == 0 {
-            // It was taken from the device under its hands.
+            // The program unregistered it meanwhile.
             return;
         }
-        Ptr::at(src).copy_to(Ptr::at(dst), len as usize);
+        // SAFETY: memory that devices reach, which is mapped. The driver excludes other uses.
+        unsafe { Addr::at(src).copy_to(Addr::at(dst), len as usize) };
         done += len;
     }
 }
@@ -274,18 +288,21 @@ fn fill(to: Span, pattern: u64) {
             return;
         }
         for i in 0..row {
-            Ptr::<u8>::at(dst + i).put(bytes[((done + i) % 8) as usize]);
+            let at = Addr::at(dst + i).raw().cast::<u8>();
+            // SAFETY: as for a copy.
+            unsafe { at.write(bytes[((done + i) % 8) as usize]) };
         }
         done += row;
     }
 }
 
-/// Makes a bit of what was written wrong.
+/// Flips a bit of the destination.
 fn flip_bit(descriptor: &Descriptor) {
     if descriptor.control & NULL == 0
         && let Some((addr, _)) = map::from_bus(descriptor.dst)
     {
-        let byte = Ptr::<u8>::at(addr);
-        byte.put(byte.read(0) ^ 1);
+        let byte = Addr::at(addr).raw().cast::<u8>();
+        // SAFETY: as for a copy.
+        unsafe { *byte ^= 1 };
     }
 }

@@ -1,17 +1,17 @@
-//! Which descriptors something goes wrong with.
+//! Injected faults, by descriptor.
 
 use std::time::{Duration, Instant};
 
 use dma_sim::model::{Fault, FaultPlan, FaultRule, When};
 
-/// A fault plan, and how far it has come.
+/// A fault plan and its progress.
 pub(super) struct Faults {
     rules: Vec<FaultRule>,
-    /// Rules for a time that have struck.
+    /// Rules for a point in time that have applied.
     fired: Vec<bool>,
     started: Instant,
     descriptors: u64,
-    /// A xorshift generator's.
+    /// State of a xorshift generator.
     chance: u64,
 }
 
@@ -30,7 +30,7 @@ impl Faults {
         (self.chance >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// What goes wrong with the next descriptor.
+    /// The faults of the next descriptor.
     pub(super) fn next(&mut self) -> Vec<Fault> {
         self.descriptors += 1;
         let mut struck = Vec::new();
@@ -58,14 +58,14 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// Which of the first descriptors of a channel something goes wrong with.
+    /// Those of the first 10 descriptors of a channel that have a fault.
     fn struck(plan: &str, channel: u32) -> Vec<u64> {
         let mut faults = Faults::new(&plan.parse().unwrap(), 1, channel);
         (1..=10).filter(|_| !faults.next().is_empty()).collect()
     }
 
     #[test]
-    fn rules_strike_whom_they_name() {
+    fn rules_apply_to_their_descriptors_and_channel() {
         assert_eq!(struck("fail@3", 0), [3]);
         assert_eq!(struck("fail@2-4", 0), [2, 3, 4]);
         assert_eq!(struck("fail@every=4", 0), [4, 8]);

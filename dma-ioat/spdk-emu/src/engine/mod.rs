@@ -1,24 +1,24 @@
-//! The engine behind a function's registers: it watches them, and does what they say.
+//! The engine behind a function's registers: a thread that polls them, and executes commands and descriptors.
 //!
-//! Nothing but memory is between it and a driver: the registers are a mapped page that the driver stores to and loads from,
-//! descriptors and completions are in the driver's memory, found by the addresses that devices have for it.
+//! Engine and driver share memory only: the registers are a mapped page that the driver loads from and stores
+//! to. Descriptors and completions are in the driver's memory, at bus addresses.
 
 mod chain;
 mod faults;
 pub(crate) mod registers;
 
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::door::{Outcome, Ptr};
-use crate::env::pci::{Function, addr};
+use crate::c_abi::{Addr, Outcome};
+use crate::channel::Channel;
+use crate::config::SocketConfig;
 use chain::Chain;
 use registers::Registers;
 
-/// How long the engine looks at idle registers without a pause, and how long the pauses are then.
+/// The engine polls idle registers without a pause for `AWAKE`, then every `PAUSE`.
 const AWAKE: Duration = Duration::from_micros(200);
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -30,18 +30,24 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine of a function, with registers in `size` bytes of new memory.
+    /// Starts the engine of a socket's function `number`, with registers in `size` bytes of new memory. A
+    /// reset through the registers also resets the channel that `channel` returns.
     ///
     /// # Errors
     ///
     /// `-ENOMEM`, `-EAGAIN`.
-    pub(crate) fn start(function: &'static Function, size: usize) -> Outcome<Self> {
-        let config = &function.socket.config;
+    pub(crate) fn start(
+        config: &SocketConfig,
+        number: u32,
+        name: &str,
+        channel: impl Fn() -> Option<&'static Channel> + Send + 'static,
+        size: usize,
+    ) -> Outcome<Self> {
         let registers = Arc::new(Registers::new(size, config).ok_or(-libc::ENOMEM)?);
         let over = Arc::new(AtomicBool::new(false));
-        let chain = Chain::new(Arc::clone(&registers), config, function.number);
-        let (ended, name) = (Arc::clone(&over), format!("ioat-{}", addr::format(&function.config.pci)));
-        // Not where the program's own thread is bound to.
+        let chain = Chain::new(Arc::clone(&registers), config, number, Box::new(channel));
+        let (ended, name) = (Arc::clone(&over), format!("ioat-{name}"));
+        // The engine must not share the core that the program is bound to.
         let thread = thread::Builder::new().name(name).spawn(move || {
             crate::env::cores::unbind();
             run(chain, &ended);
@@ -49,8 +55,8 @@ impl Engine {
         Ok(Self { registers, over, thread: Some(thread.map_err(|_| -libc::EAGAIN)?) })
     }
 
-    /// Where the registers are.
-    pub(crate) fn registers(&self) -> Ptr<c_void> {
+    /// The address of the registers.
+    pub(crate) fn registers(&self) -> Addr {
         self.registers.start()
     }
 }
@@ -59,7 +65,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and if it did there would be nothing to clean up.
+            // The thread does not panic, and a panic would leave nothing to clean up.
             let _ = thread.join();
         }
     }

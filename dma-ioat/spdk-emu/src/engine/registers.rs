@@ -1,13 +1,13 @@
 //! The registers of a channel.
 #![expect(unsafe_code, reason = "registers are memory that the driver stores to at any time")]
 
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use crate::c_abi::Addr;
 use crate::config::SocketConfig;
-use crate::door::Ptr;
 
-/// Offsets in BAR 0, in bytes: the public register description of Intel QuickData Technology, as in `spdk/ioat_spec.h`.
+/// Offsets in BAR 0, in bytes: the public register description of Intel QuickData Technology, as in
+/// `spdk/ioat_spec.h`.
 const CHANCNT: usize = 0x00;
 const XFERCAP: usize = 0x01;
 const CBVER: usize = 0x08;
@@ -53,7 +53,7 @@ pub(super) enum Error {
 
 /// A page of registers.
 pub(crate) struct Registers {
-    start: Ptr<c_void>,
+    start: Addr,
     size: usize,
 }
 
@@ -61,12 +61,12 @@ impl Registers {
     pub(super) fn new(size: usize, config: &SocketConfig) -> Option<Self> {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: maps new memory, wherever the system wants to.
+        // SAFETY: maps new memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return None;
         }
-        let registers = Self { start: Ptr::new(start), size };
+        let registers = Self { start: Addr::new(start), size };
         registers.byte(CHANCNT).store(1, Ordering::Relaxed);
         // 32, for 4 GiB, does not fit in its bits and is written as 0.
         registers.byte(XFERCAP).store((config.xfercap.ilog2() & 0x1f) as u8, Ordering::Relaxed);
@@ -77,16 +77,16 @@ impl Registers {
         Some(registers)
     }
 
-    pub(super) fn start(&self) -> Ptr<c_void> {
+    pub(super) fn start(&self) -> Addr {
         self.start
     }
 
     /// The register at an offset.
     fn at<T>(&self, offset: usize) -> &T {
-        debug_assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.size);
-        let place = self.start.cast::<u8>().raw().wrapping_add(offset).cast::<T>();
-        // SAFETY: within the mapping, which lives as long as this; `T` is one of the atomic integers below, for which any
-        // bits will do and other threads' stores are no races, the driver's being whole registers.
+        assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.size);
+        let place = self.start.raw().cast::<u8>().wrapping_add(offset).cast::<T>();
+        // SAFETY: within the mapping, which lives as long as this; `T` is one of the atomic integers below,
+        // for which any bits are valid. The driver stores whole registers, so its stores are no data races.
         unsafe { &*place }
     }
 
@@ -106,17 +106,17 @@ impl Registers {
         self.at(offset)
     }
 
-    /// The commands that wait to be done.
+    /// The pending commands.
     pub(super) fn command(&self) -> u8 {
         self.byte(CHANCMD).load(Ordering::Acquire)
     }
 
-    /// These commands are done.
+    /// Clears executed commands.
     pub(super) fn done(&self, command: u8) {
         self.byte(CHANCMD).fetch_and(!command, Ordering::Release);
     }
 
-    /// How many descriptors the driver wants done, modulo 2^16.
+    /// Number of descriptors that the driver has submitted, modulo 2^16.
     pub(super) fn count(&self) -> u16 {
         self.word(DMACOUNT).load(Ordering::Acquire)
     }
@@ -130,12 +130,12 @@ impl Registers {
         self.quad(CHAINADDR).load(Ordering::Relaxed)
     }
 
-    /// Where the completion goes.
+    /// The address of the completion word.
     pub(super) fn completion(&self) -> u64 {
         self.quad(CHANCMP).load(Ordering::Relaxed)
     }
 
-    /// The last descriptor completed, and the state.
+    /// Sets the last completed descriptor and the state.
     pub(super) fn set_status(&self, completed: u64, state: State) {
         self.quad(CHANSTS).store(completed | state as u64, Ordering::Release);
     }
@@ -148,7 +148,7 @@ impl Registers {
         self.long(CHANERR).store(errors, Ordering::Release);
     }
 
-    /// All ones, as of a function that was pulled out.
+    /// Sets all registers to ones, as they read after a removal.
     pub(super) fn vanish(&self) {
         for offset in (0..self.size).step_by(8) {
             self.quad(offset).store(u64::MAX, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Registers {
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; a driver that still uses it does so after giving it back.
+        // SAFETY: mapped in `new`; a driver gives the mapping back after its last use.
         unsafe { libc::munmap(self.start.raw(), self.size) };
     }
 }

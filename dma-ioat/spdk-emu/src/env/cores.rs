@@ -1,4 +1,4 @@
-//! Cores, and the threads that are bound to them.
+//! Cores, and their pinned threads.
 #![expect(unsafe_code, reason = "the names are C's; runs the program's functions")]
 
 use std::cell::Cell;
@@ -8,16 +8,16 @@ use std::{fs, thread};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::c_abi::{Addr, Outcome, Ptr, answer, c, c_calls};
 use crate::cpuset;
-use crate::door::{Outcome, Ptr, answer, c};
 
 type Start = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
 
-/// The number of no core.
+/// Stands for no core.
 const NONE: u32 = c::SPDK_ENV_LCORE_ID_ANY;
 
-/// The cores that the program has.
-pub(super) struct Cores {
+/// The cores of the program.
+struct Cores {
     /// In ascending order.
     all: Vec<u32>,
     main: u32,
@@ -43,7 +43,7 @@ struct Worker {
 enum Work {
     #[default]
     None,
-    Given(Start, Ptr<c_void>),
+    Given(Start, Addr),
     Running,
 }
 
@@ -72,7 +72,7 @@ impl Worker {
     }
 }
 
-/// Binds this thread to a core. One that the machine lacks is one of those that it has.
+/// Pins this thread to a core. Cores that the machine lacks share those that it has.
 fn bind(core: u32) {
     let there = thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();
@@ -80,7 +80,7 @@ fn bind(core: u32) {
     if sched_setaffinity(None, &set).is_err() {
         let mut set = CpuSet::new();
         set.set(core as usize % there);
-        // Not being bound is no reason not to run.
+        // Best effort.
         let _ = sched_setaffinity(None, &set);
     }
 }
@@ -89,16 +89,16 @@ fn bind(core: u32) {
 pub(crate) fn unbind() {
     let mut everywhere = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|core| everywhere.set(core));
-    // Not being everywhere is no reason not to run.
+    // Best effort: the thread also runs where it is.
     let _ = sched_setaffinity(None, &everywhere);
 }
 
-/// Starts a thread for each core but the main one, which is this thread's from now on.
+/// Starts a pinned thread for each core but the main one, which gets this thread.
 ///
 /// # Errors
 ///
-/// `-EINVAL` where the main core is not among them; `-EAGAIN` where a thread could not be started.
-pub(super) fn start(all: Vec<u32>, main: u32) -> Outcome {
+/// `-EINVAL`: the main core is not among them. `-EAGAIN`: a thread could not be started.
+pub(crate) fn start(all: Vec<u32>, main: u32) -> Outcome {
     if !all.contains(&main) {
         return Err(-libc::EINVAL);
     }
@@ -119,39 +119,7 @@ fn all() -> &'static [u32] {
     CORES.get().map_or(&[], |cores| &cores.all)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_core_count() -> u32 {
-    all().len() as u32
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_current_core() -> u32 {
-    CURRENT.get()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_main_core() -> u32 {
-    CORES.get().map_or(NONE, |cores| cores.main)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_first_core() -> u32 {
-    all().first().copied().unwrap_or(NONE)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_last_core() -> u32 {
-    all().last().copied().unwrap_or(NONE)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_next_core(prev_core: u32) -> u32 {
-    all().iter().copied().find(|core| *core > prev_core || prev_core == NONE).unwrap_or(NONE)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_numa_id(core: u32) -> i32 {
-    // The machine's, if it says.
+fn numa_id(core: u32) -> i32 {
     let node = |n: &i32| fs::exists(format!("/sys/devices/system/cpu/cpu{core}/node{n}")).unwrap_or(false);
     match all().contains(&core) {
         true => (0..64).find(node).unwrap_or(0),
@@ -159,101 +127,98 @@ extern "C" fn spdk_env_get_numa_id(core: u32) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_socket_id(core: u32) -> u32 {
-    spdk_env_get_numa_id(core) as u32
+fn last_numa_id() -> i32 {
+    all().iter().map(|core| numa_id(*core)).max().unwrap_or(0)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_first_numa_id() -> i32 {
-    0
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_last_numa_id() -> i32 {
-    all().iter().map(|core| spdk_env_get_numa_id(*core)).max().unwrap_or(0)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_next_numa_id(prev_numa_id: i32) -> i32 {
-    if prev_numa_id < spdk_env_get_last_numa_id() { prev_numa_id + 1 } else { i32::MAX }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_get_cpuset(set: Ptr<c::spdk_cpuset>) {
-    cpuset::put(set, all().iter().copied());
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_core_get_smt_cpuset(set: Ptr<c::spdk_cpuset>, core: u32) -> bool {
-    let one = [core];
-    let cores = if core == NONE { all() } else { &one };
-    let siblings = |core: &u32| {
-        let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
-        fs::read_to_string(path).ok().and_then(|text| cpuset::parse(&format!("[{}]", text.trim())))
-    };
-    let found: Option<Vec<_>> = cores.iter().map(siblings).collect();
-    cpuset::put(set, found.iter().flatten().flatten().copied());
-    found.is_some()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_thread_launch_pinned(core: u32, start: Start, arg: Ptr<c_void>) -> c_int {
-    let launch = || {
-        let cores = CORES.get().ok_or(-libc::EINVAL)?;
-        if core == cores.main {
-            return Err(-libc::EBUSY);
-        }
-        let worker = cores.workers.iter().find(|worker| worker.core == core).ok_or(-libc::EINVAL)?;
-        start.ok_or(-libc::EINVAL)?;
-        let mut work = worker.work();
-        if !matches!(*work, Work::None) {
-            return Err(-libc::EBUSY);
-        }
-        *work = Work::Given(start, arg);
-        worker.changed.notify_all();
-        Ok(())
-    };
-    answer(launch())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_thread_wait_all() {
-    for worker in CORES.get().iter().flat_map(|cores| &cores.workers) {
-        // A thread that waited for itself would wait for ever.
-        if worker.core != CURRENT.get() {
-            let busy = |work: &mut Work| !matches!(work, Work::None);
-            drop(worker.changed.wait_while(worker.work(), busy));
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_unaffinitize_thread() {
+/// Unpins this thread, until `spdk_call_unaffinitized` restores its cores.
+fn unpin() {
     if !EVERYWHERE.replace(true) {
         unbind();
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_call_unaffinitized(
-    call: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
-    arg: Ptr<c_void>,
-) -> Ptr<c_void> {
-    let Some(call) = call else { return Ptr::NULL };
-    let before = sched_getaffinity(None).ok().filter(|_| !EVERYWHERE.get());
-    spdk_unaffinitize_thread();
-    // SAFETY: the program's own function, with the argument that it gave.
-    let result = unsafe { call(arg.raw()) };
-    if let Some(before) = before {
-        // As before: best effort.
-        let _ = sched_setaffinity(None, &before);
-        EVERYWHERE.set(false);
-    }
-    Ptr::new(result)
-}
+c_calls! {
+    fn spdk_env_get_core_count() -> u32 { all().len() as u32 }
+    fn spdk_env_get_current_core() -> u32 { CURRENT.get() }
+    fn spdk_env_get_main_core() -> u32 { CORES.get().map_or(NONE, |cores| cores.main) }
+    fn spdk_env_get_first_core() -> u32 { all().first().copied().unwrap_or(NONE) }
+    fn spdk_env_get_last_core() -> u32 { all().last().copied().unwrap_or(NONE) }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_get_tid() -> c_int {
-    rustix::thread::gettid().as_raw_nonzero().get()
+    fn spdk_env_get_next_core(prev_core: u32) -> u32 {
+        all().iter().copied().find(|core| *core > prev_core || prev_core == NONE).unwrap_or(NONE)
+    }
+
+    fn spdk_env_get_numa_id(core: u32) -> i32 { numa_id(core) }
+    fn spdk_env_get_socket_id(core: u32) -> u32 { numa_id(core) as u32 }
+    fn spdk_env_get_first_numa_id() -> i32 { 0 }
+    fn spdk_env_get_last_numa_id() -> i32 { last_numa_id() }
+
+    fn spdk_env_get_next_numa_id(prev_numa_id: i32) -> i32 {
+        if prev_numa_id < last_numa_id() { prev_numa_id + 1 } else { i32::MAX }
+    }
+
+    fn spdk_env_get_cpuset(set: Ptr<c::spdk_cpuset>) { cpuset::put(set, all().iter().copied()); }
+
+    fn spdk_env_core_get_smt_cpuset(set: Ptr<c::spdk_cpuset>, core: u32) -> bool {
+        let one = [core];
+        let cores = if core == NONE { all() } else { &one };
+        let siblings = |core: &u32| {
+            let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+            fs::read_to_string(path).ok().and_then(|text| cpuset::parse(&format!("[{}]", text.trim())))
+        };
+        let found: Option<Vec<_>> = cores.iter().map(siblings).collect();
+        cpuset::put(set, found.iter().flatten().flatten().copied());
+        found.is_some()
+    }
+
+    fn spdk_env_thread_launch_pinned(core: u32, start: Start, arg: Addr) -> c_int {
+        let launch = || {
+            let cores = CORES.get().ok_or(-libc::EINVAL)?;
+            if core == cores.main {
+                return Err(-libc::EBUSY);
+            }
+            let worker = cores.workers.iter().find(|worker| worker.core == core).ok_or(-libc::EINVAL)?;
+            start.ok_or(-libc::EINVAL)?;
+            let mut work = worker.work();
+            if !matches!(*work, Work::None) {
+                return Err(-libc::EBUSY);
+            }
+            *work = Work::Given(start, arg);
+            worker.changed.notify_all();
+            Ok(())
+        };
+        answer(launch())
+    }
+
+    fn spdk_env_thread_wait_all() {
+        for worker in CORES.get().iter().flat_map(|cores| &cores.workers) {
+            // A thread that waited for itself would deadlock.
+            if worker.core != CURRENT.get() {
+                let busy = |work: &mut Work| !matches!(work, Work::None);
+                drop(worker.changed.wait_while(worker.work(), busy));
+            }
+        }
+    }
+
+    fn spdk_unaffinitize_thread() { unpin() }
+
+    fn spdk_call_unaffinitized(
+        call: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+        arg: Addr,
+    ) -> Addr {
+        let Some(call) = call else { return Addr::NULL };
+        let before = sched_getaffinity(None).ok().filter(|_| !EVERYWHERE.get());
+        unpin();
+        // SAFETY: the program's own function, with the argument that it gave.
+        let result = unsafe { call(arg.raw()) };
+        if let Some(before) = before {
+            // Best effort.
+            let _ = sched_setaffinity(None, &before);
+            EVERYWHERE.set(false);
+        }
+        Addr::new(result)
+    }
+
+    fn spdk_get_tid() -> c_int { rustix::thread::gettid().as_raw_nonzero().get() }
 }

@@ -1,32 +1,35 @@
-//! Which memory devices reach, and by which addresses: translation, registration.
+//! Memory that devices reach: registration, and translation to bus addresses.
 #![expect(unsafe_code, reason = "the names are C's")]
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::translation::{ADDRESS_BITS, PAGE, SHIFT, Table};
-use crate::door::{Outcome, Ptr, answer};
+use super::translation::{ADDRESS_BITS, PAGE, SHIFT, SPDK_ADDRESS_BITS, Table};
+use crate::c_abi::{Addr, Outcome, Ptr, answer, c_calls};
 
-/// The program's pages: the address by which devices know each, with [`KNOWN`] set.
+/// Bus addresses by page of the program, with [`KNOWN`] set.
 static TO_BUS: Table = Table::new();
-/// The other way round.
+/// The program's addresses by page of the bus, with [`KNOWN`] set.
 static FROM_BUS: Table = Table::new();
 
-/// Marks an entry as one: an address can be 0.
+/// Marks an entry as present, because an address can be 0.
 const KNOWN: u64 = 1;
-/// What `spdk_vtophys` answers where there is no translation.
+/// Answer of `spdk_vtophys` for addresses without a translation.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
-/// Devices know memory by the program's addresses.
+/// Bus addresses are the program's addresses.
 static VIRTUAL: AtomicBool = AtomicBool::new(false);
-/// Pages given bus addresses so far, where those are not the program's.
+/// Number of pages that got physical bus addresses.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 /// Above the machine's first 4 GiB.
 const FIRST_BUS: u64 = 1 << 32;
 
-/// Registered ranges, first address to length. Those of the environment's own memory are among them.
+/// Called when memory was registered, and before it is unregistered. Set by the first `spdk_mem_map_alloc`.
+static LISTENER: OnceLock<fn(addr: u64, len: u64, registered: bool)> = OnceLock::new();
+
+/// Registered ranges by first address. Those of the environment's own memory are among them.
 static RANGES: Mutex<BTreeMap<u64, Range>> = Mutex::new(BTreeMap::new());
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,7 @@ fn ranges() -> MutexGuard<'static, BTreeMap<u64, Range>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on devices know memory by the program's addresses, or not.
+/// Sets the address mode of pages registered from now on.
 pub(crate) fn use_virtual(virtual_addresses: bool) {
     VIRTUAL.store(virtual_addresses, Ordering::Relaxed);
 }
@@ -48,7 +51,7 @@ pub(crate) fn is_virtual() -> bool {
     VIRTUAL.load(Ordering::Relaxed)
 }
 
-/// The bus address of one more page. Of two neighbours in the order they come the second is never behind the first.
+/// The bus address of the next page. Consecutive pages are never contiguous.
 fn next_bus() -> u64 {
     let number = GIVEN.fetch_add(1, Ordering::Relaxed);
     FIRST_BUS + (number ^ 1) * PAGE
@@ -62,7 +65,7 @@ fn pages(addr: u64, len: u64) -> impl Iterator<Item = u64> {
 ///
 /// # Errors
 ///
-/// `-EINVAL`: not whole pages, or not a program's; `-EBUSY`: some are registered.
+/// `-EINVAL`: not whole pages, or beyond the address space; `-EBUSY`: some are registered.
 pub(crate) fn register(addr: u64, len: u64, own: bool) -> Outcome {
     check(addr, len)?;
     if len == 0 {
@@ -78,16 +81,16 @@ pub(crate) fn register(addr: u64, len: u64, own: bool) -> Outcome {
         TO_BUS.set(page, bus | KNOWN);
     }
     ranges.insert(addr, Range { len, own });
-    super::memory::changed(addr, len, true);
+    notify(addr, len, true);
     Ok(())
 }
 
-/// Ends that of ranges that were registered each by one call.
+/// Unregisters ranges, each of which was registered by one call.
 ///
 /// # Errors
 ///
-/// `-EINVAL`: not whole pages, or some are not registered, or are the environment's own; `-ERANGE`: the ends are in the
-/// midst of what was registered.
+/// `-EINVAL`: not whole pages, or some are not registered, or are the environment's own; `-ERANGE`: the ends
+/// are inside of registered ranges.
 pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
     check(addr, len)?;
     if len == 0 {
@@ -107,7 +110,7 @@ pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
         return Err(-libc::EINVAL);
     }
     for (first, range) in inside {
-        super::memory::changed(first, range.len, false);
+        notify(first, range.len, false);
         ranges.remove(&first);
     }
     for page in pages(addr, len) {
@@ -123,19 +126,32 @@ fn check(addr: u64, len: u64) -> Outcome {
     if !(addr | len).is_multiple_of(PAGE) || end.is_none() { Err(-libc::EINVAL) } else { Ok(()) }
 }
 
-/// Calls `each` with the registered ranges.
+/// Has `listener` called when memory was registered, and before it is unregistered. Only the first call has
+/// an effect.
+pub(super) fn listen(listener: fn(addr: u64, len: u64, registered: bool)) {
+    LISTENER.get_or_init(|| listener);
+}
+
+fn notify(addr: u64, len: u64, registered: bool) {
+    if let Some(listener) = LISTENER.get() {
+        listener(addr, len, registered);
+    }
+}
+
+/// Calls `each` with the registered ranges, until it returns false. Returns true if it never did.
 pub(crate) fn for_each(mut each: impl FnMut(u64, u64) -> bool) -> bool {
     ranges().iter().all(|(addr, range)| each(*addr, range.len))
 }
 
-/// Where devices find the byte at an address, or [`NOWHERE`]; and how many from there on are in a row for them, up to `most`.
+/// The bus address of a byte, and the number of bytes, up to `most`, that are contiguous for devices from
+/// there. Without a translation: [`NOWHERE`], and the number of bytes up to the end of the page.
 #[inline]
 pub(crate) fn to_bus(addr: u64, most: u64) -> (u64, u64) {
     let entry = TO_BUS.get(addr);
-    if entry == 0 {
-        return (NOWHERE, 0);
-    }
     let within = addr & (PAGE - 1);
+    if entry == 0 {
+        return (NOWHERE, most.min(PAGE - within));
+    }
     let bus = (entry & !KNOWN) + within;
     let mut len = PAGE - within;
     while len < most {
@@ -148,7 +164,7 @@ pub(crate) fn to_bus(addr: u64, most: u64) -> (u64, u64) {
     (bus, len.min(most))
 }
 
-/// The program's address of the byte that devices know by a bus address, and how many bytes from there on are in its page.
+/// The program's address of a bus address, and the number of bytes from there to the end of the page.
 #[inline]
 pub(crate) fn from_bus(bus: u64) -> Option<(u64, u64)> {
     let entry = FROM_BUS.get(bus);
@@ -156,70 +172,66 @@ pub(crate) fn from_bus(bus: u64) -> Option<(u64, u64)> {
     (entry != 0 && bus >> ADDRESS_BITS == 0).then(|| ((entry & !KNOWN) + within, PAGE - within))
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_vtophys(buf: Ptr<c_void>, size: Ptr<u64>) -> u64 {
-    let most = size.get().copied().unwrap_or(1).max(1);
-    let (bus, len) = to_bus(buf.addr(), most);
-    if bus != NOWHERE {
-        size.put(len);
+/// False for addresses beyond SPDK's maps, which answer without touching the size.
+pub(super) fn translates(addr: u64) -> bool {
+    addr >> SPDK_ADDRESS_BITS == 0
+}
+
+c_calls! {
+    fn spdk_vtophys(buf: Addr, size: Ptr<u64>) -> u64 {
+        let (bus, len) = to_bus(buf.addr(), size.get().copied().unwrap_or(0));
+        // SPDK writes it after failures too, and if it was 0.
+        if translates(buf.addr()) {
+            size.put(len);
+        }
+        bus
     }
-    bus
+
+    fn spdk_iommu_is_enabled() -> bool { is_virtual() }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_iommu_is_enabled() -> bool {
-    is_virtual()
-}
-
-/// Whether all of the pages are there; devices cannot be given what is not.
+/// True if all pages are mapped.
 fn is_mapped(addr: u64, len: u64) -> bool {
     let mut seen = vec![0_u8; (len >> 12) as usize];
-    // SAFETY: the vector has a byte for each page of 4 KiB; that the pages exist is what the call finds out.
-    let result = unsafe { libc::mincore(Ptr::<c_void>::at(addr).raw(), len as usize, seen.as_mut_ptr()) };
+    // SAFETY: the vector has a byte for each page of 4 KiB; the call checks the range.
+    let result = unsafe { libc::mincore(Addr::at(addr).raw(), len as usize, seen.as_mut_ptr()) };
     result == 0
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mem_register(vaddr: Ptr<c_void>, len: usize) -> c_int {
-    let (addr, len) = (vaddr.addr(), len as u64);
-    answer(check(addr, len).and_then(|()| {
-        if len > 0 && !is_mapped(addr, len) {
-            return Err(-libc::EFAULT);
-        }
-        register(addr, len, false)
-    }))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mem_unregister(vaddr: Ptr<c_void>, len: usize) -> c_int {
-    answer(unregister(vaddr.addr(), len as u64, false))
-}
-
-/// Sees to it that the pages can be registered later; here there is nothing to prepare.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mem_reserve(vaddr: Ptr<c_void>, len: usize) -> c_int {
-    let (addr, len) = (vaddr.addr(), len as u64);
-    let free = || if pages(addr, len).any(|page| TO_BUS.get(page) != 0) { Err(-libc::EBUSY) } else { Ok(()) };
-    answer(check(addr, len).and_then(|()| free()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mem_get_numa_id(buf: Ptr<c_void>, size: Ptr<u64>) -> i32 {
-    let most = size.get().copied().unwrap_or(1).max(1);
-    let addr = buf.addr();
-    let ranges = ranges();
-    let holds = ranges.range(..=addr).next_back().filter(|(first, range)| addr < **first + range.len);
-    match holds {
-        Some((first, range)) if range.own => {
-            size.put((first + range.len - addr).min(most));
-            0
-        }
-        _ => -1,
+c_calls! {
+    fn spdk_mem_register(vaddr: Addr, len: usize) -> c_int {
+        let (addr, len) = (vaddr.addr(), len as u64);
+        answer(check(addr, len).and_then(|()| {
+            if len > 0 && !is_mapped(addr, len) {
+                return Err(-libc::EFAULT);
+            }
+            register(addr, len, false)
+        }))
     }
-}
 
-/// The environment's memory has no file here.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mem_get_fd_and_offset(_vaddr: Ptr<c_void>, _offset: Ptr<u64>) -> c_int {
-    -libc::ENOTSUP
+    fn spdk_mem_unregister(vaddr: Addr, len: usize) -> c_int {
+        answer(unregister(vaddr.addr(), len as u64, false))
+    }
+
+    /// Checks that the pages can be registered later; there is nothing to prepare.
+    fn spdk_mem_reserve(vaddr: Addr, len: usize) -> c_int {
+        let (addr, len) = (vaddr.addr(), len as u64);
+        let free = || if pages(addr, len).any(|page| TO_BUS.get(page) != 0) { Err(-libc::EBUSY) } else { Ok(()) };
+        answer(check(addr, len).and_then(|()| free()))
+    }
+
+    fn spdk_mem_get_numa_id(buf: Addr, size: Ptr<u64>) -> i32 {
+        let most = size.get().copied().unwrap_or(0);
+        let addr = buf.addr();
+        let ranges = ranges();
+        let holds = ranges.range(..=addr).next_back().filter(|(first, range)| addr < **first + range.len);
+        let node = if holds.is_some_and(|(_, range)| range.own) { 0 } else { -1 };
+        if translates(addr) {
+            size.put((PAGE - addr % PAGE).min(most));
+        }
+        node
+    }
+
+    /// The environment's memory has no file here.
+    fn spdk_mem_get_fd_and_offset(_vaddr: Addr, _offset: Ptr<u64>) -> c_int { -libc::ENOTSUP }
 }

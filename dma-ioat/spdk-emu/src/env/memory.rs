@@ -1,23 +1,21 @@
-//! The environment's own memory: allocations that devices reach.
+//! The environment's heap: memory that devices reach.
 #![expect(unsafe_code, reason = "the names are C's; maps memory")]
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::map;
 use super::translation::PAGE;
-use crate::door::{Ptr, c};
+use crate::c_abi::{Addr, Ptr, c, c_calls};
 
-pub(super) use super::mem_map::changed;
-
-/// Allocations begin on cache lines at least.
+/// Minimum alignment of allocations: a cache line.
 const LINE: u64 = 64;
-/// What is mapped at a time, if as much is left.
+/// Minimum growth of the heap in bytes, if the limit allows it.
 const STEP: u64 = 64 << 20;
 
 struct Heap {
-    /// First addresses to lengths.
+    /// Lengths by first address.
     free: BTreeMap<u64, u64>,
     used: BTreeMap<u64, u64>,
     total: u64,
@@ -31,13 +29,13 @@ fn heap() -> MutexGuard<'static, Heap> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on there is this much memory.
-pub(super) fn set_limit(bytes: u64) {
+/// Sets the maximum size of the heap.
+pub(crate) fn set_limit(bytes: u64) {
     heap().limit = bytes;
 }
 
 impl Heap {
-    /// Takes memory from the first place where it fits.
+    /// Allocates first-fit.
     fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         let fits = |(first, room): (&u64, &u64)| {
             let start = first.next_multiple_of(align);
@@ -66,7 +64,7 @@ impl Heap {
         })
     }
 
-    /// Maps more.
+    /// Maps and registers more memory.
     fn grow(&mut self, len: u64) -> Option<()> {
         let len = len.checked_next_multiple_of(PAGE)?;
         let left = self.limit.saturating_sub(self.total) / PAGE * PAGE;
@@ -81,7 +79,7 @@ impl Heap {
         Some(())
     }
 
-    /// Makes memory free, and one with the free memory beside it.
+    /// Adds free memory, and merges it with its neighbours.
     fn give(&mut self, mut addr: u64, mut len: u64) {
         if let Some(behind) = self.free.remove(&(addr + len)) {
             len += behind;
@@ -95,45 +93,46 @@ impl Heap {
     }
 }
 
-/// Maps memory that begins on a page of 2 MiB.
+/// Maps memory aligned to 2 MiB.
 fn map_pages(len: u64) -> Option<u64> {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     let all = usize::try_from(len.checked_add(PAGE)?).ok()?;
-    // SAFETY: maps new memory, wherever the system wants to.
+    // SAFETY: maps new memory.
     let mapped = unsafe { libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return None;
     }
-    let first = Ptr::new(mapped).addr();
+    let first = Addr::new(mapped).addr();
     let start = first.next_multiple_of(PAGE);
     unmap(first, start - first);
     unmap(start + len, first + PAGE - start);
     Some(start)
 }
 
-/// Unmaps memory that [`map_pages`] mapped too much.
+/// Unmaps the excess of [`map_pages`].
 fn unmap(addr: u64, len: u64) {
     if len > 0 {
-        // SAFETY: the memory is nobody's yet.
-        unsafe { libc::munmap(Ptr::<c_void>::at(addr).raw(), len as usize) };
+        // SAFETY: mapped by the caller, and not in use.
+        unsafe { libc::munmap(Addr::at(addr).raw(), len as usize) };
     }
 }
 
-/// Allocates; `None` if there is not as much, the size is 0 or the alignment no power of two.
-pub(crate) fn allocate(size: usize, align: usize) -> Option<Ptr> {
-    heap().allocate(size as u64, (align as u64).max(LINE)).map(Ptr::at)
+/// Allocates. `None`: out of memory, or the size is 0, or the alignment is no power of two.
+pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
+    heap().allocate(size as u64, (align as u64).max(LINE)).map(Addr::at)
 }
 
-/// The same, zeroed.
-pub(crate) fn allocate_zeroed(size: usize, align: usize) -> Option<Ptr> {
+/// Allocates zeroed memory.
+pub(crate) fn allocate_zeroed(size: usize, align: usize) -> Option<Addr> {
     let memory = allocate(size, align)?;
-    memory.zero(size);
+    // SAFETY: allocated above, with this size.
+    unsafe { memory.zero(size) };
     Some(memory)
 }
 
-/// Frees what was allocated, and says so where it was not.
-pub(crate) fn free(memory: Ptr) {
+/// Frees an allocation; an invalid address is reported on stderr.
+pub(crate) fn free(memory: Addr) {
     if memory.is_null() {
         return;
     }
@@ -144,84 +143,80 @@ pub(crate) fn free(memory: Ptr) {
     }
 }
 
-fn or_null(memory: Option<Ptr>) -> Ptr {
-    memory.unwrap_or(Ptr::NULL)
+fn or_null(memory: Option<Addr>) -> Addr {
+    memory.unwrap_or(Addr::NULL)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_malloc(size: usize, align: usize, unused: Ptr<u64>, _numa_id: c_int, flags: u32) -> Ptr {
-    if flags == 0 || !unused.is_null() {
-        return Ptr::NULL;
+c_calls! {
+    fn spdk_malloc(size: usize, align: usize, unused: Ptr<u64>, _numa_id: c_int, flags: u32) -> Addr {
+        if flags == 0 || !unused.is_null() {
+            return Addr::NULL;
+        }
+        or_null(allocate(size, align))
     }
-    or_null(allocate(size, align))
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_zmalloc(size: usize, align: usize, unused: Ptr<u64>, _numa_id: c_int, flags: u32) -> Ptr {
-    if flags == 0 || !unused.is_null() {
-        return Ptr::NULL;
+    fn spdk_zmalloc(size: usize, align: usize, unused: Ptr<u64>, _numa_id: c_int, flags: u32) -> Addr {
+        if flags == 0 || !unused.is_null() {
+            return Addr::NULL;
+        }
+        or_null(allocate_zeroed(size, align))
     }
-    or_null(allocate_zeroed(size, align))
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_realloc(buf: Ptr, size: usize, align: usize) -> Ptr {
-    if buf.is_null() {
-        return or_null(allocate(size, align));
-    }
-    let old = heap().used.get(&buf.addr()).copied();
-    if size == 0 {
+    fn spdk_realloc(buf: Addr, size: usize, align: usize) -> Addr {
+        if buf.is_null() {
+            return or_null(allocate(size, align));
+        }
+        let old = heap().used.get(&buf.addr()).copied();
+        if size == 0 {
+            free(buf);
+            return Addr::NULL;
+        }
+        let (Some(old), Some(new)) = (old, allocate(size, align)) else { return Addr::NULL };
+        // SAFETY: both are allocated, with at least this size.
+        unsafe { buf.copy_to(new, size.min(old as usize)) };
         free(buf);
-        return Ptr::NULL;
+        new
     }
-    let (Some(old), Some(new)) = (old, allocate(size, align)) else { return Ptr::NULL };
-    buf.copy_to(new, size.min(old as usize));
-    free(buf);
-    new
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_free(buf: Ptr) {
-    free(buf);
-}
+    fn spdk_free(buf: Addr) { free(buf); }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_dma_malloc(size: usize, align: usize, unused: Ptr<u64>) -> Ptr {
-    spdk_malloc(size, align, unused, -1, c::SPDK_MALLOC_DMA)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_dma_malloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Ptr {
-    spdk_malloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_dma_zmalloc(size: usize, align: usize, unused: Ptr<u64>) -> Ptr {
-    spdk_zmalloc(size, align, unused, -1, c::SPDK_MALLOC_DMA)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_dma_zmalloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Ptr {
-    spdk_zmalloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_dma_realloc(buf: Ptr, size: usize, align: usize, unused: Ptr<u64>) -> Ptr {
-    if unused.is_null() { spdk_realloc(buf, size, align) } else { Ptr::NULL }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_dma_free(buf: Ptr) {
-    free(buf);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_dpdk_get_mem_stats(stats: Ptr<Stats>, numa_id: u32) -> c_int {
-    if stats.is_null() || numa_id != 0 {
-        return -libc::EINVAL;
+    fn spdk_dma_malloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
+        // SAFETY: C's promise.
+        unsafe { spdk_malloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
-    stats.put(Stats::now());
-    0
+
+    fn spdk_dma_malloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
+        // SAFETY: C's promise.
+        unsafe { spdk_malloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
+    }
+
+    fn spdk_dma_zmalloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
+        // SAFETY: C's promise.
+        unsafe { spdk_zmalloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
+    }
+
+    fn spdk_dma_zmalloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
+        // SAFETY: C's promise.
+        unsafe { spdk_zmalloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
+    }
+
+    fn spdk_dma_realloc(buf: Addr, size: usize, align: usize, unused: Ptr<u64>) -> Addr {
+        if !unused.is_null() {
+            return Addr::NULL;
+        }
+        // SAFETY: C's promise.
+        unsafe { spdk_realloc(buf, size, align) }
+    }
+
+    fn spdk_dma_free(buf: Addr) { free(buf); }
+
+    fn spdk_env_dpdk_get_mem_stats(stats: Ptr<Stats>, numa_id: u32) -> c_int {
+        if stats.is_null() || numa_id != 0 {
+            return -libc::EINVAL;
+        }
+        stats.put(Stats::now());
+        0
+    }
 }
 
 /// `struct spdk_env_dpdk_mem_stats`.
@@ -251,16 +246,14 @@ impl Stats {
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_dpdk_dump_mem_stats(file: Ptr<libc::FILE>) {
-    let Stats { total, free, allocated, allocated_count, .. } = Stats::now();
-    crate::log::write_to(
-        file,
-        &format!("memory: {total} bytes, {free} free, {allocated} in {allocated_count} allocations\n"),
-    );
-}
+c_calls! {
+    fn spdk_env_dpdk_dump_mem_stats(file: Ptr<libc::FILE>) {
+        let Stats { total, free, allocated, allocated_count, .. } = Stats::now();
+        crate::log::write_to(
+            file,
+            &format!("memory: {total} bytes, {free} free, {allocated} in {allocated_count} allocations\n"),
+        );
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_env_dpdk_external_init() -> bool {
-    false
+    fn spdk_env_dpdk_external_init() -> bool { false }
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{map, memory};
-use crate::door::{Ptr, Text, c};
+use crate::c_abi::{Addr, Ptr, Text, c, c_calls};
 
 type EachObject = Option<unsafe extern "C" fn(*mut Pool, *mut c_void, *mut c_void, c_uint)>;
 type EachPart = Option<unsafe extern "C" fn(*mut Pool, *mut c_void, *mut c_void, u64, usize, c_uint)>;
@@ -13,11 +13,11 @@ type EachPart = Option<unsafe extern "C" fn(*mut Pool, *mut c_void, *mut c_void,
 /// `struct spdk_mempool`.
 pub(crate) struct Pool {
     name: CString,
-    first: Ptr<c_void>,
+    first: Addr,
     count: usize,
-    /// From one element to the next.
+    /// Distance of elements in bytes.
     step: usize,
-    free: Mutex<Vec<Ptr<c_void>>>,
+    free: Mutex<Vec<Addr>>,
 }
 
 static POOLS: Mutex<Vec<Ptr<Pool>>> = Mutex::new(Vec::new());
@@ -27,8 +27,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
-    fn element(&self, i: usize) -> Ptr<c_void> {
-        Ptr::at(self.first.addr() + (i * self.step) as u64)
+    fn element(&self, i: usize) -> Addr {
+        Addr::at(self.first.addr() + (i * self.step) as u64)
     }
 
     fn named(name: &CStr) -> Option<Ptr<Self>> {
@@ -44,114 +44,105 @@ impl Pool {
         let step = size.max(1).checked_next_multiple_of(64)?;
         let first = memory::allocate(step.checked_mul(count)?, 64)?;
         let pool = Self { name: name.to_owned(), first, count, step, free: Mutex::default() };
-        // The first one on top.
+        // A stack with the first element on top.
         *lock(&pool.free) = (0..count).rev().map(|i| pool.element(i)).collect();
         Some(pool)
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_create(
-    name: Text,
-    count: usize,
-    ele_size: usize,
-    cache_size: usize,
-    numa_id: c_int,
-) -> Ptr<Pool> {
-    spdk_mempool_create_ctor(name, count, ele_size, cache_size, numa_id, None, Ptr::NULL)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_create_ctor(
-    name: Text,
-    count: usize,
-    ele_size: usize,
-    _cache_size: usize,
-    _numa_id: c_int,
-    obj_init: EachObject,
-    obj_init_arg: Ptr<c_void>,
-) -> Ptr<Pool> {
-    let made = name.get().and_then(|name| Pool::new(name, count, ele_size));
-    let Some(pool) = made.map(|pool| Ptr::give(Box::new(pool))) else { return Ptr::NULL };
-    lock(&POOLS).push(pool);
-    spdk_mempool_obj_iter(pool, obj_init, obj_init_arg);
-    pool
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_lookup(name: Text) -> Ptr<Pool> {
-    name.get().and_then(Pool::named).unwrap_or(Ptr::NULL)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_get_name(pool: Ptr<Pool>) -> *const c_char {
-    pool.get().map_or(std::ptr::null(), |pool| pool.name.as_ptr())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_free(pool: Ptr<Pool>) {
-    lock(&POOLS).retain(|known| known.raw() != pool.raw());
-    if let Some(pool) = pool.take() {
-        memory::free(pool.first);
+c_calls! {
+    fn spdk_mempool_create(
+        name: Text,
+        count: usize,
+        ele_size: usize,
+        cache_size: usize,
+        numa_id: c_int,
+    ) -> Ptr<Pool> {
+        // SAFETY: C's promise.
+        unsafe { spdk_mempool_create_ctor(name, count, ele_size, cache_size, numa_id, None, Addr::NULL) }
     }
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_get(pool: Ptr<Pool>) -> Ptr<c_void> {
-    pool.get().and_then(|pool| lock(&pool.free).pop()).unwrap_or(Ptr::NULL)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_get_bulk(pool: Ptr<Pool>, elements: Ptr<Ptr<c_void>>, count: usize) -> c_int {
-    let Some(pool) = pool.get().filter(|_| !elements.is_null()) else { return -libc::EINVAL };
-    let mut free = lock(&pool.free);
-    let Some(left) = free.len().checked_sub(count) else { return -libc::ENOENT };
-    for (i, element) in free.drain(left..).rev().enumerate() {
-        elements.write(i, element);
+    fn spdk_mempool_create_ctor(
+        name: Text,
+        count: usize,
+        ele_size: usize,
+        _cache_size: usize,
+        _numa_id: c_int,
+        obj_init: EachObject,
+        obj_init_arg: Addr,
+    ) -> Ptr<Pool> {
+        let made = name.get().and_then(|name| Pool::new(name, count, ele_size));
+        let Some(pool) = made.map(|pool| Ptr::give(Box::new(pool))) else { return Ptr::NULL };
+        lock(&POOLS).push(pool);
+        // SAFETY: the pool is new; the rest is C's promise.
+        unsafe { spdk_mempool_obj_iter(pool, obj_init, obj_init_arg) };
+        pool
     }
-    0
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_put(pool: Ptr<Pool>, element: Ptr<c_void>) {
-    if let Some(pool) = pool.get() {
-        lock(&pool.free).push(element);
+    fn spdk_mempool_lookup(name: Text) -> Ptr<Pool> { name.get().and_then(Pool::named).unwrap_or(Ptr::NULL) }
+
+    fn spdk_mempool_get_name(pool: Ptr<Pool>) -> *const c_char {
+        pool.get().map_or(std::ptr::null(), |pool| pool.name.as_ptr())
     }
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_put_bulk(pool: Ptr<Pool>, elements: Ptr<Ptr<c_void>>, count: usize) {
-    if let Some(pool) = pool.get() {
-        lock(&pool.free).extend_from_slice(elements.slice(count));
+    fn spdk_mempool_free(pool: Ptr<Pool>) {
+        lock(&POOLS).retain(|known| known.raw() != pool.raw());
+        // SAFETY: from `spdk_mempool_create`, and given back once, as C promises.
+        if let Some(pool) = unsafe { pool.take() } {
+            memory::free(pool.first);
+        }
     }
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_count(pool: Ptr<Pool>) -> usize {
-    pool.get().map_or(0, |pool| lock(&pool.free).len())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_obj_iter(handle: Ptr<Pool>, each: EachObject, arg: Ptr<c_void>) -> u32 {
-    let (Some(pool), Some(each)) = (handle.get(), each) else { return 0 };
-    for i in 0..pool.count {
-        // SAFETY: the program's own function, with the argument that it gave.
-        unsafe { each(handle.raw(), arg.raw(), pool.element(i).raw(), i as c_uint) };
+    fn spdk_mempool_get(pool: Ptr<Pool>) -> Addr {
+        pool.get().and_then(|pool| lock(&pool.free).pop()).unwrap_or(Addr::NULL)
     }
-    pool.count as u32
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_mempool_mem_iter(handle: Ptr<Pool>, each: EachPart, arg: Ptr<c_void>) -> u32 {
-    let (Some(pool), Some(each)) = (handle.get(), each) else { return 0 };
-    let (mut at, end) = (pool.first.addr(), pool.first.addr() + (pool.count * pool.step) as u64);
-    let mut parts = 0;
-    while at < end {
-        let (bus, len) = map::to_bus(at, end - at);
-        // SAFETY: as above.
-        unsafe { each(handle.raw(), arg.raw(), Ptr::<c_void>::at(at).raw(), bus, len as usize, parts) };
-        parts += 1;
-        at += len.max(1);
+    fn spdk_mempool_get_bulk(pool: Ptr<Pool>, elements: Ptr<Addr>, count: usize) -> c_int {
+        let Some(pool) = pool.get().filter(|_| !elements.is_null()) else { return -libc::EINVAL };
+        let mut free = lock(&pool.free);
+        let Some(left) = free.len().checked_sub(count) else { return -libc::ENOENT };
+        for (i, element) in free.drain(left..).rev().enumerate() {
+            // SAFETY: C has room for `count` of them.
+            unsafe { elements.write(i, element) };
+        }
+        0
     }
-    parts
+
+    fn spdk_mempool_put(pool: Ptr<Pool>, element: Addr) {
+        if let Some(pool) = pool.get() {
+            lock(&pool.free).push(element);
+        }
+    }
+
+    fn spdk_mempool_put_bulk(pool: Ptr<Pool>, elements: Ptr<Addr>, count: usize) {
+        if let Some(pool) = pool.get() {
+            // SAFETY: C passes as many.
+            lock(&pool.free).extend_from_slice(unsafe { elements.slice(count) });
+        }
+    }
+
+    fn spdk_mempool_count(pool: Ptr<Pool>) -> usize { pool.get().map_or(0, |pool| lock(&pool.free).len()) }
+
+    fn spdk_mempool_obj_iter(handle: Ptr<Pool>, each: EachObject, arg: Addr) -> u32 {
+        let (Some(pool), Some(each)) = (handle.get(), each) else { return 0 };
+        for i in 0..pool.count {
+            // SAFETY: the program's own function, with the argument that it gave.
+            unsafe { each(handle.raw(), arg.raw(), pool.element(i).raw(), i as c_uint) };
+        }
+        pool.count as u32
+    }
+
+    fn spdk_mempool_mem_iter(handle: Ptr<Pool>, each: EachPart, arg: Addr) -> u32 {
+        let (Some(pool), Some(each)) = (handle.get(), each) else { return 0 };
+        let (mut at, end) = (pool.first.addr(), pool.first.addr() + (pool.count * pool.step) as u64);
+        let mut parts = 0;
+        while at < end {
+            let (bus, len) = map::to_bus(at, end - at);
+            // SAFETY: as above.
+            unsafe { each(handle.raw(), arg.raw(), Addr::at(at).raw(), bus, len as usize, parts) };
+            parts += 1;
+            at += len.max(1);
+        }
+        parts
+    }
 }

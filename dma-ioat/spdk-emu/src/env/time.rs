@@ -1,4 +1,4 @@
-//! Time: the machine's, or the model's where that is virtual.
+//! Time: real, or virtual as advanced by the model.
 #![expect(unsafe_code, reason = "the names are C's")]
 
 use std::sync::LazyLock;
@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 
 use dma_sim::model::Time;
 
+use crate::c_abi::c_calls;
+
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Time is virtual, as some socket's clock is.
+/// True if the clock of a socket is virtual.
 static VIRTUAL: AtomicBool = AtomicBool::new(false);
 /// Virtual time, in nanoseconds.
 static NOW: AtomicU64 = AtomicU64::new(0);
-/// What looking at the virtual clock takes, so that who waits for a time gets there.
+/// Virtual time of reading the clock, in nanoseconds, so that loops that wait for a time end.
 const LOOK: u64 = 10;
 
-/// From now on `spdk_get_ticks` tells virtual time, or not.
+/// Sets the kind of time that `spdk_get_ticks` returns.
 pub(crate) fn use_virtual(virtual_time: bool) {
     VIRTUAL.store(virtual_time, Ordering::Relaxed);
 }
@@ -27,49 +29,43 @@ pub(crate) fn virtual_now() -> Time {
     Time::from_ns(NOW.load(Ordering::Relaxed))
 }
 
-/// Lets virtual time be no less than this.
+/// Advances virtual time to `time` at least.
 #[inline]
 pub(crate) fn reach(time: Time) {
     NOW.fetch_max(time.as_ps().div_ceil(1_000), Ordering::Relaxed);
 }
 
-/// Lets virtual time pass.
+/// Advances virtual time.
 #[inline]
 pub(crate) fn pass(ns: u64) {
     NOW.fetch_add(ns, Ordering::Relaxed);
 }
 
-/// The machine's time since the process began to look.
+/// Real time since the first call.
 #[inline]
 pub(crate) fn real_now() -> Time {
     STARTED.elapsed().into()
 }
 
-/// Nanoseconds.
-#[unsafe(no_mangle)]
-extern "C" fn spdk_get_ticks() -> u64 {
-    if VIRTUAL.load(Ordering::Relaxed) {
-        return NOW.fetch_add(LOOK, Ordering::Relaxed);
+c_calls! {
+    /// Nanoseconds.
+    fn spdk_get_ticks() -> u64 {
+        if VIRTUAL.load(Ordering::Relaxed) {
+            return NOW.fetch_add(LOOK, Ordering::Relaxed);
+        }
+        // Starts at 1, because some programs treat 0 as never.
+        STARTED.elapsed().as_nanos() as u64 + 1
     }
-    // From 1 on: some programs take 0 for never.
-    STARTED.elapsed().as_nanos() as u64 + 1
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_get_ticks_hz() -> u64 {
-    1_000_000_000
-}
+    fn spdk_get_ticks_hz() -> u64 { 1_000_000_000 }
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_delay_us(us: u32) {
-    if VIRTUAL.load(Ordering::Relaxed) {
-        pass(u64::from(us) * 1_000);
+    fn spdk_delay_us(us: u32) {
+        if VIRTUAL.load(Ordering::Relaxed) {
+            pass(u64::from(us) * 1_000);
+        }
+        // Sleeps, because the program may wait for a device that is a thread and needs the CPU.
+        std::thread::sleep(Duration::from_micros(us.into()));
     }
-    // Somebody may wait for a device that is a thread: it has to get its turn, so the delay is no busy one.
-    std::thread::sleep(Duration::from_micros(us.into()));
-}
 
-#[unsafe(no_mangle)]
-extern "C" fn spdk_pause() {
-    std::hint::spin_loop();
+    fn spdk_pause() { std::hint::spin_loop(); }
 }

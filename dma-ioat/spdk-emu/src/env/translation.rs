@@ -9,6 +9,10 @@ pub(crate) const SHIFT: u32 = 21;
 pub(crate) const PAGE: u64 = 1 << SHIFT;
 /// Bits of the addresses that programs have.
 pub(crate) const ADDRESS_BITS: u32 = 47;
+/// Range of the addresses that devices are given. Nothing is at 0.
+pub(crate) const ADDRESSES: std::ops::Range<u64> = 4096..1 << ADDRESS_BITS;
+/// Bits of the addresses that SPDK's maps look up (`SHIFT_256TB`).
+pub(crate) const SPDK_ADDRESS_BITS: u32 = 48;
 
 /// Pages of a leaf: 1 GiB.
 const LEAF: usize = 1 << 9;

@@ -10,7 +10,7 @@ use std::sync::Once;
 use spdk_emu as _;
 use spdk_sys::bindings as c;
 
-/// Sets the environment up with this configuration, unless it is.
+/// Sets the environment up with this configuration, once.
 pub(crate) fn set_up(config: &'static str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -43,7 +43,7 @@ impl Memory {
         Self { ptr, len }
     }
 
-    /// Its bytes, which no device is using.
+    /// Its bytes. No device may be using them.
     #[expect(clippy::mut_from_ref, reason = "tests do not keep two of them")]
     pub(crate) fn bytes(&self) -> &mut [u8] {
         // SAFETY: allocated with this length.
@@ -54,7 +54,7 @@ impl Memory {
         self.ptr.wrapping_add(offset).cast()
     }
 
-    /// Where devices find a byte.
+    /// The bus address of a byte.
     pub(crate) fn bus(&self, offset: usize) -> u64 {
         bus(self.at(offset))
     }

@@ -1,4 +1,4 @@
-//! Channels: opened, asked, taken down, restarted and closed.
+//! Opens, inspects, stops, restarts and closes channels.
 
 use super::Device;
 use crate::model::channel::{Channel, ChannelState, ChannelStats};
@@ -6,19 +6,19 @@ use crate::model::instant::Ring;
 use crate::model::task::HaltCause;
 use crate::model::trace::Happening;
 
-/// A channel of a [`Device`]. The name of a closed channel is not used again.
+/// Name of a channel of a [`Device`]. Names are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub(super) u32);
 
 impl ChannelId {
-    /// The channel's number: how many were opened before it.
+    /// Returns the channel's number: the channels opened before it.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
 }
 
-/// Why a channel did not do as asked.
+/// Error of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
@@ -28,21 +28,21 @@ pub enum ChannelError {
     /// All channels are taken.
     #[error("all {max} channels of the device are open; close one")]
     NoneFree {
-        /// How many the device has.
+        /// Number of channels of the device.
         max: u32,
     },
-    /// The device's queues are not as deep, or the depth is 0.
-    #[error("a queue of {asked} tasks; the device's hold 1 to {max}")]
+    /// The depth is 0, or more than the device's.
+    #[error("a queue of {requested} tasks; queues of this device hold 1 to {max}")]
     Depth {
-        /// The depth asked for.
-        asked: u32,
-        /// The deepest there is.
+        /// The requested depth.
+        requested: u32,
+        /// The largest depth.
         max: u32,
     },
     /// The channel has tasks whose completions were not polled.
     #[error("the channel still holds {tasks} tasks; stop it and poll their completions")]
     Busy {
-        /// How many.
+        /// Number of tasks.
         tasks: u32,
     },
     /// The device is gone.
@@ -55,14 +55,15 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// No channel is free, the depth is 0 or more than the profile's, or the device is gone.
+    /// Returns an error if no channel is free, the depth is 0 or more than the profile's, or the device is
+    /// gone.
     pub fn open_channel(&mut self, depth: u32) -> Result<ChannelId, ChannelError> {
         if self.gone {
             return Err(ChannelError::DeviceGone);
         }
         let max = self.profile.depth;
         if depth == 0 || depth > max {
-            return Err(ChannelError::Depth { asked: depth, max });
+            return Err(ChannelError::Depth { requested: depth, max });
         }
         let opened = self.rings.as_ref().map_or(self.channels.len(), Vec::len);
         if self.open == self.profile.channels || opened == u32::MAX as usize {
@@ -81,7 +82,7 @@ impl Device {
         Ok(ChannelId(index))
     }
 
-    /// Closes a channel. To do so with tasks in flight [stop](Self::stop) it and poll first.
+    /// Closes a channel. With tasks in flight, [stop](Self::stop) it and poll first.
     ///
     /// # Errors
     ///
@@ -102,31 +103,31 @@ impl Device {
         Ok(())
     }
 
-    /// Whether a channel runs, if there is such a channel.
+    /// Returns the state of a channel, if it exists.
     #[must_use]
     pub fn state(&self, id: ChannelId) -> Option<ChannelState> {
         self.ring(id).map(|ring| ring.state).or(self.channel(id).map(|channel| channel.state))
     }
 
-    /// How many tasks a channel holds, submitted and not yet polled. 0 if there is no such channel.
+    /// Returns the tasks of a channel, submitted and not polled. 0 if it does not exist.
     #[must_use]
     pub fn in_flight(&self, id: ChannelId) -> u32 {
         self.ring(id).map_or_else(|| self.channel(id).map_or(0, |channel| channel.used), Ring::used)
     }
 
-    /// How many tasks of a channel were released by a doorbell and did not end. 0 if there is no such channel.
+    /// Returns the tasks of a channel that a doorbell released and that did not end. 0 if it does not exist.
     #[must_use]
     pub fn running(&self, id: ChannelId) -> u32 {
         self.channel(id).map_or(0, |channel| channel.outstanding)
     }
 
-    /// What a channel did so far, if there is such a channel.
+    /// Returns the counters of a channel, if it exists.
     #[must_use]
     pub fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
         self.ring(id).map(|ring| ring.stats).or(self.channel(id).map(|channel| channel.stats))
     }
 
-    /// Whether [`poll`](Self::poll) would return a completion.
+    /// Returns true if [`poll`](Self::poll) would return a completion.
     #[must_use]
     pub fn has_completion(&self, id: ChannelId) -> bool {
         match &self.rings {
@@ -144,8 +145,8 @@ impl Device {
         self.channels.get(id.0 as usize)?.as_deref()
     }
 
-    /// Takes a channel down: everything in flight on it ends as aborted, to be polled, and nothing more is
-    /// accepted until it is [restarted](Self::restart). Nothing happens if it is down already.
+    /// Takes a channel down: everything in flight on it ends as aborted, to be polled, and it accepts no more
+    /// until it is [restarted](Self::restart). No effect if it is down.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl Device {
         }
     }
 
-    /// Lets a halted channel run again. Completions that were not polled stay. Nothing happens if it runs.
+    /// Restarts a halted channel. Unpolled completions stay. No effect if it runs.
     ///
     /// # Errors
     ///

@@ -1,58 +1,58 @@
-//! What a device is to be like.
+//! Configuration of a device.
 
 use crate::model::fault::{FaultPlan, FaultPlanError};
 use crate::model::profile::{Profile, ProfileError};
 use crate::model::trace::TraceMode;
 
-/// What a device is to be like.
+/// Configuration of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// Which device is modelled.
+    /// The modelled device.
     pub profile: Profile,
-    /// Decides everything that is left to chance.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// What goes wrong.
+    /// Injected faults.
     pub faults: FaultPlan,
-    /// What is recorded.
+    /// Extent of the record.
     pub trace: TraceMode,
-    /// Bytes of a task move in parts. Otherwise all at its end.
+    /// Bytes of a task move in parts, rather than all at its end.
     pub tearing: bool,
 }
 
 impl DeviceConfig {
-    /// The device of a profile: seed 0, no faults, no trace, tearing.
+    /// Configures the device of a profile: seed 0, no faults, no trace, tearing.
     #[must_use]
     pub const fn new(profile: Profile) -> Self {
         Self { profile, seed: 0, faults: FaultPlan::none(), trace: TraceMode::Off, tearing: true }
     }
 
-    /// The same with another seed.
+    /// Sets the seed.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// The same with these faults.
+    /// Sets the faults.
     #[must_use]
     pub fn with_faults(self, faults: FaultPlan) -> Self {
         Self { faults, ..self }
     }
 
-    /// The same with this much recorded.
+    /// Sets the extent of the record.
     #[must_use]
     pub fn with_trace(self, trace: TraceMode) -> Self {
         Self { trace, ..self }
     }
 }
 
-/// A device that cannot be made.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Because of its profile.
+    /// Invalid profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// Because of its faults.
+    /// Invalid fault plan.
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
 }

@@ -1,33 +1,33 @@
-//! The engine that the channels share, and the passing of time.
+//! The engine that the channels share, and its clock.
 
 use std::collections::VecDeque;
 
-use super::bytes::{corrupt, move_part};
 use super::{ChannelId, Device};
 use crate::model::channel::{Marks, Stage};
 use crate::model::events::Event;
 use crate::model::profile::{Direction, OnFailure, Profile};
+use crate::model::remote_memory::{corrupt, move_part};
 use crate::model::rng;
 use crate::model::task::{HaltCause, Status, TaskError};
 use crate::model::time::Time;
 use crate::model::trace::Happening;
 
-/// A part of the engine that serves one task at a time, for all channels.
+/// A server of the engine. It serves one task at a time, for all channels.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct Server {
     free_at: Time,
-    /// Channels with tasks waiting for the lane, in turn.
+    /// Channels with tasks that wait for the server, in turn.
     turns: VecDeque<u32>,
     scheduled: bool,
 }
 
-/// Which lane serves a direction: each has its own, but tasks that end in order share one.
-fn lane_of(profile: &Profile, direction: Direction) -> usize {
+/// Returns the server of a direction: each has its own, but tasks that end in order share one.
+fn server_of(profile: &Profile, direction: Direction) -> usize {
     if profile.in_order { 0 } else { direction as usize }
 }
 
 impl Device {
-    /// When something will happen next; `None` if nothing will, however long one waits.
+    /// Returns the time of the next event; `None` if there is none.
     pub fn next_event(&mut self) -> Option<Time> {
         loop {
             let (at, event) = self.calendar.first()?;
@@ -39,17 +39,17 @@ impl Device {
         }
     }
 
-    /// Lets time pass until `to`; if that is past already, until now.
+    /// Advances time to `to`, or to now if that is past.
     pub fn advance(&mut self, to: Time) {
         while let Some((at, event)) = self.calendar.pop_due(to) {
-            // What was scheduled for the past happens now.
+            // Overdue events happen now.
             self.now = self.now.max(at);
             self.handle(event);
         }
         self.now = self.now.max(to);
     }
 
-    /// Lets time pass until nothing more will happen.
+    /// Advances time until no event is left.
     pub fn run(&mut self) {
         while let Some(at) = self.next_event() {
             self.advance(at);
@@ -63,15 +63,15 @@ impl Device {
             | Event::Finish { channel, epoch, .. } => {
                 self.channel(ChannelId(channel)).is_some_and(|channel| channel.epoch == epoch)
             }
-            Event::LaneFree { lane } => !self.lanes[lane as usize].turns.is_empty(),
+            Event::ServerFree { place } => !self.servers[place as usize].turns.is_empty(),
             Event::Fault { .. } => !self.gone,
         }
     }
 
-    /// An event left the calendar.
+    /// Notes that an event left the calendar.
     fn unschedule(&mut self, event: Event) {
-        if let Event::LaneFree { lane } = event {
-            self.lanes[lane as usize].scheduled = false;
+        if let Event::ServerFree { place } = event {
+            self.servers[place as usize].scheduled = false;
         }
     }
 
@@ -87,18 +87,18 @@ impl Device {
                 }
                 self.start_ready(channel);
             }
-            Event::LaneFree { lane } => self.lane_free(lane),
+            Event::ServerFree { place } => self.server_free(place),
             Event::Move { channel, epoch, slot } => self.move_some(channel, epoch, slot),
             Event::Finish { channel, slot, .. } => self.finish(channel, slot),
             Event::Fault { rule } => self.timed_fault(rule),
         }
     }
 
-    /// Starts what can start on a channel.
+    /// Starts all tasks that can start on a channel.
     pub(super) fn start_ready(&mut self, index: u32) {
         loop {
             let Some(channel) = &mut self.channels[index as usize] else { return };
-            // An event that is scheduled brings us back here.
+            // A scheduled event calls this again.
             if channel.stuck || channel.rung == 0 || channel.issue_scheduled {
                 return;
             }
@@ -133,64 +133,64 @@ impl Device {
             }
 
             let occupied = costs.engine.at(task.len);
-            let lane = lane_of(&self.profile, task.direction);
-            let (line, server) = (&mut channel.at_lane[lane], &mut self.lanes[lane]);
+            let place = server_of(&self.profile, task.direction);
+            let (waiting, server) = (&mut channel.at_server[place], &mut self.servers[place]);
             let idle = server.free_at <= self.now && server.turns.is_empty();
-            let unhindered = occupied == Time::ZERO && (!self.profile.in_order || line.is_empty());
+            let unhindered = occupied == Time::ZERO && (!self.profile.in_order || waiting.is_empty());
             if idle || unhindered {
                 self.run_task(index, slot, occupied);
                 continue;
             }
-            line.push_back(slot);
-            if line.len() == 1 {
+            waiting.push_back(slot);
+            if waiting.len() == 1 {
                 server.turns.push_back(index);
             }
             if !server.scheduled {
                 server.scheduled = true;
-                self.calendar.add(server.free_at, Event::LaneFree { lane: lane as u32 });
+                self.calendar.add(server.free_at, Event::ServerFree { place: place as u32 });
             }
         }
     }
 
-    /// A lane of the engine takes the next task, of the next channel in turn.
-    fn lane_free(&mut self, lane: u32) {
-        let event = Event::LaneFree { lane };
-        let lane = lane as usize;
-        let server = &mut self.lanes[lane];
+    /// Serves the next task, of the next channel in turn.
+    fn server_free(&mut self, place: u32) {
+        let event = Event::ServerFree { place };
+        let place = place as usize;
+        let server = &mut self.servers[place];
         if server.free_at > self.now {
             server.scheduled = true;
             return self.calendar.add(server.free_at, event);
         }
         let Some(index) = server.turns.pop_front() else { return };
         let Some(channel) = &mut self.channels[index as usize] else { return };
-        let Some(slot) = channel.at_lane[lane].pop_front() else { return };
-        if !channel.at_lane[lane].is_empty() {
+        let Some(slot) = channel.at_server[place].pop_front() else { return };
+        if !channel.at_server[place].is_empty() {
             server.turns.push_back(index);
         }
         let task = &channel.tasks[slot as usize];
         let occupied = self.profile.costs(task.direction).engine.at(task.len);
         self.run_task(index, slot, occupied);
-        let server = &mut self.lanes[lane];
+        let server = &mut self.servers[place];
         if !server.turns.is_empty() {
             server.scheduled = true;
             self.calendar.add(server.free_at, event);
         }
     }
 
-    /// A channel waits for no lane any more.
-    pub(super) fn leave_lanes(&mut self, index: u32) {
-        for lane in &mut self.lanes {
-            lane.turns.retain(|turn| *turn != index);
+    /// Removes a channel from all servers' turns.
+    pub(super) fn leave_servers(&mut self, index: u32) {
+        for server in &mut self.servers {
+            server.turns.retain(|turn| *turn != index);
         }
     }
 
-    /// The task's lane of the engine, which is free, takes it and is `occupied` for so long.
+    /// Runs a task on its free server, which is `occupied` for so long.
     fn run_task(&mut self, index: u32, slot: u32, occupied: Time) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
         let served = self.now + occupied;
         if occupied > Time::ZERO {
-            self.lanes[lane_of(&self.profile, task.direction)].free_at = served;
+            self.servers[server_of(&self.profile, task.direction)].free_at = served;
         }
         let costs = self.profile.costs(task.direction);
         let mine = if task.coalesce { &costs.coalesced } else { &costs.reported };
@@ -205,7 +205,7 @@ impl Device {
             due = due.max(channel.last_due);
             channel.last_due = due;
         }
-        // Never before now, however the jitter fell.
+        // Jitter must not move it before now.
         task.due = due.max(self.now);
         let (due, epoch) = (task.due, channel.epoch);
         if task.tearing.parts > 1 {
@@ -215,7 +215,7 @@ impl Device {
         self.calendar.add(due, Event::Finish { channel: index, epoch, slot });
     }
 
-    /// One part of a task moves, not the last one.
+    /// Moves a part of a task, not the last one.
     fn move_some(&mut self, index: u32, epoch: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
@@ -226,7 +226,7 @@ impl Device {
         task.part += 1;
         let (number, part, parts) = (task.number, task.part, task.tearing.parts);
         self.trace.record(self.now, Some(index), || Happening::Move { task: number, part, parts });
-        if let Err(error) = move_part(&self.memory, &mut self.carrier, task, part) {
+        if let Err(error) = move_part(&self.memory, &mut self.bounce, task, part) {
             task.error = Some(error.into());
             return;
         }
@@ -236,7 +236,7 @@ impl Device {
         }
     }
 
-    /// A task ends.
+    /// Ends a task.
     fn finish(&mut self, index: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
@@ -251,7 +251,7 @@ impl Device {
         }
         while task.error.is_none() && task.part < task.tearing.parts {
             task.part += 1;
-            if let Err(error) = move_part(&self.memory, &mut self.carrier, task, task.part) {
+            if let Err(error) = move_part(&self.memory, &mut self.bounce, task, task.part) {
                 task.error = Some(error.into());
             }
         }
@@ -266,7 +266,7 @@ impl Device {
         channel.stats.bytes += task.len;
         let number = task.number;
         if task.marks.contains(Marks::CORRUPT) && task.len > 0 {
-            let byte = corrupt(&self.memory, &mut self.carrier, task);
+            let byte = corrupt(&self.memory, task);
             if let Some(byte) = byte {
                 self.trace.record(self.now, Some(index), || Happening::Corrupt { task: number, byte });
             }
@@ -287,7 +287,7 @@ impl Device {
         }
     }
 
-    /// A task ends with its error set, and takes its channel down if that is the device's manner.
+    /// Ends a task with its error set, and takes its channel down if the profile says so.
     #[cold]
     fn fail(&mut self, index: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
@@ -314,14 +314,14 @@ const fn extra_segments(src: usize, dst: usize) -> u64 {
     (src.saturating_sub(1) + dst.saturating_sub(1)) as u64
 }
 
-/// `at`, off by up to `thousandths` of `span` as `chance` says.
+/// Returns `at`, shifted by up to `thousandths` of `span` as `chance` says.
 fn jitter(at: Time, span: Time, thousandths: u32, chance: u64) -> Time {
     let reach = span.as_ps().saturating_mul(u64::from(thousandths)) / 1_000;
     // The low bits of the chance decide the tearing.
     at + Time::from_ps(rng::scale(rng::mix(chance), reach.saturating_mul(2))) - Time::from_ps(reach)
 }
 
-/// When part `part` of `parts` equal ones between two times is over.
+/// Returns the end of part `part` of `parts` equal ones between two times.
 fn part_time(from: Time, to: Time, part: u8, parts: u8) -> Time {
     Time::from_ps(from.as_ps() + (to - from).as_ps() / u64::from(parts) * u64::from(part))
 }

@@ -1,4 +1,4 @@
-//! What goes wrong: which tasks a fault strikes, and how channels go down.
+//! Injects faults into tasks and channels.
 
 use super::{ChannelId, Device};
 use crate::model::channel::{ChannelState, Marks, Stage};
@@ -46,16 +46,16 @@ impl Device {
     }
 
     pub(super) fn stick(&mut self, index: u32) {
-        self.leave_lanes(index);
+        self.leave_servers(index);
         if let Some(channel) = &mut self.channels[index as usize] {
             channel.stick();
             self.trace.record(self.now, Some(index), || Happening::Stick);
         }
     }
 
-    /// Takes a channel down and ends what is in flight on it.
+    /// Takes a channel down and aborts its tasks in flight.
     pub(super) fn halt(&mut self, index: u32, cause: HaltCause) {
-        self.leave_lanes(index);
+        self.leave_servers(index);
         let Some(channel) = &mut self.channels[index as usize] else { return };
         self.trace.record(self.now, Some(index), || Happening::Halt { cause });
         channel.state = ChannelState::Halted(cause);
@@ -69,12 +69,12 @@ impl Device {
                 channel.stats.aborted += 1;
                 self.trace.record(self.now, Some(index), || Happening::End { task: number, status });
             }
-            channel.report_now(slot);
+            channel.push_report(slot);
         }
     }
 }
 
-/// Which faults strike task `number` of a channel.
+/// Returns the faults of task `number` of a channel, and its additional time.
 #[cold]
 pub(super) fn strike(
     rules: &mut [Rule],

@@ -1,27 +1,26 @@
-//! The memory that tasks may name.
+//! Registers and accesses memory of tasks.
 #![expect(unsafe_code, reason = "registering memory is a promise of the caller's")]
 
 use std::sync::Arc;
 
 use super::Device;
-use crate::model::memory::{PeerAccess, RegionError, RegionKey, RegionSpec, Rights};
+use crate::model::region::{PeerAccess, RegionError, RegionKey, RegionSpec, Rights};
 use crate::model::trace::Happening;
 
 impl Device {
-    /// Registers memory, so that tasks may name it.
+    /// Registers memory for tasks.
     ///
     /// # Errors
     ///
-    /// The addresses do not exist.
+    /// Returns an error if the range ends behind the last address.
     ///
     /// # Safety
     ///
     /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
-    /// valid for reads, and for writes if the rights include any, from whatever thread drives the device;
-    /// except memory of a peer, which need be so only while leave to touch it is [had](PeerAccess::acquire), and
-    /// [far](crate::model::FarMemory) memory, which has no address.
-    /// While a task in flight names bytes of it, no Rust reference to them is used, but for shared ones to
-    /// bytes that are only read.
+    /// valid for reads, and for writes if the rights include any, from the thread that drives the device. A
+    /// peer's memory need be valid only while leave is [held](PeerAccess::acquire), and
+    /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of it, no
+    /// Rust reference to them is used, except shared ones to bytes that are only read.
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         // SAFETY: the caller's promise.
         let key = unsafe { self.memory.register(spec.clone()) }?;
@@ -35,9 +34,9 @@ impl Device {
         Ok(key)
     }
 
-    /// Allocates `len` zeroed bytes and registers them. They belong to the device, which frees them when they
-    /// are unregistered; their addresses are made up, the same in every run, and found with
-    /// [`range`](Self::range). With a `peer` they count as that peer's memory.
+    /// Allocates `len` zeroed bytes and registers them. The device owns them and frees them when they are
+    /// unregistered. Their addresses, from [`range`](Self::range), are virtual and the same in every run.
+    /// With a `peer` they count as that peer's memory.
     ///
     /// # Errors
     ///
@@ -58,8 +57,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such region, or tasks in flight name it. A task names its regions until it ends, even
-    /// when its completion is polled later; one whose completion was lost until its channel is taken down.
+    /// Returns an error if the region does not exist, or tasks in flight name it. A task names its regions
+    /// until it ends, even if it is polled later; one with a lost completion until its channel is taken down.
     pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
         let rings = self.rings.iter().flatten().flatten();
         self.memory.unregister(key, rings.map(|ring| ring.names(key)).sum())?;
@@ -67,7 +66,7 @@ impl Device {
         Ok(())
     }
 
-    /// A region's first address and length in bytes, if there is such a region.
+    /// Returns a region's first address and length in bytes, if it exists.
     #[must_use]
     pub fn range(&self, key: RegionKey) -> Option<(u64, u64)> {
         self.memory.range(key)
@@ -77,7 +76,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such region, it is not the device's own, or the bytes are not all within.
+    /// Returns an error if the region does not exist, is not the device's own, or does not contain all of the
+    /// bytes.
     pub fn read(&self, key: RegionKey, addr: u64, out: &mut [u8]) -> Result<(), RegionError> {
         self.memory.peek(key, addr, out)
     }

@@ -1,4 +1,4 @@
-//! Tasks on their way to the engine, and their completions on the way back.
+//! Submits tasks and polls completions.
 
 use super::faults::strike;
 use super::{ChannelError, ChannelId, Device};
@@ -16,7 +16,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The task was not accepted, and nothing of it was kept.
+    /// Returns the reason if the task was not accepted. Nothing of it was kept.
     #[inline]
     pub fn submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
         match &mut self.rings {
@@ -61,7 +61,7 @@ impl Device {
         let max = self.profile.max_task;
         let oversize = len > max;
         if oversize && self.profile.oversize == Found::AtSubmit {
-            // Only a fault could still let it pass.
+            // Only a fault could accept it.
             let may_pass = self.rules.iter().any(|rule| rule.rule.fault == Fault::Oversize);
             if !may_pass {
                 return Err(Refused::Invalid(TaskError::TooLong { len, max }));
@@ -91,7 +91,7 @@ impl Device {
         task.chance = channel.chances.bits();
         task.tearing = match task.dst.first() {
             Some(first) if self.tearing => Tearing::new(len, first.offset, task.chance),
-            _ => Tearing::none(),
+            _ => Tearing::default(),
         };
         task.number = number;
         task.coalesce = descriptor.coalesce && self.profile.reporting == Reporting::Each { coalescing: true };
@@ -116,8 +116,8 @@ impl Device {
         Ok(())
     }
 
-    /// Releases all submitted tasks of a channel to the device; returns how many. A stuck or halted channel
-    /// takes the doorbell like any other.
+    /// Releases all submitted tasks of a channel to the device. Returns their number. Stuck and halted
+    /// channels accept doorbells.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Device {
         match &mut self.rings {
             Some(rings) => match rings.get_mut(id.0 as usize) {
                 Some(Some(ring)) => {
-                    Ok(ring.doorbell(&self.profile, &mut self.memory, &mut self.carrier, self.now))
+                    Ok(ring.doorbell(&self.profile, &mut self.memory, &mut self.bounce, self.now))
                 }
                 _ => Err(ChannelError::NoSuchChannel),
             },
@@ -160,7 +160,7 @@ impl Device {
         Ok(tasks)
     }
 
-    /// The next completion of a channel, if one is there. Time does not pass.
+    /// Returns the next completion of a channel, if any. Time does not pass.
     #[inline]
     pub fn poll(&mut self, id: ChannelId) -> Option<Completion> {
         match &mut self.rings {
@@ -169,8 +169,8 @@ impl Device {
         }
     }
 
-    /// Calls `each` with up to `max` completions of a channel, as [`poll`](Self::poll) returns them; returns how many
-    /// that were.
+    /// Calls `each` with up to `max` completions of a channel, as [`poll`](Self::poll) returns them. Returns
+    /// their number.
     #[inline]
     pub fn poll_each(&mut self, id: ChannelId, max: usize, mut each: impl FnMut(Completion)) -> usize {
         let mut polled = 0;

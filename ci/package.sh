@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The packages that `cargo package` makes are complete: each has a README, the licences and every file that its sources
+# and examples include by path. The stand-in SDKs install from the unpacked packages.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+# `bindings` generates sources of this repository and is not published.
+cargo package --locked --workspace --exclude bindings --no-verify --allow-dirty
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+packages=()
+while IFS=$'\t' read -r package _; do
+    [[ "$package" != bindings ]] || continue
+    packages+=("$package")
+    crate=$target/package/$package-$version.crate
+    [[ -e "$crate" ]] || fail "cargo package wrote no $crate"
+    tar -xzf "$crate" -C "$dir"
+    unpacked=$dir/$package-$version
+    [[ -s "$unpacked/README.md" ]] || fail "the package $package has no README.md"
+    for licence in LICENSE-APACHE LICENSE-MIT; do
+        cmp "$licence" "$unpacked/$licence" || fail "the package $package lacks $licence"
+    done
+    folders=("$unpacked/src")
+    [[ ! -d "$unpacked/examples" ]] || folders+=("$unpacked/examples")
+    while IFS=: read -r file path; do
+        path=$(dirname "$file")/$(cut -d '"' -f 2 <<<"$path")
+        [[ -e "$path" ]] || fail "the package $package lacks ${path#"$dir/"}, which ${file#"$dir/"} includes"
+    done < <(grep -rE '^ *#\[path = "' --include='*.rs' "${folders[@]}" || true)
+done < <(ci/members.sh)
+((${#packages[@]})) || fail "the workspace has no packages"
+
+# The packages are not published, so a workspace of the unpacked ones replaces the registry. Versions and profiles are
+# those of this repository, so that its builds of other dependencies are used.
+cp Cargo.lock "$dir/"
+{
+    echo '[workspace]'
+    echo 'resolver = "3"'
+    printf 'members = ['
+    printf '"%s", ' "${packages[@]/%/-$version}"
+    echo ']'
+    echo '[patch.crates-io]'
+    for package in "${packages[@]}"; do
+        echo "$package = { path = \"$package-$version\" }"
+    done
+    awk '/^\[/ { keep = /^\[profile/ } keep' Cargo.toml
+} >"$dir/Cargo.toml"
+cargo metadata --offline --format-version 1 --manifest-path "$dir/Cargo.toml" >/dev/null
+for sdk in doca spdk; do
+    echo "--- the stand-in $sdk, installed from its package"
+    CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true "$dir/dma-$sdk-emu-$version/install" "$dir/$sdk" --debug
+    [[ -n "$(find "$dir/$sdk" -name "lib${sdk}_*.so")" ]] || fail "$dir/$sdk has no libraries"
+done
+echo "${#packages[@]} packages are complete"

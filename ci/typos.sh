@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# No word is misspelled (_typos.toml lists the exceptions). Exits with 77 ("skipped") without `typos`
+# (pip install typos, or cargo install typos-cli).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+command -v typos >/dev/null || {
+    echo "skipped: typos is not installed (pip install typos)"
+    exit 77
+}
+typos
+echo "no word is misspelled"

@@ -1,0 +1,161 @@
+//! `doctor`: what stands between the user and each backend, and how to mend it. The backends find it out;
+//! this prints it.
+
+use std::fmt::Write as _;
+
+use dma::{Diagnosis, Finding, Verdict};
+use serde_json::{Value, json};
+
+use crate::cli::Format;
+use crate::output::Style;
+
+/// Findings about backends.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The backends that were asked about.
+    pub backends: Vec<Diagnosis>,
+    /// Backends were named: all of them are to be usable.
+    named: bool,
+}
+
+/// Looks at the named backends, or at all.
+///
+/// # Errors
+///
+/// A name that is none.
+pub fn examine(names: &[String]) -> Result<Report, String> {
+    let backends = dma::doctor(names).map_err(|e| e.to_string())?;
+    Ok(Report { backends, named: !names.is_empty() })
+}
+
+impl Report {
+    /// Every backend that was named can be used; if none was, a hardware backend can.
+    #[must_use]
+    pub fn usable(&self) -> bool {
+        if self.named {
+            self.backends.iter().all(|b| b.is_usable)
+        } else {
+            self.backends.iter().any(|b| b.is_usable && b.is_hardware)
+        }
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let finding = |f: &Finding| -> Value {
+            json!({ "what": f.what, "verdict": word(f.verdict), "found": f.found, "fix": f.fix })
+        };
+        let backend = |b: &Diagnosis| -> Value {
+            let findings: Vec<_> = b.findings.iter().map(finding).collect();
+            json!({ "name": b.name, "hardware": b.is_hardware, "usable": b.is_usable, "findings": findings })
+        };
+        let backends: Vec<_> = self.backends.iter().map(backend).collect();
+        format!("{:#}\n", Value::from(backends))
+    }
+
+    /// In a format other than JSON.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn shown(&self, format: Format) -> Result<String, csv::Error> {
+        if format == Format::Table {
+            return Ok(self.text());
+        }
+        let row = |(b, f): (&Diagnosis, &Finding)| {
+            let words = [b.name, f.what.as_ref(), word(f.verdict), f.found.as_ref(), f.fix.as_ref()];
+            words.map(str::to_owned)
+        };
+        let mut rows = self.backends.iter().flat_map(|b| b.findings.iter().map(move |f| (b, f))).map(row);
+        let header = ["backend", "what", "verdict", "found", "fix"];
+        if format == Format::Markdown {
+            let style = Style::Markdown;
+            let mut table = style.table(&header);
+            for row in rows {
+                table.add_row(row.map(|text| style.text(&text)));
+            }
+            return Ok(format!("{table}\n"));
+        }
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(header)?;
+        rows.try_for_each(|row| writer.write_record(row))?;
+        let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for backend in &self.backends {
+            let state = match (backend.is_usable, backend.opens) {
+                (true, _) => "usable",
+                (false, true) => "NOT usable with a device; what opens is a model",
+                (false, false) => "NOT usable",
+            };
+            let _ = writeln!(text, "{}: {state}", backend.name);
+            for finding in &backend.findings {
+                let mark = match finding.verdict {
+                    Verdict::Ok => "ok  ",
+                    Verdict::Warning => "warn",
+                    Verdict::Bad => "BAD ",
+                };
+                let _ = writeln!(text, "  {mark} {}: {}", finding.what, finding.found.trim());
+                // An error's text has its hint in it already.
+                if !finding.fix.is_empty() && !finding.found.contains(&finding.fix) {
+                    let _ = writeln!(text, "       fix: {}", finding.fix);
+                }
+            }
+        }
+        if !self.named && !self.usable() {
+            text.push_str("No hardware backend can be used on this machine; `cpu` always can.\n");
+        }
+        text
+    }
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "ok",
+        Verdict::Warning => "warning",
+        Verdict::Bad => "bad",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_bad_has_a_fix() {
+        let report = examine(&[]).unwrap();
+        let names: Vec<_> = report.backends.iter().map(|backend| backend.name).collect();
+        assert_eq!(names, ["cpu", "sim", "doca", "ioat"]);
+        for backend in &report.backends {
+            assert!(!backend.findings.is_empty(), "{}", backend.name);
+            for finding in &backend.findings {
+                assert!(finding.verdict == Verdict::Ok || !finding.fix.is_empty(), "{finding:?}");
+                let shown = finding.fix.is_empty() || report.text().contains(&finding.fix);
+                assert!(shown && finding.fix != finding.found, "{finding:?}");
+            }
+            if !backend.is_usable {
+                assert!(
+                    backend.findings.iter().any(|f| f.verdict == Verdict::Bad),
+                    "it says why: {backend:?}"
+                );
+            }
+        }
+        assert!(report.text().contains("cpu: usable"));
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!((&json[0]["name"], &json[0]["hardware"]), (&json!("cpu"), &json!(false)));
+    }
+
+    #[test]
+    fn the_verdict_is_about_what_was_asked() {
+        assert!(examine(&["cpu".to_owned()]).unwrap().usable());
+        let auto = examine(&["auto".to_owned()]).unwrap();
+        assert_eq!(auto.backends[0].name, "cpu");
+        let error = examine(&["cpo".to_owned()]).unwrap_err();
+        assert!(error.contains("did you mean `cpu`?") && error.contains("cpu, sim, doca, ioat"), "{error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Memory of another process: a child that allocates and exports it, and reads and writes it on request, so
+//! that what arrives there is compared through its own mapping.
+
+use std::io::{self, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use dma::{Access, DmaEngineExt as _, Error, ErrorKind, ExportDescriptor, MemoryRequest, Result};
+
+/// The child, and the pipes to it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
+}
+
+/// The longest descriptor that is read.
+const DESCRIPTOR: u64 = 1 << 20;
+/// Reads bytes of the memory.
+const READ: u8 = b'r';
+/// Writes bytes of it.
+const WRITE: u8 = b'w';
+
+fn lost(error: &io::Error) -> Error {
+    Error::new(ErrorKind::Os, format!("the peer process: {error}"))
+        .with_hint("its own message is on standard error")
+}
+
+impl Process {
+    /// Starts a process with `len` bytes of an engine's memory, and gets the descriptor of their export.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started, or its engine cannot allocate or export.
+    pub fn start(engine: &str, len: usize) -> Result<(Self, ExportDescriptor)> {
+        // This is the running program even if its file has been replaced meanwhile.
+        let mut child = Command::new("/proc/self/exe")
+            .args(["peer", engine])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| lost(&e))?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (mut to, from) = pipes.ok_or_else(|| lost(&io::Error::from(io::ErrorKind::BrokenPipe)))?;
+        let mut from = BufReader::new(from);
+        let descriptor = to.write_all(&(len as u64).to_le_bytes()).and_then(|()| to.flush()).and_then(|()| {
+            let len = number(&mut from)?.min(DESCRIPTOR);
+            let mut bytes = vec![0; len as usize];
+            from.read_exact(&mut bytes)?;
+            Ok(bytes)
+        });
+        let process = Self { child, pipes: Mutex::new((to, from)) };
+        let descriptor = ExportDescriptor::from_bytes(&descriptor.map_err(|e| lost(&e))?)?;
+        Ok((process, descriptor))
+    }
+
+    /// Reads the memory from byte `at` on.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone.
+    pub fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (to, from) = &mut *pipes;
+        request(to, READ, at, bytes.len()).and_then(|()| to.flush()).map_err(|e| lost(&e))?;
+        from.read_exact(bytes).map_err(|e| lost(&e))
+    }
+
+    /// Writes the memory from byte `at` on.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone.
+    pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (to, from) = &mut *pipes;
+        let sent = request(to, WRITE, at, bytes.len()).and_then(|()| to.write_all(bytes));
+        sent.and_then(|()| to.flush()).map_err(|e| lost(&e))?;
+        // The answer comes when the bytes are in the memory.
+        from.read_exact(&mut [0]).map_err(|e| lost(&e))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It ends when it has nothing more to read; killed, it ends in any case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn request(to: &mut impl Write, what: u8, at: usize, len: usize) -> io::Result<()> {
+    to.write_all(&[what])?;
+    to.write_all(&(at as u64).to_le_bytes())?;
+    to.write_all(&(len as u64).to_le_bytes())
+}
+
+fn number(from: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    from.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The other side: holds memory of `engine` until standard input ends.
+///
+/// # Errors
+///
+/// The engine cannot allocate or export, or the pipes break in the middle of a request.
+pub fn serve(engine: &str) -> std::result::Result<(), String> {
+    let mut from = BufReader::new(io::stdin().lock());
+    let mut to = io::stdout().lock();
+    let text = |e: io::Error| format!("peer: {e}");
+    let engine = dma::open(engine).map_err(|e| e.to_string())?;
+    let len = number(&mut from).map_err(text)? as usize;
+    let request = MemoryRequest::new(len).exportable(Access::all());
+    let window = engine.allocate_window(&request).map_err(|e| e.to_string())?;
+    let export = window.export(Access::all()).map_err(|e| e.to_string())?;
+    let descriptor = export.descriptor().to_bytes();
+    to.write_all(&(descriptor.len() as u64).to_le_bytes()).map_err(text)?;
+    to.write_all(&descriptor).and_then(|()| to.flush()).map_err(text)?;
+    let mut what = [0];
+    let mut bytes = Vec::new();
+    while from.read(&mut what).map_err(text)? == 1 {
+        let (at, count) =
+            (number(&mut from).map_err(text)? as usize, number(&mut from).map_err(text)? as usize);
+        bytes.resize(count.min(len), 0);
+        match what[0] {
+            READ => {
+                window.read_at(at, &mut bytes).map_err(|e| e.to_string())?;
+                to.write_all(&bytes).and_then(|()| to.flush()).map_err(text)?;
+            }
+            WRITE => {
+                from.read_exact(&mut bytes).map_err(text)?;
+                window.write_at(at, &bytes).map_err(|e| e.to_string())?;
+                to.write_all(&[0]).and_then(|()| to.flush()).map_err(text)?;
+            }
+            other => return Err(format!("peer: the unknown request {other}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! The page: the answer in words, a plot for each question, and behind them the figures.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::NO_PLOT;
+use super::draw::Plot;
+use super::plots::{Question, questions};
+use super::tables::{baselines, costs, figures, knees, published, tag, verdicts};
+use super::theme::variables;
+use crate::derive::missed;
+use crate::output::GOES_ON;
+use crate::results::{Results, Status};
+use crate::runner::passes;
+use crate::units::{command_line, digits, nanos};
+
+/// A whole page around a body. Nothing is loaded; the one script sorts tables.
+pub(super) fn whole(title: &str, body: Markup) -> String {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                title { (title) }
+                style { (PreEscaped(variables())) (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                main { (body) }
+                script { (PreEscaped(include_str!("sort.js"))) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// One HTML page with everything in it.
+///
+/// # Errors
+///
+/// The plotting library fails.
+pub fn page(results: &Results) -> Result<String, String> {
+    let measured = results.with_figures(false).any(|m| !m.cell.is_baseline());
+    let modelled = results.engines.iter().any(|e| e.model.is_some());
+    let body = html! {
+        h1 { "DMA engines against memcpy" }
+        (answer(&results.summary))
+        (notes(results))
+        (machine(results))
+        @if measured {
+            h2 #measured { "Measured" }
+            (verdicts(results, false))
+            (plots(&questions(results, false))?)
+            details { summary { "All figures" } (figures(results, false)) }
+        } @else if !modelled {
+            p.dim { "There is " (NO_PLOT) "." }
+        }
+        @if modelled {
+            h2 #models { "Models" }
+            div.note {
+                b { "Not measured." } " These devices are simulated. Each is a model of what stands beside it, with the source of its figures: "
+                @for e in &results.engines { @if let Some(model) = &e.model { code { (e.name) } ": " (model) ". " } }
+                "The memcpy beside them was measured on this machine."
+            }
+            (verdicts(results, true))
+            (plots(&questions(results, true))?)
+            details { summary { "All figures of models" } (figures(results, true)) }
+        }
+        (knees(results))
+        (costs(results))
+        (published(results))
+        (troubles(results))
+        (how(results))
+    };
+    Ok(whole(&format!("dma-bench: {}", results.campaign.name), body))
+}
+
+/// The summary in words. Indented lines belong to the one before; lines that go on are whole again.
+pub(super) fn answer(lines: &[String]) -> Markup {
+    let mut whole: Vec<String> = Vec::new();
+    for line in lines {
+        match whole.last_mut() {
+            Some(last) if line.starts_with(GOES_ON) => *last = format!("{last} {}", line.trim()),
+            _ => whole.push(line.clone()),
+        }
+    }
+    html! { div.summary { @for line in whole {
+        p.in[line.starts_with(' ')] { (line.trim_start()) }
+    } } }
+}
+
+/// Renders the notes before the figures.
+fn notes(results: &Results) -> Markup {
+    let all = (results.stopped().into_iter())
+        .chain(results.busy())
+        .chain(results.cached())
+        .chain(results.at_rate())
+        .chain(missed(results))
+        .chain(results.limited());
+    html! { @for note in all { div.note { (note) } } }
+}
+
+fn machine(results: &Results) -> Markup {
+    let m = &results.machine;
+    // `2026-01-02T03:04:05Z` as people write it.
+    let date = results.created.replace('T', " ").replace('Z', " UTC");
+    html! {
+        p.dim {
+            (m.cpu) " with " (m.cpus) " CPUs" @if m.virtual_machine { ", a virtual machine" } "; " (m.os) "; Linux " (m.kernel) "; "
+            (m.libc) "; " span.date { (date) }
+        }
+        pre { (command_line(&results.command)) }
+    }
+}
+
+/// The first plot of each question, the others behind a fold.
+fn plots(questions: &[Question]) -> Result<Markup, String> {
+    Ok(html! { @for q in questions {
+        @if let [first, others @ ..] = q.plots.as_slice() {
+            (figure(first)?)
+            @if !others.is_empty() {
+                details {
+                    summary { "More of: " (q.title) " (" (others.len()) ")" }
+                    @for plot in others { (figure(plot)?) }
+                }
+            }
+        }
+    } })
+}
+
+fn figure(plot: &Plot) -> Result<Markup, String> {
+    Ok(html! { figure id=(plot.id) {
+        h3 { (plot.title) (tag(plot.model)) }
+        p.explain { (plot.note) }
+        div.plot {
+            (PreEscaped(plot.inline()?))
+            ul.legend { @for (at, series) in plot.series.iter().enumerate() {
+                li { span style={ "background: var(" (plot.variable(at)) ")" } {} (series.name) }
+            } }
+        }
+    } })
+}
+
+fn troubles(results: &Results) -> Markup {
+    let engines: Vec<_> = results.engines.iter().filter_map(|e| Some((&e.name, e.error.as_ref()?))).collect();
+    let cells: Vec<_> = results.troubled().collect();
+    html! { @if !engines.is_empty() || !cells.is_empty() {
+        h2 { "Not measured, or not to the end" }
+        ul {
+            @for (name, why) in engines { li { b { (name) } ": " (why) } }
+            @for m in cells {
+                li.bad[m.status == Status::Wrong] { b { (m.cell.to_string()) } ": " (m.message.as_deref().unwrap_or_default()) }
+            }
+        }
+    } }
+}
+
+fn how(results: &Results) -> Markup {
+    let (m, c) = (&results.machine, &results.campaign);
+    let left_out: u64 = results.cells.iter().filter(|m| !m.cell.is_baseline()).map(|m| m.left_out).sum();
+    let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
+    let unknown = || "not known".to_owned();
+    let mut rows = vec![
+        ("instructions".to_owned(), m.flags.join(" ")),
+        ("caches".to_owned(), m.caches.join(", ")),
+        ("NUMA nodes".to_owned(), if m.nodes.is_empty() { unknown() } else { m.nodes.join("; ") }),
+        ("memory".to_owned(), format!("{} MiB", m.memory >> 20)),
+        ("governor".to_owned(), m.governor.clone().unwrap_or_else(unknown)),
+        ("huge pages".to_owned(), m.huge_pages.clone().unwrap_or_else(unknown)),
+        ("load before".to_owned(), m.load.map_or_else(unknown, digits)),
+        ("baselines".to_owned(), baselines(results)),
+    ];
+    for e in results.engines.iter().filter(|e| e.error.is_none()) {
+        rows.push((e.name.clone(), format!("{}, version {}, {} clock", e.device, e.version, e.clock)));
+    }
+    html! {
+        h2 #how { "How it was measured" }
+        p {
+            "Each repetition of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
+            (c.repetitions) " repetitions of about " (nanos(c.seconds * 1e9)) " each, in up to " (passes(c)) " passes over all cells"
+            @if let Some(limit) = c.limit { ", of which none began after " (digits(limit)) " s" }
+            ". " (left_out) " repetitions are left out because something disturbed them. The bytes of " (verified)
+            " operations were compared. dma-bench " (results.tool) ", " (digits(results.seconds)) " s in all."
+        }
+        div.wide tabindex="0" { table { tbody { @for (name, value) in rows {
+            tr { td { (name) } td.text { (value) } }
+        } } } }
+        details {
+            summary { "The campaign, to be run again with " code { "dma-bench run --campaign FILE" } }
+            pre tabindex="0" { (toml::to_string(c).unwrap_or_default()) }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Cells that run without a break: a soak test, and time series.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use super::Runner;
+use crate::drive::{Extent, Pace, Worker, histogram};
+use crate::pairs::Pair;
+use crate::plan::Cell;
+use crate::record::Record;
+use crate::results::{Measured, Moment};
+use crate::run::Observer;
+use crate::{interrupt, slices};
+
+/// The interval of a soak test's time series, in seconds, unless told otherwise.
+const EVERY: f64 = 1.0;
+
+impl Runner<'_> {
+    /// Runs each cell in one piece; what came of it, and whether the user stopped it.
+    pub(crate) fn continuous(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
+        let every = self.campaign.series.unwrap_or(EVERY);
+        let lasts = self.campaign.duration.unwrap_or(self.campaign.seconds);
+        let groups = self.engines.groups.clone();
+        let cells: Vec<&Cell> = groups.iter().flat_map(|g| &g.cells).collect();
+        let intervals = (lasts / every).ceil().max(1.0);
+        observer.begin((intervals * cells.len() as f64) as u64, lasts * cells.len() as f64);
+        let mut all = Vec::new();
+        for cell in cells {
+            let mut record = Record::new(cell.clone());
+            record.wanted = 1;
+            self.open(&mut record);
+            if record.trouble.is_none() && !interrupt::stopped() {
+                self.series(&mut record, lasts, every, observer);
+            }
+            record.wanted = record.series.len() as u32;
+            record.cut |= interrupt::stopped();
+            record.end_visit(false);
+            let measured = record.measured();
+            if !interrupt::stopped() || measured.ops_per_second.is_some() {
+                observer.cell(&measured);
+                all.push(measured);
+            }
+        }
+        (all, interrupt::stopped())
+    }
+
+    /// Slices one after the other, each an interval of the series, as long as the clock of the engine says.
+    fn series(&mut self, record: &mut Record, lasts: f64, every: f64, observer: &mut dyn Observer) {
+        let (begun, mut at) = (Instant::now(), 0.0);
+        let (batch, depth) = (u64::from(record.cell.batch), u64::from(record.cell.depth));
+        let whole = |ops: f64| (ops as u64).max(depth).next_multiple_of(batch);
+        // Operations of an interval, by the warm-up at first.
+        let mut ops = match self.campaign.rate {
+            None if !record.virtual_clock => {
+                whole(record.extent.ops as f64 * (every / self.campaign.seconds).min(1.0))
+            }
+            _ => record.extent.ops,
+        };
+        while at < lasts && !interrupt::stopped() && begun.elapsed().as_secs_f64() < 2.0 * lasts + 1.0 {
+            let pace = self.campaign.rate.map(|rate| ((rate * every) as u64).max(1)).map(|each| {
+                ops = each;
+                Pace { rate: self.campaign.rate.unwrap_or(1.0), each }
+            });
+            let extent = Extent { warm: 0, ops, compare: 0, each: false, ..record.extent };
+            let slice = Instant::now();
+            let sliced = match slices::run(&mut record.workers, extent, pace) {
+                Ok(sliced) => sliced,
+                Err(trouble) => {
+                    record.trouble = Some(trouble);
+                    return;
+                }
+            };
+            record.count(&sliced.slices);
+            let (done, ns) = sliced.ops_and_ns();
+            if done == 0 || ns == 0 {
+                return;
+            }
+            let seconds = ns as f64 * 1e-9;
+            at += seconds;
+            let latency = taken(record);
+            let percentile =
+                |part: f64, least: u64| (latency.len() >= least).then(|| latency.value_at_quantile(part));
+            let rate = done as f64 / seconds;
+            record.series.push(Moment {
+                at,
+                ops_per_second: rate,
+                p50: percentile(0.5, 1),
+                p99: percentile(0.99, 100),
+                max: percentile(1.0, 1),
+                waited: sliced.waited.min(1.0),
+            });
+            let slot = sliced.slot();
+            record.add(Pair { ratio: None, ..Pair::new(None, slot, None) }, &self.cores.distance);
+            observer.repetition(&record.cell, record.model, rate * record.cell.size as f64);
+            // No more than this machine does in the time that an interval should take, whatever clock is
+            // read.
+            let faster = (every / seconds).min(every / slice.elapsed().as_secs_f64().max(1e-6)).min(100.0);
+            ops = whole(ops as f64 * faster);
+        }
+    }
+}
+
+/// The latencies of the last slice, which are added to those of the cell.
+fn taken(record: &mut Record) -> Histogram<u64> {
+    let mut latency = histogram();
+    for worker in &mut record.workers {
+        // Without bounds, every value fits.
+        let _ = latency.add(worker.latency());
+        Worker::forget(worker);
+    }
+    let _ = record.latency.add(&latency);
+    latency
+}

@@ -1,0 +1,197 @@
+//! Verdicts: at which sizes an engine is faster than `memcpy`, as fast, or slower.
+//!
+//! A verdict is by confidence intervals of the paired ratios, never by medians alone. The chance that any
+//! word in all verdicts of a run is wrong is at most [`RISK`]: each size of each curve gets an equal share of
+//! it. A size whose interval says neither is "not decided".
+
+mod interval;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::interval::{interval, interval_in_order};
+pub use self::words::{Range, ranges, text};
+pub(crate) use self::words::{class, range};
+use crate::derive::{HERE, published_cpu};
+use crate::plan::{Cell, Direction, Footprint, Op};
+use crate::results::Measured;
+use crate::stats::blocks;
+
+/// The chance, at most, that any verdict of a run is wrong.
+pub const RISK: f64 = 0.001;
+
+/// A ratio that is surely within this part of 1 is "as fast", even if it is surely above or below 1.
+pub const ALIKE: f64 = 0.05;
+
+/// A ratio that is surely within this part of 1 is "as fast" if it is not surely above or below 1.
+pub const MARGIN: f64 = 0.1;
+
+/// An interval that ends this close to 1 does not tell faster from slower: paired slices are not that much
+/// alike.
+const ZONE: f64 = 0.01;
+
+/// The most samples that a run counts as: the medians of so many parts of it, and of no more parts than it
+/// has passes.
+const BLOCKS: usize = 128;
+
+/// Comparison of an engine with the baseline at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Faster: the whole interval is above 1.01.
+    Faster,
+    /// As fast: the whole interval is within 10 % of 1, and not surely on one side of it by more than 5 %.
+    AsFast,
+    /// Slower: the whole interval is below 1 / 1.01.
+    Slower,
+    /// The interval is too wide for any of these.
+    NotDecided,
+}
+
+impl Class {
+    /// Classifies an interval of the ratio. No interval is not decided.
+    #[must_use]
+    pub fn of(interval: Option<(f64, f64)>) -> Self {
+        let Some((low, high)) = interval else { return Self::NotDecided };
+        let within = |part: f64| low >= 1.0 / (1.0 + part) && high <= 1.0 + part;
+        match () {
+            () if within(ALIKE) => Self::AsFast,
+            () if low > 1.0 + ZONE => Self::Faster,
+            () if high < 1.0 / (1.0 + ZONE) => Self::Slower,
+            () if within(MARGIN) => Self::AsFast,
+            () => Self::NotDecided,
+        }
+    }
+}
+
+/// One size of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// Bytes of each operation.
+    pub size: u64,
+    /// Median of the paired ratios to the baseline.
+    pub ratio: f64,
+    /// Lower end of the confidence interval of that median; `null` with too few repetitions.
+    pub low: Option<f64>,
+    /// Upper end; `null` likewise.
+    pub high: Option<f64>,
+    /// The class of this interval.
+    pub class: Class,
+}
+
+/// Identity of a curve over the size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Curve {
+    /// The engine.
+    pub engine: String,
+    /// The operation.
+    pub op: Op,
+    /// Operations in flight on each queue.
+    pub depth: u32,
+    /// Operations for each doorbell.
+    pub batch: u32,
+    /// Queues.
+    pub queues: u32,
+    /// Segments of each operation.
+    pub segments: u32,
+    /// Which memory.
+    pub footprint: Footprint,
+    /// Which way.
+    pub direction: Direction,
+}
+
+impl Curve {
+    /// The curve that a cell belongs to.
+    #[must_use]
+    pub fn of(c: &Cell) -> Self {
+        Self {
+            engine: c.engine.clone(),
+            op: c.op,
+            depth: c.depth,
+            batch: c.batch,
+            queues: c.queues,
+            segments: c.segments,
+            footprint: c.footprint,
+            direction: c.direction,
+        }
+    }
+}
+
+/// The verdict on an engine, by size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// Which engine, and how it was used.
+    #[serde(flatten)]
+    pub curve: Curve,
+    /// The figures are a model's.
+    pub model: bool,
+    /// The baseline: `memcpy here`, or the CPU that was published with a modelled device.
+    pub against: String,
+    /// The verdict in words, as tables and pages have it.
+    pub text: String,
+    /// Every size with its interval, ascending.
+    pub points: Vec<Point>,
+}
+
+impl Verdict {
+    /// A verdict on points in any order.
+    #[must_use]
+    pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>) -> Self {
+        points.sort_by_key(|p| p.size);
+        let text = text(&points);
+        Self { curve, model, against: against.to_owned(), text, points }
+    }
+
+    /// Returns the point of a size, if that was measured.
+    #[must_use]
+    pub fn at(&self, size: u64) -> Option<&Point> {
+        self.points.iter().find(|p| p.size == size)
+    }
+
+    /// Returns whether the baseline is this machine's `memcpy`.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.against == HERE
+    }
+}
+
+/// The point of one size, from its paired ratios in the order of measuring. `visits` is how many passes over
+/// all cells they come from, `risk` the chance, at most, that the class is wrong.
+#[must_use]
+pub fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Point> {
+    let ratio = crate::stats::median(ratios)?;
+    let interval = interval_in_order(&blocks(ratios, visits.clamp(1, BLOCKS)), risk);
+    let (low, high) = interval.unzip();
+    Some(Point { size, ratio, low, high, class: Class::of(interval) })
+}
+
+/// The verdicts on all curves that have ratios.
+#[must_use]
+pub fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
+    let compared: Vec<&Measured> =
+        cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
+    let risk = RISK / compared.len().max(1) as f64;
+    let mut curves: Vec<(Curve, Vec<&Measured>)> = Vec::new();
+    for m in compared {
+        let curve = Curve::of(&m.cell);
+        match curves.iter_mut().find(|(c, _)| *c == curve) {
+            Some((_, of)) => of.push(m),
+            None => curves.push((curve, vec![m])),
+        }
+    }
+    let mut all = Vec::new();
+    for (curve, of) in curves {
+        let model = of.iter().any(|m| m.model);
+        let here = |m: &&Measured| {
+            let ratios = &m.ratio.as_ref()?.samples;
+            point(m.cell.size, ratios, m.visits as usize, risk)
+        };
+        let points = of.iter().filter_map(here).collect();
+        all.push(Verdict::new(curve.clone(), model, HERE, points));
+        all.extend(published_cpu(&curve, &of).map(|(name, points)| Verdict::new(curve, model, name, points)));
+    }
+    all
+}

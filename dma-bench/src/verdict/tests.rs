@@ -1,0 +1,240 @@
+//! Verdicts on curves that are known, under noise that is worse than most machines make.
+
+use std::time::Duration;
+
+use super::*;
+use crate::contender::Contender;
+use crate::drive::{COMPARE_LITTLE, Extent, Worker};
+use crate::layout::Layout;
+use crate::memory::Memory;
+use crate::plan::Verify;
+
+/// SplitMix64: the same numbers on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ z >> 31) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.next().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * self.next()).cos()
+    }
+}
+
+/// Describes how a machine disturbs paired ratios.
+#[derive(Clone, Copy, Debug)]
+struct Noise {
+    /// Spread of each repetition, as a part.
+    spread: f64,
+    /// Part of the repetitions that an interrupt or another process hits, in the engine or in memcpy.
+    tails: f64,
+    /// Change of the ratio from the beginning of the run to its end, as a part.
+    drift: f64,
+    /// Part of the run in which the engine has half its speed, in one piece.
+    burst: f64,
+}
+
+const VISITS: usize = 40;
+const EACH: usize = 3;
+
+/// The ratios of one size, in the order of measuring.
+fn ratios(truth: f64, noise: Noise, burst: f64, random: &mut Random) -> Vec<f64> {
+    let mut all = Vec::with_capacity(VISITS * EACH);
+    let mut weather = 0.0;
+    for visit in 0..VISITS {
+        let at = visit as f64 / VISITS as f64;
+        // Visits near each other share a part of the noise.
+        weather = 0.7 * weather + 0.4 * noise.spread * random.normal();
+        let hit = at >= burst && at < burst + noise.burst;
+        for _ in 0..EACH {
+            let mut ratio = truth
+                * (noise.spread * random.normal() + weather + noise.drift * (at - 0.5)).exp()
+                * if hit { 0.5 } else { 1.0 };
+            if random.next() < noise.tails {
+                // A Pareto tail: some repetitions take many times as long.
+                let longer = random.next().max(1e-3).powf(-0.8);
+                ratio *= if random.next() < 0.5 { longer } else { 1.0 / longer };
+            }
+            all.push(ratio);
+        }
+    }
+    all
+}
+
+fn sizes() -> Vec<u64> {
+    (6..=22).map(|n| 1 << n).collect()
+}
+
+/// Ratios by size that are known.
+fn truths() -> Vec<(String, Vec<f64>)> {
+    let curve = |f: &dyn Fn(usize) -> f64| (0..sizes().len()).map(f).collect::<Vec<f64>>();
+    let crossing = |at: f64| move |i: usize| (1.35_f64).powf(i as f64 - at).clamp(0.05, 2.5);
+    let mut all = vec![
+        ("never".to_owned(), curve(&|i| 0.3 + 0.03 * i as f64)),
+        ("always".to_owned(), curve(&|i| 1.3 + 0.05 * i as f64)),
+        ("tie".to_owned(), curve(&|_| 1.0)),
+        ("island".to_owned(), curve(&|i| if i == 8 { 1.6 } else { 0.7 })),
+        ("dip".to_owned(), curve(&|i| if i == 14 { 0.81 } else { 1.2 + 0.08 * i as f64 })),
+        ("wide island".to_owned(), curve(&|i| if (5..=13).contains(&i) { 1.4 } else { 0.8 })),
+        ("crosses".to_owned(), curve(&crossing(7.5))),
+        ("crosses at a size".to_owned(), curve(&crossing(9.0))),
+    ];
+    // The models' own curves, one copy at a time, against a memcpy of 5 ns and 10 GB/s.
+    for name in ["bluefield2", "bluefield3", "ioat", "dsa"] {
+        let memcpy = |size: u64| 1e9 / (5.0 + size as f64 / 10.0);
+        all.push((name.to_owned(), sizes().into_iter().map(|s| model_rate(name, s) / memcpy(s)).collect()));
+    }
+    all
+}
+
+/// Copies a second of a model, one at a time, by its own clock.
+fn model_rate(profile: &str, size: u64) -> f64 {
+    let cell = Cell {
+        engine: format!("sim:profile={profile}"),
+        op: Op::Copy,
+        size,
+        depth: 1,
+        batch: 1,
+        queues: 1,
+        segments: 1,
+        footprint: Footprint::Hot,
+        direction: Direction::Local,
+    };
+    let contender = Contender::open(&cell.engine).unwrap();
+    let bytes = Layout::bytes(&cell, 0);
+    let memory = Memory::new(&contender.engine, None, bytes, Direction::Local).unwrap();
+    let layout = Layout::new(&cell, 0, 0);
+    let timeout = Duration::from_secs(60);
+    let mut worker = Worker::new(&contender, &cell, memory, layout, Verify::Sample, timeout).unwrap();
+    let extent = Extent { warm: 2, ops: 4, sample_every: 1, compare: COMPARE_LITTLE, each: false };
+    let slice = worker.run(extent).unwrap();
+    slice.ops as f64 / slice.seconds()
+}
+
+/// One run over a curve.
+fn run(truth: &[f64], noise: Noise, random: &mut Random) -> Vec<Point> {
+    // All sizes of a run meet the same burst.
+    let burst = random.next() * (1.0 - noise.burst);
+    let risk = RISK / (3 * truth.len()) as f64;
+    let of = |(size, truth): (u64, &f64)| point(size, &ratios(*truth, noise, burst, random), VISITS, risk);
+    sizes().into_iter().zip(truth).filter_map(of).collect()
+}
+
+/// Returns whether a class contradicts the truth.
+fn wrong(class: Class, truth: f64) -> bool {
+    match class {
+        Class::Faster => truth <= 1.0,
+        Class::Slower => truth >= 1.0,
+        Class::AsFast => !(1.0 / (1.0 + MARGIN)..=1.0 + MARGIN).contains(&truth),
+        Class::NotDecided => false,
+    }
+}
+
+/// Returns whether a size that is plainly faster, plainly slower or exactly as fast was left open.
+fn open(class: Class, truth: f64) -> bool {
+    class == Class::NotDecided && (!(0.85..=1.18).contains(&truth) || truth == 1.0)
+}
+
+const NOISES: [Noise; 5] = [
+    Noise { spread: 0.01, tails: 0.0, drift: 0.0, burst: 0.0 },
+    Noise { spread: 0.03, tails: 0.02, drift: 0.0, burst: 0.0 },
+    Noise { spread: 0.02, tails: 0.2, drift: 0.0, burst: 0.0 },
+    Noise { spread: 0.02, tails: 0.05, drift: 0.04, burst: 0.0 },
+    Noise { spread: 0.02, tails: 0.05, drift: 0.01, burst: 0.1 },
+];
+
+/// The bar: of 100 runs at most 5 leave something open that is plain, and none says anything wrong.
+#[test]
+fn verdicts_on_known_curves_are_right() {
+    let runs: u64 = std::env::var("VERDICT_RUNS").map_or(100, |n| n.parse().expect("a number"));
+    for (name, truth) in truths() {
+        for (kind, noise) in NOISES.into_iter().enumerate() {
+            let mut left_open = 0;
+            for seed in 0..runs {
+                let mut random = Random(seed << 8 | kind as u64);
+                let points = run(&truth, noise, &mut random);
+                assert_eq!(points.len(), truth.len());
+                for (p, truth) in points.iter().zip(&truth) {
+                    assert!(!wrong(p.class, *truth), "{name}, seed {seed}, {noise:?}: {truth} is {p:?}");
+                }
+                left_open += u64::from(points.iter().zip(&truth).any(|(p, truth)| open(p.class, *truth)));
+            }
+            println!("{name}, {noise:?}: {left_open} of {runs} runs left something open");
+            assert!(100 * left_open <= 5 * runs, "{name}, {noise:?}: {left_open} of {runs} are open");
+        }
+    }
+}
+
+/// Noise in which nothing can be told is answered by "not decided", not by a guess.
+#[test]
+fn hopeless_noise_decides_nothing_wrong() {
+    let noise = Noise { spread: 0.4, tails: 0.3, drift: 0.3, burst: 0.0 };
+    for (name, truth) in truths() {
+        for seed in 0..100 {
+            let points = run(&truth, noise, &mut Random(seed));
+            for (p, truth) in points.iter().zip(&truth).filter(|(_, t)| (0.8..1.25).contains(*t)) {
+                assert!(!wrong(p.class, *truth), "{name}, seed {seed}: {truth} is {p:?}");
+            }
+        }
+    }
+}
+
+/// By simulation: the interval covers the median as often as it says, and not with too much to spare.
+#[test]
+fn intervals_cover_the_median() {
+    let mut random = Random(7);
+    for (n, risk) in [(12, 0.05), (24, 0.1), (40, 0.2)] {
+        let rounds = 20_000;
+        let mut missed = 0;
+        for _ in 0..rounds {
+            // Skewed: its median is 1.
+            let samples: Vec<f64> = (0..n).map(|_| random.normal().exp()).collect();
+            let (low, high) = interval(&samples, risk).unwrap();
+            missed += i32::from(low > 1.0 || high < 1.0);
+        }
+        let part = f64::from(missed) / f64::from(rounds);
+        assert!(part <= risk * 1.05 && part > risk / 8.0, "{n} {risk}: {part}");
+    }
+    assert_eq!(interval(&[1.0; 5], 0.05), None, "five samples are too few for 5 %");
+    assert_eq!(interval(&[3.0, 1.0, 2.0, 5.0, 4.0, 6.0], 0.05), Some((1.0, 6.0)));
+    assert_eq!((interval(&[], 0.05), interval(&[1.0], 1.0)), (None, Some((1.0, 1.0))));
+}
+
+fn points(classes: &[Class]) -> Vec<Point> {
+    let point = |(n, class): (usize, &Class)| {
+        let low = (*class != Class::NotDecided).then_some(1.0);
+        Point { size: 1024 << n, ratio: 1.0, low, high: low, class: *class }
+    };
+    classes.iter().enumerate().map(point).collect()
+}
+
+#[test]
+fn ranges_are_said_as_people_say_them() {
+    use Class::{AsFast as A, Faster as F, NotDecided as N, Slower as S};
+    for (classes, says) in [
+        (&[F, F, F][..], "faster at all sizes, 1 KiB to 4 KiB"),
+        (&[S], "slower at 1 KiB"),
+        (&[S, S, F, F], "slower up to 2 KiB, faster from 4 KiB"),
+        (&[S, A, F, F], "slower up to 1 KiB, as fast at 2 KiB, faster from 4 KiB"),
+        (&[S, F, F, S], "slower up to 1 KiB, faster from 2 KiB to 4 KiB, slower from 8 KiB"),
+        (&[S, S, F, S, S], "slower at all sizes, 1 KiB to 16 KiB but faster at 4 KiB"),
+        (&[S, F, F, S, F, F], "slower up to 1 KiB, faster from 2 KiB but slower at 8 KiB"),
+        (&[S, F, S], "slower up to 1 KiB, faster at 2 KiB, slower from 4 KiB"),
+        (&[S, S, N, F, F], "slower up to 2 KiB, faster from 8 KiB (not decided: 4 KiB)"),
+        (&[F, N, N, F], "faster at all sizes, 1 KiB to 8 KiB (not decided: 2 KiB to 4 KiB)"),
+        (&[N, F, F], "faster from 2 KiB (not decided: 1 KiB)"),
+        (&[F, F, N], "faster up to 2 KiB (not decided: 4 KiB)"),
+        (&[N, N], "not decided: too few passes; leave out -r and --passes, or give more time"),
+        (&[], "nothing was compared"),
+    ] {
+        assert_eq!(text(&points(classes)), says, "{classes:?}");
+    }
+    let mut busy = points(&[N, N]);
+    busy.iter_mut().for_each(|p| (p.low, p.high) = (Some(0.5), Some(2.0)));
+    assert_eq!(text(&busy), "not decided: the machine was too busy");
+}

@@ -1,0 +1,112 @@
+//! A verdict in words. Tables, Markdown, JSON and the page show this text and no other.
+
+use super::{Class, Point};
+use crate::units::bytes;
+
+/// A range of sizes, both ends measured, with one class. Sizes in it that were not decided do not interrupt
+/// it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range {
+    /// Class of the range.
+    pub class: Class,
+    /// The smallest size.
+    pub from: u64,
+    /// The largest size.
+    pub to: u64,
+    /// Single sizes within the range that have another class.
+    pub except: Vec<(Class, u64)>,
+}
+
+/// The ranges of points that are sorted by size. A single size between two ranges of one class is an
+/// exception of the joined range: an island, or a dip.
+#[must_use]
+pub fn ranges(points: &[Point]) -> Vec<Range> {
+    let mut runs: Vec<Range> = Vec::new();
+    for p in points.iter().filter(|p| p.class != Class::NotDecided) {
+        match runs.last_mut() {
+            Some(last) if last.class == p.class => last.to = p.size,
+            _ => runs.push(Range { class: p.class, from: p.size, to: p.size, except: Vec::new() }),
+        }
+    }
+    let mut at = 1;
+    while at + 1 < runs.len() {
+        let (before, single, after) = (&runs[at - 1], &runs[at], &runs[at + 1]);
+        let joins = before.class == after.class && single.from == single.to && single.except.is_empty();
+        // Alternating single sizes make no range.
+        if joins && before.from != before.to && after.from != after.to {
+            let (single, after) = (runs.remove(at), runs.remove(at));
+            let joined = &mut runs[at - 1];
+            joined.except.push((single.class, single.from));
+            joined.except.extend(after.except);
+            joined.to = after.to;
+        } else {
+            at += 1;
+        }
+    }
+    runs
+}
+
+/// The verdict on points that are sorted by size.
+#[must_use]
+pub fn text(points: &[Point]) -> String {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return "nothing was compared".to_owned();
+    };
+    let open = not_decided(points);
+    let parts: Vec<String> = ranges(points).iter().map(|s| segment(s, first.size, last.size)).collect();
+    match (parts.is_empty(), open.is_empty()) {
+        (true, _) => format!("not decided: {}", reason(points)),
+        (false, true) => parts.join(", "),
+        (false, false) => format!("{} (not decided: {})", parts.join(", "), open.join(", ")),
+    }
+}
+
+/// A class in words.
+pub(crate) fn class(class: Class) -> &'static str {
+    match class {
+        Class::Faster => "faster",
+        Class::AsFast => "as fast",
+        Class::Slower => "slower",
+        Class::NotDecided => "not decided",
+    }
+}
+
+/// From where to where, of sizes that were measured from `first` to `last`.
+pub(crate) fn range(from: u64, to: u64, first: u64, last: u64) -> String {
+    match (from == first, to == last) {
+        (true, true) if from == to => format!("at {}", bytes(from)),
+        (true, true) => format!("at all sizes, {} to {}", bytes(from), bytes(to)),
+        (true, false) => format!("up to {}", bytes(to)),
+        (false, true) => format!("from {}", bytes(from)),
+        (false, false) if from == to => format!("at {}", bytes(from)),
+        (false, false) => format!("from {} to {}", bytes(from), bytes(to)),
+    }
+}
+
+fn segment(s: &Range, first: u64, last: u64) -> String {
+    let mut text = format!("{} {}", class(s.class), range(s.from, s.to, first, last));
+    for (other, size) in &s.except {
+        text += &format!(" but {} at {}", class(*other), bytes(*size));
+    }
+    text
+}
+
+/// Why nothing could be decided.
+fn reason(points: &[Point]) -> &'static str {
+    if points.iter().all(|p| p.low.is_none()) {
+        "too few passes; leave out -r and --passes, or give more time"
+    } else {
+        "the machine was too busy"
+    }
+}
+
+/// Runs of sizes that are not decided.
+fn not_decided(points: &[Point]) -> Vec<String> {
+    let runs = points.chunk_by(|a, b| (a.class == Class::NotDecided) == (b.class == Class::NotDecided));
+    runs.filter(|run| run[0].class == Class::NotDecided)
+        .map(|run| match run {
+            [one] => bytes(one.size),
+            _ => format!("{} to {}", bytes(run[0].size), bytes(run[run.len() - 1].size)),
+        })
+        .collect()
+}

@@ -1,0 +1,135 @@
+//! Channels for messages, over one of three carriers.
+//!
+//! The DPU listens. The host tries to connect until the DPU listens, so either side may start first.
+
+mod admission;
+mod comch;
+mod mac;
+mod stream;
+mod tcp;
+mod unix;
+
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::failure::{Failure, failure};
+use crate::options::Options;
+use crate::{Deadline, check_interrupt};
+
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A Unix socket at this path.
+    Unix(PathBuf),
+    /// TCP: an address `HOST:PORT`.
+    Tcp(String),
+    /// DOCA's comm channel: the name of the service.
+    Comch(String),
+}
+
+impl FromStr for Carrier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            // A port without a host is local.
+            Some(("tcp", port)) if port.parse::<u16>().is_ok() => Ok(Self::Tcp(format!("127.0.0.1:{port}"))),
+            Some(("tcp", address))
+                if address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
+            {
+                Ok(Self::Tcp(address.to_owned()))
+            }
+            Some(("comch", name)) if !name.is_empty() => Ok(Self::Comch(name.to_owned())),
+            _ => Err(format!(
+                "`{text}` is no channel; there are unix:PATH, tcp:PORT, tcp:HOST:PORT and comch:NAME"
+            )),
+        }
+    }
+}
+
+pub(crate) trait Sender: Send {
+    /// Sends a message. May block up to the channel's timeout.
+    fn send(&mut self, message: &[u8]) -> io::Result<()>;
+}
+
+pub(crate) trait Receiver: Send {
+    /// Blocks until a message arrives, and replaces the contents of `into` by it. Fails with `UnexpectedEof`
+    /// if the other side closed the channel.
+    fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<()>;
+}
+
+/// A channel to the other side, which has authenticated if the carrier requires it.
+pub(crate) struct Channel {
+    pub(crate) sender: Box<dyn Sender>,
+    pub(crate) receiver: Box<dyn Receiver>,
+    /// Maximum length of a message in bytes.
+    pub(crate) max_message: usize,
+}
+
+pub(crate) fn open(options: &Options) -> Result<Channel, Failure> {
+    let deadline = Deadline::after(options.timeout);
+    match &options.channel {
+        None => unix::open(&unix::default_path()?, options, deadline),
+        Some(Carrier::Unix(path)) => unix::open(path, options, deadline),
+        Some(Carrier::Tcp(address)) => tcp::open(address, options, deadline),
+        Some(Carrier::Comch(name)) => comch::open(name, options, deadline),
+    }
+}
+
+/// Tries to connect until it succeeds, fails for good, or the deadline has passed.
+fn connect<S>(at: &str, deadline: Deadline, mut try_it: impl FnMut() -> io::Result<S>) -> Result<S, Failure> {
+    loop {
+        check_interrupt()?;
+        match try_it() {
+            Ok(stream) => return Ok(stream),
+            Err(e) if !may_come(&e) => {
+                return Err(failure!(
+                    Connecting,
+                    "cannot connect to {at}: {e}; check --channel on both sides"
+                ));
+            }
+            Err(_) if deadline.is_over() => {
+                return Err(failure!(
+                    Connecting,
+                    "no DPU listened on {at} within {}; start it with --role dpu and the same --channel, or give a longer --timeout",
+                    deadline.shown()
+                ));
+            }
+            Err(_) => std::thread::sleep(RETRY.min(deadline.left())),
+        }
+    }
+}
+
+/// True if a later attempt may succeed: no listener yet, or its backlog is full.
+fn may_come(e: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, NotFound, TimedOut,
+        WouldBlock,
+    };
+    matches!(
+        e.kind(),
+        NotFound
+            | WouldBlock
+            | ConnectionRefused
+            | ConnectionReset
+            | TimedOut
+            | HostUnreachable
+            | NetworkUnreachable
+    )
+}
+
+/// The failure if no host connected. `more` is added to the message.
+fn nobody(at: &str, deadline: Deadline, more: &str) -> Failure {
+    failure!(
+        Connecting,
+        "no host connected to {at} within {}; start it with --role host and the same --channel, or give a longer --timeout{more}",
+        deadline.shown()
+    )
+}

@@ -1,0 +1,190 @@
+//! A Unix socket, for two processes of one user on one machine.
+#![expect(unsafe_code, reason = "asks the kernel for the peer's user, through the C library")]
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{getuid, umask};
+
+use super::admission::{Verdict, admit};
+use super::{Channel, connect, nobody, stream};
+use crate::Deadline;
+use crate::failure::{Failure, failure};
+use crate::options::Options;
+use crate::protocol::Role;
+
+const NAME: &str = "dma-copy.sock";
+
+/// The default socket of this user, in a directory that no other user can write.
+pub(super) fn default_path() -> Result<PathBuf, Failure> {
+    let uid = getuid().as_raw();
+    if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+        && dir.is_absolute()
+        && is_private(&dir, uid)
+    {
+        return Ok(dir.join(NAME));
+    }
+    let dir = std::env::temp_dir().join(format!("dma-copy-{uid}"));
+    match DirBuilder::new().mode(0o700).create(&dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failure!(Starting, "cannot create {}: {e}; give a --channel", dir.display()))
+        }
+        _ if is_private(&dir, uid) => Ok(dir.join(NAME)),
+        _ => Err(failure!(
+            Starting,
+            "{} is not a directory of yours alone; remove it, chmod 700 it, or give a --channel",
+            dir.display()
+        )),
+    }
+}
+
+/// True if `dir` is a directory, not a link, that only `uid` can write.
+fn is_private(dir: &Path, uid: u32) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == uid && m.mode() & 0o022 == 0)
+}
+
+pub(super) fn open(path: &Path, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
+    let stream = match options.role() {
+        Role::Dpu => listen(path, deadline)?,
+        Role::Host => {
+            let stream = connect(&path.display().to_string(), deadline, || connect_now(path))?;
+            if !is_same_user(&stream) {
+                return Err(failure!(
+                    Connecting,
+                    "{} belongs to another user; choose another --channel on both sides",
+                    path.display()
+                ));
+            }
+            stream
+        }
+    };
+    let set_up = || {
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(options.timeout))?;
+        stream.try_clone()
+    };
+    let clone = set_up().map_err(|e| failure!(Connecting, "cannot set up {}: {e}", path.display()))?;
+    Ok(stream::channel(stream, clone, None))
+}
+
+/// Removes the socket's name when dropped.
+struct RemoveOnDrop<'a>(&'a Path);
+
+impl Drop for RemoveOnDrop<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0);
+    }
+}
+
+fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
+    let shown = path.display();
+    let explain = |e: io::Error| match e.kind() {
+        io::ErrorKind::InvalidInput => {
+            failure!(Connecting, "{shown} is too long for a socket's name; choose a shorter --channel")
+        }
+        io::ErrorKind::NotFound => {
+            failure!(
+                Connecting,
+                "the directory of {shown} does not exist; create it, or choose another --channel"
+            )
+        }
+        _ => failure!(Connecting, "cannot listen on {shown}: {e}; choose another --channel"),
+    };
+    let listener = match bind(path) {
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+            remove_stale(path)?;
+            bind(path)
+        }
+        bound => bound,
+    }
+    .map_err(explain)?;
+    let _name = RemoveOnDrop(path);
+    listener.set_nonblocking(true).map_err(explain)?;
+    let accept = || match listener.accept() {
+        Ok((stream, _)) if is_same_user(&stream) => Ok(Some(stream)),
+        Ok(_) => {
+            tracing::warn!("turned away a process of another user");
+            Ok(None)
+        }
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(e) => Err(explain(e)),
+    };
+    // A host sends at once. A process that only probes for a listener (`remove_stale`) closes the connection.
+    let read =
+        |stream: &mut UnixStream| if has_data(stream) { Verdict::Admitted(()) } else { Verdict::Rejected };
+    match admit(&listener, deadline, accept, read)? {
+        Some((stream, ())) => Ok(stream),
+        None => Err(nobody(&shown.to_string(), deadline, "")),
+    }
+}
+
+/// Binds a socket that only this user can connect to. Changes the umask, so no other thread may create files.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
+/// Removes a socket without a listener.
+fn remove_stale(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if !is_socket {
+        return Err(failure!(Connecting, "{shown} is there already and no socket; choose another --channel"));
+    }
+    match connect_now(path) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|e| failure!(Connecting, "cannot remove the old socket {shown}: {e}")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => Err(failure!(
+            Connecting,
+            "another dma-copy listens on {shown}; wait until it is done, or choose another --channel on both sides"
+        )),
+    }
+}
+
+/// Connects to the socket at `path`. Fails with `WouldBlock` if its backlog is full.
+fn connect_now(path: &Path) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    rustix::net::connect(&socket, &address)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// True if the peer has sent a byte.
+fn has_data(stream: &UnixStream) -> bool {
+    rustix::net::recv(stream, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT)
+        .is_ok_and(|(_, n)| n > 0)
+}
+
+/// True if the peer's process belongs to this user, or to root.
+fn is_same_user(stream: &UnixStream) -> bool {
+    let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `cred` and `len` are valid for writing, and `len` is the size of `cred`. (rustix's call cannot
+    // represent a peer whose process id is invisible in this PID namespace.)
+    let answer = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &raw mut len,
+        )
+    };
+    answer == 0 && (cred.uid == getuid().as_raw() || cred.uid == 0)
+}

@@ -1,0 +1,130 @@
+//! Checks of the other side's messages while the file is copied.
+
+use crate::block::Block;
+use crate::digest::{self, Running};
+use crate::failure::{Failure, failure};
+use crate::negotiate::Plan;
+use crate::protocol::{Checksum, Digest, Message};
+use crate::session::Session;
+
+/// The sender's messages, checked: blocks in the order of the file, each in a free slot.
+pub(crate) struct Arrivals<'a> {
+    plan: &'a Plan,
+    session: &'a Session,
+    digests: Running,
+    /// Bytes of the file announced so far.
+    pub(crate) at: u64,
+    seq: u64,
+    after_hole: bool,
+    /// For each slot: it holds a block that was not moved yet.
+    filled: Vec<bool>,
+    /// Set by `End`: the number of copies that the sender submitted again.
+    pub(crate) ended: Option<u64>,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(crate) fn new(plan: &'a Plan, session: &'a Session) -> Self {
+        Self {
+            plan,
+            session,
+            digests: Running::new(plan.checksum),
+            at: plan.from,
+            seq: 0,
+            after_hole: false,
+            filled: vec![false; plan.slots],
+            ended: None,
+        }
+    }
+
+    /// Checks the sender's next message. Returns the block or hole that it announces, or `None` for `End`.
+    pub(crate) fn take(&mut self, message: Message) -> Result<Option<Block>, Failure> {
+        let (plan, at) = (self.plan, self.at);
+        if self.ended.is_some() {
+            return Err(self.session.unexpected(&message));
+        }
+        let block = match message {
+            Message::Filled { seq, slot, len, digest } => {
+                let free = self.filled.get_mut(slot as usize).filter(|filled| !**filled);
+                match free {
+                    Some(filled)
+                        if at < plan.size && seq == self.seq && len as usize == plan.block_at(at) =>
+                    {
+                        *filled = true;
+                    }
+                    _ => {
+                        return self.violated(&format!(
+                            "block {seq} of {len} bytes in slot {slot}, when byte {at} was due"
+                        ));
+                    }
+                }
+                self.seq += 1;
+                Block { buffer: None, at, len: u64::from(len), slot, digest }
+            }
+            Message::Hole { .. } if self.after_hole => return self.violated("two holes in a row"),
+            Message::Hole { len } => {
+                let end = at.checked_add(len).filter(|end| *end <= plan.size);
+                match end {
+                    Some(end) if len > 0 && (end == plan.size || len.is_multiple_of(plan.block as u64)) => {}
+                    _ => {
+                        let size = plan.size;
+                        return self.violated(&format!("a hole of {len} bytes at {at}, in a file of {size}"));
+                    }
+                }
+                Block::hole(at, len)
+            }
+            Message::End { total, .. } if at != plan.size || total != plan.size => {
+                return self.violated(&format!(
+                    "the end after {at} bytes, it says {total}, of a file of {}",
+                    plan.size
+                ));
+            }
+            Message::End { digest, .. } if self.digests.finish() != digest => {
+                return self.violated(
+                    "the digest of all that was sent is another one than that of all that arrived",
+                );
+            }
+            Message::End { retries, .. } => {
+                self.ended = Some(retries);
+                return Ok(None);
+            }
+            other => return Err(self.session.unexpected(&other)),
+        };
+        self.after_hole = block.is_hole();
+        self.at += block.len;
+        self.digests.add(block.len, &block.digest);
+        Ok(Some(block))
+    }
+
+    /// Tells the sender that it may fill `slot` again.
+    pub(crate) fn free(&mut self, slot: u32) -> Result<(), Failure> {
+        self.filled[slot as usize] = false;
+        self.session.send(&Message::Freed { slot })
+    }
+
+    fn violated<T>(&self, what: &str) -> Result<T, Failure> {
+        Err(self.session.violates(what))
+    }
+}
+
+/// The slot that the receiver frees with `message`. `lent` holds, for each slot, whether the receiver has it.
+pub(crate) fn freed(message: Message, lent: &mut [bool], session: &Session) -> Result<u32, Failure> {
+    match message {
+        Message::Freed { slot } if lent.get_mut(slot as usize).is_some_and(std::mem::take) => Ok(slot),
+        Message::Freed { slot } => {
+            Err(session.violates(&format!("it freed slot {slot}, which it does not have")))
+        }
+        other => Err(session.unexpected(&other)),
+    }
+}
+
+/// Compares the digest of a block that arrived with the digest that was sent.
+pub(crate) fn verify(checksum: Checksum, bytes: &[u8], sent: &Digest, at: u64) -> Result<(), Failure> {
+    if checksum == Checksum::None || digest::of(checksum, bytes) == *sent {
+        return Ok(());
+    }
+    Err(failure!(
+        Verifying,
+        "the {} bytes at {at} are not what was sent: the device or the memory corrupted them; copy again, with --engine cpu to see which",
+        bytes.len()
+    ))
+}

@@ -1,0 +1,82 @@
+//! Parts of the commands `dma-copy` and `examples/copy_file`: signals, exit status, sizes, the progress bar,
+//! retries.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dma::Retry;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Resubmissions of one copy whose error says that this can help, such as after a device reset.
+const TRIES: u32 = 100;
+/// Resubmissions of one copy that the device failed: some devices report a reset as the failure of one copy.
+const FAULTS: u32 = 3;
+
+/// Set by SIGINT, SIGTERM and SIGHUP.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Records signals for [`interrupted`].
+pub(crate) fn handle_signals() -> Result<(), String> {
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+        .map_err(|e| format!("cannot handle signals: {e}"))
+}
+
+/// True once a signal has arrived.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Prints the summary, unless `quiet` is 2 or more, or the failure after `name`. Returns the exit status.
+pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> ExitCode {
+    match copied {
+        Ok(summary) => {
+            if quiet < 2 {
+                // The copy is complete even if nobody reads the summary.
+                let _ = writeln!(std::io::stdout(), "{summary}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{name}: {failure}");
+            // 128 + SIGINT, the shells' convention.
+            if interrupted() { ExitCode::from(130) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Maximum number of resubmissions after `error`. Copying again to the same place is harmless.
+pub(crate) fn tries_after(error: &dma::Error) -> u32 {
+    match error.retry() {
+        Retry::Never => 0,
+        Retry::FewTimes => FAULTS,
+        _ => TRIES,
+    }
+}
+
+/// Parses a size in `range`, as [`dma::parse_size`] does. Messages show the range as `allowed`.
+pub(crate) fn parse_size(text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
+    dma::parse_size(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
+        format!("`{text}` is no size here; give {allowed}: bytes, or a number with K, M or G, such as 256K")
+    })
+}
+
+/// A progress bar on the terminal for `len` bytes; hidden without a terminal, or if `quiet`.
+pub(crate) fn progress_bar(len: u64, message: &'static str, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
+    if bar.is_hidden() {
+        return bar;
+    }
+    let template = "{msg:9} {decimal_bytes:>9} of {decimal_total_bytes} {wide_bar} {decimal_bytes_per_sec:>11}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(message);
+    // Redraws even while a device or disk hangs.
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

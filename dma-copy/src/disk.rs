@@ -1,0 +1,172 @@
+//! The file that is copied, and the directory that the copy is written to. `examples/copy_file` uses this
+//! file too.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, OFlags};
+
+/// The file that is copied, opened for reading.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: File,
+    /// The name in messages: the argument's, if it has one, and the path.
+    name: String,
+    /// The metadata when it was opened.
+    pub(crate) before: Metadata,
+}
+
+impl Source {
+    /// Opens the regular file `path`; `None` if there is none. `label` precedes the path in messages.
+    pub(crate) fn open(path: &Path, label: &str) -> Result<Option<Self>, String> {
+        let name = format!("{label}{}", path.display());
+        let explain = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotADirectory => {
+                format!("{name} does not exist: a part of its path is a file; check its name")
+            }
+            io::ErrorKind::PermissionDenied => {
+                format!("{name} may not be read: permission denied; chmod it, or run as its owner")
+            }
+            _ => format!("cannot open {name}: {e}"),
+        };
+        // Checked before opening, because opening a pipe or a device can block or have side effects.
+        match fs::metadata(path) {
+            Ok(before) => {
+                if let Some(kind) = not_a_file(&before) {
+                    return Err(format!("{name} is {kind}; only regular files are copied, name one"));
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(explain(e)),
+        }
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(explain)?;
+        let before = file.metadata().map_err(explain)?;
+        // A hint: file systems may ignore it.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+        Ok(Some(Self { file, name, before }))
+    }
+
+    /// Length in bytes when it was opened.
+    pub(crate) fn len(&self) -> u64 {
+        self.before.len()
+    }
+
+    /// True if it occupies less disk space than its length, so that it may have holes.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.before.blocks().saturating_mul(512) < self.len()
+    }
+
+    /// Describes a failure to read at `offset`.
+    pub(crate) fn explain(&self, offset: u64, e: &io::Error) -> String {
+        match e.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                self.changed(&format!("became shorter than its {} bytes", self.len()))
+            }
+            _ => format!("cannot read {} at byte {offset}: {e}", self.name),
+        }
+    }
+
+    /// Fails if the file changed since it was opened: the copy would be neither the old file nor the new one.
+    pub(crate) fn check_unchanged(&self) -> Result<(), String> {
+        let now = self.file.metadata().map_err(|e| format!("cannot stat {}: {e}", self.name))?;
+        let (before, after) = (self.len(), now.len());
+        if before != after {
+            return Err(self.changed(&format!("went from {before} to {after} bytes")));
+        }
+        let modified = |m: &Metadata| (m.mtime(), m.mtime_nsec());
+        if modified(&self.before) != modified(&now) {
+            return Err(self.changed("was written to"));
+        }
+        // Some files, such as those in /proc, have bytes but report length 0.
+        match std::os::unix::fs::FileExt::read_at(&self.file, &mut [0], after) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(format!(
+                "{} has more bytes than the {after} that it reports; read it with cat instead",
+                self.name
+            )),
+            Err(e) => Err(self.explain(after, &e)),
+        }
+    }
+
+    fn changed(&self, change: &str) -> String {
+        format!("{} {change} while it was copied; copy it again when nobody changes it", self.name)
+    }
+}
+
+/// The directory that the copy is written to.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    /// Length of the copy in bytes.
+    needed: u64,
+    /// Free bytes before the copy began.
+    free: Option<u64>,
+    /// The argument to change if the directory cannot take the copy.
+    argument: &'static str,
+}
+
+impl Directory {
+    /// The directory of `copy`, a file of `needed` bytes. Fails if it does not exist or `needed` exceeds the
+    /// limit on file sizes (RLIMIT_FSIZE).
+    pub(crate) fn of(copy: &Path, needed: u64, argument: &'static str) -> Result<Self, String> {
+        let path = match copy.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        if !path.is_dir() {
+            let dir = path.display();
+            return Err(format!("the directory {dir} does not exist; create it with mkdir -p {dir}"));
+        }
+        if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+            && needed > limit
+        {
+            return Err(format!(
+                "the copy has {needed} bytes, and a file may have {limit} here; raise the limit with ulimit -f"
+            ));
+        }
+        let free = rustix::fs::statvfs(&path).ok().map(|s| s.f_bavail.saturating_mul(s.f_frsize));
+        Ok(Self { path, needed, free, argument })
+    }
+
+    /// Describes a failure to `act` in this directory.
+    pub(crate) fn explain(&self, act: &str, e: &io::Error) -> String {
+        let Self { path, needed, free, argument } = self;
+        let dir = path.display();
+        match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::WriteZero => {
+                let free = free.map_or(String::new(), |free| format!(", {free} were free"));
+                format!(
+                    "no space left in {dir}: {argument} needs {needed} bytes{free}; make room, or choose another {argument}"
+                )
+            }
+            io::ErrorKind::QuotaExceeded => format!(
+                "the disk quota in {dir} is used up: {argument} needs {needed} bytes; make room, or choose another {argument}"
+            ),
+            io::ErrorKind::FileTooLarge => format!(
+                "no file in {dir} may have {needed} bytes; choose another {argument}, or raise the limit with ulimit -f"
+            ),
+            io::ErrorKind::PermissionDenied => format!(
+                "cannot {act} in {dir}: permission denied; choose a directory that you may write, or chmod it"
+            ),
+            io::ErrorKind::ReadOnlyFilesystem => {
+                format!("cannot {act} in {dir}: the file system is read-only; choose another {argument}")
+            }
+            _ => format!("cannot {act} in {dir}: {e}; choose another {argument}"),
+        }
+    }
+}
+
+/// The kind of what `metadata` describes, or `None` for a regular file.
+pub(crate) fn not_a_file(metadata: &Metadata) -> Option<&'static str> {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_fifo() => Some("a pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a device"),
+    }
+}

@@ -1,0 +1,330 @@
+//! The DPU's role: imports the host's window and moves bytes between its slots and local buffers by DMA, both
+//! ways. A thread reads or writes the file meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+
+use dma::ExportDescriptor;
+use dma::prelude::*;
+use indicatif::ProgressBar;
+
+use crate::block::Block;
+use crate::checks::{Arrivals, freed, verify};
+use crate::digest::{self, Running};
+use crate::disk::Source;
+use crate::failure::{Failure, failure};
+use crate::files::Target;
+use crate::mover::{Direction, Mover};
+use crate::negotiate::{LocalFile, Plan};
+use crate::options::Options;
+use crate::protocol::{Message, Role, Step};
+use crate::session::{Event, Session, WaitFor, made_progress, out_of_turn};
+
+/// Copies, and returns the number of DMA copies that were submitted again.
+pub(crate) fn copy(
+    engine: &dyn DmaEngine,
+    plan: &Plan,
+    file: &LocalFile,
+    session: &Session,
+    bar: &ProgressBar,
+    options: &Options,
+) -> Result<u64, Failure> {
+    let direction = if plan.sender == Role::Host { Direction::FromWindow } else { Direction::ToWindow };
+    let mut dpu = Dpu { mover: None, buffers: Vec::with_capacity(plan.slots), plan, session, bar };
+    if plan.slots > 0 {
+        let window = import(engine, plan, session)?;
+        let pieces = (options.chunk, options.depth);
+        let timeout = session.own_timeout();
+        dpu.mover = Some(Mover::open(engine, window, direction, plan.block, pieces, timeout)?);
+        let mut all = engine.allocate(plan.slots * plan.block).map_err(|e| failure!(Moving, "{e}"))?;
+        dpu.buffers.extend((0..plan.slots).map(|_| all.split_to(plan.block)));
+    }
+    let copied = match file {
+        LocalFile::Source(source) => dpu.send(source),
+        LocalFile::Target(target) => dpu.receive(target),
+    };
+    let copied = match copied {
+        // The host's own reason says more.
+        Err(failure) if dpu.mover.as_ref().is_some_and(|mover| mover.revoked) => {
+            Err(session.reason_for(failure))
+        }
+        copied => copied,
+    };
+    if let Err(failure) = &copied {
+        // Before the queue is closed, which may wait for the device.
+        session.abort(failure);
+    }
+    copied
+}
+
+/// Imports the window that the host exports.
+fn import(engine: &dyn DmaEngine, plan: &Plan, session: &Session) -> Result<Window, Failure> {
+    let export = match session.receive()? {
+        Message::Export(export) => export,
+        other => return Err(session.unexpected(&other)),
+    };
+    let len = plan.slots * plan.block;
+    let descriptor = ExportDescriptor::from_bytes(&export.descriptor)
+        .map_err(|e| session.violates(&format!("its export descriptor is none: {e}")))?;
+    if export.len != len as u64 || export.block as usize != plan.block || descriptor.len() != export.len {
+        return Err(session.violates(&format!(
+            "it exports {} bytes in blocks of {}, and its descriptor has {}; agreed were {len} in blocks of {}",
+            export.len,
+            export.block,
+            descriptor.len(),
+            plan.block
+        )));
+    }
+    let window = engine.import(&descriptor).map_err(|e| match e.kind() {
+        ErrorKind::Unsupported => failure!(
+            Importing,
+            "{e}; both sides need engines of one kind, and the host here exports memory of `{}`",
+            descriptor.backend()
+        ),
+        _ => failure!(Importing, "{e}"),
+    })?;
+    // The exporter, not the descriptor, says what it granted.
+    if window.len() != len {
+        return Err(session.violates(&format!("it exports {} bytes, agreed were {len}", window.len())));
+    }
+    Ok(window)
+}
+
+struct Dpu<'a> {
+    /// `None` if there is nothing to move.
+    mover: Option<Mover>,
+    /// Free buffers. The last one returned is taken first, because its bytes are still in the caches.
+    buffers: Vec<BufferMut>,
+    plan: &'a Plan,
+    session: &'a Session,
+    bar: &'a ProgressBar,
+}
+
+impl Dpu<'_> {
+    fn receive(&mut self, target: &Arc<Target>) -> Result<u64, Failure> {
+        let (plan, session) = (self.plan, self.session);
+        let (to_file, blocks) = mpsc::sync_channel(2 * plan.slots + 4);
+        {
+            let (target, plan, events, bar) = (Arc::clone(target), *plan, session.events(), self.bar.clone());
+            // Not joined after a failure, because it may hang on its disk.
+            std::thread::spawn(move || {
+                let ended = write_blocks(&target, &plan, &blocks, &events, &bar);
+                let _ = events.send(Event::Ended(ended));
+            });
+        }
+        let mut arrivals = Arrivals::new(plan, session);
+        // Blocks that wait for a buffer, and the holes after them.
+        let mut waiting: VecDeque<Block> = VecDeque::with_capacity(plan.slots);
+        let mut with_file = 0;
+        loop {
+            let idle = self.mover.as_ref().is_none_or(Mover::is_idle);
+            if idle && waiting.is_empty() && with_file == 0 && arrivals.ended.is_some() {
+                break;
+            }
+            let event = if idle {
+                let own = with_file > 0 && (arrivals.ended.is_some() || !waiting.is_empty());
+                Some(session.event(if own { WaitFor::Own(Step::Writing) } else { WaitFor::Peer })?)
+            } else {
+                session.try_event()?
+            };
+            match event {
+                None => {}
+                Some(Event::Message(message)) => {
+                    if let Some(block) = arrivals.take(message)? {
+                        waiting.push_back(block);
+                    }
+                }
+                Some(Event::Block(Block { buffer, .. })) => {
+                    with_file -= 1;
+                    self.buffers.extend(buffer);
+                }
+                Some(other) => return Err(out_of_turn(&other)),
+            }
+            let Some(mover) = &mut self.mover else {
+                // The file consists of holes only.
+                for block in waiting.drain(..) {
+                    with_file += 1;
+                    to_file.send(block).map_err(|_| session.why_ended(Step::Writing))?;
+                }
+                continue;
+            };
+            while let Some(block) = waiting.front_mut() {
+                if block.buffer.is_none() && !block.is_hole() {
+                    block.buffer = self.buffers.pop();
+                    if block.buffer.is_none() {
+                        break;
+                    }
+                }
+                mover.push(waiting.pop_front().expect("there is a first one"));
+            }
+            mover.pump()?;
+            while let Some(block) = mover.finished()? {
+                if !block.is_hole() {
+                    arrivals.free(block.slot)?;
+                }
+                with_file += 1;
+                // The channel has room: at most one block per slot is in flight, and a hole before each.
+                to_file.send(block).map_err(|_| session.why_ended(Step::Writing))?;
+            }
+            if !mover.is_idle() {
+                mover.wait()?;
+            }
+        }
+        drop(to_file);
+        loop {
+            // The writer is done, and `Ended` follows.
+            match session.event(WaitFor::Own(Step::Writing))? {
+                Event::Ended(_) => break,
+                Event::Message(message) => return Err(session.unexpected(&message)),
+                Event::Block(_) | Event::Closed(_) => {}
+            }
+        }
+        target.publish()?;
+        let retries = self.mover.as_ref().map_or(0, Mover::retries);
+        // The copy is complete even if the host does not receive this.
+        let _ = session.send(&Message::Status { total: plan.size, retries });
+        session.linger();
+        Ok(retries)
+    }
+
+    fn send(&mut self, source: &Arc<Source>) -> Result<u64, Failure> {
+        let (plan, session) = (self.plan, self.session);
+        let (to_file, free) = mpsc::sync_channel(plan.slots + 1);
+        for buffer in self.buffers.drain(..) {
+            to_file.send(buffer).expect("the reader's end is still here");
+        }
+        {
+            let (source, plan, events) = (Arc::clone(source), *plan, session.events());
+            // Not joined after a failure, because it may hang on its disk.
+            std::thread::spawn(move || {
+                let ended = read_blocks(&source, &plan, &free, &events);
+                let _ = events.send(Event::Ended(ended));
+            });
+        }
+        let mut slots = (0..plan.slots as u32).rev().collect::<Vec<_>>();
+        let mut lent = vec![false; plan.slots];
+        let mut digests = Running::new(plan.checksum);
+        let mut waiting: VecDeque<Block> = VecDeque::with_capacity(plan.slots);
+        let (mut read_all, mut seq) = (false, 0);
+        loop {
+            let idle = self.mover.as_ref().is_none_or(Mover::is_idle);
+            if idle && waiting.is_empty() && read_all {
+                break;
+            }
+            let event = if idle {
+                Some(session.event(if waiting.is_empty() {
+                    WaitFor::Own(Step::Reading)
+                } else {
+                    WaitFor::Peer
+                })?)
+            } else {
+                session.try_event()?
+            };
+            match event {
+                None => {}
+                Some(Event::Message(message)) => slots.push(freed(message, &mut lent, session)?),
+                Some(Event::Block(block)) => waiting.push_back(block),
+                Some(Event::Ended(_)) => read_all = true,
+                Some(Event::Closed(failure)) => return Err(failure),
+            }
+            let Some(mover) = &mut self.mover else { continue };
+            while let Some(block) = waiting.front_mut() {
+                if !block.is_hole() {
+                    let Some(slot) = slots.pop() else { break };
+                    block.slot = slot;
+                }
+                mover.push(waiting.pop_front().expect("there is a first one"));
+            }
+            mover.pump()?;
+            while let Some(block) = mover.finished()? {
+                digests.add(block.len, &block.digest);
+                self.bar.set_position(block.at + block.len);
+                let Some(buffer) = block.buffer else {
+                    session.send(&Message::Hole { len: block.len })?;
+                    continue;
+                };
+                lent[block.slot as usize] = true;
+                let (slot, len) = (block.slot, block.len as u32);
+                session.send(&Message::Filled { seq, slot, len, digest: block.digest })?;
+                seq += 1;
+                // The reader may have ended.
+                let _ = to_file.try_send(buffer);
+            }
+            if !mover.is_idle() {
+                mover.wait()?;
+            }
+        }
+        source.unchanged()?;
+        let retries = self.mover.as_ref().map_or(0, Mover::retries);
+        session.send(&Message::End { total: plan.size, retries, digest: digests.finish() })?;
+        loop {
+            match session.receive()? {
+                Message::Status { total, .. } if total == plan.size => return Ok(retries),
+                message => {
+                    freed(message, &mut lent, session)?;
+                }
+            }
+        }
+    }
+}
+
+/// Verifies blocks and writes them to the file.
+fn write_blocks(
+    target: &Target,
+    plan: &Plan,
+    blocks: &Receiver<Block>,
+    events: &SyncSender<Event>,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    for block in blocks {
+        let end = block.at + block.len;
+        match &block.buffer {
+            Some(buffer) => {
+                let bytes = &buffer[..block.len as usize];
+                verify(plan.checksum, bytes, &block.digest, block.at)?;
+                target.write_all_at(bytes, block.at)?;
+            }
+            None => {
+                target.set_len(end)?;
+                made_progress();
+            }
+        }
+        bar.set_position(end);
+        if events.send(Event::Block(block)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the file block by block into free buffers.
+fn read_blocks(
+    source: &Source,
+    plan: &Plan,
+    free: &Receiver<BufferMut>,
+    events: &SyncSender<Event>,
+) -> Result<(), Failure> {
+    let (mut at, mut after_hole) = (plan.from, false);
+    while at < plan.size {
+        // Two holes never follow each other: holes need no slots, so nothing else would limit their number.
+        let hole = if after_hole { 0 } else { source.hole(at, plan.block as u64) };
+        after_hole = hole > 0;
+        let block = if hole > 0 {
+            Block::hole(at, hole)
+        } else {
+            // The copy has failed.
+            let Ok(mut buffer) = free.recv() else { return Ok(()) };
+            let len = plan.block_at(at);
+            source.read_exact_at(&mut buffer[..len], at)?;
+            let digest = digest::of(plan.checksum, &buffer[..len]);
+            Block { buffer: Some(buffer), at, len: len as u64, slot: 0, digest }
+        };
+        at += block.len;
+        made_progress();
+        if events.send(Event::Block(block)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! The file that is sent, and the file that gets its name only when it is complete.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::disk::{Directory, Source, not_a_file};
+use crate::failure::{Failure, failure};
+use crate::negotiate::Plan;
+use crate::options::Options;
+use crate::protocol::{MAX_MODE, Step};
+use crate::session::made_progress;
+
+/// Bytes written between two syncs of `--sync`, so that no sync takes long.
+const SYNC_EVERY: u64 = 64 << 20;
+
+impl Source {
+    /// Its permissions, without the bits that are more than permissions.
+    pub(crate) fn mode(&self) -> u16 {
+        self.before.mode() as u16 & MAX_MODE
+    }
+
+    /// Reads exactly `bytes.len()` bytes at `offset`.
+    pub(crate) fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), Failure> {
+        self.file.read_exact_at(bytes, offset).map_err(|e| self.failed(offset, &e))
+    }
+
+    /// Calls `read` with the number of bytes read so far until all `len` are read. It returns the number
+    /// added.
+    pub(crate) fn read_all(
+        &self,
+        offset: u64,
+        len: usize,
+        mut read: impl FnMut(usize, &File) -> dma::Result<usize>,
+    ) -> Result<(), Failure> {
+        let mut done = 0;
+        while done < len {
+            match read(done, &self.file) {
+                Ok(0) => return Err(self.failed(offset, &io::ErrorKind::UnexpectedEof.into())),
+                Ok(n) => done += n,
+                Err(e) => return Err(self.failed(offset, &io::Error::other(e))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Length of the hole at `offset`, rounded down to a multiple of `block` unless the file ends with it.
+    pub(crate) fn hole(&self, offset: u64, block: u64) -> u64 {
+        if !self.is_sparse() {
+            return 0;
+        }
+        let data = match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data.min(self.len()),
+            // No data follows.
+            Err(Errno::NXIO) => self.len(),
+            // A file system without holes, or a file that became shorter, which reading reports.
+            Err(_) => return 0,
+        };
+        match data.saturating_sub(offset) {
+            hole if data == self.len() => hole,
+            hole => hole - hole % block,
+        }
+    }
+
+    pub(crate) fn unchanged(&self) -> Result<(), Failure> {
+        self.check_unchanged().map_err(|message| Failure::new(Step::Reading, message))
+    }
+
+    fn failed(&self, offset: u64, e: &io::Error) -> Failure {
+        Failure::new(Step::Reading, self.explain(offset, e))
+    }
+}
+
+/// The partial copy: a file in the copy's directory that only its owner can read.
+///
+/// Only verified bytes are written, and in order. After a failure it holds a prefix of the file, so
+/// `--resume` needs no journal.
+#[derive(Debug)]
+pub(crate) struct Target {
+    file: File,
+    path: PathBuf,
+    partial: PathBuf,
+    directory: Directory,
+    /// The partial copy is kept after a failure.
+    keep: bool,
+    size: u64,
+    /// Bytes that an earlier copy left.
+    there: u64,
+    /// Permissions of the complete copy, before the umask.
+    mode: u16,
+    sync: bool,
+    /// Bytes written since the last sync.
+    unsynced: AtomicU64,
+}
+
+impl Target {
+    /// Creates the partial copy, or opens the one that an earlier copy left.
+    pub(crate) fn create(options: &Options, plan: &Plan) -> Result<Self, Failure> {
+        let (path, keep, size) = (&*options.file, options.resume, plan.size);
+        let shown = path.display();
+        let name = match path.file_name() {
+            Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
+            _ => return Err(failure!(Writing, "{shown} names no file; give the name of the copy")),
+        };
+        // `Source::open` found nothing here.
+        if fs::symlink_metadata(path).is_ok() {
+            let what =
+                if fs::metadata(path).is_ok() { "was created meanwhile" } else { "is a link to nothing" };
+            return Err(failure!(Writing, "{shown} {what}; remove it, or choose another --file"));
+        }
+        let directory =
+            Directory::of(path, size, "--file").map_err(|message| Failure::new(Step::Writing, message))?;
+        let partial: OsString = [".".as_ref(), name, ".dma-copy.partial".as_ref()].into_iter().collect();
+        let partial = directory.path.join(partial);
+        let file = open_partial(&partial, &directory)?;
+        let there = if keep { file.metadata().map(|m| m.len()).unwrap_or(0) } else { 0 };
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            partial,
+            directory,
+            keep,
+            size,
+            there,
+            mode: plan.mode & MAX_MODE,
+            sync: options.sync,
+            unsynced: AtomicU64::new(0),
+        })
+    }
+
+    /// Bytes that an earlier copy left, with which `--resume` may go on.
+    pub(crate) const fn there(&self) -> u64 {
+        self.there
+    }
+
+    pub(crate) fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), Failure> {
+        self.file.read_exact_at(bytes, offset).map_err(|e| {
+            failure!(Resuming, "cannot read {} at byte {offset}: {e}; remove it", self.partial.display())
+        })
+    }
+
+    /// Sets the length to `len` bytes. Added bytes are a hole.
+    pub(crate) fn set_len(&self, len: u64) -> Result<(), Failure> {
+        self.file.set_len(len).map_err(|e| self.explain(&e))
+    }
+
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), Failure> {
+        self.file.write_all_at(bytes, offset).map_err(|e| self.explain(&e))?;
+        self.written(bytes.len() as u64)
+    }
+
+    /// Calls `write` with the number of bytes written so far until all `len` are. It returns the number
+    /// added.
+    pub(crate) fn write_all(
+        &self,
+        len: usize,
+        mut write: impl FnMut(usize, &File) -> dma::Result<usize>,
+    ) -> Result<(), Failure> {
+        let mut done = 0;
+        while done < len {
+            match write(done, &self.file) {
+                Ok(0) => return Err(self.explain(&io::ErrorKind::WriteZero.into())),
+                Ok(n) => done += n,
+                Err(e) => {
+                    let source = std::error::Error::source(&e).and_then(|s| s.downcast_ref::<io::Error>());
+                    return Err(match source {
+                        Some(source) => self.explain(source),
+                        None => failure!(Writing, "{e}"),
+                    });
+                }
+            }
+        }
+        self.written(len as u64)
+    }
+
+    fn written(&self, len: u64) -> Result<(), Failure> {
+        made_progress();
+        if self.sync && self.unsynced.fetch_add(len, Ordering::Relaxed) + len >= SYNC_EVERY {
+            self.unsynced.store(0, Ordering::Relaxed);
+            self.file.sync_data().map_err(|e| self.explain(&e))?;
+            made_progress();
+        }
+        Ok(())
+    }
+
+    /// Renames the complete copy atomically. Replaces no existing file.
+    pub(crate) fn publish(&self) -> Result<(), Failure> {
+        let (path, partial) = (self.path.display(), self.partial.display());
+        let set = |e: io::Error| failure!(Finishing, "cannot finish {partial}: {e}");
+        let len = self.file.metadata().map_err(set)?.len();
+        if len != self.size {
+            return Err(failure!(
+                Finishing,
+                "somebody else wrote to {partial}: it has {len} bytes, not {}; copy again",
+                self.size
+            ));
+        }
+        // As a file created with the sender's permissions; so far only the owner could read it.
+        let mask = rustix::process::umask(Mode::empty());
+        rustix::process::umask(mask);
+        let mode = Mode::from_raw_mode(self.mode.into()) - mask;
+        rustix::fs::fchmod(&self.file, mode).map_err(|e| set(e.into()))?;
+        if self.sync {
+            self.file.sync_all().map_err(|e| self.explain(&e))?;
+            made_progress();
+        }
+        let renamed =
+            match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
+                // A file system without RENAME_NOREPLACE. Linking never replaces a file.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                    fs::hard_link(&self.partial, &self.path).and_then(|()| fs::remove_file(&self.partial))
+                }
+                renamed => renamed.map_err(io::Error::from),
+            };
+        renamed.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => failure!(
+                Finishing,
+                "{path} was created while it was copied, and is left alone; remove one of {path} and {partial}"
+            ),
+            _ => failure!(Finishing, "cannot rename {partial} to {path}: {e}"),
+        })?;
+        if self.sync
+            && let Ok(dir) = File::open(&self.directory.path)
+        {
+            // Some file systems cannot sync a directory. The bytes are on the disk.
+            let _ = dir.sync_all();
+        }
+        Ok(())
+    }
+
+    /// Removes the partial copy after a failure, unless `--resume` keeps it and it has bytes.
+    pub(crate) fn give_up(&self) {
+        if !self.keep || self.file.metadata().is_ok_and(|m| m.len() == 0) {
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+
+    fn explain(&self, e: &io::Error) -> Failure {
+        Failure::new(Step::Writing, self.directory.explain("write the copy", e))
+    }
+}
+
+/// Creates or opens the partial copy, readable by its owner only and locked against other processes.
+fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> {
+    let shown = partial.display();
+    let explain = |e: io::Error| Failure::new(Step::Writing, directory.explain("create a file", &e));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        // The name may already be a link or a pipe.
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
+        .open(partial)
+        .map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
+                failure!(Writing, "{shown} is there already and no regular file; remove it")
+            }
+            _ => explain(e),
+        })?;
+    let metadata = file.metadata().map_err(explain)?;
+    if not_a_file(&metadata).is_some()
+        || metadata.nlink() > 1
+        || metadata.uid() != rustix::process::geteuid().as_raw()
+    {
+        return Err(failure!(Writing, "{shown} is there already and no file of yours alone; remove it"));
+    }
+    rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|e| explain(e.into()))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            return Err(failure!(
+                Writing,
+                "another dma-copy writes {shown} right now; wait until it is done, or choose another --file"
+            ));
+        }
+        // A file system without locks cannot exclude other processes.
+        Err(e) => tracing::warn!("cannot lock {shown}: {e}"),
+    }
+    Ok(file)
+}

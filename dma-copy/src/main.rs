@@ -1,0 +1,160 @@
+//! Copies a file between host and DPU by DMA. Each side runs one command: `dma-copy --role dpu -f COPY` and
+//! `dma-copy --role host -f FILE`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `options.rs` | the command line and the JSON file |
+//! | `protocol.rs` | the messages and their encoding |
+//! | `channel/` | the carriers of messages: a Unix socket, TCP, DOCA's comm channel |
+//! | `session.rs` | messages with deadlines, heartbeats |
+//! | `negotiate.rs` | agreement on the copy: direction, block size, first byte |
+//! | `checks.rs` | checks of the other side's messages |
+//! | `host.rs` | the host's role: exports memory, reads or writes its file |
+//! | `dpu.rs` | the DPU's role: imports the memory, moves bytes by DMA, reads or writes its file |
+//! | `mover.rs` | DMA copies in flight, in the order of the file |
+//! | `files.rs`, `disk.rs` | the file that is sent, and the copy |
+//! | `digest.rs` | checksums |
+
+mod block;
+mod channel;
+mod checks;
+mod command;
+mod digest;
+mod disk;
+mod dpu;
+mod failure;
+mod files;
+mod host;
+mod mover;
+mod negotiate;
+mod options;
+mod protocol;
+mod session;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::command::progress_bar;
+use crate::disk::Source;
+use crate::failure::{Failure, failure};
+use crate::negotiate::Plan;
+use crate::options::Options;
+use crate::protocol::Role;
+use crate::session::Session;
+
+/// Longest wait between two checks for an interrupt.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Fails once a signal has arrived. Long work and long waits call it repeatedly.
+pub(crate) fn check_interrupt() -> Result<(), Failure> {
+    if command::interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// The end of a wait, and its length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    whole: Duration,
+}
+
+impl Deadline {
+    pub(crate) fn after(whole: Duration) -> Self {
+        Self { at: Instant::now() + whole, whole }
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// The length of the wait, for messages.
+    pub(crate) fn shown(&self) -> String {
+        seconds(self.whole)
+    }
+}
+
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+fn main() -> ExitCode {
+    let options = Options::from_command_line();
+    command::exit(&format!("dma-copy: {}", options.role()), options.quiet, run(&options))
+}
+
+fn run(options: &Options) -> Result<String, Failure> {
+    command::handle_signals().map_err(|message| failure!(Starting, "{message}"))?;
+    log(options);
+    // Errors in the engine's name or the file are reported before the wait for the other side.
+    let engine = dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?;
+    let source = Source::open(&options.file, "").map_err(|message| failure!(Starting, "{message}"))?;
+    let session = Session::start(channel::open(options)?, options);
+    let started = Instant::now();
+    let copied = negotiate::negotiate(options, source, &session).and_then(|(plan, file)| {
+        let message = if plan.sender == options.role() { "sending" } else { "receiving" };
+        let bar = progress_bar(plan.size, message, options.quiet > 0);
+        bar.set_position(plan.from);
+        let copied = match options.role() {
+            Role::Host => host::copy(&*engine, &plan, &file, &session, &bar),
+            Role::Dpu => dpu::copy(&*engine, &plan, &file, &session, &bar, options),
+        };
+        bar.finish_and_clear();
+        if copied.is_err() {
+            file.give_up();
+        }
+        copied.map(|retries| (plan, retries))
+    });
+    match copied {
+        Ok((plan, retries)) => Ok(summary(&plan, retries, started.elapsed(), engine.info())),
+        Err(failure) => {
+            session.abort(&failure);
+            Err(failure)
+        }
+    }
+}
+
+/// Starts logging. Levels are those of DOCA's log.
+fn log(options: &Options) {
+    let level = |doca: u8| match doca {
+        0..20 => "off",
+        20..40 => "error",
+        40..50 => "warn",
+        50..60 => "info",
+        60..70 => "debug",
+        _ => "trace",
+    };
+    let sdk = level(options.sdk_log_level);
+    let filter = format!("{},doca={sdk},spdk={sdk}", level(options.log_level));
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+fn summary(plan: &Plan, retries: u64, took: Duration, info: &dma::EngineInfo) -> String {
+    let seconds = took.as_secs_f64();
+    let moved = plan.size - plan.from;
+    let mut summary = format!(
+        "copied {} bytes from {} to {} in {seconds:.3} s, {:.3} GB/s, engine {}",
+        plan.size,
+        plan.sender,
+        plan.sender.other(),
+        moved as f64 / seconds / 1e9,
+        info.backend,
+    );
+    if info.model.is_some() {
+        summary += " (a model: its speed is not the device's)";
+    }
+    summary += &format!(", {retries} retries");
+    if plan.from > 0 {
+        summary += &format!(", {} bytes were there already", plan.from);
+    }
+    summary
+}

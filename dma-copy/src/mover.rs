@@ -1,0 +1,274 @@
+//! DMA copies in flight, in the order of the file.
+//!
+//! Blocks are cut into pieces that the device takes, up to `--depth` of them in flight. A piece that a device
+//! reset aborted is submitted again, before its block counts as moved.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use dma::prelude::*;
+use dma::{OpError, Queue, Retry, Transfer};
+
+use crate::block::Block;
+use crate::command::tries_after;
+use crate::failure::{Failure, failure};
+use crate::session::made_progress;
+use crate::{check_interrupt, seconds};
+
+/// Maximum time to wait for the device before other events are handled.
+const MAX_WAIT: Duration = Duration::from_micros(500);
+
+/// The direction of the DMA copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    FromWindow,
+    ToWindow,
+}
+
+/// Moves blocks between a window's slots and local buffers.
+pub(crate) struct Mover {
+    queue: Queue,
+    window: Window,
+    direction: Direction,
+    /// Length of a slot in bytes.
+    block: usize,
+    /// Maximum length of one copy in bytes.
+    piece: usize,
+    blocks: VecDeque<Moving>,
+    /// Number of `blocks` that have been submitted completely.
+    submitted: usize,
+    in_flight: VecDeque<InFlight>,
+    backend: &'static str,
+    timeout: Duration,
+    /// The number of completions at the last progress of the device, and its time.
+    progress: (u64, Instant),
+    retries: u64,
+    /// The host revoked its export, or has ended.
+    pub(crate) revoked: bool,
+}
+
+/// A block that is being moved; a hole has no bytes to move.
+struct Moving {
+    block: Block,
+    /// The part of the buffer that was not submitted yet.
+    todo: Option<BufferMut>,
+    /// The part whose copies have completed.
+    moved: Option<BufferMut>,
+    /// The part beyond the block's end.
+    rest: Option<BufferMut>,
+    at: usize,
+    left: usize,
+}
+
+struct InFlight {
+    transfer: Either,
+    /// Offset in the window.
+    at: usize,
+    tries: u32,
+}
+
+enum Either {
+    In(Transfer<(Window, BufferMut)>),
+    Out(Transfer<(BufferMut, Window)>),
+}
+
+impl Either {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::In(transfer) => transfer.is_done(),
+            Self::Out(transfer) => transfer.is_done(),
+        }
+    }
+
+    fn wait_for(&mut self, time: Duration) -> bool {
+        match self {
+            Self::In(transfer) => transfer.wait_for(time).is_ok(),
+            Self::Out(transfer) => transfer.wait_for(time).is_ok(),
+        }
+    }
+
+    /// The buffer, or the error and, unless the device may still access it, the buffer.
+    fn finish(self) -> Result<BufferMut, (dma::Error, Option<BufferMut>)> {
+        match self {
+            Self::In(transfer) => transfer.wait().map(|(_, b)| b).map_err(|e| parts(e, |(_, b)| b)),
+            Self::Out(transfer) => transfer.wait().map(|(b, _)| b).map_err(|e| parts(e, |(b, _)| b)),
+        }
+    }
+}
+
+fn parts<T>(e: OpError<T>, buffer: impl FnOnce(T) -> BufferMut) -> (dma::Error, Option<BufferMut>) {
+    let (error, operands) = e.into_parts();
+    (error, operands.map(buffer))
+}
+
+impl Mover {
+    /// Opens a queue of `engine` for copies of at most `piece` bytes, `depth` in flight.
+    pub(crate) fn open(
+        engine: &dyn DmaEngine,
+        window: Window,
+        direction: Direction,
+        block: usize,
+        (piece, depth): (u64, u32),
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let info = engine.info();
+        let depth = usize::try_from(depth).unwrap_or(usize::MAX).min(info.limits.max_queue_depth);
+        let queue = QueueOptions::new()
+            .with_depth(depth)
+            // The bytes were just read or are about to be written, so they are in the caches.
+            .with_hint(CacheHint::Hot)
+            .with_drop_timeout(Duration::from_secs(1));
+        let queue = engine.open_queue(&queue).map_err(|e| failure!(Moving, "{e}"))?;
+        let piece = usize::try_from(piece.min(info.limits.max_transfer)).unwrap_or(usize::MAX).min(block);
+        Ok(Self {
+            in_flight: VecDeque::with_capacity(queue.depth()),
+            queue,
+            window,
+            direction,
+            block,
+            piece,
+            blocks: VecDeque::new(),
+            submitted: 0,
+            backend: info.backend,
+            timeout,
+            progress: (0, Instant::now()),
+            retries: 0,
+            revoked: false,
+        })
+    }
+
+    pub(crate) const fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Queues a block or a hole. Holes keep their place among the blocks.
+    pub(crate) fn push(&mut self, mut block: Block) {
+        let len = usize::try_from(block.len).unwrap_or(usize::MAX);
+        let mut todo = block.buffer.take();
+        let rest = todo.as_mut().map(|buffer| buffer.split_off(len));
+        let left = if todo.is_some() { len } else { 0 };
+        self.blocks.push_back(Moving { block, todo, moved: None, rest, at: 0, left });
+    }
+
+    /// Submits copies until the queue is full or every block is submitted.
+    pub(crate) fn pump(&mut self) -> Result<(), Failure> {
+        let mut any = false;
+        while self.in_flight.len() < self.queue.depth()
+            && let Some(moving) = self.blocks.get_mut(self.submitted)
+        {
+            let Some(mut todo) = moving.todo.take() else {
+                self.submitted += 1;
+                continue;
+            };
+            let piece = todo.split_to(self.piece.min(todo.len()));
+            let at = moving.block.slot as usize * self.block + moving.at;
+            moving.at += piece.len();
+            moving.todo = Some(todo).filter(|todo| !todo.is_empty());
+            let transfer = self.submit(piece, at)?;
+            self.in_flight.push_back(InFlight { transfer, at, tries: 0 });
+            any = true;
+        }
+        if any {
+            self.queue.flush();
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, piece: BufferMut, at: usize) -> Result<Either, Failure> {
+        // The slot's number was checked when its message arrived.
+        let window = self.window.slice(at..at + piece.len());
+        // Never `QueueFull`: no more is in flight than the queue's depth.
+        let submitted = match self.direction {
+            Direction::FromWindow => self.queue.copy(window, piece).map(Either::In).map_err(dma::Error::from),
+            Direction::ToWindow => self.queue.copy(piece, window).map(Either::Out).map_err(dma::Error::from),
+        };
+        submitted.map_err(|e| self.failed(&e))
+    }
+
+    fn failed(&mut self, e: &dma::Error) -> Failure {
+        self.revoked |= e.kind() == ErrorKind::Revoked;
+        failure!(Moving, "{e}; look into the device, or copy with --engine cpu on both sides")
+    }
+
+    /// The first block, with its buffer, if it has been moved.
+    pub(crate) fn finished(&mut self) -> Result<Option<Block>, Failure> {
+        loop {
+            match self.blocks.front() {
+                None => return Ok(None),
+                Some(first) if first.left == 0 => break,
+                Some(_) => {}
+            }
+            // The oldest copy in flight belongs to the first block.
+            if !self.in_flight.front().is_some_and(|first| first.transfer.is_done()) {
+                return Ok(None);
+            }
+            self.take_first()?;
+        }
+        let Some(mut first) = self.blocks.pop_front() else { return Ok(None) };
+        self.submitted = self.submitted.saturating_sub(1);
+        if let (Some(mut buffer), Some(rest)) = (first.moved, first.rest) {
+            buffer.unsplit(rest).expect("they were one buffer");
+            first.block.buffer = Some(buffer);
+        }
+        Ok(Some(first.block))
+    }
+
+    /// Completes the oldest piece in flight, which is done, or submits it again.
+    fn take_first(&mut self) -> Result<(), Failure> {
+        let Some(InFlight { transfer, at, tries }) = self.in_flight.pop_front() else { return Ok(()) };
+        match transfer.finish() {
+            Ok(piece) => {
+                made_progress();
+                let Some(first) = self.blocks.front_mut() else { return Ok(()) };
+                first.left -= piece.len();
+                match &mut first.moved {
+                    Some(moved) => moved.unsplit(piece).expect("they were one buffer"),
+                    none => *none = Some(piece),
+                }
+                Ok(())
+            }
+            Err((error, Some(piece))) if tries < tries_after(&error) => {
+                tracing::info!("submitting a piece at {at} of the window again: {error}");
+                if error.retry() == Retry::Later {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.retries += 1;
+                let transfer = self.submit(piece, at)?;
+                self.queue.flush();
+                self.in_flight.push_front(InFlight { transfer, at, tries: tries + 1 });
+                Ok(())
+            }
+            Err((error, _)) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Waits for the oldest piece in flight, for [`MAX_WAIT`] at most. Fails if the device has completed
+    /// nothing for the timeout.
+    pub(crate) fn wait(&mut self) -> Result<(), Failure> {
+        let Some(first) = self.in_flight.front_mut() else { return Ok(()) };
+        if first.transfer.wait_for(MAX_WAIT) {
+            self.progress.1 = Instant::now();
+            return Ok(());
+        }
+        check_interrupt()?;
+        let counters = self.queue.counters();
+        let ended = counters.completed + counters.failed + counters.aborted;
+        if ended != self.progress.0 || self.progress.1.elapsed() < self.timeout {
+            if ended != self.progress.0 {
+                self.progress = (ended, Instant::now());
+            }
+            return Ok(());
+        }
+        Err(failure!(
+            Moving,
+            "{} has completed nothing for {} and has {} copies to do; reset the device, or copy with --engine cpu on both sides",
+            self.backend,
+            seconds(self.timeout),
+            self.in_flight.len()
+        ))
+    }
+}

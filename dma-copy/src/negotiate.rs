@@ -1,0 +1,205 @@
+//! Agreement on the copy: direction, block size, checksum, first byte.
+
+use std::sync::Arc;
+
+use crate::digest::Running;
+use crate::disk::Source;
+use crate::failure::{Failure, failure};
+use crate::files::Target;
+use crate::options::Options;
+use crate::protocol::{Checksum, Digest, Hello, Message, Role};
+use crate::session::{Session, made_progress};
+
+/// Minimum block length in bytes if the window allows it, because each block costs one message each way.
+const BLOCK_MIN: u64 = 256 << 10;
+/// Blocks are a multiple of this many bytes.
+const PAGE: u64 = 4096;
+/// Maximum number of blocks in a window.
+const SLOTS_MAX: u64 = 256;
+/// Valid requests of either side, in bytes.
+const WINDOWS: std::ops::RangeInclusive<u64> = 8 << 10..=16 << 30;
+const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
+/// Bytes hashed between two heartbeats.
+const PIECE: usize = 1 << 20;
+
+/// The copy that both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) sender: Role,
+    /// The length of the file in bytes.
+    pub(crate) size: u64,
+    /// Length of a block, and so of a slot, in bytes. The last block of a file may be shorter.
+    pub(crate) block: usize,
+    pub(crate) slots: usize,
+    pub(crate) checksum: Checksum,
+    /// Permissions of the file: the lowest nine bits of its mode.
+    pub(crate) mode: u16,
+    /// Offset of the first byte to copy. The receiver has the bytes before it.
+    pub(crate) from: u64,
+}
+
+impl Plan {
+    /// Length of the block at `offset`.
+    pub(crate) fn block_at(&self, offset: u64) -> usize {
+        usize::try_from(self.size - offset).unwrap_or(usize::MAX).min(self.block)
+    }
+
+    /// The plan for two Hellos, without `from`. Both sides compute the same.
+    fn of(mine: &Hello, theirs: &Hello, options: &Options) -> Result<Self, Failure> {
+        let file = options.file.display();
+        if mine.role == theirs.role {
+            return Err(failure!(
+                Agreeing,
+                "both sides say that they are the {}; give --role host on one and --role dpu on the other",
+                mine.role
+            ));
+        }
+        if !WINDOWS.contains(&theirs.window) || !CHUNKS.contains(&theirs.chunk) {
+            return Err(failure!(
+                Agreeing,
+                "the {} wants a window of {} and chunks of {} bytes; use the same release on both sides",
+                theirs.role,
+                theirs.window,
+                theirs.chunk
+            ));
+        }
+        let (sender, size, mode) = match (mine.file, theirs.file) {
+            (Some(size), None) => (mine.role, size, mine.mode),
+            (None, Some(size)) => (theirs.role, size, theirs.mode),
+            (Some(_), Some(_)) => {
+                return Err(failure!(
+                    Agreeing,
+                    "both sides have their file, {file} here, so it is unclear who sends; remove it on the side that receives, or choose another --file"
+                ));
+            }
+            (None, None) => {
+                return Err(failure!(
+                    Agreeing,
+                    "neither side has its file, {file} here, so there is nothing to send; check --file on the side that sends"
+                ));
+            }
+        };
+        let window = mine.window.min(theirs.window);
+        let block = mine.chunk.max(theirs.chunk).max(BLOCK_MIN).min(window / 2) / PAGE * PAGE;
+        let slots = (window / block).min(SLOTS_MAX).min(size.div_ceil(block));
+        let fit = |n: u64| {
+            usize::try_from(n).map_err(|_| failure!(Agreeing, "a window of {window} bytes; lower --window"))
+        };
+        let checksum = mine.checksum.max(theirs.checksum);
+        Ok(Self { sender, size, block: fit(block)?, slots: fit(slots)?, checksum, mode, from: 0 })
+    }
+}
+
+pub(crate) enum LocalFile {
+    Source(Arc<Source>),
+    Target(Arc<Target>),
+}
+
+impl LocalFile {
+    pub(crate) fn give_up(&self) {
+        if let Self::Target(target) = self {
+            target.give_up();
+        }
+    }
+}
+
+pub(crate) fn negotiate(
+    options: &Options,
+    source: Option<Source>,
+    session: &Session,
+) -> Result<(Plan, LocalFile), Failure> {
+    let mine = Hello {
+        role: options.role(),
+        file: source.as_ref().map(Source::len),
+        checksum: options.checksum,
+        resume: options.resume,
+        window: options.window,
+        chunk: options.chunk,
+        mode: source.as_ref().map_or(0, Source::mode),
+    };
+    // The host sends first, because the DPU cannot know that a connection is a host's before it receives a
+    // message.
+    if mine.role == Role::Host {
+        session.send(&Message::Hello(mine))?;
+    }
+    let theirs = match session.receive()? {
+        Message::Hello(theirs) => theirs,
+        other => return Err(session.unexpected(&other)),
+    };
+    if mine.role == Role::Dpu {
+        session.send(&Message::Hello(mine))?;
+    }
+    let mut plan = Plan::of(&mine, &theirs, options)?;
+    tracing::info!(?plan, "agreed");
+    match source {
+        Some(source) => {
+            plan.from = answer_resume(&source, &plan, session)?;
+            Ok((plan, LocalFile::Source(Arc::new(source))))
+        }
+        None => {
+            let target = Target::create(options, &plan)?;
+            let begun = offer_resume(&target, &plan, session);
+            if begun.is_err() {
+                target.give_up();
+            }
+            plan.from = begun?;
+            Ok((plan, LocalFile::Target(Arc::new(target))))
+        }
+    }
+}
+
+/// The receiver's part: offers the bytes that an earlier copy left. Returns the offset to copy from.
+fn offer_resume(target: &Target, plan: &Plan, session: &Session) -> Result<u64, Failure> {
+    let there = match target.there() {
+        there if there >= plan.size => plan.size,
+        // Blocks are verified as a whole.
+        there => there - there % plan.block as u64,
+    };
+    let digest = digest_of(there, plan.checksum, |bytes, at| target.read_exact_at(bytes, at))?;
+    session.send(&Message::Resume { len: there, digest })?;
+    let from = match session.receive()? {
+        Message::ResumeAnswer { from } if from == 0 || from == there => from,
+        Message::ResumeAnswer { .. } => return Err(session.violates("it goes on where nothing was offered")),
+        other => return Err(session.unexpected(&other)),
+    };
+    if from < there {
+        tracing::warn!("what an earlier copy left is of another file; beginning from its start");
+    }
+    target.set_len(from)?;
+    Ok(from)
+}
+
+/// The sender's part: compares digests. Returns the offset to copy from.
+fn answer_resume(source: &Source, plan: &Plan, session: &Session) -> Result<u64, Failure> {
+    let (len, theirs) = match session.receive()? {
+        Message::Resume { len, digest } => (len, digest),
+        other => return Err(session.unexpected(&other)),
+    };
+    if len > plan.size || (len != plan.size && !len.is_multiple_of(plan.block as u64)) {
+        return Err(session.violates("what it has is no part of the file"));
+    }
+    let ours = digest_of(len, plan.checksum, |bytes, at| source.read_exact_at(bytes, at))?;
+    let from = if ours == theirs { len } else { 0 };
+    session.send(&Message::ResumeAnswer { from })?;
+    Ok(from)
+}
+
+/// The digest of the first `len` bytes of a file: XXH3 at least, even if blocks are not checked.
+fn digest_of(
+    len: u64,
+    checksum: Checksum,
+    mut read: impl FnMut(&mut [u8], u64) -> Result<(), Failure>,
+) -> Result<Digest, Failure> {
+    let mut digest = Running::new(checksum.max(Checksum::Xxh3));
+    let mut buffer = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
+    let mut at = 0;
+    while at < len {
+        crate::check_interrupt()?;
+        let n = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
+        read(&mut buffer[..n], at)?;
+        digest.update(&buffer[..n]);
+        at += n as u64;
+        made_progress();
+    }
+    Ok(digest.finish())
+}

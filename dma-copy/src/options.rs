@@ -1,0 +1,274 @@
+//! The command line, and `--json`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
+
+use crate::channel::Carrier;
+use crate::command::parse_size;
+use crate::protocol::{Checksum, Role};
+
+/// Copy a file between host and DPU by DMA.
+///
+/// Run it on both sides, in any order, each with its own FILE. The side whose file exists sends, the other
+/// one receives. The host exports a window of memory; the DPU imports it and drives the DMA in both
+/// directions. The copy appears under its name only when it is complete and verified.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dma-copy",
+    version,
+    disable_version_flag = true,
+    args_override_self = true,
+    after_help = EXAMPLES
+)]
+pub(crate) struct Options {
+    /// The file to send if it exists, else to receive
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// The DMA device, such as 03:00.0: the same as --engine doca:ADDRESS, and the device of a comch channel
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(crate) pci_addr: Option<dma::PciAddress>,
+
+    /// The host's function as the DPU sees it (its representor), for a comch channel; implies --role dpu
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(crate) rep_pci: Option<dma::PciAddress>,
+
+    /// This side
+    #[arg(long, value_name = "SIDE", value_parser = role())]
+    role: Option<Role>,
+
+    /// The engine that moves the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
+    /// ... [default: auto]
+    #[arg(short, long, value_name = "NAME")]
+    engine: Option<String>,
+
+    /// The channel for messages: unix:PATH, tcp:PORT or tcp:HOST:PORT (with --secret-file), comch:NAME
+    /// [default: a socket of this user's]
+    #[arg(short, long, value_name = "CHANNEL")]
+    pub(crate) channel: Option<Carrier>,
+
+    /// A file with a shared secret of at least 16 bytes, for tcp
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+
+    /// Maximum length of one DMA copy, from 4K to 1G; the device may allow less
+    #[arg(long, value_name = "BYTES", default_value = "256K", value_parser = parse_chunk)]
+    pub(crate) chunk: u64,
+
+    /// Maximum number of DMA copies in flight
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) depth: u32,
+
+    /// Maximum memory to register on each side, from 8K to 16G; the smaller value of the two sides counts
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_window)]
+    pub(crate) window: u64,
+
+    /// Checksum that every block is verified with before it is written; the stronger one of the two sides
+    /// counts
+    #[arg(long, value_name = "KIND", default_value = "xxh3", value_parser = checksum())]
+    pub(crate) checksum: Checksum,
+
+    /// Go on with the partial copy that an earlier run kept, and keep this one if it fails
+    #[arg(long)]
+    pub(crate) resume: bool,
+
+    /// Sync the copy to disk before it gets its name
+    #[arg(long)]
+    pub(crate) sync: bool,
+
+    /// Seconds to wait for the other side's heartbeat; half as long for this side's device or disk
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+
+    /// Hide the progress bar; given twice: the summary too
+    #[arg(short, long, action = ArgAction::Count)]
+    pub(crate) quiet: u8,
+
+    /// Log level on standard error: 10 off, 20 critical, 30 errors, 40 warnings, 50 information, 60 debug, 70
+    /// trace
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 30, value_parser = clap::value_parser!(u8).range(10..=70))]
+    pub(crate) log_level: u8,
+
+    /// Log level of the SDK
+    #[arg(long, value_name = "LEVEL", default_value_t = 30, value_parser = clap::value_parser!(u8).range(10..=70))]
+    pub(crate) sdk_log_level: u8,
+
+    /// Read options from a JSON file; options on the command line win
+    #[arg(short, long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Print version
+    #[arg(short, long, action = ArgAction::Version)]
+    version: (),
+}
+
+const EXAMPLES: &str = "\
+Examples, one command for each side, in two terminals or on two machines:
+  dma-copy --role dpu  -f copy.img
+  dma-copy --role host -f disk.img                       host to DPU, on one machine
+
+  dma-copy -p 03:00.0 -r b1:00.0 -c comch:copy -f disk.img
+  dma-copy --role host -p b1:00.0 -c comch:copy -f copy.img
+                                                         DPU to host, on a BlueField and its host
+
+  dma-copy --role dpu  -c tcp:0.0.0.0:4711 --secret-file key -f copy.img
+  dma-copy --role host -c tcp:192.168.100.2:4711 --secret-file key -f disk.img
+                                                         the same over a network between the two
+
+Sizes are bytes, or with K, M or G (1024 each). A FILE for --json has the long names of options as keys:
+  {\"doca_general_flags\": {\"log-level\": 60},
+   \"doca_program_flags\": {\"file\": \"disk.img\", \"pci-addr\": \"03:00.0\", \"rep-pci\": \"b1:00.0\"}}
+The summary goes to standard output, progress bar, log and errors to standard error. Exit status: 0 copied, 1 failed,
+2 bad arguments, 130 interrupted.";
+
+impl Options {
+    /// Parses this process's arguments. Exits with a message if they are wrong.
+    pub(crate) fn from_command_line() -> Self {
+        Self::from_args(std::env::args_os().collect()).unwrap_or_else(|e| e.exit())
+    }
+
+    fn from_args(args: Vec<OsString>) -> Result<Self, clap::Error> {
+        let fail = |message: String| Self::command().error(clap::error::ErrorKind::InvalidValue, message);
+        // The file's options come first, so that those of the command line override them, and clap checks
+        // both.
+        let mut all = args;
+        if let Some(path) = json_of(&all) {
+            let from_file = read_json(&path).map_err(fail)?;
+            let at = all.len().min(1);
+            all.splice(at..at, from_file);
+        }
+        let options = Self::from_arg_matches(&Self::command().try_get_matches_from(all)?)?;
+        if options.role == Some(Role::Host) && options.rep_pci.is_some() {
+            return Err(fail("--rep-pci is for the DPU, and --role says host; leave one out".to_owned()));
+        }
+        if options.role.is_none() && options.rep_pci.is_none() {
+            return Err(fail(
+                "which side is this? Say --role host or --role dpu (--rep-pci implies dpu)".to_owned(),
+            ));
+        }
+        match (&options.channel, &options.secret_file) {
+            (Some(Carrier::Tcp { .. }), None) => Err(fail(
+                "a tcp channel needs --secret-file, the same on both sides; make one with: head -c 32 /dev/urandom > key; chmod 600 key"
+                    .to_owned(),
+            )),
+            (Some(Carrier::Tcp { .. }), _) | (_, None) => Ok(options),
+            _ => Err(fail("--secret-file is for tcp channels; leave it out".to_owned())),
+        }
+    }
+
+    /// This side's role.
+    pub(crate) fn role(&self) -> Role {
+        self.role.unwrap_or(Role::Dpu)
+    }
+
+    /// The engine's name.
+    pub(crate) fn engine(&self) -> String {
+        match (&self.engine, self.pci_addr) {
+            (Some(name), _) => name.clone(),
+            (None, Some(address)) if self.sdk_log_level >= 50 => format!("doca:{address},log=debug"),
+            (None, Some(address)) => format!("doca:{address}"),
+            (None, None) => "auto".to_owned(),
+        }
+    }
+}
+
+/// The value of `--json` or `-j`, which is needed before clap parses.
+fn json_of(args: &[OsString]) -> Option<PathBuf> {
+    let mut found = None;
+    let mut args = args.iter().skip(1);
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        if text == "-j" || text == "--json" {
+            found = args.next().map(PathBuf::from);
+        } else if let Some(path) = text.strip_prefix("--json=").or_else(|| text.strip_prefix("-j=")) {
+            found = Some(PathBuf::from(path));
+        } else if let Some(path) = text.strip_prefix("-j").filter(|_| !text.starts_with("--")) {
+            found = Some(PathBuf::from(path));
+        }
+    }
+    found
+}
+
+/// Reads the options of a JSON file as arguments.
+fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
+    /// The groups of options in JSON files of DOCA's programs. Either may hold any option.
+    const GROUPS: [&str; 2] = ["doca_general_flags", "doca_program_flags"];
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("cannot read --json {shown}: {e}; check its name"))?;
+    let json: serde_json::Value =
+        serde_json::from_str(&text).map_err(|e| format!("--json {shown} is no JSON: {e}"))?;
+    let groups = json.as_object().ok_or_else(|| format!("--json {shown}: there is no object at its top"))?;
+    let command = Options::command();
+    let known = |key: &str| {
+        let mut options = command.get_arguments().filter(|_| !["json", "version"].contains(&key));
+        options.find(|option| option.get_long() == Some(key)).map(|option| option.get_action().takes_values())
+    };
+    let mut args = Vec::new();
+    for (group, options) in groups {
+        if !GROUPS.contains(&group.as_str()) {
+            return Err(format!(
+                "--json {shown}: `{group}` is no group of options; there are {}",
+                GROUPS.join(" and ")
+            ));
+        }
+        let options = options.as_object().ok_or_else(|| {
+            format!(
+                "--json {shown}: `{group}` is {options}; make it an object of options, by their long names"
+            )
+        })?;
+        for (key, value) in options {
+            let takes_value = known(key)
+                .ok_or_else(|| format!("--json {shown}: there is no option `{key}`; --help lists them"))?;
+            match (takes_value, value) {
+                (false, serde_json::Value::Bool(true)) => args.push(format!("--{key}").into()),
+                (false, serde_json::Value::Bool(false)) => {}
+                (true, serde_json::Value::Number(number)) => args.push(format!("--{key}={number}").into()),
+                (true, serde_json::Value::String(text)) => args.push(format!("--{key}={text}").into()),
+                (false, _) => {
+                    return Err(format!(
+                        "--json {shown}: `{key}` is {value}, and it is a switch; give true or false"
+                    ));
+                }
+                (true, _) => {
+                    return Err(format!("--json {shown}: `{key}` is {value}; give it a text or a number"));
+                }
+            }
+        }
+    }
+    Ok(args)
+}
+
+fn role() -> impl clap::builder::TypedValueParser<Value = Role> {
+    use clap::builder::TypedValueParser;
+    PossibleValuesParser::new(["host", "dpu"]).map(|text| if text == "host" { Role::Host } else { Role::Dpu })
+}
+
+fn checksum() -> impl clap::builder::TypedValueParser<Value = Checksum> {
+    use clap::builder::TypedValueParser;
+    PossibleValuesParser::new(["none", "xxh3", "blake3"]).map(|text| match text.as_str() {
+        "none" => Checksum::None,
+        "blake3" => Checksum::Blake3,
+        _ => Checksum::Xxh3,
+    })
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("`{text}` is no time to wait; give 0.1 to 86400 seconds"))
+}
+
+fn parse_chunk(text: &str) -> Result<u64, String> {
+    parse_size(text, 4 << 10..=1 << 30, "4K to 1G")
+}
+
+fn parse_window(text: &str) -> Result<u64, String> {
+    parse_size(text, 8 << 10..=16 << 30, "8K to 16G")
+}

@@ -1,0 +1,328 @@
+//! The connection with the other side: messages sent and received, deadlines, heartbeats.
+//!
+//! One thread receives, so that heartbeats are noticed while this side is busy. Another sends `Progress`
+//! heartbeats, but only if work was done since the last one: a side that hangs sends none, and the other side
+//! gives it up.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::block::Block;
+use crate::channel::{Channel, Receiver, Sender};
+use crate::failure::{Failure, failure};
+use crate::options::Options;
+use crate::protocol::{Message, Role, Step};
+use crate::{POLL_INTERVAL, check_interrupt, seconds};
+
+/// Minimum time between heartbeats.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Maximum number of queued events: more than a correct peer has in flight.
+const MAX_EVENTS: usize = 2048;
+/// Time to wait for the other side's reason when a channel breaks.
+const REASON_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Work done by this process: grows with every block that is read, moved, hashed or written.
+static PROGRESS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a piece of work, which the next heartbeat reports.
+pub(crate) fn made_progress() {
+    PROGRESS.fetch_add(1, Ordering::Relaxed);
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A message from the other side, except `Progress` and `Abort`.
+    Message(Message),
+    /// A block that a thread of this side is done with.
+    Block(Block),
+    Ended(Result<(), Failure>),
+    Closed(Failure),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    Peer,
+    /// A thread of this side, at this step.
+    Own(Step),
+}
+
+/// The connection with the other side.
+pub(crate) struct Session {
+    peer: Role,
+    sender: Arc<SharedSender>,
+    events: mpsc::Receiver<Event>,
+    into_events: SyncSender<Event>,
+    last_heard: Arc<LastHeard>,
+    timeout: Duration,
+    /// The other side was sent `Abort`.
+    aborted: AtomicBool,
+    pub(crate) max_message: usize,
+}
+
+/// The sending half, used by several threads: the channel and a buffer for encoding.
+struct SharedSender(Mutex<(Box<dyn Sender>, Vec<u8>)>);
+
+impl SharedSender {
+    fn send(&self, message: &Message) -> io::Result<()> {
+        let mut locked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sender, bytes) = &mut *locked;
+        message.encode(bytes);
+        sender.send(bytes)
+    }
+}
+
+/// The time of the other side's last message.
+struct LastHeard {
+    start: Instant,
+    /// In microseconds since `start`.
+    micros: AtomicU64,
+}
+
+impl LastHeard {
+    fn update(&self) {
+        self.micros.store(self.start.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Instant {
+        self.start + Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
+
+impl Session {
+    /// Starts the threads that receive and send heartbeats. They end with the process.
+    pub(crate) fn start(channel: Channel, options: &Options) -> Self {
+        let peer = options.role().other();
+        let Channel { sender, receiver, max_message } = channel;
+        let sender = Arc::new(SharedSender(Mutex::new((sender, Vec::new()))));
+        let last_heard = Arc::new(LastHeard { start: Instant::now(), micros: AtomicU64::new(0) });
+        let (into_events, events) = mpsc::sync_channel(MAX_EVENTS);
+        {
+            let (events, last_heard) = (into_events.clone(), Arc::clone(&last_heard));
+            std::thread::spawn(move || {
+                let closed = receive_all(receiver, &events, &last_heard, peer);
+                let _ = events.send(Event::Closed(closed));
+            });
+        }
+        {
+            let sender = Arc::clone(&sender);
+            let interval = HEARTBEAT.min(options.timeout / 4);
+            std::thread::spawn(move || {
+                let mut before = 0;
+                loop {
+                    std::thread::sleep(interval);
+                    let done = PROGRESS.load(Ordering::Relaxed);
+                    // The next message reports a failure to send.
+                    if done != before && sender.send(&Message::Progress { done }).is_ok() {
+                        before = done;
+                    }
+                }
+            });
+        }
+        Self {
+            peer,
+            sender,
+            events,
+            into_events,
+            last_heard,
+            timeout: options.timeout,
+            aborted: AtomicBool::new(false),
+            max_message,
+        }
+    }
+
+    pub(crate) fn events(&self) -> SyncSender<Event> {
+        self.into_events.clone()
+    }
+
+    /// Timeout for this side's device and disk: half of the other side's timeout, so that the side that knows
+    /// the reason gives up first and sends it.
+    pub(crate) fn own_timeout(&self) -> Duration {
+        self.timeout / 2
+    }
+
+    pub(crate) fn send(&self, message: &Message) -> Result<(), Failure> {
+        tracing::trace!(?message, "send");
+        self.sender.send(message).map_err(|e| self.cannot_send(&e))
+    }
+
+    /// Tries to send the reason why this side gives up, unless it was sent before or came from the other
+    /// side.
+    pub(crate) fn abort(&self, failure: &Failure) {
+        if let Some((step, text)) = failure.to_send()
+            && !self.aborted.swap(true, Ordering::Relaxed)
+        {
+            let _ = self.sender.send(&Message::Abort { step, text });
+        }
+    }
+
+    fn cannot_send(&self, e: &io::Error) -> Failure {
+        if let Some(reason) = self.reason() {
+            return reason;
+        }
+        match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                failure!(
+                    Waiting,
+                    "the {} takes no messages for {}; look there why it hangs",
+                    self.peer,
+                    seconds(self.timeout)
+                )
+            }
+            _ => disconnected(self.peer, e),
+        }
+    }
+
+    /// The other side's own reason, if it ended the copy and sent one; else `failure`.
+    pub(crate) fn reason_for(&self, failure: Failure) -> Failure {
+        self.reason().unwrap_or(failure)
+    }
+
+    fn reason(&self) -> Option<Failure> {
+        let until = Instant::now() + REASON_TIMEOUT;
+        loop {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Closed(failure)) => return Some(failure),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits until the other side has closed the connection, for [`REASON_TIMEOUT`] at most.
+    pub(crate) fn linger(&self) {
+        let _ = self.reason();
+    }
+
+    pub(crate) fn try_event(&self) -> Result<Option<Event>, Failure> {
+        check_interrupt()?;
+        match self.events.try_recv() {
+            Ok(Event::Closed(failure) | Event::Ended(Err(failure))) => Err(failure),
+            Ok(event) => Ok(Some(event)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(nobody_receives()),
+        }
+    }
+
+    /// Waits for the next event, until `whom` has shown no progress for its timeout.
+    pub(crate) fn event(&self, whom: WaitFor) -> Result<Event, Failure> {
+        let began = Instant::now();
+        loop {
+            check_interrupt()?;
+            match self.events.recv_timeout(POLL_INTERVAL.min(self.timeout)) {
+                Ok(Event::Closed(failure) | Event::Ended(Err(failure))) => return Err(failure),
+                Ok(event) => return Ok(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(nobody_receives()),
+            }
+            let (last, timeout) = match whom {
+                WaitFor::Peer => (began.max(self.last_heard.get()), self.timeout),
+                WaitFor::Own(_) => (began, self.own_timeout()),
+            };
+            if last.elapsed() < timeout {
+                continue;
+            }
+            let time = seconds(timeout);
+            return Err(match whom {
+                WaitFor::Peer => failure!(
+                    Waiting,
+                    "the {} gave no sign of life for {time}; look there why it hangs, or give a longer --timeout",
+                    self.peer
+                ),
+                WaitFor::Own(step) => Failure::new(
+                    step,
+                    format!("no byte for {time}: the disk hangs; look into it, or give a longer --timeout"),
+                ),
+            });
+        }
+    }
+
+    /// The failure of a thread of this side, which has ended early.
+    pub(crate) fn why_ended(&self, step: Step) -> Failure {
+        loop {
+            if let Err(failure) = self.event(WaitFor::Own(step)) {
+                return failure;
+            }
+        }
+    }
+
+    pub(crate) fn receive(&self) -> Result<Message, Failure> {
+        match self.event(WaitFor::Peer)? {
+            Event::Message(message) => Ok(message),
+            other => Err(out_of_turn(&other)),
+        }
+    }
+
+    pub(crate) fn unexpected(&self, message: &Message) -> Failure {
+        let text = format!("{message:?}");
+        let kind = text.split([' ', '(']).next().unwrap_or_default();
+        self.violates(&format!("it said {kind} at the wrong time"))
+    }
+
+    pub(crate) fn violates(&self, what: &str) -> Failure {
+        failure!(
+            Waiting,
+            "the {} does not keep to the protocol: {what}; use the same release on both sides",
+            self.peer
+        )
+    }
+}
+
+/// The failure after an event of a thread that should not have sent one now.
+pub(crate) fn out_of_turn(event: &Event) -> Failure {
+    failure!(Waiting, "a thread of this side sent an event at the wrong time: {event:?}")
+}
+
+fn nobody_receives() -> Failure {
+    failure!(Waiting, "the receiving thread has ended")
+}
+
+fn disconnected(peer: Role, e: &io::Error) -> Failure {
+    let why = match e.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            "it ended, or the channel broke".to_owned()
+        }
+        _ => format!("the channel broke: {e}"),
+    };
+    failure!(Waiting, "the {peer} is gone: {why}; look there for what it said, and start both sides again")
+}
+
+/// Receives until the connection ends, and returns the reason.
+fn receive_all(
+    mut receiver: Box<dyn Receiver>,
+    events: &SyncSender<Event>,
+    last_heard: &LastHeard,
+    peer: Role,
+) -> Failure {
+    let violation =
+        |e: &dyn std::fmt::Display| failure!(Waiting, "the {peer} does not keep to the protocol: {e}");
+    let mut bytes = Vec::new();
+    let mut done_before = 0;
+    loop {
+        if let Err(e) = receiver.receive(&mut bytes) {
+            return match e.kind() {
+                io::ErrorKind::InvalidData => violation(&e),
+                _ => disconnected(peer, &e),
+            };
+        }
+        let message = match Message::decode(&bytes) {
+            Ok(message) => message,
+            Err(e) => return violation(&e),
+        };
+        tracing::trace!(?message, "receive");
+        match message {
+            // A heartbeat counts only if the work done has grown.
+            Message::Progress { done } if done <= done_before => continue,
+            Message::Progress { done } => done_before = done,
+            Message::Abort { step, text } => return Failure::There { side: peer, step, text },
+            message => {
+                if events.send(Event::Message(message)).is_err() {
+                    return nobody_receives();
+                }
+            }
+        }
+        last_heard.update();
+    }
+}

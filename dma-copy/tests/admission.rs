@@ -1,0 +1,123 @@
+//! Foreign connections to `dma-copy`'s listener: the host is admitted, and its errors are correct.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+mod pair;
+
+use pair::{LONG, Place, Running, Side, assert_same, free_port, secret};
+
+/// More than `dma-copy` keeps open, plus as many in the kernel's backlog.
+const MANY: usize = 180;
+
+/// Connects as soon as there is a listener.
+fn connect<S>(mut try_it: impl FnMut() -> io::Result<S>) -> S {
+    let start = Instant::now();
+    loop {
+        match try_it() {
+            Ok(stream) => return stream,
+            Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+        }
+        sleep(Duration::from_millis(1));
+    }
+}
+
+fn threads(running: &mut Running) -> usize {
+    let tasks = format!("/proc/{}/task", running.child().id());
+    std::fs::read_dir(tasks).map_or(0, Iterator::count)
+}
+
+fn copied_past<S>(place: &Place, args: &str, mut stranger: impl FnMut() -> io::Result<S>) {
+    let mut dpu = place.start(Side::Dpu, &format!("-f dst {args}"));
+    let silent: Vec<_> = (0..MANY).map(|_| connect(&mut stranger)).collect();
+    assert!(threads(&mut dpu) < 8, "{} threads for {MANY} strangers", threads(&mut dpu));
+    place.start(Side::Host, &format!("-f src {args}")).end().copied();
+    dpu.end().copied();
+    assert_same(&place.path("src"), &place.path("dst"));
+    drop(silent);
+}
+
+#[test]
+fn over_tcp_silent_strangers_do_not_keep_a_host_out() {
+    let place = Place::new();
+    place.file("src", 1000);
+    secret(&place, "key", "sixteen or more bytes");
+    let port = free_port();
+    copied_past(&place, &format!("-c tcp:{port} --secret-file key"), || {
+        TcpStream::connect(("127.0.0.1", port))
+    });
+}
+
+#[test]
+fn over_a_unix_socket_silent_strangers_do_not_keep_a_host_out() {
+    let place = Place::new();
+    place.file("src", 1000);
+    let path = place.path("socket");
+    copied_past(&place, "", || UnixStream::connect(&path));
+}
+
+/// A host whose connection is closed in favour of a later one tries again.
+#[test]
+fn over_tcp_new_strangers_do_not_keep_a_host_out() {
+    let place = Place::new();
+    place.file("src", 1000);
+    secret(&place, "key", "sixteen or more bytes");
+    let port = free_port();
+    let args = format!("-c tcp:{port} --secret-file key");
+    let dpu = place.start(Side::Dpu, &format!("-f dst {args}"));
+    drop(connect(|| TcpStream::connect(("127.0.0.1", port))));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut silent = Vec::new();
+            while !done.load(Ordering::Relaxed) && silent.len() < 5_000 {
+                // Connections are refused once the copy starts.
+                silent.extend(TcpStream::connect(("127.0.0.1", port)));
+                sleep(Duration::from_millis(2));
+            }
+        });
+        let host = place.start(Side::Host, &format!("-f src {args}")).end();
+        done.store(true, Ordering::Relaxed);
+        host.copied();
+    });
+    dpu.end().copied();
+}
+
+/// Only the DPU's refusal means a wrong secret, not a closed connection.
+#[test]
+fn a_closed_connection_is_not_reported_as_a_wrong_secret() {
+    let place = Place::new();
+    place.file("src", 1000);
+    secret(&place, "key", "sixteen or more bytes");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    listener.set_nonblocking(true).expect("set");
+    let mut host = place.start(Side::Host, &format!("-f src -c tcp:{port} --secret-file key --timeout 1"));
+    let mut tries = 0;
+    while host.child().try_wait().expect("a child").is_none() {
+        tries += usize::from(listener.accept().is_ok());
+        sleep(Duration::from_millis(1));
+    }
+    let ended = host.end();
+    let said = ended.failed(&["hung up", "--timeout"]);
+    assert!(!said.contains("its secret"), "{said}");
+    assert!(tries > 1, "it tried once");
+}
+
+/// A listener with a full backlog does not block a host beyond --timeout.
+#[test]
+fn a_hung_listener_with_a_full_backlog_times_out() {
+    let place = Place::new();
+    place.file("src", 1000);
+    let path: &Path = &place.path("socket");
+    let listener = std::os::unix::net::UnixListener::bind(path).expect("bound");
+    rustix::net::listen(&listener, 0).expect("a short queue");
+    let _first = UnixStream::connect(path).expect("there is room for one");
+    place.start(Side::Host, "-f src --timeout 1").end().failed(&["host: connecting", "within 1 s"]);
+    place.start(Side::Dpu, "-f dst --timeout 1").end().failed(&["another dma-copy listens"]);
+}

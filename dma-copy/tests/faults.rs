@@ -1,0 +1,389 @@
+//! `dma-copy` when a side is killed or hangs, a disk is full, a file changes, or a stranger connects.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+mod pair;
+
+use pair::{Ended, LONG, PARTIAL, Place, SLOW, Side, assert_same, free_port, run, secret};
+
+const SMALL: &str = "--window 16K --chunk 4K";
+
+/// Random numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+/// Checks that a side that was not killed ended by itself, with a message if it failed.
+fn assert_ended(ended: &Ended) {
+    match ended.status.code() {
+        Some(0) => {}
+        Some(1) => assert_eq!(ended.err.trim_end().lines().count(), 1, "{ended:?}"),
+        // The killed side.
+        None => {}
+        _ => panic!("{ended:?}"),
+    }
+}
+
+#[test]
+fn a_hundred_kills_and_every_copy_is_whole_after_resuming() {
+    const KILLS: u64 = 100;
+    let lanes: Vec<_> = (0..4)
+        .map(|lane| {
+            std::thread::spawn(move || {
+                let mut dice = Dice(0x1234_5678 + lane);
+                let (mut killed, mut resumed) = (0, 0);
+                while killed < KILLS / 4 {
+                    let (k, r) = kill_until_copied(&mut dice);
+                    killed += k;
+                    resumed += r;
+                }
+                (killed, resumed)
+            })
+        })
+        .collect();
+    let (killed, resumed) = lanes
+        .into_iter()
+        .map(|lane| lane.join().expect("it holds"))
+        .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    println!("{killed} killed, {resumed} went on from what was there");
+    assert!(killed >= KILLS && resumed > 0, "{killed} killed, {resumed} resumed");
+}
+
+/// Kills either side several times during one copy, then lets it end. Returns the number of kills and of
+/// resumed copies.
+fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
+    let place = Place::new();
+    let src = place.file("src", 1 + dice.roll(4 << 20) as usize);
+    let from = Side::BOTH[dice.roll(2) as usize];
+    let (mut killed, mut resumed) = (0, 0);
+    for _ in 0..=dice.roll(6) {
+        let mut sides = Side::BOTH.map(|side| {
+            let file = if side == from { "src" } else { "dst" };
+            place.start(side, &format!("-f {file} --resume --window 64K --chunk 16K --timeout 1"))
+        });
+        // Mostly after they have connected, which removes the socket.
+        if dice.roll(8) > 0 {
+            let start = Instant::now();
+            let met = || place.path("socket").exists();
+            while !met() && start.elapsed() < Duration::from_millis(300) {
+                std::thread::yield_now();
+            }
+            while met() && start.elapsed() < Duration::from_millis(300) {
+                std::thread::yield_now();
+            }
+        }
+        std::thread::sleep(Duration::from_micros(dice.roll(15_000)));
+        sides[dice.roll(2) as usize].signal(Signal::KILL);
+        let ended = sides.map(pair::Running::end);
+        ended.iter().for_each(assert_ended);
+        killed += ended.iter().filter(|e| e.status.code().is_none()).count() as u64;
+        if place.path("dst").exists() {
+            assert_same(&src, &place.path("dst"));
+            assert!(!place.path(PARTIAL).exists());
+            return (killed, resumed);
+        }
+    }
+    let (sent, _) = place.copies(from, "--resume --window 64K --chunk 16K");
+    resumed += u64::from(sent.contains("were there already"));
+    (killed, resumed)
+}
+
+#[test]
+fn a_side_that_hangs_is_given_up_on() {
+    for from in Side::BOTH {
+        for hangs in Side::BOTH {
+            let place = Place::new();
+            place.file("src", 400_000);
+            let args = format!("-e {SLOW} {SMALL} --timeout 1");
+            let mut sides = Side::BOTH.map(|side| {
+                place.start(side, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
+            });
+            place.wait_for_bytes();
+            let i = usize::from(hangs == Side::Dpu);
+            sides[i].signal(Signal::STOP);
+            let [host, dpu] = sides;
+            let (mut hung, other) = if hangs == Side::Host { (host, dpu) } else { (dpu, host) };
+            let stopped = Instant::now();
+            let name = if hangs == Side::Host { "the host" } else { "the DPU" };
+            other.end().failed(&[name, "gave no sign of life for 1 s", "--timeout"]);
+            assert!(stopped.elapsed() < LONG / 2);
+            hung.signal(Signal::CONT);
+            assert_eq!(hung.end().status.code(), Some(1));
+            assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_side_tells_the_other_one() {
+    for from in Side::BOTH {
+        for (signal, stops) in [(Signal::INT, Side::Host), (Signal::TERM, Side::Dpu)] {
+            let place = Place::new();
+            place.file("src", 400_000);
+            let args = format!("-e {SLOW} {SMALL}");
+            let mut sides = Side::BOTH.map(|side| {
+                place.start(side, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
+            });
+            place.wait_for_bytes();
+            sides[usize::from(stops == Side::Dpu)].signal(signal);
+            let [host, dpu] = sides.map(pair::Running::end);
+            let (interrupted, other) = if stops == Side::Host { (host, dpu) } else { (dpu, host) };
+            assert_eq!(interrupted.status.code(), Some(130), "{interrupted:?}");
+            other.failed(&["gave up", "it was interrupted"]);
+            assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_is_noticed() {
+    for from in Side::BOTH {
+        for (change, says) in [
+            (&(|file: &File| file.set_len(20_000)) as &dyn Fn(&File) -> std::io::Result<()>, "20000"),
+            (&|file| file.set_len(0), "to 0 bytes"),
+            (&|mut file| file.write_all(b"other"), "was written to"),
+        ] {
+            let place = Place::new();
+            let src = place.file("src", 300_000);
+            // In the past, so that any change alters the modification time even with a coarse clock.
+            File::options()
+                .write(true)
+                .open(&src)
+                .expect("there")
+                .set_modified(std::time::UNIX_EPOCH)
+                .expect("a time");
+            let args = format!("-e {SLOW} --window 64K --chunk 16K --depth 8");
+            let receiver = place.start(from.other(), &format!("-f dst {args}"));
+            let sender = place.start(from, &format!("-f src {args}"));
+            place.wait_for_bytes();
+            change(&File::options().write(true).open(&src).expect("there")).expect("changed");
+            let said = sender.end();
+            said.failed(&["reading the file: src ", "while it was copied; copy it again"]);
+            assert!(said.err.contains(says) || said.err.contains("shorter"), "{}", said.err);
+            receiver.end().failed(&["gave up (reading the file)", "while it was copied"]);
+            assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+        }
+    }
+}
+
+/// A full disk. Needs the right to mount a small file system: root, or a user namespace.
+#[test]
+fn a_full_disk_is_named_on_both_sides() {
+    let place = Place::new();
+    place.file("src", 3 << 20);
+    fs::create_dir(place.path("small")).expect("a directory");
+    for from in Side::BOTH {
+        for more in ["--checksum none", "--checksum xxh3"] {
+            let side = from.other();
+            let inside = place.command(side, &format!("-f small/dst {more} --window 256K"));
+            let script = "mount -t tmpfs -o size=1m none small || exit 99; \"$0\" \"$@\"; code=$?; ls -A small; exit $code";
+            let mut command = Command::new("unshare");
+            command
+                .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+                .arg(inside.get_program())
+                .args(inside.get_args())
+                .current_dir(place.dir.path())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped());
+            let receiver = run(command);
+            let sender = place.start(from, &format!("-f src {more} --window 256K --timeout 5"));
+            let receiver = receiver.end();
+            if receiver.status.code() == Some(99) || receiver.err.contains("unshare") {
+                println!("skipped: no small file system can be mounted here: {receiver:?}");
+                return;
+            }
+            receiver.failed(&["writing the file", "no space left in small", "3145728 bytes", "make room"]);
+            sender.end().failed(&["gave up (writing the file)", "no space left in small"]);
+        }
+    }
+}
+
+#[test]
+fn over_tcp_both_sides_know_the_secret() {
+    let place = Place::new();
+    place.file("src", 1_000_000);
+    secret(&place, "key", "sixteen or more bytes");
+    for from in Side::BOTH {
+        place.copies(from, &format!("-c tcp:{} --secret-file key", free_port()));
+        fs::remove_file(place.path("dst")).expect("removed");
+        place.copies(from, &format!("-c tcp:localhost:{} --secret-file key", free_port()));
+        fs::remove_file(place.path("dst")).expect("removed");
+    }
+    secret(&place, "short", "fifteen bytes..");
+    place
+        .start(Side::Dpu, "-f dst -c tcp:1 --secret-file short")
+        .end()
+        .failed(&["has 15 bytes", "head -c 32"]);
+    fs::set_permissions(place.path("key"), Permissions::from_mode(0o640)).expect("permissions");
+    place
+        .start(Side::Host, "-f src -c tcp:1 --secret-file key")
+        .end()
+        .failed(&["can be read by others", "chmod 600"]);
+    place
+        .start(Side::Host, "-f src -c tcp:1 --secret-file none")
+        .end()
+        .failed(&["cannot open --secret-file none"]);
+}
+
+#[test]
+fn a_peer_without_the_secret_is_rejected() {
+    let place = Place::new();
+    place.file("src", 1000);
+    secret(&place, "key", "sixteen or more bytes");
+    secret(&place, "other", "sixteen or more bytes, others");
+    let port = free_port();
+    let channel = |key: &str, port| format!("-c tcp:{port} --secret-file {key}");
+    let dpu = place.start(Side::Dpu, &format!("-f dst {} --timeout 1", channel("key", port)));
+    place.start(Side::Host, &format!("-f src {}", channel("other", port))).end().failed(&[
+        "host: connecting",
+        "turned this host away",
+        "the same --secret-file",
+    ]);
+    dpu.end().failed(&["no host connected", "turned away"]);
+
+    // Strangers delay nobody: silent ones, ones that send nonsense, one with the wrong secret.
+    let port = free_port();
+    let dpu = place.start(Side::Dpu, &format!("-f dst {}", channel("key", port)));
+    let start = Instant::now();
+    let connect = || loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => break stream,
+            Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+        }
+    };
+    let silent = [connect(), connect()];
+    let mut loud = connect();
+    loud.write_all(&[0x5a; 1000]).expect("sent");
+    loud.set_read_timeout(Some(LONG)).expect("set");
+    let mut answer = Vec::new();
+    // Closed or reset, without an answer.
+    let _ = loud.read_to_end(&mut answer);
+    assert_eq!(answer, b"", "nothing is answered to who does not speak the protocol");
+    place
+        .start(Side::Host, &format!("-f src {}", channel("other", port)))
+        .end()
+        .failed(&["turned this host away"]);
+    place.start(Side::Host, &format!("-f src {}", channel("key", port))).end().copied();
+    dpu.end().copied();
+    assert_same(&place.path("src"), &place.path("dst"));
+    drop(silent);
+
+    // A false DPU: the host sends nothing but its nonce and proof.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let host = place.start(Side::Host, &format!("-f src {}", channel("key", port)));
+    let (mut stream, _) = listener.accept().expect("it connects");
+    let mut hello = [0; 40];
+    stream.read_exact(&mut hello).expect("its number");
+    stream.write_all(&hello).expect("sent back");
+    let mut proof = [0; 32];
+    stream.read_exact(&mut proof).expect("its proof");
+    stream.write_all(&proof).expect("sent back");
+    host.end().failed(&["did not prove to be the DPU"]);
+}
+
+/// Copies bytes from one stream to the other, with bit 0 of byte `flip` changed.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
+    let (mut bytes, mut at) = ([0; 4096], 0);
+    while let Ok(n @ 1..) = from.read(&mut bytes) {
+        if let Some(flip) = flip.filter(|flip| (at..at + n).contains(flip)) {
+            bytes[flip - at] ^= 1;
+        }
+        at += n;
+        if to.write_all(&bytes[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
+    // Each side's nonce and proof precede the messages.
+    const FIRST: usize = 40 + 32;
+    for from in Side::BOTH {
+        for changed in Side::BOTH {
+            // In the length, kind, fields and MAC of the first message, and in the second message.
+            for at in [0, 4, 15, 50, 140] {
+                let place = Place::new();
+                place.file("src", 100_000);
+                secret(&place, "key", "sixteen or more bytes");
+                let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+                let proxy = listener.local_addr().expect("an address").port();
+                let file = |side| if side == from { "src" } else { "dst" };
+                let args = "--secret-file key --timeout 2";
+                let dpu = place.start(Side::Dpu, &format!("-f {} -c tcp:{port} {args}", file(Side::Dpu)));
+                let host = place.start(Side::Host, &format!("-f {} -c tcp:{proxy} {args}", file(Side::Host)));
+                let (to_host, _) = listener.accept().expect("it connects");
+                let start = Instant::now();
+                let to_dpu = loop {
+                    match TcpStream::connect(("127.0.0.1", port)) {
+                        Ok(stream) => break stream,
+                        Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+                    }
+                };
+                let clone = |stream: &TcpStream| stream.try_clone().expect("cloned");
+                let flip = |side| (side == changed).then_some(FIRST + at);
+                let ways =
+                    [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
+                let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));
+                let ended = [host.end(), dpu.end()];
+                ways.into_iter().for_each(|way| way.join().expect("passed on"));
+                ended.iter().for_each(|ended| assert!(!ended.status.success(), "{ended:?}"));
+                assert!(!place.path("dst").exists());
+                // A wrong length may wait for bytes that never arrive.
+                let hears = &ended[usize::from(changed == Side::Host)];
+                assert!(at == 0 || hears.err.contains("somebody changed on the way"), "{at}: {hears:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_copies_with_one_socket_or_file_do_not_interfere() {
+    let place = Place::new();
+    place.file("src", 1000);
+    let first = place.start(Side::Dpu, "-f dst");
+    let start = Instant::now();
+    while !place.path("socket").exists() {
+        assert!(start.elapsed() < LONG);
+    }
+    place.start(Side::Dpu, "-f dst2").end().failed(&["another dma-copy listens on socket"]);
+    place.start(Side::Host, "-f src").end().copied();
+    first.end().copied();
+    // A stale socket is replaced, another file is not.
+    let mut left = place.start(Side::Dpu, "-f dst3");
+    while !place.path("socket").exists() {
+        assert!(start.elapsed() < LONG);
+    }
+    left.signal(Signal::KILL);
+    left.end();
+    assert!(place.path("socket").exists());
+    fs::remove_file(place.path("dst")).expect("removed");
+    place.copies(Side::Host, "");
+    place.file("socket", 10);
+    place.start(Side::Dpu, "-f dst4").end().failed(&["socket is there already and no socket"]);
+    // Two receivers of the same file.
+    let receiver = place.start(Side::Dpu, &format!("-f slow -e {SLOW} {SMALL} -c unix:a"));
+    let sender = place.start(Side::Host, &format!("-f src -e {SLOW} {SMALL} -c unix:a"));
+    let lock = File::create(place.path(".busy.dma-copy.partial")).expect("a file");
+    lock.lock().expect("locked");
+    let (_, refused) = place.pair_of(Side::Host, "-f src -c unix:b", "-f busy -c unix:b");
+    refused.failed(&["another dma-copy writes", "wait until it is done"]);
+    receiver.end().copied();
+    sender.end().copied();
+}

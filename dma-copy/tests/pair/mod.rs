@@ -1,0 +1,239 @@
+//! Runs two processes of `dma-copy`, host and DPU, in a temporary directory.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Limit for a process, longer than any copy here takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Host,
+    Dpu,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Host, Self::Dpu];
+
+    pub(crate) fn other(self) -> Self {
+        if self == Self::Host { Self::Dpu } else { Self::Host }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        if self == Self::Host { "host" } else { "dpu" }
+    }
+}
+
+/// The exit status and output of a process.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) took: Duration,
+}
+
+impl Ended {
+    /// Checks that it succeeded with a summary of one line.
+    pub(crate) fn copied(&self) -> &str {
+        assert!(self.status.success(), "{self:?}");
+        assert_eq!(self.err, "", "nothing but the summary in a pipe");
+        assert_eq!(self.out.lines().count(), 1, "{self:?}");
+        assert!(self.out.starts_with("copied "), "{self:?}");
+        self.out.trim_end()
+    }
+
+    /// Checks that it failed, without a signal, with one line that contains all of `words`.
+    pub(crate) fn failed(&self, words: &[&str]) -> &str {
+        assert_eq!(self.status.code(), Some(1), "{self:?}");
+        assert_eq!(self.out, "", "no summary of what was not done");
+        assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+        &self.err
+    }
+}
+
+/// A running process, killed when dropped.
+pub(crate) struct Running {
+    child: Option<Child>,
+    start: Instant,
+}
+
+impl Running {
+    pub(crate) fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it runs")
+    }
+
+    pub(crate) fn pid(&mut self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(self.child())
+    }
+
+    pub(crate) fn signal(&mut self, signal: rustix::process::Signal) {
+        let pid = self.pid();
+        // It may have ended.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+
+    /// Waits until it ends.
+    pub(crate) fn end(mut self) -> Ended {
+        let child = self.child();
+        let (mut stdout, mut stderr) =
+            (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let read = std::thread::spawn(move || {
+            let (mut out, mut err) = (String::new(), String::new());
+            // Both write a few lines, which fit into the pipes.
+            stdout.read_to_string(&mut out).expect("text");
+            stderr.read_to_string(&mut err).expect("text");
+            (out, err)
+        });
+        let status = loop {
+            if let Some(status) = self.child().try_wait().expect("a child") {
+                break status;
+            }
+            assert!(self.start.elapsed() < LONG, "it hangs");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let took = self.start.elapsed();
+        self.child = None;
+        let (out, err) = read.join().expect("read");
+        assert!(!err.contains("panicked"), "{err}");
+        Ended { status, out, err, took }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A directory with files to copy.
+pub(crate) struct Place {
+    pub(crate) dir: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes a file of `len` bytes that tell positions apart.
+    pub(crate) fn file(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, sample(len)).expect("a file");
+        path
+    }
+
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.dir.path()).expect("a directory");
+        entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Waits until the receiver has written something.
+    pub(crate) fn wait_for_bytes(&self) {
+        let start = Instant::now();
+        while !fs::metadata(self.path(PARTIAL)).is_ok_and(|m| m.len() > 0) {
+            assert!(start.elapsed() < LONG, "no byte arrives");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The command of one side, with a socket in this directory unless `args` name a channel.
+    pub(crate) fn command(&self, side: Side, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dma-copy"));
+        command.args(["--role", side.name()]);
+        if !args.contains("-c ") {
+            command.args(["-c", "unix:socket"]);
+        }
+        command
+            .args(args.split_whitespace())
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn start(&self, side: Side, args: &str) -> Running {
+        run(self.command(side, args))
+    }
+
+    /// Runs both sides, `from` with the file `src` and the other one with `dst`. Returns the sender and the
+    /// receiver.
+    pub(crate) fn pair(&self, from: Side, args: &str) -> (Ended, Ended) {
+        self.pair_of(from, &format!("-f src {args}"), &format!("-f dst {args}"))
+    }
+
+    pub(crate) fn pair_of(&self, from: Side, sender: &str, receiver: &str) -> (Ended, Ended) {
+        let receiver = self.start(from.other(), receiver);
+        let sender = self.start(from, sender);
+        (sender.end(), receiver.end())
+    }
+
+    /// Copies `src` to `dst` and checks the copy and both outputs.
+    pub(crate) fn copies(&self, from: Side, args: &str) -> (String, String) {
+        let (sender, receiver) = self.pair(from, args);
+        assert!(
+            sender.status.success() && receiver.status.success(),
+            "{from:?} {args}: {sender:?} {receiver:?}"
+        );
+        let lines = (sender.copied().to_owned(), receiver.copied().to_owned());
+        assert_same(&self.path("src"), &self.path("dst"));
+        assert!(!self.path(PARTIAL).exists(), "{from:?} {args}: nothing else is left");
+        assert!(!self.path("socket").exists(), "the socket is gone");
+        lines
+    }
+}
+
+pub(crate) fn run(mut command: Command) -> Running {
+    Running { child: Some(command.spawn().expect("it runs")), start: Instant::now() }
+}
+
+/// An engine so slow that a test can interrupt a copy.
+pub(crate) const SLOW: &str = "sim:clock=real,latency=60ms";
+
+/// The name of the partial copy of `dst`.
+pub(crate) const PARTIAL: &str = ".dst.dma-copy.partial";
+
+pub(crate) fn sample(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+pub(crate) fn assert_same(a: &Path, b: &Path) {
+    assert!(fs::read(a).expect("readable") == fs::read(b).expect("readable"), "{a:?} and {b:?} differ");
+}
+
+/// A TCP port without a listener.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
+}
+
+/// Writes a file for `--secret-file`.
+pub(crate) fn secret(place: &Place, name: &str, text: &str) {
+    fs::write(place.path(name), text).expect("written");
+    fs::set_permissions(place.path(name), Permissions::from_mode(0o600)).expect("permissions");
+}

@@ -1,0 +1,419 @@
+//! The contract: all that an implementer of an engine provides, in reading order.
+//!
+//! [`DmaEngine`] opens memory ([`RawRegion`]) and queues ([`RawQueue`]). A queue takes [`Descriptor`]s, whose
+//! [`Operation`]s name bytes by [`Segment`], and reports each by a [`Completion`].
+//! `examples/08_write_a_backend.rs` is a whole engine.
+#![expect(unsafe_code, reason = "declares the traits whose implementers the safe API trusts with memory")]
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::{
+    Access, Descriptor, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
+    NativeError, QueueOptions, Result,
+};
+
+/// An opened DMA device. Users call it by `DmaEngineExt`.
+///
+/// - Regions and queues keep working after the engine is dropped.
+/// - All methods may be called from several threads at once. The engine serializes if the vendor's library
+///   cannot create objects in parallel.
+/// - A queue accepts a region's keys exactly if both report the same [`EngineId`].
+/// - Capabilities and limits are asked of the device, never assumed. An operation that is not declared
+///   answers [`ErrorKind::Unsupported`].
+///
+/// # Safety
+///
+/// The safe API trusts [`info`](Self::info) when it makes descriptors. An implementer promises that its
+/// capabilities and limits are those of every queue that [`open_queue_raw`](Self::open_queue_raw) returns,
+/// and these take the regions of the same [`EngineId`]. An engine that forwards to another one forwards its
+/// `info`, too.
+pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
+    /// Describes the engine. Constant, and costs nothing.
+    fn info(&self) -> &EngineInfo;
+
+    /// Allocates and registers zeroed memory that the device can reach. May block while the system maps and
+    /// pins it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` without [`Capabilities::ALLOCATE`](crate::Capabilities::ALLOCATE), or if
+    /// `request.export` is not empty without [`Capabilities::EXPORT`](crate::Capabilities::EXPORT);
+    /// `InvalidArgument` as [`MemoryRequest::validate`]; `OutOfMemory`; `PermissionDenied` if pinning is
+    /// refused (memlock).
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>>;
+
+    /// Registers existing memory without copying it. May block while the system pins it.
+    ///
+    /// # Safety
+    ///
+    /// Until the returned region is dropped, `memory` must stay mapped and initialized, and nobody may access
+    /// it other than through that region's views (see [`RawRegion`]).
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` without [`Capabilities::REGISTER`](crate::Capabilities::REGISTER); `InvalidArgument` for
+    /// memory that the device cannot take (the hint names the alignment); `InUse` if the device takes memory
+    /// only once; `PermissionDenied` if pinning is refused.
+    unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest)
+    -> Result<Box<dyn RawRegion>>;
+
+    /// Makes a peer's exported memory reachable. May block for a bounded time while the peer answers.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` without [`Capabilities::IMPORT`](crate::Capabilities::IMPORT) or for a descriptor of
+    /// another backend; `Revoked` if the peer took the export back or is gone; `Malformed` if the backend's
+    /// part of the descriptor is damaged; `PermissionDenied`.
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>>;
+
+    /// Opens a queue of at least one descriptor, and of as many as [`QueueOptions::depth_on`] says.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` for a depth beyond [`Limits::max_queue_depth`](crate::Limits::max_queue_depth);
+    /// `OutOfResources` if the device has no channel left; `DeviceLost`.
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>>;
+}
+
+/// The constants of a [`RawRegion`].
+#[derive(Clone, Copy, Debug)]
+pub struct RegionInfo {
+    /// The engine whose queues take this region's key.
+    pub engine: EngineId,
+    /// The region's name in descriptors.
+    pub key: RegionKey,
+    /// The address of the first byte, as descriptors give it.
+    pub addr: DeviceAddr,
+    /// The length in bytes, at least 1.
+    pub len: usize,
+    /// Rights of the device.
+    pub access: Access,
+    /// The CPU's pointer to the first byte, whose address is `addr`. `None` for memory that the CPU cannot
+    /// reach: all imported memory, and a GPU's.
+    pub cpu: Option<NonNull<u8>>,
+}
+
+// SAFETY: a pointer that nobody may use but by the promises of `RawRegion`; all else is numbers.
+unsafe impl Send for RegionInfo {}
+// SAFETY: as above.
+unsafe impl Sync for RegionInfo {}
+
+impl RegionInfo {
+    /// Makes the constants of memory whose device address is the CPU's.
+    #[must_use]
+    pub fn local(engine: EngineId, key: RegionKey, base: NonNull<u8>, len: usize, access: Access) -> Self {
+        Self { engine, key, addr: DeviceAddr::of(base), len, access, cpu: Some(base) }
+    }
+
+    /// Makes the constants of memory that the CPU cannot reach.
+    #[must_use]
+    pub const fn remote(
+        engine: EngineId,
+        key: RegionKey,
+        addr: DeviceAddr,
+        len: usize,
+        access: Access,
+    ) -> Self {
+        Self { engine, key, addr, len, access, cpu: None }
+    }
+
+    /// Returns the `len` bytes from byte `offset` on.
+    ///
+    /// # Panics
+    ///
+    /// If they are not inside of the region.
+    #[must_use]
+    pub fn segment(&self, offset: usize, len: usize) -> Segment {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(inside, "{len} bytes at {offset} of a region of {}", self.len);
+        Segment { key: self.key, addr: self.addr.offset(offset), len }
+    }
+}
+
+/// Memory that an engine's device can reach: allocated, registered, or imported from a peer.
+///
+/// # Safety
+///
+/// The safe API makes slices and destroys memory because of this trait, so an implementer promises:
+/// - `info` never changes. `addr + len` is at most [`u64::MAX`].
+/// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
+///   the CPU until this value is dropped. The engine itself touches them only as the descriptors submitted to
+///   its queues say.
+/// - Dropping deregisters. The safe API drops a region only when no descriptor that names it is in flight, or
+///   never.
+pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
+    /// Returns the region's constants.
+    fn info(&self) -> &RegionInfo;
+
+    /// Exports `len` bytes from byte `offset` on with `rights`.
+    ///
+    /// # Safety
+    ///
+    /// Until the export is revoked, or for ever if revoking fails, the peer may read these bytes, and with
+    /// [`Access::WRITE`] write them, at any time: there is no reference to them in this process, unless to be
+    /// read only while `rights` are to read only. [`Window::export`](crate::Window::export) ensures that.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine or this memory cannot be exported; `AccessDenied` if `rights` go beyond
+    /// those of the allocation; `OutOfRange`; `OutOfResources`.
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>>;
+}
+
+/// Memory granted to a peer. Dropping revokes, with a deadline of the engine's choice.
+pub trait RawExport: fmt::Debug + Send + Sync {
+    /// Returns the backend's own blob, at most 64 KiB: all that its `import_raw` needs. [`ExportDescriptor`]
+    /// frames it.
+    fn native(&self) -> &[u8];
+
+    /// Takes the grant back: once this returns `Ok`, no peer reads or writes the memory any more. Idempotent.
+    /// Waits for peers' copies in progress up to `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if a peer is still copying: then the memory must not be reused.
+    fn revoke(&mut self, timeout: Duration) -> Result<()>;
+}
+
+/// A device's submission and completion path, used by one thread at a time.
+///
+/// Nothing here blocks, and once warm nothing allocates.
+///
+/// # Safety
+///
+/// The safe API gives memory back to its owner because of this trait, so an implementer promises:
+/// - Every accepted descriptor is reported by `poll` exactly once, or never (a lost completion, a dead
+///   device).
+/// - Memory named by an accepted descriptor is accessed only until it is reported, and not at all once it is;
+///   on `Done` all its bytes are visible to the thread that polled.
+/// - Nothing outside of the destination is written.
+/// - A descriptor may start at any time from `submit` on. Once `flush` was called, and fences and the
+///   device's health permit it, it must start by itself; of a software device, it may wait for a `poll`
+///   instead, if its event then signals that.
+/// - Dropping a queue with descriptors in flight either makes sure that the device touches their memory no
+///   more, or leaks. (The safe API never does it.)
+pub unsafe trait RawQueue: fmt::Debug + Send {
+    /// Returns the engine whose regions this queue takes.
+    fn engine_id(&self) -> EngineId;
+
+    /// Returns the most descriptors in flight; at least the number requested.
+    fn depth(&self) -> usize;
+
+    /// Hands descriptors to the device, in order, and returns how many it took. Fewer than `batch.len()`
+    /// means that the queue is full, or that the next descriptor is invalid: submitting it again, as the
+    /// first, returns its error. The lists of a descriptor are read before this returns.
+    ///
+    /// # Safety
+    ///
+    /// For every descriptor: its regions belong to this queue's engine and grant the access; its segments lie
+    /// inside of them; it keeps to the engine's capabilities and limits; no byte that it writes is named
+    /// twice. Until its completion, or for ever if none comes, the regions stay registered, nobody writes the
+    /// source, and nobody reads or writes the destination (but for memory shared with a peer, whose bytes are
+    /// then undefined).
+    ///
+    /// # Errors
+    ///
+    /// Only if the first descriptor is refused, and then nothing of the batch was taken: `DeviceLost`,
+    /// `Closed`, and the device's own refusals. A full queue is *not* an error: 0 is returned.
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize>;
+
+    /// Rings the doorbell for all that was submitted. Failures show up in completions.
+    fn flush(&mut self);
+
+    /// Makes progress, writes completions to the front of `completions`, and returns their number. Never
+    /// blocks; a software device may do a bounded piece of its work here.
+    fn poll(&mut self, completions: &mut [Completion]) -> usize;
+
+    /// Returns the name and description of a completion's `native` code.
+    fn explain(&self, native: i32) -> NativeError;
+
+    /// Makes the device give up what it has not finished: later polls report those descriptors as `Aborted`.
+    /// Returns at once; afterwards `submit` answers `Closed`. Idempotent.
+    fn stop(&mut self);
+
+    /// Returns the device counters.
+    fn stats(&self) -> QueueStats;
+
+    /// Returns a file descriptor to sleep on until there is something to poll for; `None` for a queue that is
+    /// only polled. Constant for the life of the queue.
+    fn events(&mut self) -> Option<&mut dyn QueueEvents>;
+}
+
+/// A queue that can wake its owner.
+pub trait QueueEvents {
+    /// Becomes readable when a completion arrives after [`arm`](Self::arm), or when a software device has
+    /// work for [`RawQueue::poll`], which may then report nothing.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Makes the next completion signal the descriptor. Returns `false` if completions may be waiting
+    /// already: poll instead of sleeping. Never misses a completion between the last poll and this call.
+    ///
+    /// # Errors
+    ///
+    /// `Os` if the system refuses.
+    fn arm(&mut self) -> Result<bool>;
+
+    /// Clears the descriptor's readiness, after a wake or an `arm` that is not needed.
+    fn disarm(&mut self);
+}
+
+/// The address of a byte for the device. For memory of this process, it is the CPU's.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceAddr(pub u64);
+
+impl DeviceAddr {
+    /// Returns the address of memory that the CPU reaches.
+    #[inline]
+    #[must_use]
+    pub fn of(ptr: NonNull<u8>) -> Self {
+        Self(ptr.as_ptr().expose_provenance() as u64)
+    }
+
+    /// Returns the CPU's pointer to the byte, for engines that copy by CPU. It may be used as far as the
+    /// descriptor allows, and only if the CPU reaches the region.
+    #[inline]
+    #[must_use]
+    pub fn as_ptr(self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.0 as usize)
+    }
+
+    /// Returns the address `bytes` further on, in the same region.
+    #[inline]
+    #[must_use]
+    pub const fn offset(self, bytes: usize) -> Self {
+        Self(self.0.wrapping_add(bytes as u64))
+    }
+}
+
+impl fmt::LowerHex for DeviceAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for DeviceAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// An engine's key for a region in its descriptors, opaque to all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RegionKey(pub usize);
+
+/// One contiguous piece of one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The region.
+    pub key: RegionKey,
+    /// The first byte: the region's [`addr`](RegionInfo::addr) plus the offset.
+    pub addr: DeviceAddr,
+    /// The length in bytes.
+    pub len: usize,
+}
+
+/// The operation of a [`Descriptor`].
+///
+/// Reads `src` (or `a` and `b`) and writes `dst`. Without lists, all segments have the same length; lists
+/// have the same total length and are taken piece after piece. `seed` is the CRC-32C of the bytes before,
+/// or 0. The result is that of the [`Completion`].
+///
+/// No list and no segment is empty. Lists, except the pair of `CopyToBoth`, have at most
+/// [`Limits::max_segments`](crate::Limits::max_segments) segments. Each side has at most
+/// [`Limits::max_transfer`](crate::Limits::max_transfer) bytes. `CopyLists` comes only to an engine that
+/// takes more than 1 segment. The variants after it come only to an engine that declares the
+/// [capability](crate::Capabilities).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the text above describes the fields")]
+pub enum Operation<'a> {
+    /// Copies one segment.
+    Copy { src: Segment, dst: Segment },
+    /// Copies lists of segments.
+    CopyLists { src: &'a [Segment], dst: &'a [Segment] },
+    /// Writes the 8 bytes of `pattern` over and over, from the first byte of `dst` on; the last repetition is
+    /// cut off.
+    Fill { pattern: [u8; 8], dst: &'a [Segment] },
+    /// Compares two segments, which may overlap. The result is the offset of the first difference, or
+    /// [`Completion::EQUAL`].
+    Compare { a: Segment, b: Segment },
+    /// Computes the CRC-32C of `src`, which is the result.
+    Crc32c { src: Segment, seed: u32 },
+    /// Copies one segment. The result is the CRC-32C of the bytes.
+    CopyCrc32c { src: Segment, dst: Segment, seed: u32 },
+    /// Copies one segment to two others.
+    CopyToBoth { src: Segment, dst: &'a [Segment; 2] },
+}
+
+/// The end of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// All bytes are in place and visible to the CPU.
+    Done,
+    /// The device, or the rules of memory, refused or broke it. The destination is undefined.
+    Failed(ErrorKind),
+    /// The device was reset before it reported this descriptor; submitting it again is safe.
+    Aborted,
+}
+
+/// The report that a descriptor ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The descriptor's token.
+    pub token: u64,
+    /// The result of the [`Operation`] if it is `Done`; else, and for operations without a result, 0.
+    pub result: u64,
+    /// The device's or library's code of a failure, for [`RawQueue::explain`]; 0 if there is none.
+    pub native: i32,
+    /// The end.
+    pub outcome: Outcome,
+}
+
+impl Completion {
+    /// The result of a comparison that found no difference.
+    pub const EQUAL: u64 = u64::MAX;
+
+    /// Makes the completion of a descriptor that succeeded.
+    #[must_use]
+    #[inline]
+    pub const fn done(token: u64) -> Self {
+        Self { token, result: 0, native: 0, outcome: Outcome::Done }
+    }
+
+    /// Makes a completion with the device's code `native`, or 0.
+    #[must_use]
+    #[inline]
+    pub const fn ended(token: u64, outcome: Outcome, native: i32) -> Self {
+        Self { token, result: 0, native, outcome }
+    }
+
+    /// Sets the result.
+    #[must_use]
+    #[inline]
+    pub const fn with_result(mut self, result: u64) -> Self {
+        self.result = result;
+        self
+    }
+}
+
+/// Device counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// Device resets that the queue has recovered from.
+    pub resets: u64,
+}
+
+impl QueueStats {
+    /// Makes counters of these values.
+    #[must_use]
+    #[inline]
+    pub const fn new(doorbells: u64, resets: u64) -> Self {
+        Self { doorbells, resets }
+    }
+}

@@ -1,0 +1,267 @@
+//! [`Descriptor`]: an [`Operation`] in one cache line.
+#![expect(unsafe_code, reason = "keeps ranges and lists in the same words")]
+
+use std::fmt;
+
+use crate::{DeviceAddr, Operation, RegionKey, Segment};
+
+/// One unit of work for a device: an [`Operation`], a token and a fence.
+///
+/// Most descriptors copy one segment. So it has no enum inside and fills one cache line: making and reading a
+/// copy costs next to nothing.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Descriptor<'a> {
+    token: u64,
+    /// The length of each segment, or of a list in all.
+    len: usize,
+    /// The sides, as `kind` says.
+    src: Side<'a>,
+    dst: Side<'a>,
+    /// The [`Kind`] in the lowest byte, the fence in the next bit, the seed in the upper half. One word: a
+    /// load that spans several recent stores stalls.
+    word: u64,
+}
+
+/// The bit of [`Descriptor::word`] that is the fence.
+const FENCE: u64 = 1 << 8;
+
+/// One side of an operation.
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Side<'a> {
+    /// One segment, of the descriptor's length.
+    one: (RegionKey, DeviceAddr),
+    list: &'a [Segment],
+    pair: &'a [Segment; 2],
+    pattern: [u8; 8],
+}
+
+/// The operation, and the contents of `src` and `dst`.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Kind {
+    /// `one`, `one`.
+    Copy,
+    /// `list`, `list`.
+    CopyLists,
+    /// `pattern`, `list`.
+    Fill,
+    /// `one`, `one`.
+    Compare,
+    /// `one`, nothing.
+    Crc32c,
+    /// `one`, `one`.
+    CopyCrc32c,
+    /// `one`, `pair`.
+    CopyToBoth,
+}
+
+impl Kind {
+    #[inline]
+    const fn of(word: u64) -> Self {
+        match word as u8 {
+            0 => Self::Copy,
+            1 => Self::CopyLists,
+            2 => Self::Fill,
+            3 => Self::Compare,
+            4 => Self::Crc32c,
+            5 => Self::CopyCrc32c,
+            _ => Self::CopyToBoth,
+        }
+    }
+}
+
+const fn one<'a>(segment: Segment) -> Side<'a> {
+    Side { one: (segment.key, segment.addr) }
+}
+
+/// [`usize::MAX`] for lists that add up to more, which no queue submits.
+fn total(list: &[Segment]) -> usize {
+    list.iter().fold(0, |total: usize, segment| total.saturating_add(segment.len))
+}
+
+impl<'a> Descriptor<'a> {
+    #[inline]
+    const fn new(kind: Kind, token: u64, len: usize, src: Side<'a>, dst: Side<'a>, seed: u32) -> Self {
+        Self { token, len, src, dst, word: kind as u64 | (seed as u64) << 32 }
+    }
+
+    /// Makes an [`Operation::Copy`] of `src` to `dst`, which have the same length.
+    #[inline]
+    #[must_use]
+    pub const fn copy(token: u64, src: Segment, dst: Segment) -> Self {
+        Self::new(Kind::Copy, token, dst.len, one(src), one(dst), 0)
+    }
+
+    /// Makes an [`Operation::CopyLists`] of lists of the same total length.
+    #[must_use]
+    pub fn copy_lists(token: u64, src: &'a [Segment], dst: &'a [Segment]) -> Self {
+        Self::new(Kind::CopyLists, token, total(dst), Side { list: src }, Side { list: dst }, 0)
+    }
+
+    /// Makes an [`Operation::Fill`].
+    #[must_use]
+    pub fn fill(token: u64, pattern: [u8; 8], dst: &'a [Segment]) -> Self {
+        Self::new(Kind::Fill, token, total(dst), Side { pattern }, Side { list: dst }, 0)
+    }
+
+    /// Makes an [`Operation::Compare`] of segments of the same length.
+    #[inline]
+    #[must_use]
+    pub const fn compare(token: u64, a: Segment, b: Segment) -> Self {
+        Self::new(Kind::Compare, token, a.len, one(a), one(b), 0)
+    }
+
+    /// Makes an [`Operation::Crc32c`].
+    #[inline]
+    #[must_use]
+    pub const fn crc32c(token: u64, src: Segment, seed: u32) -> Self {
+        Self::new(Kind::Crc32c, token, src.len, one(src), one(src), seed)
+    }
+
+    /// Makes an [`Operation::CopyCrc32c`] of `src` to `dst`, which have the same length.
+    #[inline]
+    #[must_use]
+    pub const fn copy_crc32c(token: u64, src: Segment, dst: Segment, seed: u32) -> Self {
+        Self::new(Kind::CopyCrc32c, token, dst.len, one(src), one(dst), seed)
+    }
+
+    /// Makes an [`Operation::CopyToBoth`]; all three segments have the same length.
+    #[inline]
+    #[must_use]
+    pub const fn copy_to_both(token: u64, src: Segment, dst: &'a [Segment; 2]) -> Self {
+        Self::new(Kind::CopyToBoth, token, src.len, one(src), Side { pair: dst }, 0)
+    }
+
+    /// Sets the fence: this descriptor *and all later ones* of the queue start only when all earlier ones
+    /// have completed. Only with [`Capabilities::FENCE`](crate::Capabilities::FENCE).
+    #[inline]
+    #[must_use]
+    pub const fn with_fence(mut self, fence: bool) -> Self {
+        self.word = (self.word & !FENCE) | if fence { FENCE } else { 0 };
+        self
+    }
+
+    /// Returns the token, which comes back in the completion; the queue ignores it.
+    #[inline]
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Returns whether it carries a fence: see [`with_fence`](Self::with_fence).
+    #[inline]
+    #[must_use]
+    pub const fn fence(&self) -> bool {
+        self.word & FENCE != 0
+    }
+
+    /// Returns the length in bytes of the source, and of each destination; at least 1 and at most
+    /// [`Limits::max_transfer`](crate::Limits::max_transfer).
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a descriptor is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the operation.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "`kind` says what both sides hold")]
+    pub const fn operation(&self) -> Operation<'a> {
+        let seed = (self.word >> 32) as u32;
+        match Kind::of(self.word) {
+            // SAFETY: as `Kind` says.
+            Kind::Copy => unsafe {
+                Operation::Copy { src: self.segment(self.src), dst: self.segment(self.dst) }
+            },
+            // SAFETY: as `Kind` says.
+            Kind::CopyLists => unsafe { Operation::CopyLists { src: self.src.list, dst: self.dst.list } },
+            // SAFETY: as `Kind` says.
+            Kind::Fill => unsafe { Operation::Fill { pattern: self.src.pattern, dst: self.dst.list } },
+            // SAFETY: as `Kind` says.
+            Kind::Compare => unsafe {
+                Operation::Compare { a: self.segment(self.src), b: self.segment(self.dst) }
+            },
+            // SAFETY: as `Kind` says.
+            Kind::Crc32c => unsafe { Operation::Crc32c { src: self.segment(self.src), seed } },
+            // SAFETY: as `Kind` says.
+            Kind::CopyCrc32c => unsafe {
+                Operation::CopyCrc32c { src: self.segment(self.src), dst: self.segment(self.dst), seed }
+            },
+            // SAFETY: as `Kind` says.
+            Kind::CopyToBoth => unsafe {
+                Operation::CopyToBoth { src: self.segment(self.src), dst: self.dst.pair }
+            },
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `side` holds `one`.
+    #[inline]
+    const unsafe fn segment(&self, side: Side<'a>) -> Segment {
+        // SAFETY: the caller's promise.
+        let (key, addr) = unsafe { side.one };
+        Segment { key, addr, len: self.len }
+    }
+}
+
+impl fmt::Debug for Descriptor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptor")
+            .field("token", &self.token)
+            .field("fence", &self.fence())
+            .field("operation", &self.operation())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Completion;
+
+    #[test]
+    fn the_hot_types_are_small() {
+        assert_eq!(size_of::<Completion>(), 24);
+        assert_eq!(size_of::<Segment>(), 24);
+        assert_eq!(size_of::<Descriptor<'_>>(), 56);
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let segment =
+            |n: u64, len| Segment { key: RegionKey(n as usize + 7), addr: DeviceAddr(n << 40), len };
+        let (a, b, c) = (segment(1, 100), segment(2, 100), segment(3, 50));
+        let (lists, both) = ([a, c], [b, segment(4, 100)]);
+        let all = [
+            (Descriptor::copy(1, a, b), 100, Operation::Copy { src: a, dst: b }),
+            (
+                Descriptor::copy_lists(2, &lists, &lists),
+                150,
+                Operation::CopyLists { src: &lists, dst: &lists },
+            ),
+            (
+                Descriptor::fill(3, *b"pattern!", &lists),
+                150,
+                Operation::Fill { pattern: *b"pattern!", dst: &lists },
+            ),
+            (Descriptor::compare(4, a, b), 100, Operation::Compare { a, b }),
+            (Descriptor::crc32c(5, c, 9), 50, Operation::Crc32c { src: c, seed: 9 }),
+            (Descriptor::copy_crc32c(6, b, a, 8), 100, Operation::CopyCrc32c { src: b, dst: a, seed: 8 }),
+            (Descriptor::copy_to_both(7, a, &both), 100, Operation::CopyToBoth { src: a, dst: &both }),
+        ];
+        for ((descriptor, len, operation), token) in all.into_iter().zip(1..) {
+            assert_eq!(format!("{:?}", descriptor.operation()), format!("{operation:?}"));
+            assert_eq!((descriptor.token(), descriptor.len(), descriptor.fence()), (token, len, false));
+            let fenced = descriptor.with_fence(true);
+            assert!(
+                fenced.fence() && format!("{fenced:?}").contains(&format!("{operation:?}")),
+                "{fenced:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The contract through pointers. A method that is added to a trait and not forwarded here does not compile.
+#![expect(unsafe_code, reason = "forwards traits whose implementers promise something")]
+
+use std::sync::Arc;
+
+use crate::{
+    Access, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory,
+    MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion,
+    RegionInfo, Result,
+};
+
+macro_rules! forward_engine {
+    ($($pointer:ty),+) => {$(
+        #[deny(clippy::missing_trait_methods)]
+        // SAFETY: all of it is the inner engine's.
+        unsafe impl<E: DmaEngine + ?Sized> DmaEngine for $pointer {
+            fn info(&self) -> &EngineInfo {
+                (**self).info()
+            }
+            fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+                (**self).allocate_raw(request)
+            }
+            unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+                // SAFETY: the caller's promise is the one that the inner engine asks for.
+                unsafe { (**self).register_raw(memory, request) }
+            }
+            fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+                (**self).import_raw(descriptor)
+            }
+            fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+                (**self).open_queue_raw(options)
+            }
+        }
+    )+};
+}
+forward_engine!(&E, Box<E>, Arc<E>);
+
+macro_rules! forward_region {
+    ($($pointer:ty),+) => {$(
+        // SAFETY: every call goes to the inner region, which keeps the promises and lives as long.
+        #[deny(clippy::missing_trait_methods)]
+        unsafe impl<R: RawRegion + ?Sized> RawRegion for $pointer {
+            fn info(&self) -> &RegionInfo {
+                (**self).info()
+            }
+            unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+                // SAFETY: the caller's promise is the one that the inner region asks for.
+                unsafe { (**self).export(offset, len, rights) }
+            }
+        }
+    )+};
+}
+forward_region!(Box<R>, Arc<R>);
+
+macro_rules! forward_queue {
+    ($($pointer:ty),+) => {$(
+        // SAFETY: every call goes to the inner queue, which keeps the promises.
+        #[deny(clippy::missing_trait_methods)]
+        unsafe impl<Q: RawQueue + ?Sized> RawQueue for $pointer {
+            fn engine_id(&self) -> EngineId {
+                (**self).engine_id()
+            }
+            fn depth(&self) -> usize {
+                (**self).depth()
+            }
+            unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+                // SAFETY: the caller's promise is the one that the inner queue asks for.
+                unsafe { (**self).submit(batch) }
+            }
+            fn flush(&mut self) {
+                (**self).flush();
+            }
+            fn poll(&mut self, completions: &mut [Completion]) -> usize {
+                (**self).poll(completions)
+            }
+            fn explain(&self, native: i32) -> NativeError {
+                (**self).explain(native)
+            }
+            fn stop(&mut self) {
+                (**self).stop();
+            }
+            fn stats(&self) -> QueueStats {
+                (**self).stats()
+            }
+            fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+                (**self).events()
+            }
+        }
+    )+};
+}
+forward_queue!(&mut Q, Box<Q>);

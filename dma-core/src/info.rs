@@ -1,0 +1,187 @@
+//! Descriptions of engines: identity, capabilities and limits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bitflags::bitflags;
+
+/// Tells the regions and queues of one opened engine from those of all others in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EngineId(u64);
+
+impl EngineId {
+    /// An id that no engine in this process has had.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The id together with rights, in one number: what every copy compares.
+    pub(crate) const fn tag(self, access: Access) -> u64 {
+        // No process opens 2^60 engines. A bit that is no right would make it another engine's.
+        self.0 << 4 | (access.bits() & Access::all().bits()) as u64
+    }
+}
+
+/// The description of an engine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EngineInfo {
+    /// The backend's short name, as in engine names: `cpu`, `sim`, `doca`, `ioat`.
+    pub backend: &'static str,
+    /// The device: a PCI address, or words for a software device.
+    pub device: String,
+    /// The version of the library or driver behind it.
+    pub version: String,
+    /// For a modelled device: the profile's name and source, and what of it is otherwise here. `None` if the
+    /// engine moves bytes as fast as it can.
+    pub model: Option<String>,
+    /// Native capabilities.
+    pub capabilities: Capabilities,
+    /// Limits.
+    pub limits: Limits,
+}
+
+impl EngineInfo {
+    /// The description of an engine with no capability but to copy and with default [`Limits`].
+    #[must_use]
+    pub fn new(backend: &'static str, device: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            backend,
+            device: device.into(),
+            version: version.into(),
+            model: None,
+            capabilities: Capabilities::empty(),
+            limits: Limits::default(),
+        }
+    }
+
+    crate::setters::setters! {
+        /// Sets the capabilities.
+        with_capabilities(capabilities: Capabilities);
+        /// Sets the limits.
+        with_limits(limits: Limits);
+    }
+
+    /// Says that the device is a model, and of what.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+}
+
+bitflags! {
+    /// Native capabilities of an engine. Copying is not listed: every engine copies.
+    ///
+    /// The safe API supplies missing operations, `FENCE` and lists (see [`Limits::max_segments`]) by copies,
+    /// the CPU, waiting and cutting. Other missing capabilities answer `Unsupported`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Capabilities: u32 {
+        /// Fills memory with a pattern of 8 bytes.
+        const FILL = 1 << 0;
+        /// Keeps the fence of a descriptor by itself.
+        const FENCE = 1 << 1;
+        /// Allocates memory.
+        const ALLOCATE = 1 << 2;
+        /// Registers the caller's memory.
+        const REGISTER = 1 << 3;
+        /// Exports memory to a peer.
+        const EXPORT = 1 << 4;
+        /// Imports a peer's memory.
+        const IMPORT = 1 << 5;
+        /// The CPU can read and write the engine's allocated memory (a GPU's it may not).
+        const CPU_VISIBLE = 1 << 7;
+        /// Completions of one queue are reported in the order of submission. The conformance suite checks the
+        /// claim; only direct users of [`RawQueue`](crate::RawQueue) may rely on it. It does not order memory
+        /// accesses: that takes a fence.
+        const IN_ORDER = 1 << 8;
+        /// Compares memory: [`Operation::Compare`](crate::Operation::Compare).
+        const COMPARE = 1 << 9;
+        /// Computes CRC-32C: [`Operation::Crc32c`](crate::Operation::Crc32c).
+        const CRC32C = 1 << 10;
+        /// Computes CRC-32C while it copies: [`Operation::CopyCrc32c`](crate::Operation::CopyCrc32c).
+        const COPY_CRC32C = 1 << 11;
+        /// Copies one source to two destinations: [`Operation::CopyToBoth`](crate::Operation::CopyToBoth).
+        const COPY_TO_BOTH = 1 << 12;
+    }
+}
+
+/// The numbers that bound an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest descriptor, in bytes; at least 64. Longer operations are cut up by the safe API.
+    pub max_transfer: u64,
+    /// The most segments on either side of one descriptor; at least 1, which means no scatter-gather.
+    pub max_segments: usize,
+    /// The most descriptors in flight on one queue; at least 1.
+    pub max_queue_depth: usize,
+    /// The depth that a queue gets if the caller does not choose.
+    pub default_queue_depth: usize,
+    /// The most queues open at once; `None` if only memory bounds it.
+    pub max_queues: Option<usize>,
+    /// The alignment in bytes, a power of two, that registered memory must have (address and length); 1 for
+    /// none.
+    pub register_alignment: usize,
+    /// The alignment in bytes, a power of two, from which copies run at full speed; 1 if it makes no
+    /// difference.
+    pub preferred_alignment: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_transfer: u64::MAX,
+            max_segments: 1,
+            max_queue_depth: 65_536,
+            default_queue_depth: 256,
+            max_queues: None,
+            register_alignment: 1,
+            preferred_alignment: 1,
+        }
+    }
+}
+
+impl Limits {
+    crate::setters::setters! {
+        /// Sets [`max_transfer`](Self::max_transfer), in bytes.
+        with_max_transfer(max_transfer: u64);
+        /// Sets [`max_segments`](Self::max_segments).
+        with_max_segments(max_segments: usize);
+    }
+
+    /// Sets [`max_queue_depth`](Self::max_queue_depth) and
+    /// [`default_queue_depth`](Self::default_queue_depth), in descriptors.
+    #[must_use]
+    pub const fn with_queue_depth(mut self, max: usize, default: usize) -> Self {
+        self.max_queue_depth = max;
+        self.default_queue_depth = default;
+        self
+    }
+
+    crate::setters::setters! {
+        /// Sets [`max_queues`](Self::max_queues).
+        with_max_queues(max_queues: Option<usize>);
+    }
+
+    /// Sets [`register_alignment`](Self::register_alignment) and
+    /// [`preferred_alignment`](Self::preferred_alignment), in bytes.
+    #[must_use]
+    pub const fn with_alignment(mut self, register: usize, preferred: usize) -> Self {
+        self.register_alignment = register;
+        self.preferred_alignment = preferred;
+        self
+    }
+}
+
+bitflags! {
+    /// Rights to memory: of the local device for a region, of the peer for an export.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Access: u32 {
+        /// May be read, as the source of a copy.
+        const READ = 1 << 0;
+        /// May be written, as the destination of a copy or a fill.
+        const WRITE = 1 << 1;
+    }
+}

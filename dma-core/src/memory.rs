@@ -1,0 +1,257 @@
+//! Memory that engines allocate and register.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+
+use crate::{Access, Error, ErrorKind, Result};
+
+/// Up to this alignment, in bytes, allocation failures are reported as a lack of memory.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A request for memory to allocate or register.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MemoryRequest {
+    /// Length in bytes, at least 1. Ignored when registering.
+    pub len: usize,
+    /// Alignment of the first byte, a power of two. Default 4096. Ignored when registering.
+    pub align: usize,
+    /// Rights of the local device; empty only for memory that is exported. Default: read and write.
+    pub access: Access,
+    /// The most rights that an export may grant; empty (the default) for memory that is not exported.
+    pub export: Access,
+    /// Prefers huge pages. Default false.
+    pub huge_pages: bool,
+}
+
+impl MemoryRequest {
+    /// Requests `len` bytes, page-aligned, readable and writable by the device, not exportable.
+    #[must_use]
+    pub const fn new(len: usize) -> Self {
+        Self { len, align: 4096, access: Access::all(), export: Access::empty(), huge_pages: false }
+    }
+
+    crate::setters::setters! {
+        /// Sets the alignment of the first byte, in bytes; a power of two.
+        with_align(align: usize);
+        /// Sets the rights of the local device.
+        with_access(access: Access);
+        /// Allows the memory to be exported with at most these rights.
+        exportable(export: Access);
+        /// Asks for huge pages.
+        with_huge_pages(huge_pages: bool);
+    }
+
+    /// Checks that memory of this length and alignment can exist.
+    /// [`DmaEngine::allocate_raw`](crate::DmaEngine::allocate_raw) begins with it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is no power of two, or
+    /// no rights, neither for the device nor for a peer.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+        if self.len == 0 {
+            return Err(bad("0 bytes".to_owned()).with_hint("ask for at least 1 byte"));
+        }
+        if isize::try_from(self.len).is_err() {
+            return Err(bad(format!("{} bytes", self.len))
+                .with_numbers(self.len as u64, isize::MAX as u64)
+                .with_hint("no address space holds that: ask for less"));
+        }
+        if !self.align.is_power_of_two() {
+            return Err(bad(format!("alignment {}", self.align)).with_hint("an alignment is a power of two"));
+        }
+        self.check_rights()
+    }
+
+    /// Checks that the device or a peer may use the memory.
+    pub(crate) fn check_rights(&self) -> Result<()> {
+        if self.access.is_empty() && self.export.is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "no rights: no device could read or write the memory",
+            )
+            .with_hint("ask for `Access::READ`, `Access::WRITE` or both"));
+        }
+        Ok(())
+    }
+
+    /// Makes the error `OutOfMemory` with the length and the alignment, and a hint which of them to lower. A
+    /// backend may set another hint.
+    #[must_use]
+    pub fn out_of_memory(&self) -> Error {
+        let hint = if self.align > self.len.max(HUGE_PAGE) {
+            "ask for a smaller alignment"
+        } else {
+            "ask for less, or free some memory"
+        };
+        Error::new(ErrorKind::OutOfMemory, format!("{} bytes aligned to {}", self.len, self.align))
+            .with_hint(hint)
+    }
+}
+
+/// Memory of the caller's to register, with its owner.
+///
+/// The region made from it keeps the owner until it is deregistered, and gives it back then.
+pub struct HostMemory {
+    ptr: NonNull<u8>,
+    len: usize,
+    fd: Option<(std::os::fd::OwnedFd, u64)>,
+    owner: Owner,
+}
+
+/// A boxed value behind a raw pointer. Moving a `Box` would assert that nobody else points into it, but
+/// `HostMemory` does.
+struct Owner(NonNull<dyn Any + Send + Sync>);
+
+impl Owner {
+    fn new<M: Any + Send + Sync>(owner: M) -> Self {
+        let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
+        Self(NonNull::from(Box::leak(owner)))
+    }
+
+    fn into_box(self) -> Box<dyn Any + Send + Sync> {
+        let owner = std::mem::ManuallyDrop::new(self);
+        #[expect(unsafe_code, reason = "takes back the box that `new` leaked")]
+        // SAFETY: the pointer came from a box, and this value, which will not be dropped, was its only owner.
+        unsafe {
+            Box::from_raw(owner.0.as_ptr())
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "takes back the box that `new` leaked")]
+        // SAFETY: the pointer came from a box, and this value was its only owner.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl HostMemory {
+    /// Takes the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type with
+    /// exclusive bytes.
+    ///
+    /// `as_mut` is called once; `owner` is not touched again until the memory is deregistered.
+    #[must_use]
+    pub fn from_owner<M: AsMut<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
+        // Boxed first, so that bytes inside the owner itself do not move afterwards.
+        let owner = Owner::new(owner);
+        #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
+        // SAFETY: the box holds an `M`, and nobody else has a reference to it.
+        let bytes = unsafe { owner.0.cast::<M>().as_mut() }.as_mut();
+        let len = bytes.len();
+        let ptr = NonNull::from(bytes).cast();
+        Self { ptr, len, fd: None, owner }
+    }
+
+    /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be mapped, initialized, valid for reads and writes, and accessed by nobody else while
+    /// `owner` lives and this value or a region made from it exists.
+    #[must_use]
+    #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
+        Self { ptr, len, fd: None, owner: Owner::new(owner) }
+    }
+
+    /// Declares the bytes a mapping of `fd` from byte `offset` on: a dma-buf or memfd, which some engines
+    /// register by descriptor.
+    #[must_use]
+    pub fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
+        self.fd = Some((fd, offset));
+        self
+    }
+
+    /// Returns the first byte.
+    #[must_use]
+    pub const fn as_ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Returns the length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the file descriptor and offset that the bytes map, if known.
+    #[must_use]
+    pub fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
+        use std::os::fd::AsFd;
+        self.fd.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
+    }
+
+    /// Gives the owner back, if it is an `M`.
+    ///
+    /// # Errors
+    ///
+    /// This value, unchanged, if the owner is of another type.
+    pub fn into_owner<M: Any>(self) -> Result<M, Self> {
+        let Self { ptr, len, fd, owner } = self;
+        match owner.into_box().downcast::<M>() {
+            Ok(owner) => Ok(*owner),
+            Err(owner) => Err(Self { ptr, len, fd, owner: Owner(NonNull::from(Box::leak(owner))) }),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "a raw pointer with its owner")]
+// SAFETY: the bytes belong to `owner`, which is Send, and are reached by nobody else.
+unsafe impl Send for HostMemory {}
+#[expect(unsafe_code, reason = "a raw pointer with its owner")]
+// SAFETY: a shared reference gives out the pointer and the length only, and `owner` is Sync.
+unsafe impl Sync for HostMemory {}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory")
+            .field("ptr", &self.ptr)
+            .field("len", &self.len)
+            .field("fd", &self.fd)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_no_memory_for_says_what_to_lower() {
+        let error = MemoryRequest::new(10).with_align(1 << 40).out_of_memory();
+        assert_eq!(
+            error.to_string(),
+            "out of memory: 10 bytes aligned to 1099511627776; ask for a smaller alignment"
+        );
+        let error = MemoryRequest::new(1 << 50).out_of_memory();
+        assert_eq!(error.hint(), "ask for less, or free some memory");
+    }
+
+    #[test]
+    fn host_memory_gives_its_owner_back() {
+        let memory = HostMemory::from_owner(vec![7_u8; 3]);
+        assert_eq!(memory.len(), 3);
+        let memory = memory.into_owner::<String>().unwrap_err();
+        assert_eq!(memory.into_owner::<Vec<u8>>().unwrap(), [7, 7, 7]);
+    }
+
+    #[test]
+    fn host_memory_inside_its_owner_does_not_move() {
+        let memory = HostMemory::from_owner([1_u8, 2, 3]);
+        let before = memory.as_ptr();
+        let moved = Box::new(memory);
+        assert_eq!(moved.as_ptr(), before);
+        assert_eq!(moved.into_owner::<[u8; 3]>().unwrap(), [1, 2, 3]);
+    }
+}

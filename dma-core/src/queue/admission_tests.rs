@@ -1,0 +1,137 @@
+//! A panic while an operation is being submitted leaves nothing of it behind, because its operands are gone
+//! then.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::operand::sealed::Operand;
+use crate::region::Range;
+use crate::{
+    Batch, Destination, DmaEngineExt, MemoryRequest, Queue, QueueOptions, SharedQueue, SharedQueueOptions,
+    Source, Window,
+};
+
+thread_local! {
+    /// Counts down to the access of an operand that panics; 0 is none.
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
+}
+
+fn look() {
+    LOOKS.set(LOOKS.get().saturating_sub(1));
+    assert!(LOOKS.get() != 1, "the look was told to");
+}
+
+/// A window that panics when it is accessed.
+#[derive(Clone)]
+struct Bomb<const SINGLE: bool>(Window);
+
+impl<const SINGLE: bool> Operand for Bomb<SINGLE> {
+    const SINGLE: bool = SINGLE;
+    const UNIQUE: bool = false;
+    fn each(&self, f: &mut dyn FnMut(&Range)) {
+        look();
+        f(&self.0.0);
+    }
+    fn single(&self) -> &Range {
+        look();
+        &self.0.0
+    }
+}
+impl<const SINGLE: bool> Source for Bomb<SINGLE> {}
+impl<const SINGLE: bool> Destination for Bomb<SINGLE> {}
+
+/// Copies in a batch.
+const COPIES: usize = 5;
+const LEN: usize = 100;
+
+/// An engine, and memory on it: what the copies write, and what they read.
+fn memory(max_transfer: u64) -> (ReferenceEngine, Window, Window) {
+    let engine = ReferenceEngine::new(ReferenceOptions { max_transfer, ..ReferenceOptions::default() });
+    let window = || engine.allocate_window(&MemoryRequest::new(COPIES * LEN)).expect("memory");
+    let (src, dst) = (window(), window());
+    src.write_at(0, &[1; COPIES * LEN]).expect("writable");
+    (engine, src, dst)
+}
+
+fn batch<const SINGLE: bool>(src: &Window, dst: &Window) -> Batch<Bomb<SINGLE>, Bomb<SINGLE>> {
+    let part = |window: &Window, i: usize| Bomb(window.slice(i * LEN..(i + 1) * LEN));
+    (0..COPIES).map(|i| (part(src, i), part(dst, i))).collect()
+}
+
+/// Submits with a panic at each look in turn, until there are no more, and says how many there were. After
+/// each, `check` is called.
+fn panic_at_each_look(submit: impl Fn() -> bool, check: impl Fn()) -> u32 {
+    for nth in 1.. {
+        LOOKS.set(nth + 1);
+        let submitted = catch_unwind(AssertUnwindSafe(&submit));
+        let left = LOOKS.replace(0);
+        match submitted {
+            Err(_) => check(),
+            Ok(submitted) => {
+                assert!(submitted && left > 1, "of {nth} looks, the last one panics");
+                return nth - 1;
+            }
+        }
+    }
+    unreachable!()
+}
+
+fn is_untouched(dst: &Window) -> bool {
+    let mut bytes = [2; COPIES * LEN];
+    dst.read_at(0, &mut bytes).expect("readable");
+    bytes == [0; COPIES * LEN]
+}
+
+/// Covers all shapes of operands, with and without a fence, whole and in pieces.
+fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32) {
+    let (engine, src, dst) = memory(max_transfer);
+    let queue: Queue = engine.open_queue(&QueueOptions::new().with_depth(64)).expect("a queue");
+    if fence {
+        queue.fence();
+    }
+    let submit = || match queue.submit(batch::<SINGLE>(&src, &dst)) {
+        Ok(transfer) => transfer.wait().is_ok(),
+        Err(_) => false,
+    };
+    let room = queue.room();
+    let looks = panic_at_each_look(submit, || {
+        queue.flush();
+        while queue.poll() > 0 {}
+        assert!(is_untouched(&dst), "the device got copies of a batch whose operands are gone");
+        let counters = queue.counters();
+        assert_eq!((queue.room(), counters.submitted, counters.descriptors), (room, 0, 0), "{counters:?}");
+    });
+    assert!(looks >= least, "{looks} looks");
+    assert!(!is_untouched(&dst), "what did not panic was copied");
+    assert_eq!(queue.counters().completed, COPIES as u64);
+}
+
+#[test]
+fn a_batch_that_panics_leaves_no_descriptor() {
+    // The usual batch looks at each operand once.
+    leaves_nothing::<true>(1 << 20, false, 10);
+    // A batch that is not plain is checked before it is added.
+    leaves_nothing::<true>(1 << 20, true, 20);
+    leaves_nothing::<true>(30, false, 30);
+    leaves_nothing::<false>(1 << 20, false, 20);
+    leaves_nothing::<false>(30, true, 20);
+}
+
+#[test]
+fn a_shared_batch_that_panics_leaves_no_descriptor() {
+    let (engine, src, dst) = memory(30);
+    let options = SharedQueueOptions::new().with_queue(QueueOptions::new().with_depth(4));
+    let queue: SharedQueue = engine.open_shared_queue(&options).expect("a queue");
+    let submit = || match queue.submit(batch::<false>(&src, &dst)) {
+        Ok(transfer) => transfer.wait().is_ok(),
+        Err(_) => false,
+    };
+    let looks = panic_at_each_look(submit, || {
+        assert!(is_untouched(&dst));
+        let counters = queue.counters();
+        assert_eq!((queue.room(), counters.submitted, counters.descriptors), (4, 0, 0), "{counters:?}");
+    });
+    assert!(looks >= 20, "{looks} looks");
+    assert!(!is_untouched(&dst), "what did not panic was copied");
+}

@@ -1,0 +1,67 @@
+//! [`Cursor`]: a position in a list of segments.
+
+use crate::Segment;
+
+/// A position in a list of segments.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    list: Vec<Segment>,
+    at: usize,
+    /// Bytes of `list[at]` that are done.
+    done: usize,
+}
+
+impl Cursor {
+    pub(crate) fn new(list: Vec<Segment>) -> Self {
+        Self { list, at: 0, done: 0 }
+    }
+
+    /// Returns the next `len` bytes, which lie in the segment here.
+    pub(crate) fn segment(&self, len: usize) -> Segment {
+        let segment = self.list[self.at];
+        Segment { addr: segment.addr.offset(self.done), len, ..segment }
+    }
+
+    pub(crate) fn into_list(self) -> Vec<Segment> {
+        self.list
+    }
+
+    /// Returns the number of bytes that the next `max` segments hold, at most `limit`.
+    pub(crate) fn reach(&self, max: usize, limit: usize) -> usize {
+        let mut bytes = 0;
+        for (i, segment) in self.list[self.at..].iter().take(max).enumerate() {
+            // A source may name the same bytes again and again.
+            let rest = segment.len - if i == 0 { self.done } else { 0 };
+            bytes = rest.saturating_add(bytes);
+            if bytes >= limit {
+                return limit;
+            }
+        }
+        bytes
+    }
+
+    /// Appends the next `bytes` to `out` as segments, without moving on.
+    pub(super) fn peek(&self, mut bytes: usize, out: &mut Vec<Segment>) {
+        let (mut at, mut done) = (self.at, self.done);
+        while bytes > 0 {
+            let segment = self.list[at];
+            let n = bytes.min(segment.len - done);
+            out.push(Segment { key: segment.key, addr: segment.addr.offset(done), len: n });
+            bytes -= n;
+            at += 1;
+            done = 0;
+        }
+    }
+
+    pub(crate) fn advance(&mut self, mut bytes: usize) {
+        while bytes > 0 {
+            let n = bytes.min(self.list[self.at].len - self.done);
+            self.done += n;
+            bytes -= n;
+            if self.done == self.list[self.at].len {
+                self.at += 1;
+                self.done = 0;
+            }
+        }
+    }
+}

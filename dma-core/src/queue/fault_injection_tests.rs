@@ -1,0 +1,1095 @@
+//! Queues on a device that injects faults: it refuses, fails, delays, repeats or never reports descriptors.
+#![expect(unsafe_code, reason = "implements `RawQueue`")]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::time::Duration;
+
+use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::{
+    Access, Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Outcome, Queue, QueueEvents, QueueOptions,
+    QueueStats, RawQueue, Result, Retry,
+};
+
+/// The faults to inject, and the observed calls. Descriptors are identified by their lengths, which tests use
+/// once each.
+#[derive(Debug, Default)]
+struct Script {
+    /// Refused, once.
+    refuse: Vec<usize>,
+    /// Reported so.
+    fail: HashMap<usize, (Outcome, i32)>,
+    /// Refused, always.
+    refuse_all: bool,
+    /// Takes nothing.
+    full: bool,
+    /// Reports nothing.
+    mute: bool,
+    /// Polls that report nothing once it was stopped, the last one first: what each of them takes.
+    stops_late: Vec<Duration>,
+    /// Panics after it took something.
+    panics: bool,
+    /// Reports the first one again: beside the others, or instead of the last one.
+    again: Option<Again>,
+    /// Lengths of descriptors taken, and their fences.
+    taken: Vec<(usize, bool)>,
+    dropped: bool,
+    /// True if the next completion signals the event fd.
+    armed: bool,
+    /// Calls of `arm`.
+    arms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Beside,
+    Instead,
+}
+
+#[derive(Debug)]
+struct Odd {
+    inner: Box<dyn RawQueue>,
+    script: Arc<Mutex<Script>>,
+    ends: HashMap<u64, Vec<(Outcome, i32)>>,
+    stopped: bool,
+    /// Never becomes readable.
+    event: PipeReader,
+    _writer: PipeWriter,
+}
+
+impl Drop for Odd {
+    fn drop(&mut self) {
+        lock(&self.script).dropped = true;
+    }
+}
+
+fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
+    script.lock().expect("no test fails while it has it")
+}
+
+// SAFETY: the inner queue's, with fewer descriptors and other outcomes.
+unsafe impl RawQueue for Odd {
+    fn engine_id(&self) -> EngineId {
+        self.inner.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        let mut script = lock(&self.script);
+        if script.full {
+            return Ok(0);
+        }
+        let refuses = |d: &Descriptor<'_>| script.refuse_all || script.refuse.contains(&d.len());
+        let refused = batch.iter().position(refuses);
+        if refused == Some(0) {
+            script.refuse.retain(|len| *len != batch[0].len());
+            return Err(Error::new(ErrorKind::OutOfRange, "told to"));
+        }
+        let batch = &batch[..refused.unwrap_or(batch.len())];
+        // SAFETY: the caller's promise.
+        let n = unsafe { self.inner.submit(batch) }?;
+        for descriptor in &batch[..n] {
+            script.taken.push((descriptor.len(), descriptor.fence()));
+            if let Some(end) = script.fail.get(&descriptor.len()) {
+                self.ends.entry(descriptor.token()).or_default().push(*end);
+            }
+        }
+        let panics = script.panics;
+        drop(script);
+        assert!(!panics, "the engine was told to");
+        Ok(n)
+    }
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let mut script = lock(&self.script);
+        if script.mute {
+            return 0;
+        }
+        if self.stopped
+            && let Some(nap) = script.stops_late.pop()
+        {
+            drop(script);
+            std::thread::sleep(nap);
+            return 0;
+        }
+        let again = script.again;
+        drop(script);
+        let n = self.inner.poll(completions);
+        for completion in &mut completions[..n] {
+            let end = self
+                .ends
+                .get_mut(&completion.token)
+                .and_then(|ends| (!ends.is_empty()).then(|| ends.remove(0)));
+            if let Some((outcome, native)) = end {
+                (completion.outcome, completion.native) = (outcome, native);
+            }
+        }
+        match again {
+            Some(Again::Beside) if n > 0 => {
+                completions[n] = completions[0];
+                return n + 1;
+            }
+            Some(Again::Instead) if n > 0 => completions[n - 1] = completions[0],
+            _ => {}
+        }
+        n
+    }
+    fn explain(&self, code: i32) -> NativeError {
+        NativeError { code, name: "CODE".into(), description: "".into() }
+    }
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.inner.stop();
+    }
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        Some(self)
+    }
+}
+
+impl QueueEvents for Odd {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+    fn arm(&mut self) -> Result<bool> {
+        let mut script = lock(&self.script);
+        script.armed = true;
+        script.arms += 1;
+        Ok(true)
+    }
+    fn disarm(&mut self) {
+        lock(&self.script).armed = false;
+    }
+}
+
+struct Rig {
+    engine: ReferenceEngine,
+    queue: Queue,
+    script: Arc<Mutex<Script>>,
+}
+
+impl Rig {
+    /// On a device that keeps fences itself and takes descriptors of up to 64 bytes.
+    fn new() -> Self {
+        Self::with(QueueOptions::new().with_depth(64).with_stall_timeout(Duration::from_secs(5)))
+    }
+
+    fn with(options: QueueOptions) -> Self {
+        let of_engine =
+            ReferenceOptions { max_transfer: 64, native: true, per_poll: 64, ..ReferenceOptions::default() };
+        let engine = ReferenceEngine::new(of_engine);
+        let script = Arc::<Mutex<Script>>::default();
+        let options = options.with_drop_timeout(Duration::from_millis(500));
+        let inner = engine.open_queue_raw(&options).expect("it opens");
+        let (event, writer) = std::io::pipe().expect("a pipe");
+        let raw = Odd {
+            inner,
+            script: Arc::clone(&script),
+            ends: HashMap::new(),
+            stopped: false,
+            event,
+            _writer: writer,
+        };
+        let queue = Queue::new(Box::new(raw), engine.info(), &options, None);
+        Self { engine, queue, script }
+    }
+
+    fn pair(&self, len: usize) -> (BufferMut, BufferMut) {
+        let mut src = self.engine.allocate(len).expect("memory");
+        src.fill(len as u8);
+        (src, self.engine.allocate(len).expect("memory"))
+    }
+
+    fn copy(&self, len: usize) -> crate::Transfer<(BufferMut, BufferMut)> {
+        let (src, dst) = self.pair(len);
+        self.queue.copy(src, dst).expect("room")
+    }
+
+    /// Runs copies of these lengths, each with a fence before it if it is negative. Returns their ends, and
+    /// what the device took.
+    fn run(&self, lens: &[isize]) -> (Vec<Option<ErrorKind>>, Vec<(usize, bool)>) {
+        lock(&self.script).taken.clear();
+        let transfers: Vec<_> = lens
+            .iter()
+            .map(|len| {
+                if *len < 0 {
+                    self.queue.fence();
+                }
+                self.copy(len.unsigned_abs())
+            })
+            .collect();
+        self.queue.flush();
+        let ends = transfers.into_iter().map(|transfer| match transfer.wait() {
+            Ok((src, dst)) => {
+                assert!(src[..] == dst[..]);
+                None
+            }
+            Err(e) => Some(e.kind()),
+        });
+        (ends.collect(), lock(&self.script).taken.clone())
+    }
+
+    fn refuse(&self, len: usize) {
+        lock(&self.script).refuse.push(len);
+    }
+
+    /// A copy to memory that tells when it is given back.
+    fn copy_to_owned(&self, len: usize) -> (Pair, Arc<Mutex<u32>>) {
+        let given_back = Arc::<Mutex<u32>>::default();
+        let owner = Owner(vec![0; len], Arc::clone(&given_back));
+        let dst = self.engine.register(HostMemory::from_owner(owner)).expect("registered");
+        (self.queue.copy(self.pair(len).0, dst).expect("room"), given_back)
+    }
+
+    /// Returns whether the device has, or may have, the copy of this length.
+    fn took(&self, len: usize) -> bool {
+        lock(&self.script).taken.iter().any(|taken| taken.0 == len)
+    }
+}
+
+type Pair = crate::Transfer<(BufferMut, BufferMut)>;
+
+fn count(given_back: &Mutex<u32>) -> u32 {
+    *given_back.lock().expect("nobody fails while it has it")
+}
+
+fn poll(transfer: &mut Pair, waker: &Waker) -> Poll<std::result::Result<(), ErrorKind>> {
+    let end = Pin::new(transfer).poll(&mut Context::from_waker(waker));
+    end.map(|end| end.map(drop).map_err(|e| e.kind()))
+}
+
+/// True if it panics.
+fn panics(act: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err()
+}
+
+/// The slot's next operation is not affected.
+#[test]
+fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let mut refused = rig.copy(33);
+    assert!(poll(&mut refused, Waker::noop()).is_pending());
+    lock(&rig.script).full = false;
+    lock(&rig.script).mute = true;
+    rig.refuse(33);
+    // As many as are handed over without being asked for: the first of them is refused then.
+    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
+    assert_eq!(poll(&mut refused, Waker::noop()), Poll::Ready(Err(ErrorKind::OutOfRange)));
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    rig.queue.flush();
+    assert!(rig.took(44));
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    lock(&rig.script).mute = false;
+    others.into_iter().for_each(|other| drop(other.wait().expect("done")));
+    while count(&given_back) == 0 {
+        rig.queue.poll();
+    }
+    assert_eq!(rig.queue.room(), 64, "every slot is free, once");
+}
+
+/// A task that a submission wakes need not wait for the next poll.
+#[test]
+fn a_refusal_while_submitting_wakes_who_awaits() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let rig = Rig::new();
+    rig.queue.shared.borrow_mut().cooperative = false;
+    lock(&rig.script).full = true;
+    let woken = Arc::new(Flag(AtomicBool::new(false)));
+    let mut refused = rig.copy(33);
+    assert!(poll(&mut refused, &Arc::clone(&woken).into()).is_pending());
+    lock(&rig.script).full = false;
+    rig.refuse(33);
+    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
+    assert!(woken.0.load(Ordering::Relaxed));
+    drop(others);
+}
+
+thread_local! {
+    /// Values that [`Dropper`]'s wakers drop.
+    static HELD: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A waker that drops a transfer whenever it is woken, cloned or dropped.
+struct Dropper;
+
+impl Dropper {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| {
+            Self::act();
+            RawWaker::new(std::ptr::null(), &Self::TABLE)
+        },
+        |_| Self::act(),
+        |_| Self::act(),
+        |_| Self::act(),
+    );
+
+    fn waker() -> Waker {
+        // SAFETY: the table's functions use no data and may be called by anybody.
+        unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &Self::TABLE)) }
+    }
+
+    fn act() {
+        let held = HELD.with(|held| held.borrow_mut().pop());
+        drop(held);
+    }
+}
+
+#[test]
+fn wakers_may_use_the_queue_whenever_they_run() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut counts = Vec::new();
+    for _ in 0..20 {
+        let (held, given_back) = rig.copy_to_owned(44);
+        HELD.with(|all| all.borrow_mut().push(held));
+        counts.push(given_back);
+    }
+    let mut awaited = rig.copy(11);
+    let waker = Dropper::waker();
+    assert!(!panics(|| assert!(poll(&mut awaited, &waker).is_pending())));
+    assert!(!panics(|| assert!(poll(&mut awaited, Waker::noop()).is_pending())), "the old one is dropped");
+    assert!(!panics(|| assert!(poll(&mut awaited, &waker).is_pending())));
+    assert!(!panics(|| drop(awaited)));
+    rig.queue.flush();
+    let dropped = 20 - HELD.with(|all| all.borrow().len());
+    assert!(dropped >= 6, "each of them ran: {dropped}");
+    assert!(rig.took(44) && counts.iter().all(|given_back| count(given_back) == 0), "freed under the device");
+    lock(&rig.script).mute = false;
+    HELD.with(|all| all.borrow_mut().clear());
+    while counts.iter().any(|given_back| count(given_back) == 0) {
+        rig.queue.poll();
+    }
+    drop(waker);
+}
+
+/// A log that does something at every event.
+struct Log<F>(F);
+
+impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for Log<F> {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        (self.0)(event);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Runs `act` with a log that does `event`.
+pub(crate) fn with_log<R>(
+    event: impl Fn(&tracing::Event<'_>) + Send + Sync + 'static,
+    act: impl FnOnce() -> R,
+) -> R {
+    // With a thread's log alone, `tracing` caches for an event that another thread reaches first that no
+    // thread wants it (`tracing-core` 0.1.36, `Dispatchers::has_just_one`). So there is a second log.
+    static GLOBAL: std::sync::Once = std::sync::Once::new();
+    GLOBAL.call_once(|| {
+        tracing::subscriber::set_global_default(Log(|_: &tracing::Event<'_>| ())).expect("the only one")
+    });
+    tracing::subscriber::with_default(Log(event), act)
+}
+
+#[test]
+fn a_panic_of_the_log_frees_nothing_that_a_silent_device_has() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    let Rig { queue, script, .. } = rig;
+    let full = |event: &tracing::Event<'_>| {
+        assert!(*event.metadata().level() != tracing::Level::ERROR, "the log is full");
+    };
+    assert!(with_log(full, || panics(|| drop(queue))), "it is told of what is leaked");
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+}
+
+#[test]
+fn a_panic_of_the_log_loses_no_completion() {
+    let rig = Rig::new();
+    let fault = ErrorKind::DeviceFault;
+    lock(&rig.script).fail = HashMap::from([(22, (Outcome::Failed(fault), 7))]);
+    let transfers = [21, 22, 23, 24].map(|len| rig.copy(len));
+    rig.queue.flush();
+    assert!(with_log(|_| panic!("the log is full"), || panics(|| _ = rig.queue.poll())));
+    let ends = transfers.map(|transfer| transfer.wait().err().map(|e| e.kind()));
+    assert_eq!(ends, [None, Some(fault), None, None]);
+}
+
+#[test]
+fn a_panic_of_the_log_hides_no_failure_of_a_batch() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let batch: Batch<_, _> = [33, 34].map(|len| rig.pair(len)).into_iter().collect();
+    let batch = rig.queue.submit(batch).expect("room");
+    lock(&rig.script).full = false;
+    rig.refuse(33);
+    assert!(with_log(|_| panic!("the log is full"), || panics(|| rig.queue.flush())));
+    let e = batch.wait().expect_err("its first copy was refused");
+    assert_eq!(e.failures().len(), 1);
+}
+
+thread_local! {
+    /// The queue that the log subscriber uses.
+    static LOGGED: RefCell<Option<Queue>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn the_log_may_use_the_queue() {
+    let Rig { engine, queue, script } = Rig::new();
+    lock(&script).fail = HashMap::from([(22, (Outcome::Failed(ErrorKind::DeviceFault), 7))]);
+    let memory = |len| engine.allocate(len).expect("memory");
+    let transfers = [21, 22, 23].map(|len| queue.copy(memory(len), memory(len)).expect("room"));
+    LOGGED.set(Some(queue));
+    let events = Arc::<Mutex<u32>>::default();
+    let of_log = Arc::clone(&events);
+    let uses = move |_: &tracing::Event<'_>| {
+        LOGGED.with_borrow(|queue| queue.as_ref().map(|queue| (queue.poll(), queue.counters())));
+        *of_log.lock().expect("nobody fails while it has it") += 1;
+    };
+    let ends = with_log(uses, || transfers.map(|transfer| transfer.wait().is_ok()));
+    assert_eq!((ends, count(&events)), ([true, false, true], 1));
+    drop(LOGGED.take());
+}
+
+/// However much is reported meanwhile.
+#[test]
+fn deadlines_hold_while_the_device_makes_progress() {
+    const LONG: usize = 1 << 20;
+    let rig = Rig::new();
+    let mut long = rig.copy(LONG);
+    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    let counters = rig.queue.close(Duration::ZERO);
+    assert_eq!((counters.aborted, counters.in_flight), (1, 0));
+    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Closed);
+}
+
+/// A software device may not run for a while, least of all on a busy machine.
+#[test]
+fn a_device_that_takes_its_time_to_stop_is_not_dead() {
+    let rig = Rig::new();
+    // The clock is read after some of the polls in between.
+    lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
+    let long = rig.copy(1 << 20);
+    let counters = rig.queue.close(Duration::ZERO);
+    assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
+    assert_eq!(lock(&rig.script).stops_late, [], "it was asked until it answered");
+    let e = long.wait().expect_err("it was stopped");
+    assert_eq!(
+        (e.kind(), e.error().retry(), e.error().hint()),
+        (ErrorKind::Closed, Retry::Never, "open another queue")
+    );
+    assert!(e.into_operands().is_some(), "they come back");
+}
+
+/// A nap on the event is some milliseconds.
+#[test]
+fn a_wait_that_sleeps_looks_at_the_clock_after_each_nap() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::from_millis(10)).expect_err("the device is silent");
+    let naps = lock(&rig.script).arms;
+    assert!(naps <= 6, "{naps} naps of 2 ms in 10 ms");
+    lock(&rig.script).mute = false;
+}
+
+#[test]
+fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    let _ = rig.queue.close(Duration::ZERO);
+    assert!(transfer.is_done(), "whoever asks until it is would ask for ever");
+    transfer.wait_for(Duration::ZERO).expect("likewise");
+    assert_eq!(transfer.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+}
+
+#[test]
+fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
+    let rig = Rig::new();
+    let mut spent = rig.copy(11);
+    rig.queue.flush();
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut spent).poll(&mut context).is_pending() {}
+    // Its slot serves another one, that does not end.
+    lock(&rig.script).mute = true;
+    let _other = rig.copy(12);
+    assert!(spent.is_done());
+    spent.wait_for(Duration::ZERO).expect("it has ended");
+    let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| spent.wait()))
+        .expect_err("the operands are gone");
+    assert!(again.downcast_ref::<&str>().is_some_and(|said| said.contains("once it was ready")));
+    lock(&rig.script).mute = false;
+}
+
+/// The descriptors that it took before are unknown: handing them over again could have the device write to
+/// memory that was given back.
+#[test]
+fn an_engine_that_panics_is_given_up() {
+    let rig = Rig::new();
+    let (parked, given_back) = rig.copy_to_owned(44);
+    drop(parked);
+    let held = rig.copy(11);
+    lock(&rig.script).panics = true;
+    assert!(panics(|| rig.queue.flush()));
+    lock(&rig.script).panics = false;
+    rig.queue.flush();
+    rig.queue.poll();
+    let taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
+    assert_eq!(taken, [44, 11], "each of them once");
+    assert_eq!(held.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+    let (src, dst) = rig.pair(12);
+    assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+    let Rig { queue, script, .. } = rig;
+    assert_eq!(queue.close(Duration::ZERO).abandoned, 2);
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped);
+}
+
+#[test]
+fn an_engine_that_reports_twice_is_given_up() {
+    for again in [Again::Beside, Again::Instead] {
+        let rig = Rig::new();
+        let (parked, given_back) = rig.copy_to_owned(44);
+        drop(parked);
+        let held = rig.copy(11);
+        lock(&rig.script).again = Some(again);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            rig.queue.flush();
+            rig.queue.poll();
+        }));
+        let said = panicked.expect_err("it cannot be relied on").downcast::<String>().expect("a message");
+        assert!(
+            said.contains("breaks the contract of `RawQueue`, to report every descriptor once"),
+            "{said}"
+        );
+        lock(&rig.script).again = None;
+        rig.queue.poll();
+        let end = held.wait().map_err(|e| e.kind()).err();
+        assert!(matches!(end, None | Some(ErrorKind::DeviceLost)), "{end:?}");
+        let (src, dst) = rig.pair(12);
+        assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+        let Rig { queue, script, .. } = rig;
+        drop(queue);
+        assert!(count(&given_back) <= 1);
+        assert!(!lock(&script).dropped, "nobody knows what the device still does");
+    }
+}
+
+#[test]
+fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    rig.refuse(33);
+    let refused = rig.copy(33);
+    let others: Vec<_> = (0..30).map(|_| rig.copy(10)).collect();
+    let given_back = Arc::<Mutex<u32>>::default();
+    let panicked = with_log(
+        |_| panic!("the log is full"),
+        || {
+            panics(|| {
+                let owner = Owner(vec![0; 44], Arc::clone(&given_back));
+                let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
+                drop(rig.queue.copy(rig.pair(44).0, dst));
+            })
+        },
+    );
+    assert!(panicked);
+    rig.queue.flush();
+    assert!(rig.took(44));
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    lock(&rig.script).mute = false;
+    drop((refused, others));
+}
+
+/// A queue that a waker keeps from being closed.
+#[test]
+fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own");
+        }
+    }
+    let rig = Rig::new();
+    rig.queue.shared.borrow_mut().cooperative = false;
+    lock(&rig.script).full = true;
+    let mut refused = rig.copy(33);
+    assert!(poll(&mut refused, &Arc::new(Bad).into()).is_pending());
+    let (transfer, given_back) = rig.copy_to_owned(44);
+    drop(transfer);
+    lock(&rig.script).full = false;
+    lock(&rig.script).mute = true;
+    rig.refuse(33);
+    let Rig { queue, script, .. } = rig;
+    assert!(panics(|| drop(queue)));
+    drop(refused);
+    assert!(lock(&script).taken.iter().any(|taken| taken.0 == 44));
+    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+}
+
+#[test]
+fn a_panicking_destructor_or_waker_costs_nobody_else_the_wake() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own");
+        }
+    }
+    struct Bomb(Vec<u8>);
+    impl AsMut<[u8]> for Bomb {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a destructor's own");
+        }
+    }
+    for (waker, close) in [(false, false), (true, false), (true, true)] {
+        let rig = Rig::new();
+        rig.queue.shared.borrow_mut().cooperative = false;
+        lock(&rig.script).mute = true;
+        let mut unlucky = waker.then(|| rig.copy(11));
+        match &mut unlucky {
+            Some(unlucky) => assert!(poll(unlucky, &Arc::new(Bad).into()).is_pending()),
+            None => {
+                let dst = rig.engine.register(HostMemory::from_owner(Bomb(vec![0; 11]))).expect("registered");
+                drop(rig.queue.copy(rig.pair(11).0, dst).expect("room"));
+            }
+        }
+        let woken = Arc::new(Flag(AtomicBool::new(false)));
+        let mut awaited = rig.copy(12);
+        assert!(poll(&mut awaited, &Arc::clone(&woken).into()).is_pending());
+        lock(&rig.script).mute = close;
+        let Rig { queue, .. } = rig;
+        assert!(panics(|| if close { drop(queue) } else { _ = queue.poll() }));
+        assert!(woken.0.load(Ordering::Relaxed), "it would sleep for ever");
+    }
+}
+
+#[test]
+fn a_batch_that_is_refused_whole_says_so_of_every_copy() {
+    const COPIES: usize = 50_000;
+    let rig = Rig::new();
+    lock(&rig.script).refuse_all = true;
+    let (src, dst) = (rig.pair(8).0.freeze(), rig.engine.allocate(COPIES).expect("memory").share());
+    let batch: Batch<_, _> = (0..COPIES).map(|at| (src.slice(at % 8..=at % 8), dst.slice(at..=at))).collect();
+    let e = rig.queue.submit(batch).expect("room").wait().expect_err("refused");
+    assert!(e.failures().iter().map(|failure| failure.index).eq(0..COPIES));
+}
+
+#[test]
+fn a_time_longer_than_the_clock_counts_is_for_ever() {
+    let rig = Rig::new();
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::MAX).expect("done");
+    transfer.wait().expect("done");
+    let options = QueueOptions::new().with_drop_timeout(Duration::MAX).with_stall_timeout(Duration::MAX);
+    let queue = rig.engine.open_queue(&options).expect("it opens");
+    let (src, dst) = rig.pair(11);
+    queue.copy(src, dst).expect("room").wait().expect("done");
+    assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
+}
+
+/// A driver's owner that waits for one transfer long enough to sleep is still woken for the others.
+#[test]
+fn waiting_leaves_the_event_to_the_driver() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let mut transfer = rig.copy(11);
+    transfer.wait_for(Duration::from_millis(50)).expect_err("the device is silent");
+    assert!(!lock(&rig.script).armed, "without a driver, nothing is left behind");
+    let driver = rig.queue.driver().expect("there is an event");
+    driver.run().expect("armed");
+    transfer.wait_for(Duration::from_millis(50)).expect_err("the device is silent");
+    assert!(lock(&rig.script).armed);
+    lock(&rig.script).mute = false;
+    transfer.wait().expect("done");
+    assert!(lock(&rig.script).armed);
+}
+
+/// Rights that there are not do not make another engine's memory this one's.
+#[test]
+fn unknown_rights_are_none() {
+    let engines: Vec<_> = (0..4).map(|_| ReferenceEngine::new(ReferenceOptions::default())).collect();
+    let request = MemoryRequest::new(64).with_access(Access::from_bits_retain(0xffff_fff3));
+    for from in &engines {
+        for to in engines.iter().filter(|to| !std::ptr::eq(*to, from)) {
+            let queue = to.open_queue(&QueueOptions::new()).expect("it opens");
+            let src = from.allocate_with(&request).expect("memory");
+            let batch: Batch<_, _> = [(src, to.allocate(64).expect("memory"))].into_iter().collect();
+            assert_eq!(queue.submit(batch).expect_err("another's").kind(), ErrorKind::WrongEngine);
+        }
+    }
+    assert_eq!(engines[0].allocate_with(&request).expect("memory").region().access(), Access::all());
+}
+
+#[test]
+fn a_refused_descriptor_fails_its_own_operation_and_no_other() {
+    let rig = Rig::new();
+    let refused = Some(ErrorKind::OutOfRange);
+    for (at, len) in [11, 12, 13].into_iter().enumerate() {
+        rig.refuse(len);
+        let mut expected = [None; 3];
+        expected[at] = refused;
+        assert_eq!(rig.run(&[11, 12, 13]).0, expected);
+    }
+    // Of one that is cut: its first piece, and its last.
+    rig.refuse(64);
+    assert_eq!(rig.run(&[11, 100, 13]).0, [None, refused, None]);
+    rig.refuse(36);
+    assert_eq!(rig.run(&[11, 100, 13]).0, [None, refused, None]);
+    assert_eq!(rig.run(&[11, 100, 13]).0, [None; 3]);
+    let counters = rig.queue.counters();
+    assert_eq!((counters.submitted, counters.completed, counters.failed, counters.in_flight), (18, 13, 5, 0));
+}
+
+#[test]
+fn a_refusal_says_what_the_engine_said() {
+    let rig = Rig::new();
+    rig.refuse(11);
+    let e = rig.copy(11).wait().expect_err("it was refused");
+    assert_eq!((e.error().message(), e.error().operation()), ("told to", "copy"));
+}
+
+#[test]
+fn a_fence_outlives_the_refusal_of_what_carries_it() {
+    let refused = Some(ErrorKind::OutOfRange);
+    // On to the next that waits,
+    let rig = Rig::new();
+    rig.refuse(12);
+    let (ends, taken) = rig.run(&[11, -12, 13]);
+    assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
+    // to one that is cut, of which the first piece carries it,
+    rig.refuse(12);
+    let (ends, taken) = rig.run(&[11, -12, 100]);
+    assert_eq!(ends, [None, refused, None]);
+    assert_eq!(taken, [(11, false), (64, true), (36, false)]);
+    // from one that is cut,
+    rig.refuse(64);
+    let (ends, taken) = rig.run(&[11, -100, 13]);
+    assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
+    // and, where nothing waits, to whatever comes.
+    for len in [12, 100] {
+        rig.refuse(if len == 12 { 12 } else { 64 });
+        assert_eq!(rig.run(&[-len]), (vec![refused], vec![]));
+        assert_eq!(rig.run(&[14]), (vec![None], vec![(14, true)]));
+    }
+}
+
+#[test]
+fn nothing_overtakes_a_fence_that_waits() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    rig.queue.fence();
+    let first = rig.copy(100);
+    let flat = rig.copy(13);
+    let batch: Batch<_, _> = [15, 16].map(|len| rig.pair(len)).into_iter().collect();
+    let batch = rig.queue.submit(batch).expect("room");
+    rig.queue.flush();
+    lock(&rig.script).full = false;
+    first.wait().expect("done");
+    flat.wait().expect("done");
+    batch.wait().expect("done");
+    let taken = lock(&rig.script).taken.clone();
+    assert_eq!(taken[..2], [(64, true), (36, false)], "{taken:?}");
+    assert_eq!(taken.len(), 5);
+    // A batch carries a fence, too: the first of it that goes out.
+    lock(&rig.script).taken.clear();
+    rig.queue.fence();
+    let batch: Batch<_, _> = [15, 16].map(|len| rig.pair(len)).into_iter().collect();
+    rig.queue.submit(batch).expect("room").wait().expect("done");
+    assert_eq!(lock(&rig.script).taken[..], [(15, true), (16, false)]);
+}
+
+#[test]
+fn every_failure_of_a_batch_is_told_with_its_place() {
+    let rig = Rig::new();
+    let fault = Outcome::Failed(ErrorKind::DeviceFault);
+    lock(&rig.script).fail = HashMap::from([(22, (Outcome::Aborted, 5)), (24, (fault, 7)), (26, (fault, 9))]);
+    let batch: Batch<_, _> = (20..28).map(|len| rig.pair(len)).collect();
+    let e = rig.queue.submit(batch).expect("room").wait().expect_err("three of them failed");
+    let told: Vec<_> = e
+        .failures()
+        .iter()
+        .map(|f| (f.index, f.error.kind(), f.error.native().map_or(0, |native| native.code)))
+        .collect();
+    let (aborted, fault) = (ErrorKind::Aborted, ErrorKind::DeviceFault);
+    assert_eq!(told, [(2, aborted, 5), (4, fault, 7), (6, fault, 9)]);
+    assert_eq!(e.kind(), fault, "a failure says more than an abort");
+    let counters = rig.queue.counters();
+    assert_eq!((counters.completed, counters.failed, counters.aborted), (5, 2, 1));
+    for (src, dst) in e.into_operands().expect("they come back").drain() {
+        assert!(dst[..] == src[..]);
+    }
+}
+
+#[test]
+fn the_worst_of_a_copys_pieces_is_what_became_of_it() {
+    let fault = Outcome::Failed(ErrorKind::DeviceFault);
+    for ends in [[(fault, 7), (Outcome::Aborted, 5)], [(Outcome::Aborted, 5), (fault, 7)]] {
+        let rig = Rig::new();
+        lock(&rig.script).fail = HashMap::from([(64, ends[0]), (36, ends[1])]);
+        let e = rig.copy(100).wait().expect_err("both pieces failed");
+        let native = e.error().native().map(|native| native.code);
+        assert_eq!((e.kind(), native), (ErrorKind::DeviceFault, Some(7)));
+    }
+}
+
+#[test]
+fn what_never_went_out_is_aborted_by_closing() {
+    let rig = Rig::new();
+    lock(&rig.script).full = true;
+    let transfers = [11, 100, 13].map(|len| rig.copy(len));
+    let Rig { queue, script, .. } = rig;
+    let counters = queue.close(Duration::from_millis(20));
+    assert_eq!((counters.aborted, counters.failed, counters.abandoned, counters.in_flight), (3, 0, 0, 0));
+    for transfer in transfers {
+        assert_eq!(transfer.wait().expect_err("it never ran").kind(), ErrorKind::Closed);
+    }
+    assert!(lock(&script).dropped);
+}
+
+#[test]
+fn a_device_that_does_not_answer_is_never_taken_apart() {
+    let rig = Rig::new();
+    lock(&rig.script).mute = true;
+    let transfer = rig.copy(11);
+    let Rig { queue, script, .. } = rig;
+    let counters = queue.close(Duration::from_millis(20));
+    assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
+    let e = transfer.wait().expect_err("nobody knows");
+    assert_eq!(e.kind(), ErrorKind::DeviceLost);
+    assert!(e.into_operands().is_none(), "the device may still be at them");
+    assert!(!lock(&script).dropped);
+}
+
+/// All of a batch is checked before any of it goes out, like a single copy.
+#[test]
+fn a_batch_with_one_bad_copy_is_refused_whole() {
+    let rig = Rig::new();
+    let read_only = || {
+        let request = MemoryRequest::new(32).with_access(Access::READ);
+        rig.engine.allocate_window(&request).expect("memory")
+    };
+    let write_only = || {
+        let request = MemoryRequest::new(32).with_access(Access::WRITE);
+        rig.engine.allocate_window(&request).expect("memory")
+    };
+    let both = || rig.engine.allocate_window(&MemoryRequest::new(32)).expect("memory");
+    let elsewhere = Rig::new().engine.allocate_window(&MemoryRequest::new(32)).expect("memory");
+    let whole = both();
+    for (bad, kind) in [
+        ((write_only(), both()), ErrorKind::AccessDenied),
+        ((both(), read_only()), ErrorKind::AccessDenied),
+        ((elsewhere.clone(), both()), ErrorKind::WrongEngine),
+        ((both(), elsewhere.clone()), ErrorKind::WrongEngine),
+        ((both().slice(1..), both()), ErrorKind::LengthMismatch),
+        ((whole.slice(..20), whole.slice(12..)), ErrorKind::Overlap),
+        ((whole.slice(12..), whole.slice(..20)), ErrorKind::Overlap),
+    ] {
+        let batch: Batch<_, _> = [(both(), both()), bad, (both(), both())].into_iter().collect();
+        let e = rig.queue.submit(batch).expect_err("one of them is bad");
+        assert_eq!(e.kind(), kind);
+        assert_eq!(e.into_operands().expect("they come back").len(), 3);
+    }
+    rig.queue.flush();
+    assert_eq!(lock(&rig.script).taken, [], "nothing of them went out");
+    // Side by side is not overlapping.
+    let batch: Batch<_, _> = [(whole.slice(..16), whole.slice(16..)), (both(), both())].into_iter().collect();
+    rig.queue.submit(batch).expect("room").wait().expect("done");
+}
+
+#[test]
+fn copies_of_a_batch_are_cut_and_left_out_like_others() {
+    let rig = Rig::new();
+    let mut empty = rig.pair(20);
+    let rest = (empty.0.split_off(20), empty.1.split_off(20));
+    for (pairs, expected) in
+        [(vec![rig.pair(64), rig.pair(65)], &[1, 64, 64][..]), (vec![empty, rest], &[20])]
+    {
+        lock(&rig.script).taken.clear();
+        let batch: Batch<_, _> = pairs.into_iter().collect();
+        let mut batch = rig.queue.submit(batch).expect("room").wait().expect("done");
+        assert!(batch.drain().all(|(src, dst)| src[..] == dst[..]));
+        let mut taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
+        taken.sort_unstable();
+        assert_eq!(taken, expected);
+    }
+}
+
+/// Memory that tells when it is given back.
+struct Owner(Vec<u8>, Arc<Mutex<u32>>);
+
+impl AsMut<[u8]> for Owner {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        *self.1.lock().expect("nobody fails while it has it") += 1;
+    }
+}
+
+#[test]
+fn memory_that_a_silent_device_has_is_never_given_back() {
+    for (mute, dropped_early) in [(false, false), (false, true), (true, false), (true, true)] {
+        let rig = Rig::new();
+        lock(&rig.script).mute = mute;
+        let given_back = Arc::<Mutex<u32>>::default();
+        let memory = || {
+            let owner = Owner(vec![0; 50], Arc::clone(&given_back));
+            rig.engine.register(HostMemory::from_owner(owner)).expect("registered")
+        };
+        let transfer = rig.queue.copy(memory(), memory()).expect("room");
+        let Rig { queue, .. } = rig;
+        if dropped_early {
+            drop(transfer);
+            let _ = queue.close(Duration::from_millis(20));
+        } else {
+            let _ = queue.close(Duration::from_millis(20));
+            drop(transfer);
+        }
+        let expected = if mute { 0 } else { 2 };
+        assert_eq!(*given_back.lock().expect("as above"), expected, "{mute} {dropped_early}");
+    }
+}
+
+#[test]
+fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
+    let engine = ReferenceEngine::new(ReferenceOptions::default());
+    let make = || engine.allocate(100).expect("memory");
+    let panics = |act: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err();
+    assert!(panics(&|| drop(make().split_off(101))));
+    assert!(panics(&|| drop(make().split_to(101))));
+    assert!(panics(&|| drop(make().freeze().slice(..101))));
+    assert!(panics(&|| drop(make().freeze().slice(101..))));
+    assert!(panics(&|| drop(make().share().slice(50..101))));
+    let mut head = make();
+    let mut middle = head.split_off(10);
+    let tail = middle.split_off(10);
+    let tail = head.unsplit(tail).expect_err("there is something between them");
+    let head = middle.unsplit(head).expect_err("it comes before");
+    middle.unsplit(tail).expect("they were one");
+    assert_eq!((head.len(), middle.len()), (10, 90));
+    // Neighbours of two regions.
+    let mut memory = vec![0_u8; 64];
+    let half = |at: usize, memory: &mut [u8]| {
+        let pointer = std::ptr::NonNull::from(&mut memory[at..at + 32]).cast();
+        // SAFETY: `memory` outlives the regions, and nobody else touches it meanwhile.
+        engine.register(unsafe { HostMemory::from_raw(pointer, 32, ()) }).expect("registered")
+    };
+    let (mut first, second) = (half(0, &mut memory), half(32, &mut memory));
+    drop(first.unsplit(second).expect_err("of another region"));
+    drop(first);
+    // A window with other views does not become a buffer; an empty range cannot be granted.
+    let window = make().share();
+    let other = window.clone();
+    let window = window.try_into_mut().expect_err("there is another");
+    drop(other);
+    assert_eq!(window.slice(3..3).export(Access::READ).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(window.export(Access::empty()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    window.try_into_mut().expect("the last view");
+    let e = ExportDescriptor::new("x", Access::READ, 0, &[]).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::OutOfRange);
+}
+
+/// A queue of 8 on a device that hangs at once for who has no stall_detector, and the copies in it: 7 that
+/// were dropped.
+fn hung() -> (Rig, crate::Transfer<(BufferMut, BufferMut)>) {
+    let rig = Rig::with(QueueOptions::new().with_depth(8).with_stall_timeout(Duration::ZERO));
+    lock(&rig.script).mute = true;
+    (1..8).for_each(|len| drop(rig.copy(len)));
+    let last = rig.copy(8);
+    (rig, last)
+}
+
+fn refusal(rig: &Rig) -> crate::OpError<(BufferMut, BufferMut)> {
+    let (src, dst) = rig.pair(9);
+    rig.queue.copy(src, dst).expect_err("the queue is full")
+}
+
+#[test]
+fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
+    let (rig, last) = hung();
+    rig.queue.flush();
+    for round in 0..64 {
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it was looked at {round} times");
+        rig.queue.poll();
+    }
+    for refusal in [refusal(&rig), refusal(&rig)] {
+        assert_eq!(refusal.kind(), ErrorKind::TimedOut);
+        assert!(refusal.error().hint().contains("open another"), "{refusal}");
+        assert!(refusal.into_operands().is_some(), "they come back");
+    }
+    assert_eq!(rig.queue.counters().full, 66);
+    lock(&rig.script).mute = false;
+    rig.queue.poll();
+    lock(&rig.script).mute = true;
+    (0..7).for_each(|len| drop(rig.copy(20 + len)));
+    rig.queue.flush();
+    assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it has completed something");
+    assert!(last.wait().is_ok());
+}
+
+#[test]
+fn a_full_queue_does_not_blame_a_device_that_nobody_polls_or_flushes() {
+    let (rig, last) = hung();
+    for _ in 0..200 {
+        rig.queue.poll();
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it has no work yet");
+    }
+    rig.queue.flush();
+    for _ in 0..200 {
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it was not looked at");
+    }
+    lock(&rig.script).mute = false;
+    rig.queue.poll();
+    assert!(last.is_done());
+    // Seven places are free, but for what holds the last.
+    let held: Vec<_> = (0..7).map(|len| rig.copy(30 + len)).collect();
+    rig.queue.flush();
+    while rig.queue.poll() > 0 {}
+    for _ in 0..200 {
+        rig.queue.poll();
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "the device has done all of it");
+    }
+    held.into_iter().chain([last]).for_each(|transfer| _ = transfer.wait().expect("done"));
+}

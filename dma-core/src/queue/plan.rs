@@ -1,0 +1,76 @@
+//! [`Plan`]: an operation that passed all checks, and [`Means`] to carry it out.
+
+use super::query::Query;
+use crate::{Capabilities, EngineId, Segment};
+
+/// A checked operation.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// No bytes: it completes at once.
+    Empty,
+    /// One segment on each side.
+    Flat(Segment, Segment),
+    /// Lists of segments.
+    Lists(Vec<Segment>, Vec<Segment>),
+    /// A fill.
+    Fill([u8; 8], Vec<Segment>),
+    /// A copy to two destinations.
+    CopyToBoth(Vec<Segment>, [Vec<Segment>; 2]),
+    /// An operation with a result, of any length.
+    Query(Query),
+}
+
+impl Plan {
+    /// Returns the number of bytes that it writes, or else reads. It fits, because [`check`](super::check)
+    /// refuses lists where it does not.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Flat(_, dst) => dst.len,
+            Self::Lists(_, dst) | Self::Fill(_, dst) => dst.iter().map(|s| s.len).sum(),
+            Self::CopyToBoth(src, _) => 2 * src.iter().map(|s| s.len).sum::<usize>(),
+            Self::Query(query) => query.len(),
+        }
+    }
+
+    /// Gives its lists to `keep`.
+    pub(crate) fn discard(self, mut keep: impl FnMut(Vec<Segment>)) {
+        match self {
+            Self::Empty | Self::Flat(..) => {}
+            Self::Lists(src, dst) => {
+                keep(src);
+                keep(dst);
+            }
+            Self::Fill(_, dst) => keep(dst),
+            Self::CopyToBoth(src, dst) => {
+                keep(src);
+                dst.into_iter().for_each(keep);
+            }
+            Self::Query(query) => {
+                keep(query.a);
+                keep(query.b);
+            }
+        }
+    }
+}
+
+/// Means of a queue to carry out operations: the device's, and scratch memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means {
+    pub(crate) engine: EngineId,
+    pub(crate) capabilities: Capabilities,
+    /// There is scratch memory to copy through.
+    pub(crate) has_scratch: bool,
+}
+
+impl Means {
+    /// Returns whether a fill can be done, natively or by copies.
+    pub(crate) const fn can_fill(self) -> bool {
+        self.capabilities.contains(Capabilities::FILL) || self.has_scratch
+    }
+
+    /// Returns whether an operation with a result can be done, natively or by the CPU.
+    pub(crate) const fn can_answer(self, query: &Query) -> bool {
+        self.capabilities.contains(query.kind.capability()) || query.is_reachable() || self.has_scratch
+    }
+}

@@ -1,0 +1,118 @@
+//! [`StallDetector`]: detects devices that hang, off the copy path.
+
+use std::time::{Duration, Instant};
+
+/// Measures how long a device that has work has completed none of it.
+///
+/// Only time in which the device was polled counts: a program that was stopped or busy elsewhere must not
+/// blame the device, and a software device may have been kept from running, or waits to be polled.
+#[derive(Debug)]
+pub(crate) struct StallDetector {
+    limit: Duration,
+    wait: Option<Wait>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    /// Completions of the device when the wait began.
+    completed: u64,
+    /// Polls before the wait began, and up to the last observation.
+    first: u64,
+    polls: u64,
+    last: Instant,
+    watched: Duration,
+}
+
+impl StallDetector {
+    /// The limit is spread over at least this many polls.
+    const POLLS: u32 = 64;
+
+    pub(crate) const fn new(limit: Duration) -> Self {
+        Self { limit, wait: None }
+    }
+
+    /// Called while the device has work, with its completions and polls so far. Returns the time without a
+    /// completion, once it exceeds the limit.
+    pub(crate) fn observe(&mut self, completed: u64, polls: u64, now: Instant) -> Option<Duration> {
+        let Some(wait) = self.wait.as_mut().filter(|wait| wait.completed == completed) else {
+            self.wait = Some(Wait { completed, first: polls, polls, last: now, watched: Duration::ZERO });
+            return None;
+        };
+        let polled = u32::try_from(polls - wait.polls).unwrap_or(u32::MAX);
+        let passed = now.saturating_duration_since(wait.last);
+        wait.watched += passed.min((self.limit / Self::POLLS).saturating_mul(polled));
+        (wait.polls, wait.last) = (polls, now);
+        let enough = wait.watched >= self.limit && polls - wait.first >= Self::POLLS.into();
+        enough.then_some(wait.watched)
+    }
+
+    /// Called when the device has no work.
+    pub(crate) fn reset(&mut self) {
+        self.wait = None;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(640);
+    const MS: Duration = Duration::from_millis(1);
+
+    struct Rig {
+        detector: StallDetector,
+        now: Instant,
+        polls: u64,
+    }
+
+    impl Rig {
+        fn new(limit: Duration) -> Self {
+            Self { detector: StallDetector::new(limit), now: Instant::now(), polls: 0 }
+        }
+
+        /// Asks after `time`, in which there were `polls`.
+        fn ask(&mut self, completed: u64, time: Duration, polls: u64) -> Option<Duration> {
+            self.now += time;
+            self.polls += polls;
+            self.detector.observe(completed, self.polls, self.now)
+        }
+    }
+
+    #[test]
+    fn a_device_that_completes_nothing_is_told() {
+        let mut rig = Rig::new(LIMIT);
+        let told = (0..1_000).map(|_| rig.ask(3, MS, 1)).position(|told| told.is_some());
+        assert_eq!(told, Some(640));
+        assert_eq!(rig.ask(3, MS, 1), Some(LIMIT + MS), "and again, for longer");
+    }
+
+    #[test]
+    fn a_completion_is_a_new_beginning() {
+        let mut rig = Rig::new(LIMIT);
+        (0..639).for_each(|_| assert_eq!(rig.ask(3, MS, 1), None));
+        (0..640).for_each(|_| assert_eq!(rig.ask(4, MS, 1), None));
+        assert!(rig.ask(4, MS, 1).is_some());
+        assert_eq!(rig.ask(5, MS, 1), None);
+        rig.detector.reset();
+        (0..640).for_each(|_| assert_eq!(rig.ask(5, MS, 1), None));
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_does_not_count() {
+        let mut rig = Rig::new(LIMIT);
+        for _ in 0..10 {
+            assert_eq!(rig.ask(0, 3600 * 1000 * MS, 0), None);
+            // A program that was stopped, and its devices that are programs, too.
+            assert_eq!(rig.ask(0, 3600 * 1000 * MS, 1), None);
+        }
+    }
+
+    #[test]
+    fn limits_of_any_length() {
+        let mut rig = Rig::new(Duration::ZERO);
+        (0..64).for_each(|_| assert_eq!(rig.ask(0, MS, 1), None, "it is looked at a few times"));
+        assert!(rig.ask(0, MS, 1).is_some());
+        let mut rig = Rig::new(Duration::MAX);
+        (0..1_000).for_each(|_| assert_eq!(rig.ask(0, 3600 * 1000 * MS, u64::from(u32::MAX)), None));
+    }
+}

@@ -1,0 +1,55 @@
+//! [`DeferredCallback`]: users' code that the end of an operation leads to, run when no lock is held.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+use crate::queue::planner::News;
+
+/// A user callback to run when no lock is held. It may block, panic, or use the queue.
+pub(super) enum DeferredCallback {
+    /// Wakes the task that waits.
+    Wake(Waker),
+    /// Drops the operands of a transfer whose holder has gone. The slot is free.
+    Drop(Box<dyn Any + Send>),
+    /// Logs news of this backend.
+    Tell(News, &'static str),
+}
+
+impl DeferredCallback {
+    /// Runs it and catches its panic, because other operations need this thread.
+    pub(super) fn run(self) {
+        match self {
+            Self::Wake(waker) => guarded("a task's waker", || waker.wake()),
+            Self::Drop(operands) => guarded("the drop of a transfer's operands", || drop(operands)),
+            Self::Tell(news, backend) => guarded("the log", || news.tell(backend)),
+        };
+    }
+}
+
+/// Runs a user callback; returns `None` if it panicked.
+pub(super) fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => Some(result),
+        Err(panic) => {
+            report(what, panic);
+            None
+        }
+    }
+}
+
+#[cold]
+fn report(what: &str, panic: Box<dyn Any + Send>) {
+    // The log subscriber may panic, too, and so may the payload when it is dropped.
+    let reported = catch_unwind(AssertUnwindSafe(move || {
+        let message = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        tracing::error!("{what} panicked: {message}");
+    }));
+    if let Err(another) = reported {
+        std::mem::forget(another);
+    }
+}

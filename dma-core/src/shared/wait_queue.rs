@@ -1,0 +1,103 @@
+//! [`WaitQueue`]: the tasks that wait for room on a shared queue, in FIFO order.
+//!
+//! A freed place wakes the first task that has not been woken. A task that finds room wakes the next one when
+//! it leaves, because there may be more room, and because it may leave without using its place. A task that
+//! finds no room keeps its position. So no task sleeps while there is room, and a place that is used at once
+//! wakes two tasks.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+use std::task::Waker;
+
+use super::sync::{AtomicU32, Mutex, Ordering};
+
+/// Has cache lines of its own, because every thread that frees a place reads `sleeping`.
+#[repr(align(128))]
+pub(super) struct WaitQueue {
+    /// Tasks that have not been woken.
+    sleeping: AtomicU32,
+    tasks: Mutex<Tasks>,
+}
+
+struct Tasks {
+    sleeping: u32,
+    /// The next task's number.
+    next: u64,
+    /// By number.
+    queue: VecDeque<Task>,
+}
+
+struct Task {
+    number: u64,
+    /// `None` once woken.
+    waker: Option<Waker>,
+}
+
+impl WaitQueue {
+    pub(super) fn new() -> Self {
+        Self {
+            sleeping: AtomicU32::new(0),
+            tasks: Mutex::new(Tasks { sleeping: 0, next: 0, queue: VecDeque::new() }),
+        }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Tasks) -> R) -> R {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = f(&mut tasks);
+        self.sleeping.store(tasks.sleeping, Ordering::SeqCst);
+        result
+    }
+
+    /// Registers `waker` under `number`, or at the end. The caller checks for room once more afterwards.
+    /// Returns the number, and a waker to drop.
+    pub(super) fn join(&self, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+        self.with(|tasks| {
+            if let Some(number) = number
+                && let Ok(at) = tasks.queue.binary_search_by_key(&number, |task| task.number)
+            {
+                let old = tasks.queue[at].waker.replace(waker);
+                tasks.sleeping += u32::from(old.is_none());
+                return (number, old);
+            }
+            let number = tasks.next;
+            tasks.next += 1;
+            tasks.sleeping += 1;
+            tasks.queue.push_back(Task { number, waker: Some(waker) });
+            (number, None)
+        })
+    }
+
+    /// Removes a task. Returns its waker, to be dropped, or `None` if it was woken: then the caller wakes the
+    /// next one if there is room.
+    pub(super) fn leave(&self, number: u64) -> Option<Waker> {
+        self.with(|tasks| {
+            let at = tasks.queue.binary_search_by_key(&number, |task| task.number).ok()?;
+            let waker = tasks.queue.remove(at)?.waker;
+            tasks.sleeping -= u32::from(waker.is_some());
+            waker
+        })
+    }
+
+    /// Returns the waker of the first task that has not been woken. Called after a place was given back.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Waker> {
+        if self.sleeping.load(Ordering::SeqCst) == 0 { None } else { self.wake_one() }
+    }
+
+    #[cold]
+    fn wake_one(&self) -> Option<Waker> {
+        self.with(|tasks| {
+            let waker = tasks.queue.iter_mut().find_map(|task| task.waker.take());
+            tasks.sleeping -= u32::from(waker.is_some());
+            waker
+        })
+    }
+
+    /// Returns the wakers of all tasks, when the queue closes or its device hangs.
+    pub(super) fn all(&self) -> Vec<Waker> {
+        self.with(|tasks| {
+            tasks.sleeping = 0;
+            tasks.queue.iter_mut().filter_map(|task| task.waker.take()).collect()
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! Copies of bytes that others may access at the same time.
+//!
+//! The memory of a [`Window`](crate::Window) may be read and written by other threads, processes and devices
+//! while it is copied. A Rust access to such bytes, by `ptr::copy_nonoverlapping` or a plain load, is a data
+//! race, which is undefined behaviour; atomic accesses of different sizes are one, too. So software engines
+//! move all bytes by these functions.
+//!
+//! On Linux for x86-64 and aarch64 they call the C library's routine from within an `asm!` block. The
+//! compiler sees no access there, only that memory may change. In Rust's terms, the block does a relaxed
+//! atomic load and store of each byte, which is what loads and stores are on these processors. The routines'
+//! control flow does not depend on the bytes. On other systems, and under Miri, the functions are those loads
+//! and stores.
+//!
+//! ThreadSanitizer intercepts `memcpy` as an access of Rust's. With `--cfg dma_thread_sanitizer`
+//! (`ci/sanitizers.sh`) the same routines are called by names that it does not know.
+#![expect(unsafe_code, reason = "moves bytes between raw addresses")]
+
+/// Copies `len` bytes from `src` to `dst`, as fast as `memcpy`.
+///
+/// If others write the source or the destination meanwhile, or the ranges overlap, the bytes in the
+/// destination are unspecified values of `u8`; nothing else is affected. The copy is unordered with accesses
+/// of other threads, like relaxed atomic accesses.
+///
+/// # Safety
+///
+/// `src` is mapped for reads and `dst` for writes of `len` bytes. No reference to the destination is in use
+/// while this runs, and none to the source that is exclusive.
+#[inline]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { imp::copy(dst, src, len) }
+}
+
+/// Sets the `len` bytes at `dst` to `byte`, as fast as `memset`.
+///
+/// If others write them meanwhile, they are unspecified, as after [`copy`].
+///
+/// # Safety
+///
+/// `dst` is mapped for writes of `len` bytes, and no reference to them is in use while this runs.
+#[inline]
+pub unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { imp::set(dst, byte, len) }
+}
+
+/// For AddressSanitizer, which checks what the compiler sees (`ci/sanitizers.sh`).
+#[cfg(dma_address_sanitizer)]
+mod imp {
+    use std::ptr;
+
+    pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller's promise. `ptr::copy`, since the ranges may overlap.
+        unsafe { ptr::copy(src, dst, len) }
+    }
+
+    pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::write_bytes(dst, byte, len) }
+    }
+}
+
+#[cfg(all(
+    not(any(dma_address_sanitizer, miri)),
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod imp {
+    use std::arch::asm;
+    use std::ffi::{c_int, c_void};
+
+    unsafe extern "C" {
+        #[cfg_attr(dma_thread_sanitizer, link_name = "mempcpy")]
+        fn memcpy(dst: *mut c_void, src: *const c_void, len: usize) -> *mut c_void;
+        /// The last argument, the room at the destination, is that of `__memset_chk` alone.
+        #[cfg_attr(dma_thread_sanitizer, link_name = "__memset_chk")]
+        fn memset(dst: *mut c_void, byte: c_int, len: usize, room: usize) -> *mut c_void;
+    }
+
+    #[inline]
+    pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller's promise. The stack is aligned for a call, and all that a C function may change
+        // is declared.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                "call qword ptr [rip + {copy}@GOTPCREL]",
+                copy = sym memcpy,
+                inout("rdi") dst => _,
+                inout("rsi") src => _,
+                inout("rdx") len => _,
+                clobber_abi("C"),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                "bl {copy}",
+                copy = sym memcpy,
+                inout("x0") dst => _,
+                inout("x1") src => _,
+                inout("x2") len => _,
+                clobber_abi("C"),
+            );
+        }
+    }
+
+    #[inline]
+    pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
+        // SAFETY: as in `copy`.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                "call qword ptr [rip + {set}@GOTPCREL]",
+                set = sym memset,
+                inout("rdi") dst => _,
+                inout("esi") c_int::from(byte) => _,
+                inout("rdx") len => _,
+                inout("rcx") len => _,
+                clobber_abi("C"),
+            );
+        }
+        // SAFETY: as in `copy`.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                "bl {set}",
+                set = sym memset,
+                inout("x0") dst => _,
+                inout("w1") c_int::from(byte) => _,
+                inout("x2") len => _,
+                inout("x3") len => _,
+                clobber_abi("C"),
+            );
+        }
+    }
+}
+
+#[cfg(all(
+    not(dma_address_sanitizer),
+    any(miri, not(target_os = "linux"), not(any(target_arch = "x86_64", target_arch = "aarch64")))
+))]
+mod imp {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+        for at in 0..len {
+            // SAFETY: the caller's promise. Read as atomics are where memory is mapped for reads alone: by a
+            // plain load.
+            let byte = unsafe { AtomicU8::from_ptr(src.cast_mut().wrapping_add(at)) }.load(Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { set(dst.wrapping_add(at), byte, 1) };
+        }
+    }
+
+    pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
+        for at in 0..len {
+            // SAFETY: the caller's promise.
+            unsafe { AtomicU8::from_ptr(dst.wrapping_add(at)) }.store(byte, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_moved_and_nothing_else() {
+        for len in [0, 1, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 100, 1000, 4096, 70_000] {
+            for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 13)] {
+                let src: Vec<u8> = (0..len + 20).map(|i| (i * 7 % 251) as u8 + 1).collect();
+                let mut dst = vec![0; len + 40];
+                // SAFETY: within both vectors, as is shown below.
+                unsafe { copy(dst.as_mut_ptr().wrapping_add(to), src.as_ptr().wrapping_add(from), len) };
+                assert_eq!(dst[to..to + len], src[from..from + len]);
+                assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0), "{len} to {to}");
+                // SAFETY: as above.
+                unsafe { set(dst.as_mut_ptr().wrapping_add(to), 0xFE, len) };
+                assert!(dst[to..to + len].iter().all(|byte| *byte == 0xFE));
+                assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0), "{len} to {to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,812 @@
+//! [`CopyTuner`]: chooses the kernel for each copy, by a hint or by measured times.
+
+#![expect(unsafe_code, reason = "copies between raw addresses; reads the time stamp counter")]
+
+#[cfg(test)]
+mod tests;
+mod trial;
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use dma_core::CacheHint;
+
+use super::Kernel;
+use super::kernel::{SHORT, second_level_cache};
+use trial::Trial;
+
+/// From this length, [`CacheHint::Cold`] selects the streaming kernel. Shorter copies are as fast with
+/// `memcpy`.
+pub(super) const STREAM_MIN: usize = 4 << 10;
+/// From this length, copies are timed.
+const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
+const LEARN_MIN_LOG2: u32 = 14;
+/// One class per power of two: 16 KiB to 64 MiB. The last class holds everything longer.
+const CLASSES: usize = 13;
+
+/// Chooses the kernel for each copy, by its length and a hint.
+///
+/// Without a hint it learns. For each power of two of the length it keeps the smoothed cost per byte of the
+/// current kernel. It probes the other kernel, ever more rarely while that changes nothing, and soon again
+/// after the speed of the current kernel shifts, as it does when the working set moves into the cache or out
+/// of it. An engine with threads learns the same way whether cores should share copies within a cache.
+/// Lengths below 16 KiB are never timed.
+///
+/// Belongs to one thread, allocates nothing and shares nothing. Copies and fills differ in cost, so give each
+/// its own.
+#[derive(Debug)]
+pub struct CopyTuner {
+    streaming: Option<Kernel>,
+    /// Cost of a copy within a core's own cache, in ticks per byte.
+    hot_cost: f32,
+    /// Most picks in flight before the first of them is recorded.
+    in_flight: u32,
+    /// [`RETRY_AFTER`] in ticks.
+    retry_after: u64,
+    classes: [Class; CLASSES],
+}
+
+impl Default for CopyTuner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CopyTuner {
+    /// Tunes between `memcpy` and the best streaming kernel of this CPU.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_streaming(Kernel::streaming())
+    }
+
+    /// Tunes between `memcpy` and `streaming`. With `None`, everything is `memcpy`.
+    #[must_use]
+    pub fn with_streaming(streaming: Option<Kernel>) -> Self {
+        let alone_max = alone_max(second_level_cache());
+        let classes = std::array::from_fn(|index| Class::new(index, alone_max));
+        Self { streaming, hot_cost: hot_cost(), in_flight: 1, retry_after: ticks_in(RETRY_AFTER), classes }
+    }
+
+    /// Sets the queue depth: so many copies may be in flight before their times are known.
+    pub(super) fn for_depth(self, depth: usize) -> Self {
+        Self { in_flight: u32::try_from(depth).unwrap_or(u32::MAX / 2), ..self }
+    }
+
+    /// Sets the number of cores that share work, the caller's included.
+    pub(super) fn for_cores(self, cores: usize) -> Self {
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+        Self { classes: self.classes.map(|class| Class { cores, ..class }), ..self }
+    }
+
+    /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or measurements select.
+    ///
+    /// Like [`Kernel::copy`] in everything else.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernel::copy`].
+    #[inline]
+    pub unsafe fn copy(&mut self, dst: *mut u8, src: *const u8, len: usize, hint: CacheHint) {
+        if len <= SHORT {
+            // SAFETY: the caller's promise.
+            return unsafe { dma_core::unsynchronized::copy(dst, src, len) };
+        }
+        if len < STREAM_MIN {
+            // SAFETY: as above.
+            return unsafe { Kernel::memcpy().copy(dst, src, len) };
+        }
+        let pick = self.pick(len, hint);
+        let Ok(()) = self.run(pick, len, |kernel| {
+            // SAFETY: the caller's promise.
+            unsafe { kernel.copy(dst, src, len) };
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// Fills the `len` bytes at `dst` with `pattern`, with the kernel that `hint` or measurements select.
+    ///
+    /// Like [`Kernel::fill`] in everything else.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernel::fill`].
+    #[inline]
+    pub unsafe fn fill(&mut self, dst: *mut u8, pattern: [u8; 8], len: usize, hint: CacheHint) {
+        let pick = self.pick(len, hint);
+        let Ok(()) = self.run(pick, len, |kernel| {
+            // SAFETY: the caller's promise.
+            unsafe { kernel.fill(dst, pattern, len) };
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// Runs `work` with the picked kernel, and records its time. A failed run is not recorded because it has
+    /// not moved all of the `len` bytes.
+    #[inline]
+    pub(super) fn run<E>(
+        &mut self,
+        pick: Pick,
+        len: usize,
+        work: impl FnOnce(Kernel) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let kernel = self.kernel(pick);
+        if !pick.is_timed() {
+            return work(kernel);
+        }
+        let start = ticks();
+        let result = work(kernel);
+        if result.is_ok() {
+            self.record(pick, ticks().wrapping_sub(start), len);
+            self.remind(pick, start);
+        }
+        result
+    }
+
+    /// Notes that a timed copy was done by the submitter, starting at `now`.
+    fn remind(&mut self, pick: Pick, now: u64) {
+        if pick.alone {
+            let index = usize::from(pick.class);
+            self.classes[index].remind(index, now, self.retry_after);
+        }
+    }
+
+    /// Picks the kernel for a copy of `len` bytes. If [`Pick::is_timed`], pass the time taken to
+    /// [`Self::record`].
+    #[inline]
+    pub(crate) fn pick(&mut self, len: usize, hint: CacheHint) -> Pick {
+        let untimed = |streaming, alone| Pick { streaming, alone, ..Pick::default() };
+        match hint {
+            CacheHint::Hot => untimed(false, len <= MAYBE_ALONE_MAX),
+            _ if self.streaming.is_none() || len < STREAM_MIN => untimed(false, false),
+            CacheHint::Cold => untimed(true, false),
+            CacheHint::Auto if len < LEARN_MIN => untimed(false, false),
+            CacheHint::Auto => {
+                let index = class_of(len);
+                self.classes[index].pick(index, len, self.in_flight)
+            }
+        }
+    }
+
+    /// Returns the kernel of a pick.
+    #[inline]
+    pub(crate) fn kernel(&self, pick: Pick) -> Kernel {
+        match self.streaming {
+            Some(streaming) if pick.streaming => streaming,
+            _ => Kernel::memcpy(),
+        }
+    }
+
+    /// Records that the `len` bytes of a timed pick took `ticks`, summed over all cores.
+    ///
+    /// Picks may be recorded late, in any order, or never.
+    #[inline]
+    pub(crate) fn record(&mut self, pick: Pick, ticks: u64, len: usize) {
+        if pick.is_timed() && len > 0 {
+            let index = usize::from(pick.class);
+            self.classes[index].record(pick, ticks as f32 / len as f32, index, self.hot_cost);
+        }
+    }
+
+    /// Replaces a [shared trial](Pick::is_shared_trial) by an untimed pick, because no helper thread is
+    /// awake. A later pick takes its place. `first`: it is the first since the last doorbell, which wakes a
+    /// helper if any `sleeps`. The trial is dropped if helpers stay asleep.
+    pub(crate) fn put_off(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
+        let index = usize::from(pick.class);
+        self.classes[index].put_off(index, first, sleeps);
+        Pick { role: Role::Untimed, ..pick }
+    }
+
+    /// Records a [shared trial](Pick::is_shared_trial) of `len` bytes: all cores together took `ticks`, and
+    /// the queue was busy for `busy` ticks that belong to no other copy.
+    pub(crate) fn record_shared(&mut self, pick: Pick, busy: u64, ticks: u64, len: usize) {
+        if pick.is_timed() && len > 0 {
+            let (index, len) = (usize::from(pick.class), len as f32);
+            self.classes[index].record_shared(busy as f32 / len, ticks as f32 / len, index, self.hot_cost);
+        }
+    }
+}
+
+/// One choice. The default is an untimed `memcpy`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pick {
+    pub(crate) streaming: bool,
+    /// Done by the submitting core, at once: the data is, or may be, in its own cache.
+    pub(crate) alone: bool,
+    /// Part of a [`Trial`].
+    trial: bool,
+    role: Role,
+    class: u8,
+}
+
+impl Pick {
+    /// Returns true if the time of this copy is to be recorded.
+    #[inline]
+    pub(crate) fn is_timed(self) -> bool {
+        self.role != Role::Untimed
+    }
+
+    /// Returns true for the shared copies of a trial and those that warm them up.
+    #[inline]
+    pub(crate) fn is_shared_trial(self) -> bool {
+        self.trial && !self.alone
+    }
+
+    /// Returns the pick for a copy that cannot be done at once, and so is shared.
+    pub(crate) fn shared(self) -> Self {
+        // It is no measure of one core's speed.
+        if self.trial && self.alone { Self { trial: false, role: Role::Untimed, ..self } } else { self }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Role {
+    #[default]
+    Untimed,
+    /// A copy with the current kernel.
+    Sample,
+    /// A copy of a probe.
+    Probe,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Uses the current kernel. `left` picks until the next probe.
+    #[default]
+    Settled,
+    /// Probes. `left` picks to go.
+    Probing,
+    /// All probes are picked and some are not recorded. After `left` picks the missing ones are given up.
+    Awaiting,
+}
+
+/// State of one power of two of lengths. Costs are ticks per byte; zero is "not known".
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    /// Longest copy that can be within a core's own cache.
+    alone_max: usize,
+    /// Number of cores that share a copy.
+    cores: u32,
+    phase: Phase,
+    streaming: bool,
+    /// `memcpy` is in use, at about the speed of a core's own cache.
+    hot: bool,
+    /// The last trial showed that sharing is faster.
+    together: bool,
+    /// The last trial contradicted the current choice for the first time. The next one decides.
+    doubted: bool,
+    left: u32,
+    /// Part of `left` that is only a minimum distance. It is dropped once the last trial is older than
+    /// [`RETRY_AFTER`].
+    spare: u32,
+    /// Start of the first copy after the last trial, in ticks. 0: no copy yet.
+    since: u64,
+    /// Smoothed cost of the current kernel.
+    cost: f32,
+    /// Settled cost, against which shifts are detected.
+    reference: f32,
+    /// Samples since the last decision, up to `REFERENCE`.
+    age: u8,
+    /// Consecutive samples faster (positive) or slower (negative) than the reference, up to `SHIFT`.
+    drift: i8,
+    /// Consecutive probes that changed nothing, up to a limit.
+    backoff: u8,
+    /// The next probe is due to a shift.
+    alarm: bool,
+    /// Consecutive probes due to shifts that changed nothing, up to `ALARMS_MAX`.
+    alarms: u8,
+    /// Place of the next probe in the cycle of probes and trials, up to `ODD_TURN`.
+    turn: u8,
+    /// Kernel of the probe. `memcpy` while `memcpy` is in use means a trial.
+    probe_streaming: bool,
+    probe_sum: f32,
+    probe_min: f32,
+    probe_seen: u32,
+    trial: Trial,
+    /// Doorbells of this trial before which picks were put off.
+    late: u32,
+    /// Doorbells of this trial that woke a helper.
+    calls: u32,
+}
+
+/// Classes from 4 MiB start with the streaming kernel, because data larger than a second level cache gains
+/// little from it.
+const STREAM_FIRST: usize = 8;
+/// Picks of a new class before it probes.
+const FIRST_PROBE_AFTER: u32 = 5;
+/// Samples until the smoothed cost is reliable.
+const SETTLE: u8 = 8;
+/// Samples until the cost becomes the reference. The first samples after a probe differ from later ones.
+const REFERENCE: u8 = 24;
+/// Consecutive samples off the reference that count as a shift.
+const SHIFT: i8 = 6;
+/// Limit of `alarms`: on a core that others use too, shifts become as ordinary as this, and probes for them
+/// as rare.
+const ALARMS_MAX: u8 = 5;
+const FASTER: f32 = 0.85;
+const SLOWER: f32 = 1.35;
+/// Ordinary copies between probes, in probe lengths. Doubled with each step of `backoff`.
+const REST: u32 = 8;
+/// Backoff limit for streaming probes, of 2 to 17 copies. At most 33,000 copies lie between two probes at 16
+/// KiB, 6000 above 64 KiB.
+const BACKOFF_MAX_MEMCPY: u8 = 8;
+/// Backoff limit for `memcpy` probes, of up to 16 MiB. At most 8 GiB lie between two.
+const BACKOFF_MAX_STREAMING: u8 = 6;
+/// Bytes in a streaming probe, after one copy that does not count. The first copies also pay for writing back
+/// lines that `memcpy` left dirty.
+const STREAMING_BURST: usize = 256 << 10;
+/// Least number of copies in a streaming probe.
+const STREAMING_COPIES: u32 = 3;
+/// Bytes in a `memcpy` probe. Streaming keeps the destination out of the cache, so `memcpy` shows its speed
+/// only after one pass through the working set. This covers a second level cache, and grows with `backoff` to
+/// cover a third.
+const MEMCPY_BURST: usize = 2 << 20;
+/// Most doublings of [`MEMCPY_BURST`], to 16 MiB.
+const BURST_GROWTH: u8 = 3;
+/// Longest copy that one core keeps if it is within its own cache, because another core would have to fetch
+/// the data from it. Trials may override it. See [`alone_max`].
+const ALONE_MAX: usize = 1 << 20;
+/// Longest copy that one core keeps if it may be within its own cache. Even from memory it is short.
+const MAYBE_ALONE_MAX: usize = 256 << 10;
+/// First class with trials, 64 KiB. Shorter copies are mostly inline.
+const ALONE_FIRST: usize = 2;
+/// Probes per trial; the inverse for cached data, where streaming hardly ever wins. Probes are short and
+/// trials are long.
+const ODD_TURN: u8 = 4;
+/// Shared bursts per trial, after one burst done by one core. Awake helpers have to fetch the data first.
+const TRIAL_SHARED: u32 = 3;
+/// Backoff limit after the speed of cached copies has shifted.
+const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
+/// Age at which the result of a trial is checked again. The hypervisor migrates vCPUs several times a second,
+/// to sibling threads or behind other caches.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Cost ratio to the core's own cache up to which a copy counts as cached.
+const HOT: f32 = 1.5;
+/// Cost ratio to the current kernel at which a probe ends at once.
+const HOPELESS: f32 = 1.5;
+/// Extra time of a probe or trial is at most one part in this many of the time until the next. Streaming
+/// cached data takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3, `cargo bench -p dma-cpu --bench
+/// copy`).
+const PAID_BACK: f32 = 32.0;
+/// Largest believed cost ratio. More may have been an interrupt.
+const BELIEVED: f32 = 16.0;
+/// Cost ratio of a published copy that its owner does alone, without waking a helper.
+const PUBLISHED: f32 = 1.25;
+/// Streaming must win by this ratio, because it leaves the destination outside the cache of its next reader.
+const STREAMING_WINS: f32 = 0.92;
+/// `memcpy` wins up to this ratio.
+const MEMCPY_WINS: f32 = 1.03;
+
+impl Class {
+    fn new(index: usize, alone_max: usize) -> Self {
+        Self {
+            alone_max,
+            cores: 1,
+            streaming: index >= STREAM_FIRST,
+            left: FIRST_PROBE_AFTER,
+            probe_min: f32::INFINITY,
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    fn pick(&mut self, index: usize, len: usize, in_flight: u32) -> Pick {
+        if self.left == 0 {
+            self.advance(index, in_flight);
+        }
+        if len > self.alone_max && self.is_trial() {
+            // Too long for one core's cache.
+            self.settle(index);
+        }
+        self.left -= 1;
+        let probing = self.phase == Phase::Probing;
+        let trial = self.is_trial();
+        let shared = if trial { TRIAL_SHARED * self.memcpy_burst(index) } else { 0 };
+        let role = if probing {
+            // The first copies of each kind warm the cache.
+            let left = if trial && self.left >= shared { self.left - shared } else { self.left };
+            if left < self.judged(index) { Role::Probe } else { Role::Untimed }
+        } else if trial {
+            Role::Untimed
+        } else if self.left & self.skip(index) == 0 && !self.is_new() {
+            Role::Sample
+        } else {
+            Role::Untimed
+        };
+        let streaming = if probing { self.probe_streaming } else { self.streaming };
+        let unknown = !self.streaming && !self.together && self.age < SETTLE;
+        let (sure, maybe) = if trial {
+            // The trial's shared copies are still running.
+            (probing && self.left >= shared, false)
+        } else {
+            ((self.hot && !self.together) || (probing && !streaming), probing || unknown)
+        };
+        let alone = (sure && len <= self.alone_max) || (maybe && len <= MAYBE_ALONE_MAX);
+        Pick { streaming, alone, trial, role, class: index as u8 }
+    }
+
+    /// Returns true while a trial runs.
+    #[inline]
+    fn is_trial(&self) -> bool {
+        self.phase != Phase::Settled && !self.streaming && !self.probe_streaming
+    }
+
+    /// Returns true for the very first pick, which may fault pages in.
+    fn is_new(&self) -> bool {
+        self.cost == 0.0 && self.left == FIRST_PROBE_AFTER - 1
+    }
+
+    /// Enters the next phase. `left` has run out.
+    #[cold]
+    fn advance(&mut self, index: usize, in_flight: u32) {
+        match self.phase {
+            Phase::Settled => {
+                self.phase = Phase::Probing;
+                self.probe_streaming = !self.streaming && !self.turn_of_trial(index);
+                self.left = self.burst(index);
+                (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
+                (self.trial, self.late, self.calls) = (Trial::default(), 0, 0);
+            }
+            Phase::Probing => {
+                self.phase = Phase::Awaiting;
+                // All earlier submissions complete before the last probe.
+                self.left = (REST * self.burst(index)).saturating_add(in_flight);
+            }
+            Phase::Awaiting if self.is_trial() => self.settle(index),
+            Phase::Awaiting => self.decide(index, 0.0),
+        }
+    }
+
+    /// Returns true for lengths at which cache contents decide about sharing.
+    fn may_be_alone(&self, index: usize) -> bool {
+        self.cores > 1 && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
+    }
+
+    /// Returns true if the next probe is a trial. Most are with cached data, few otherwise.
+    fn turn_of_trial(&self, index: usize) -> bool {
+        !self.streaming && (self.turn == ODD_TURN) != self.hot && self.may_be_alone(index)
+    }
+
+    /// Advances in the cycle of probes.
+    fn next_turn(&mut self) {
+        self.turn = if self.turn == ODD_TURN { 0 } else { self.turn + 1 };
+    }
+
+    /// Makes the next probe a trial, soon, if trials apply. `memcpy` is in use.
+    fn hasten_trial(&mut self, index: usize) {
+        if self.may_be_alone(index) {
+            self.turn = if self.hot { 0 } else { ODD_TURN };
+            self.left = self.left.min(self.rest(index));
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, pick: Pick, cost: f32, index: usize, hot_cost: f32) {
+        match pick.role {
+            Role::Sample if pick.streaming == self.streaming => self.sample(cost, index, hot_cost),
+            Role::Probe if pick.trial && pick.alone && self.is_trial() => {
+                self.trial.add_alone(cost, self.judged(index));
+                self.try_to_judge(index, hot_cost);
+            }
+            Role::Probe if pick.trial || self.is_trial() => {} // of another probe
+            Role::Probe if pick.streaming == self.probe_streaming && self.phase != Phase::Settled => {
+                self.probe_sum += cost;
+                self.probe_min = self.probe_min.min(cost);
+                self.probe_seen += 1;
+                if self.probe_seen == self.judged(index) || (self.cost > 0.0 && cost > HOPELESS * self.cost) {
+                    self.decide(index, hot_cost);
+                }
+            }
+            _ => {} // of a choice since abandoned
+        }
+    }
+
+    fn record_shared(&mut self, busy: f32, work: f32, index: usize, hot_cost: f32) {
+        if self.is_trial() {
+            self.trial.add_shared(busy, work, self.judged(index));
+            self.try_to_judge(index, hot_cost);
+        }
+    }
+
+    /// Ends a complete trial, and decides about sharing.
+    fn try_to_judge(&mut self, index: usize, hot_cost: f32) {
+        if !self.trial.is_complete(self.judged(index)) {
+            return;
+        }
+        let were_alone = self.hot && !self.together;
+        let verdict = self.trial.verdict(!were_alone, self.cores);
+        let alone = verdict.alone < HOT * hot_cost && !verdict.share;
+        let changes = if were_alone { verdict.share } else { self.together && !verdict.share };
+        self.doubted = changes && !self.doubted;
+        if self.doubted {
+            // Other users of a core may have caused it, and leave after a while.
+            let rest = REST * self.trial_burst(index);
+            self.settle(index);
+            self.hasten_trial(index);
+            self.left = self.left.min(rest);
+            return;
+        }
+        self.together = verdict.share;
+        self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
+        // Cost ratio of the rejected way, its copies, and the wake-ups that it needed.
+        let (dearer, bursts, calls) = if alone {
+            (verdict.shared / verdict.alone, TRIAL_SHARED, self.calls)
+        } else {
+            (verdict.alone / verdict.shared, 1, 0)
+        };
+        let owed = paid_back(dearer, bursts * self.memcpy_burst(index)) + paid_back(BELIEVED, calls);
+        if alone != were_alone {
+            (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
+            // A change makes another one likely.
+            self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+        }
+        self.settle(index);
+        self.rest_for(self.left, owed);
+    }
+
+    /// Puts off the last pick, which no helper could share. Allowed for as many doorbells as the trial has
+    /// copies.
+    fn put_off(&mut self, index: usize, first: bool, sleeps: bool) {
+        if self.phase != Phase::Probing || !self.is_trial() {
+            return;
+        }
+        self.late += u32::from(first);
+        self.calls += u32::from(first && sleeps);
+        if self.late <= TRIAL_SHARED * self.memcpy_burst(index) {
+            self.left += 1;
+            return;
+        }
+        // Helpers that sleep this often are no help. Other users of a core may have caused it, so decide at
+        // the second time.
+        let doubted = self.together && !self.doubted;
+        (self.together, self.doubted) = (doubted, doubted);
+        self.settle(index);
+        self.rest_for(self.left, paid_back(BELIEVED, self.calls) + paid_back(PUBLISHED, self.late));
+    }
+
+    /// Ends the trial.
+    fn settle(&mut self, index: usize) {
+        self.backoff = (self.backoff + 1).min(BACKOFF_MAX_MEMCPY);
+        (self.phase, self.drift) = (Phase::Settled, 0);
+        self.next_turn();
+        self.rest_for(self.rest(index), 0);
+    }
+
+    /// Schedules the next probe after `copies`, or after `owed` copies if more are needed to pay back the
+    /// last one.
+    fn rest_for(&mut self, copies: u32, owed: u32) {
+        self.left = copies.max(owed);
+        (self.spare, self.since) = (self.left - owed, 0);
+    }
+
+    /// Notes a copy that one core did at `now`. Schedules another trial once the last is old and paid for.
+    fn remind(&mut self, index: usize, now: u64, retry_after: u64) {
+        let is_left_alone = self.hot && !self.together && self.phase == Phase::Settled;
+        if !is_left_alone || !self.may_be_alone(index) {
+            return;
+        }
+        if self.since == 0 {
+            self.since = now;
+        } else if self.spare > 0 && now.saturating_sub(self.since) > retry_after {
+            self.left = self.left.saturating_sub(self.spare);
+            // A short trial is enough. If it contradicts, the next follows soon.
+            (self.spare, self.backoff) = (0, self.backoff.min(ODD_TURN));
+        }
+    }
+
+    fn sample(&mut self, cost: f32, index: usize, hot_cost: f32) {
+        // Starts as a mean. One preempted copy must not outweigh the rest.
+        let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
+        self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
+        let hot = !self.streaming && self.cost < HOT * hot_cost;
+        if std::mem::replace(&mut self.hot, hot) != hot && self.phase == Phase::Settled {
+            if hot && !self.together {
+                self.hasten_trial(index);
+            } else if !hot {
+                // Cached data had postponed the next probe for long.
+                self.left = self.left.min(self.rest(index));
+            }
+        }
+        if self.age < REFERENCE {
+            self.age += 1;
+            self.reference = self.cost;
+            return;
+        }
+        self.drift = if cost < self.reference * FASTER {
+            (self.drift.max(0) + 1).min(SHIFT)
+        } else if cost > self.reference * SLOWER {
+            (self.drift.min(0) - 1).max(-SHIFT)
+        } else {
+            0
+        };
+        if self.drift.abs() < SHIFT || self.phase != Phase::Settled {
+            return;
+        }
+        // Uses this sample because the smoothed cost lags behind.
+        self.hot = !self.streaming && cost < HOT * hot_cost;
+        // Faster or cached `memcpy` gives no reason to probe.
+        let content = !self.streaming && (self.drift > 0 || self.hot);
+        (self.cost, self.age, self.drift) = (cost, 0, 0);
+        if content {
+            // The data may be in another cache now.
+            if self.may_be_alone(index) {
+                self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+            }
+            self.hasten_trial(index);
+        } else {
+            let since_probe = self.rest(index).saturating_sub(self.left);
+            // Probes the other kernel first, and at once if shifts are rare here.
+            (self.backoff, self.turn, self.alarm) = (self.backoff.min(self.alarms), 0, true);
+            self.left = self.rest(index).saturating_sub(since_probe);
+        }
+    }
+
+    /// Compares the probe with the current kernel, and keeps the better one.
+    #[cold]
+    fn decide(&mut self, index: usize, hot_cost: f32) {
+        let probe = (self.probe_sum / self.probe_seen as f32).min(2.0 * self.probe_min);
+        let known = self.probe_seen > 0 && self.cost > 0.0;
+        let better = known && probe < if self.streaming { MEMCPY_WINS } else { STREAMING_WINS } * self.cost;
+        let mut owed = 0;
+        if better {
+            self.streaming = self.probe_streaming;
+            self.hot = !self.streaming && probe < HOT * hot_cost;
+            (self.together, self.cost, self.age, self.backoff, self.turn) = (false, probe, 0, 0, 0);
+            self.alarms = 0;
+        } else if known {
+            let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
+            self.backoff = (self.backoff + 1).min(max);
+            self.alarms = (self.alarms + u8::from(self.alarm)).min(ALARMS_MAX);
+            self.next_turn();
+            if self.probe_streaming {
+                owed = paid_back(probe / self.cost, self.probe_seen + 1);
+            }
+        }
+        (self.phase, self.alarm) = (Phase::Settled, false);
+        // Without a result, repeats the probe soon.
+        self.rest_for(if known { self.rest(index) } else { FIRST_PROBE_AFTER }, owed);
+        self.drift = 0;
+    }
+
+    /// Returns the number of copies in a probe.
+    fn burst(&self, index: usize) -> u32 {
+        match (self.probe_streaming, self.streaming) {
+            (true, _) => streaming_copies(index) + 1,
+            (false, true) => self.memcpy_burst(index),
+            (false, false) => self.trial_burst(index),
+        }
+    }
+
+    fn trial_burst(&self, index: usize) -> u32 {
+        (1 + TRIAL_SHARED) * self.memcpy_burst(index)
+    }
+
+    fn memcpy_burst(&self, index: usize) -> u32 {
+        // A `memcpy` probe has to pass through the third level cache; a trial concerns the second.
+        let doublings = if self.streaming { self.backoff } else { self.backoff / 2 };
+        let bytes = MEMCPY_BURST << doublings.min(BURST_GROWTH);
+        ((bytes >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(2)
+    }
+
+    /// Returns the number of copies that count. The first half of a `memcpy` burst warms the cache.
+    fn judged(&self, index: usize) -> u32 {
+        if self.probe_streaming { streaming_copies(index) } else { self.memcpy_burst(index) / 2 }
+    }
+
+    /// Returns the number of copies until the next probe.
+    fn rest(&self, index: usize) -> u32 {
+        let (burst, backoff) = if self.turn_of_trial(index) {
+            // The other probes of the cycle have delayed it enough.
+            (self.trial_burst(index), self.backoff.saturating_sub(ODD_TURN))
+        } else if self.streaming {
+            (self.memcpy_burst(index), self.backoff)
+        } else {
+            (streaming_copies(index), if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff })
+        };
+        (REST * burst) << backoff
+    }
+
+    /// Returns a mask on `left` that skips samples. Short copies are sampled rarely, so that reading the
+    /// clock stays below 1 % of their time. A class that has just decided is sampled fully.
+    fn skip(&self, index: usize) -> u32 {
+        match index {
+            _ if self.age < SETTLE && self.backoff < 2 => 0,
+            0 => 31,
+            1 => 7,
+            2 | 3 => 3,
+            _ => 0,
+        }
+    }
+}
+
+/// Returns the number of copies that pay for `copies` that took `dearer` times as long.
+fn paid_back(dearer: f32, copies: u32) -> u32 {
+    ((dearer.min(BELIEVED) - 1.0) * copies as f32 * PAID_BACK) as u32
+}
+
+/// Returns the number of copies that count in a streaming probe.
+fn streaming_copies(index: usize) -> u32 {
+    ((STREAMING_BURST >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(STREAMING_COPIES)
+}
+
+#[inline]
+fn class_of(len: usize) -> usize {
+    (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(CLASSES - 1)
+}
+
+/// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. Measured once, in some
+/// 20 us.
+pub(super) fn hot_cost() -> f32 {
+    static COST: OnceLock<f32> = OnceLock::new();
+    *COST.get_or_init(|| {
+        /// Larger than any first level cache. Two fit any second level cache.
+        const LEN: usize = 64 << 10;
+        /// Half a page between them. At a distance of few bytes within a page, CPUs take loads and stores for
+        /// aliases.
+        const GAP: usize = 2 << 10;
+        let mut bytes = vec![1_u8; LEN + GAP + LEN];
+        let (src, rest) = bytes.split_at_mut(LEN);
+        let dst = &mut rest[GAP..];
+        let times = (0..10).map(|_| {
+            let start = ticks();
+            // SAFETY: `LEN` bytes each, that do not overlap.
+            unsafe { Kernel::memcpy().copy(dst.as_mut_ptr(), src.as_ptr(), LEN) };
+            let ticks = ticks().wrapping_sub(start);
+            // Keeps the compiler from dropping the copy.
+            std::hint::black_box(&mut *dst);
+            ticks
+        });
+        times.min().unwrap_or(0) as f32 / LEN as f32
+    })
+}
+
+/// Converts to ticks of [`ticks`]. The first call measures their rate, in 60 us.
+pub(crate) fn ticks_in(time: Duration) -> u64 {
+    const MEASURED: Duration = Duration::from_micros(20);
+    static PER_SECOND: OnceLock<f64> = OnceLock::new();
+    let measure = || {
+        let (since, start) = (Instant::now(), ticks());
+        loop {
+            let (took, now) = (since.elapsed(), ticks());
+            if took >= MEASURED {
+                return now.wrapping_sub(start) as f64 / took.as_secs_f64();
+            }
+        }
+    };
+    let per_second = PER_SECOND.get_or_init(|| {
+        // The median, because the thread may be preempted between two clocks.
+        let mut measured = [measure(), measure(), measure()];
+        measured.sort_unstable_by(f64::total_cmp);
+        measured[1]
+    });
+    (per_second * time.as_secs_f64()) as u64
+}
+
+/// Returns the longest copy of which source and destination fit a core's own cache of this size. Longer
+/// copies at the same speed are in a shared cache, which is nearly as fast on some CPUs (a Zen 3 copies 1 MiB
+/// at 36 GB/s and 64 KiB at 50).
+fn alone_max(cache: Option<usize>) -> usize {
+    cache.map_or(ALONE_MAX, |bytes| (bytes / 2).min(ALONE_MAX))
+}
+
+/// Reads a cheap clock. Its unit is arbitrary: only costs are compared.
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 CPU has a time stamp counter.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let ticks: u64;
+        // SAFETY: reads the virtual counter, which Linux leaves open to user space.
+        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+        ticks
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        // No streaming kernel, so nothing is ever timed.
+        0
+    }
+}

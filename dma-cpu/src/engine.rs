@@ -1,0 +1,143 @@
+//! [`CpuEngine`]: the CPU as a DMA device.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dma_core::{
+    CacheHint, Capabilities, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, Limits,
+    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+};
+
+use super::pool::Pool;
+use super::queue::{CpuQueue, MAX_TRANSFER};
+use super::region::CpuRegion;
+use super::{CpuOptions, Kernel, NAME};
+
+/// The CPU as a DMA device: runs on every machine, at the speed of its fastest copies.
+///
+/// ```
+/// use dma_core::{DmaEngineExt, QueueOptions};
+/// use dma_cpu::{CpuEngine, CpuOptions};
+///
+/// let engine = CpuEngine::open(&CpuOptions::new())?;
+/// let queue = engine.open_queue(&QueueOptions::new())?;
+/// let mut src = engine.allocate(1 << 20)?;
+/// src.fill(7);
+/// let (src, dst) = queue.copy(src, engine.allocate(1 << 20)?)?.wait()?;
+/// assert_eq!(src[..], dst[..]);
+/// # Ok::<(), dma_core::Error>(())
+/// ```
+///
+/// # Behavior
+///
+/// - Short operations are done when they are submitted, long ones in chunks of up to 256 KiB, by the engine's
+///   threads and by polling threads: see [`CpuOptions`]. A poll does about one chunk at most.
+/// - A descriptor is 16 MiB at most, so that long copies show progress. The safe API splits longer copies.
+/// - Operations of one queue complete in any order, except across fences.
+/// - Memory from [`allocate`](dma_core::DmaEngineExt::allocate) is resident from the start. Memory made
+///   [exportable](MemoryRequest::exportable) can be imported by another process of the same machine, on
+///   Linux: see [`dma_ipc`]. A copy to or from a peer that revoked or died fails with
+///   [`Revoked`](dma_core::ErrorKind::Revoked).
+/// - The kernel is chosen by length, [`CacheHint`] and measured times: see [`CopyTuner`](super::CopyTuner).
+pub struct CpuEngine {
+    id: EngineId,
+    info: EngineInfo,
+    inline_limit: usize,
+    hint: CacheHint,
+    pool: Arc<Pool>,
+}
+
+impl CpuEngine {
+    /// Opens one. Its threads start with the first queue.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if a number in `options` is, with the allowed range.
+    pub fn open(options: &CpuOptions) -> Result<Self> {
+        let threads = options.check()?;
+        let mut capabilities = Capabilities::FILL
+            | Capabilities::FENCE
+            | Capabilities::ALLOCATE
+            | Capabilities::REGISTER
+            | Capabilities::CPU_VISIBLE;
+        capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
+        let limits = Limits::default()
+            .with_max_transfer(MAX_TRANSFER as u64)
+            .with_max_segments(1024)
+            .with_queue_depth(65_536, 256)
+            .with_alignment(1, 64);
+        let streaming = Kernel::streaming().map_or("no streaming kernel", |kernel| kernel.name());
+        let device = match threads {
+            0 => format!("the caller's thread, memcpy and {streaming}"),
+            1 => format!("the caller's thread and 1 more, memcpy and {streaming}"),
+            n => format!("the caller's thread and {n} more, memcpy and {streaming}"),
+        };
+        let info = EngineInfo::new(NAME, device, env!("CARGO_PKG_VERSION"))
+            .with_capabilities(capabilities)
+            .with_limits(limits);
+        Ok(Self {
+            id: EngineId::unique(),
+            info,
+            inline_limit: options.inline_limit,
+            hint: options.hint,
+            pool: Arc::new(Pool::new(threads)),
+        })
+    }
+}
+
+impl fmt::Debug for CpuEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuEngine")
+            .field("device", &self.info.device)
+            .field("threads", &self.pool.size())
+            .field("inline_limit", &self.inline_limit)
+            .field("hint", &self.hint)
+            .finish_non_exhaustive()
+    }
+}
+
+#[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
+// SAFETY: a queue takes lists of any length and copies of up to the length that `info` says.
+unsafe impl DmaEngine for CpuEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        request.validate()?;
+        Ok(Box::new(CpuRegion::allocate(self.id, request)?))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(CpuRegion::register(self.id, memory, request.access)))
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(CpuRegion::import(self.id, descriptor)?))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let hint = if options.hint == CacheHint::Auto { self.hint } else { options.hint };
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        Ok(Box::new(CpuQueue::open(self.id, &options, self.inline_limit, hint, &self.pool)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_debug_view_is_what_it_was_opened_with() {
+        let mut options = CpuOptions::new();
+        (options.threads, options.hint) = (Some(2), CacheHint::Cold);
+        let engine = CpuEngine::open(&options).expect("it opens");
+        let shown = format!("{engine:?}");
+        assert!(shown.contains("threads: 2, inline_limit: 32768, hint: Cold"), "{shown}");
+        assert!(shown.len() < 300, "{shown}");
+    }
+}

@@ -1,0 +1,320 @@
+//! [`Helpers`]: the sleep of the threads that help, and the decision to wake one.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::copy_tuner::{ticks, ticks_in};
+
+/// Shortest time that an idle thread polls before it sleeps. It polls at least as long as a wake-up takes.
+const SPIN: Duration = Duration::from_micros(20);
+/// Limit of each measured part of a wake-up. Anything longer is a wait for a CPU.
+pub(super) const LATE: Duration = Duration::from_micros(100);
+
+/// Break-even of a wake-up: work must take this many times as long. Two cores are less than twice as fast,
+/// above all from memory.
+const WORTH: u64 = 2;
+/// One in this many doorbells without a wake-up wakes a thread anyway, to measure.
+const EXPLORE: u32 = 1024;
+/// Limit of the wake-up credit, in wake-ups.
+const CREDIT_MAX: u64 = 4;
+
+/// Sleep state of the helper threads.
+#[derive(Debug, Default)]
+pub(super) struct Helpers {
+    /// Number of threads.
+    pub(super) size: usize,
+    /// Threads that sleep or are about to, without those that were called.
+    pub(super) sleepers: AtomicUsize,
+    /// Calls that no thread has answered. Changes under the lock of `last_call` only.
+    pub(super) called: AtomicUsize,
+    /// Ticks of the last call, if it woke one thread.
+    last_call: Mutex<Option<u64>>,
+    wake: Condvar,
+    /// Smoothed ticks that a wake-up takes its caller.
+    pub(super) stall: AtomicU64,
+    /// Smoothed ticks from a wake-up until the thread runs.
+    pub(super) delay: AtomicU64,
+    /// Wake-up credit: helper work beyond break-even, in ticks, capped. While it lasts, threads are woken at
+    /// once.
+    credit: AtomicU64,
+    /// Doorbells without a wake-up.
+    refused: AtomicU32,
+}
+
+impl Helpers {
+    pub(super) fn new(size: usize) -> Self {
+        Self { size, ..Self::default() }
+    }
+
+    pub(super) fn wake_all(&self) {
+        fence(Ordering::SeqCst);
+        if self.any_asleep() {
+            self.call(true);
+        }
+    }
+
+    /// Returns true if any thread sleeps or is about to, and was not called. Call behind a fence: then either
+    /// this sees the sleeper, or the sleeper sees what was published before.
+    #[inline]
+    pub(super) fn any_asleep(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns true if all threads sleep, or there are none.
+    pub(super) fn all_asleep(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) >= self.size
+    }
+
+    /// Returns true if any thread is awake, not merely called.
+    pub(super) fn are_there(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) + self.called.load(Ordering::Relaxed) < self.size
+    }
+
+    /// Returns true if one more thread shortens `work` ticks, after the measured cost of waking it and with
+    /// the credit of earlier wake-ups.
+    pub(super) fn is_worth_waking(&self, work: u64) -> bool {
+        let awake = 1 + self.size.saturating_sub(self.sleepers.load(Ordering::Relaxed)) as u64;
+        work / awake + self.credit.load(Ordering::Relaxed) >= self.worth()
+    }
+
+    /// Returns the cost of a wake-up in ticks.
+    fn cost(&self) -> u64 {
+        self.stall.load(Ordering::Relaxed) + self.delay.load(Ordering::Relaxed)
+    }
+
+    /// Returns the work that justifies a wake-up, in ticks.
+    fn worth(&self) -> u64 {
+        WORTH * self.cost()
+    }
+
+    /// Returns the ticks without work after which threads sleep.
+    pub(super) fn idle_limit(&self) -> u64 {
+        self.cost().max(ticks_in(SPIN))
+    }
+
+    /// Counts a doorbell without a wake-up. Returns true if a thread is to be woken anyway, to measure the
+    /// cost.
+    pub(super) fn explores(&self) -> bool {
+        let refused = self.refused.load(Ordering::Relaxed).wrapping_add(1);
+        self.refused.store(refused, Ordering::Relaxed);
+        refused.is_multiple_of(EXPLORE)
+    }
+
+    /// Wakes one sleeping thread, if any.
+    pub(super) fn call_one(&self) {
+        let start = ticks();
+        if self.call(false) {
+            smooth(&self.stall, ticks().saturating_sub(start));
+            self.spend();
+        }
+    }
+
+    /// Charges a wake-up to the credit.
+    fn spend(&self) {
+        let credit = self.credit.load(Ordering::Relaxed).saturating_sub(self.worth());
+        self.credit.store(credit, Ordering::Relaxed);
+    }
+
+    /// Credits `work` ticks of a thread that goes to sleep.
+    pub(super) fn earn(&self, work: u64) {
+        // A lost concurrent update does no harm.
+        let credit = (self.credit.load(Ordering::Relaxed) + work).min(CREDIT_MAX * self.worth());
+        self.credit.store(credit, Ordering::Relaxed);
+    }
+
+    /// Returns false if none sleeps.
+    #[cold]
+    fn call(&self, all: bool) -> bool {
+        let mut last_call = lock(&self.last_call);
+        // Taken off here, so that a slow thread is not called twice. The number falls only under the lock.
+        let sleepers = self.sleepers.load(Ordering::Relaxed);
+        let called = if all { sleepers } else { sleepers.min(1) };
+        if called == 0 {
+            return false;
+        }
+        self.sleepers.fetch_sub(called, Ordering::SeqCst);
+        self.called.fetch_add(called, Ordering::Relaxed);
+        *last_call = (!all).then(ticks);
+        drop(last_call);
+        if all {
+            self.wake.notify_all();
+        } else {
+            self.wake.notify_one();
+        }
+        true
+    }
+
+    /// Returns true once a thread has been idle long enough to sleep. `since`: start of its idle time.
+    pub(super) fn is_idle_for_long(&self, since: &mut Option<u64>) -> bool {
+        let now = ticks();
+        now.saturating_sub(*since.get_or_insert(now)) >= self.idle_limit()
+    }
+
+    /// Sleeps until called, or until `stay` holds.
+    pub(super) fn sleep(&self, stay: impl Fn() -> bool) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // See `any_asleep`.
+        fence(Ordering::SeqCst);
+        let mut last_call = lock(&self.last_call);
+        let mut slept = false;
+        // Under the lock, the threads in here equal `sleepers` and the unanswered calls.
+        loop {
+            if self.called.load(Ordering::Relaxed) > 0 {
+                self.called.fetch_sub(1, Ordering::Relaxed);
+                if let Some(at) = last_call.take().filter(|_| slept) {
+                    smooth(&self.delay, ticks().saturating_sub(at));
+                }
+                return;
+            }
+            // Checked after each wake, because another thread may have answered the call.
+            if stay() {
+                self.sleepers.fetch_sub(1, Ordering::SeqCst);
+                return;
+            }
+            slept = true;
+            last_call = self.wake.wait(last_call).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Smooths the cost of calls. Falls fast, so that one outlier does not stay, and rises slowly.
+fn smooth(smoothed: &AtomicU64, ticks: u64) {
+    let (old, new) = (smoothed.load(Ordering::Relaxed), ticks.min(ticks_in(LATE)));
+    let next = match old {
+        0 => new,
+        _ if new < old => old - (old - new) / 2,
+        _ => old + (new - old) / 8,
+    };
+    // A lost concurrent update does no harm.
+    smoothed.store(next, Ordering::Relaxed);
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+impl Helpers {
+    /// Returns `size` threads that seem asleep, and that `worth` ticks of work justify waking.
+    pub(super) fn asleep(size: usize, worth: u64) -> Self {
+        let helpers = Self { size, ..Self::default() };
+        helpers.sleepers.store(size, Ordering::Relaxed);
+        helpers.wake_for(worth);
+        helpers
+    }
+
+    /// Makes wake-ups never worthwhile.
+    pub(super) fn never_wake(&self) {
+        self.wake_for(u64::MAX / 16);
+    }
+
+    /// Makes `worth` ticks of work justify a wake-up.
+    pub(super) fn wake_for(&self, worth: u64) {
+        self.delay.store(worth / WORTH, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn threads_are_woken_for_what_is_worth_it() {
+        let one = Helpers::asleep(1, 1000);
+        assert!(!one.is_worth_waking(999) && one.is_worth_waking(1000));
+        let third = Helpers {
+            size: 3,
+            sleepers: AtomicUsize::new(1),
+            delay: AtomicU64::new(500),
+            ..Helpers::default()
+        };
+        assert!(!third.is_worth_waking(2999) && third.is_worth_waking(3000), "shared by three already");
+        assert!(Helpers::asleep(1, 0).is_worth_waking(0), "until it is known, always");
+    }
+
+    #[test]
+    fn who_was_called_is_not_there_yet() {
+        let helpers = Helpers::asleep(2, 1000);
+        assert!(!helpers.are_there(), "both sleep");
+        helpers.call_one();
+        assert!(!helpers.all_asleep() && !helpers.are_there());
+        helpers.called.store(0, Ordering::Relaxed);
+        assert!(helpers.are_there(), "one is enough");
+        helpers.call_one();
+        assert!(helpers.are_there(), "while the other one is being woken");
+        assert!(!Helpers::default().are_there(), "there are none");
+    }
+
+    #[test]
+    fn what_threads_have_done_is_worth_some_calls() {
+        let helpers = Helpers::asleep(1, 1000);
+        helpers.earn(400);
+        assert!(!helpers.is_worth_waking(599) && helpers.is_worth_waking(600));
+        helpers.earn(1_000_000);
+        let calls = (1..).find(|_| {
+            helpers.spend();
+            !helpers.is_worth_waking(0)
+        });
+        assert_eq!(calls, Some(CREDIT_MAX as i32), "and then it has to be earned again");
+        helpers.spend();
+        assert!(!helpers.is_worth_waking(999) && helpers.is_worth_waking(1000), "no debts");
+    }
+
+    #[test]
+    fn what_a_call_takes_is_smoothed_and_not_believed_if_late() {
+        let (smoothed, late) = (AtomicU64::new(0), ticks_in(LATE));
+        assert!(late > 0);
+        smooth(&smoothed, 10 * late);
+        assert_eq!(smoothed.load(Ordering::Relaxed), late);
+        for _ in 0..64 {
+            smooth(&smoothed, late / 2);
+        }
+        assert!(smoothed.load(Ordering::Relaxed).abs_diff(late / 2) <= 1, "less counts soon");
+        smooth(&smoothed, 10 * late);
+        assert!(smoothed.load(Ordering::Relaxed) < late * 3 / 5, "more does not");
+    }
+
+    /// One thread sleeps and is called. Before it is awake, another one that was about to sleep answers. A
+    /// call for all includes that one.
+    #[test]
+    fn a_call_for_all_reaches_all() {
+        let shared = Arc::new((Helpers { size: 2, ..Helpers::default() }, AtomicBool::new(false)));
+        let (helpers, quit) = &*shared;
+        let sleep = || {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.0.sleep(|| shared.1.load(Ordering::SeqCst)))
+        };
+        let sleeper = sleep();
+        wait_until("asleep", || helpers.any_asleep());
+        // As `call(true)` does, but the lock is held until the other one is at it.
+        let last_call = lock(&helpers.last_call);
+        quit.store(true, Ordering::SeqCst);
+        helpers.called.fetch_add(helpers.sleepers.swap(0, Ordering::SeqCst), Ordering::Relaxed);
+        let thief = sleep();
+        wait_until("about to sleep", || helpers.any_asleep());
+        drop(last_call);
+        wait_until("one answers", || sleeper.is_finished() || thief.is_finished());
+        helpers.wake.notify_all();
+        wait_until("both are awake", || sleeper.is_finished() && thief.is_finished());
+        assert!(!helpers.any_asleep() && helpers.called.load(Ordering::Relaxed) == 0);
+    }
+
+    #[test]
+    fn what_is_known_of_calls_is_looked_at_again() {
+        let helpers = Helpers::asleep(1, 1000);
+        assert_eq!((1..=2 * EXPLORE).filter(|_| helpers.explores()).count(), 2);
+    }
+}

@@ -1,0 +1,82 @@
+//! Streaming kernel for aarch64: pair loads and stores with the non-temporal hint.
+
+use std::arch::asm;
+
+use super::Kernel;
+use super::memory::{self, LINE, pattern_line};
+
+pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, fill };
+
+/// # Safety
+///
+/// As for [`Kernel::copy`].
+unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    let head = dst.align_offset(LINE).min(len);
+    let tail = (len - head) % LINE;
+    let end = len - tail;
+    // A non-temporal load may pass an earlier load that its address depends on (Arm ARM, "Load/Store
+    // Non-temporal Pair"): `src` may have come from memory that another thread published. SAFETY: a barrier
+    // touches no register, flag or stack.
+    unsafe { asm!("dmb ishld", options(nostack, preserves_flags)) };
+    // SAFETY: the first `head` bytes of both ranges.
+    unsafe { memory::copy(dst, src, head) };
+    for at in (head..end).step_by(LINE) {
+        let (dst, src) = (dst.wrapping_add(at), src.wrapping_add(at));
+        // SAFETY: a line before `end`: reads its 64 bytes at `src` and writes them to `dst`.
+        unsafe {
+            asm!(
+                "ldnp {a:q}, {b:q}, [{src}]",
+                "ldnp {c:q}, {d:q}, [{src}, #32]",
+                "stnp {a:q}, {b:q}, [{dst}]",
+                "stnp {c:q}, {d:q}, [{dst}, #32]",
+                src = in(reg) src,
+                dst = in(reg) dst,
+                a = out(vreg) _,
+                b = out(vreg) _,
+                c = out(vreg) _,
+                d = out(vreg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+    // SAFETY: the last `tail` bytes of both ranges.
+    unsafe { memory::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
+    fence();
+}
+
+/// # Safety
+///
+/// As for [`Kernel::fill`].
+unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
+    let head = dst.align_offset(LINE).min(len);
+    let tail = (len - head) % LINE;
+    let end = len - tail;
+    // SAFETY: the first `head` bytes.
+    unsafe { memory::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
+    let block = pattern_line(pattern, head);
+    for at in (head..end).step_by(LINE) {
+        let dst = dst.wrapping_add(at);
+        // SAFETY: a line before `end`: reads 16 bytes of `block` and writes the line's 64.
+        unsafe {
+            asm!(
+                "ldr {a:q}, [{block}]",
+                "stnp {a:q}, {a:q}, [{dst}]",
+                "stnp {a:q}, {a:q}, [{dst}, #32]",
+                block = in(reg) block.as_ptr(),
+                dst = in(reg) dst,
+                a = out(vreg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+    // SAFETY: the last `tail` bytes; whole lines before them, so the pattern's phase is that of `block`.
+    unsafe { memory::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
+    fence();
+}
+
+/// Orders the stores before every later one, as `sfence` does on x86-64.
+#[inline]
+fn fence() {
+    // SAFETY: a barrier touches no register, flag or stack.
+    unsafe { asm!("dmb ishst", options(nostack, preserves_flags)) };
+}

@@ -1,0 +1,56 @@
+//! Facts that this x86-64 CPU states about itself by the CPUID instruction.
+
+use std::arch::asm;
+use std::sync::OnceLock;
+
+/// Returns true on AMD CPUs with fast short `rep movsb`. glibc 2.36 then uses `rep movsb` for everything
+/// above 2 KiB. It is slow there if the destination is less than a line further on in its page than the
+/// source is in its own (glibc bug 30994). The last table of `cargo bench -p dma-cpu --bench copy -- --table`
+/// shows the cost.
+pub(super) fn has_slow_rep_movsb() -> bool {
+    static SLOW: OnceLock<bool> = OnceLock::new();
+    *SLOW.get_or_init(|| {
+        let [last, ebx, ecx, edx] = cpuid(0);
+        let vendor = [ebx, edx, ecx].map(u32::to_le_bytes).concat();
+        let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor == **amd);
+        // AMD64 Architecture Programmer's Manual, volume 3, CPUID leaf 7, subleaf 0, EDX bit 4: fast short
+        // REP MOVSB.
+        let [.., features] = cpuid(7);
+        by_amd && last >= 7 && features >> 4 & 1 == 1
+    })
+}
+
+/// Returns the size of the second level cache in bytes: CPUID leaf 8000_0006h, ECX bits 31 to 16, in KiB
+/// (AMD64 Architecture Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
+pub(super) fn second_level_cache() -> Option<usize> {
+    const LEAF: u32 = 0x8000_0006;
+    // Cached because every queue asks, and under a hypervisor each CPUID leaves the virtual machine.
+    static BYTES: OnceLock<Option<usize>> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let [last, ..] = cpuid(0x8000_0000);
+        let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
+        // A hypervisor may hide it.
+        (kib > 0).then_some(kib as usize * 1024)
+    })
+}
+
+/// Returns EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. `std`'s `__cpuid_count` is unsafe or safe depending
+/// on its version.
+pub(super) fn cpuid(leaf: u32) -> [u32; 4] {
+    let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
+    (eax, ecx) = (leaf, 0);
+    // SAFETY: every x86-64 CPU has CPUID; RBX, which the compiler reserves, is restored.
+    unsafe {
+        asm!(
+            "mov {rbx:r}, rbx",
+            "cpuid",
+            "xchg rbx, {rbx:r}",
+            rbx = out(reg) rbx,
+            inout("eax") eax,
+            inout("ecx") ecx,
+            out("edx") edx,
+            options(nostack, nomem, preserves_flags),
+        );
+    }
+    [eax, rbx as u32, ecx, edx]
+}

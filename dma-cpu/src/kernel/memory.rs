@@ -1,0 +1,126 @@
+//! The path through the cache, for every architecture.
+
+use dma_core::unsynchronized;
+
+/// Size of a pattern block: a cache line on all supported CPUs.
+pub(super) const LINE: usize = 64;
+
+/// Bytes per call for longer patterns, so that the cost of a call is small.
+const BLOCK: usize = 8 * LINE;
+/// Up to this length, glibc copies by vectors on a CPU with fast short `rep movsb`: its `rep_movsb_threshold`
+/// is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).
+pub(crate) const SHORT: usize = 2 << 10;
+/// Above this length glibc uses vectors again: on AMD CPUs its `rep_movsb_stop_threshold` is the size of the
+/// second level cache, 512 KiB or 1 MiB.
+const LONG: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+/// Copies by the C library's `memcpy`, in pieces where its `rep movsb` is slow.
+///
+/// # Safety
+///
+/// As for [`super::Kernel::copy`].
+#[inline]
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    if len > SHORT && is_behind(dst.addr(), src.addr()) {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_behind(dst, src, len) };
+    }
+    // SAFETY: the caller promises both ranges, and that they do not overlap.
+    unsafe { unsynchronized::copy(dst, src, len) }
+}
+
+/// Returns true if `dst` is less than a line further on in its page than `src` is in its own.
+#[inline]
+fn is_behind(dst: usize, src: usize) -> bool {
+    (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
+}
+
+/// Copies to less than a line further on in the page.
+///
+/// # Safety
+///
+/// As for [`super::Kernel::copy`].
+#[inline(never)]
+unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    let slow = super::cpuid::has_slow_rep_movsb();
+    #[cfg(not(target_arch = "x86_64"))]
+    let slow = false;
+    if slow && len <= LONG {
+        // SAFETY: the caller's promise.
+        unsafe { copy_in_pieces(dst, src, len) };
+    } else {
+        // SAFETY: as above.
+        unsafe { unsynchronized::copy(dst, src, len) };
+    }
+}
+
+/// Copies so that the C library sees no length above [`SHORT`].
+///
+/// # Safety
+///
+/// As for [`super::Kernel::copy`].
+pub(super) unsafe fn copy_in_pieces(dst: *mut u8, src: *const u8, len: usize) {
+    let mut at = 0;
+    while at < len {
+        let n = SHORT.min(len - at);
+        // SAFETY: `at + n <= len`, and the caller promises `len` bytes of both ranges.
+        unsafe { unsynchronized::copy(dst.wrapping_add(at), src.wrapping_add(at), n) };
+        at += n;
+    }
+}
+
+/// Returns one line of `pattern` as it continues at `offset` bytes into the filled range.
+#[inline]
+pub(super) fn pattern_line(mut pattern: [u8; 8], offset: usize) -> [u8; LINE] {
+    pattern.rotate_left(offset % 8);
+    let mut line = [0; LINE];
+    for chunk in line.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&pattern);
+    }
+    line
+}
+
+/// # Safety
+///
+/// As for [`super::Kernel::fill`].
+pub(super) unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
+    if pattern == [pattern[0]; 8] {
+        // SAFETY: the caller promises `len` writable bytes at `dst`.
+        return unsafe { unsynchronized::set(dst, pattern[0], len) };
+    }
+    let line = pattern_line(pattern, 0);
+    if len <= LINE {
+        // SAFETY: the caller's range, which is no longer than `line`.
+        return unsafe { unsynchronized::copy(dst, line.as_ptr(), len) };
+    }
+    let block = [line; BLOCK / LINE];
+    for at in (0..len).step_by(BLOCK) {
+        // SAFETY: from `at` on, the caller's range has as many bytes, and `block`, which is ours, no fewer.
+        unsafe {
+            unsynchronized::copy(dst.wrapping_add(at), block.as_flattened().as_ptr(), BLOCK.min(len - at))
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_is_within_pages() {
+        for (src, dst, behind) in [
+            (0x10_0000, 0x10_0000, false),
+            (0x10_0000, 0x20_0001, true),
+            (0x10_0000, 0x20_003F, true),
+            (0x10_0000, 0x20_0040, false),
+            (0x10_0FFF, 0x20_0000, true),
+            (0x20_0FF0, 0x10_0000, true),
+            (0x20_0010, 0x10_0000, false),
+            (0x10_0001, 0x20_0000, false),
+        ] {
+            assert_eq!(is_behind(dst, src), behind, "{src:#x} to {dst:#x}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Copy and fill kernels: the C library's `memcpy`, and loops that write past the cache.
+//!
+//! Others may write source and destination at any time, so nothing here makes a reference to the data, or an
+//! access that Rust takes for a race: bytes move by `asm!` blocks and by [`dma_core::unsynchronized`].
+
+#![expect(unsafe_code, reason = "moves bytes between raw addresses")]
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod cpuid;
+mod memory;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
+type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
+
+pub(super) use memory::SHORT;
+
+/// Returns the size of a core's second level cache in bytes, if the CPU reports it.
+pub(super) fn second_level_cache() -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    let bytes = cpuid::second_level_cache();
+    #[cfg(not(target_arch = "x86_64"))]
+    let bytes = None;
+    bytes
+}
+
+/// One way to move bytes with the CPU's own instructions.
+///
+/// A value of this type can run on this CPU: those that need instructions it lacks are never handed out.
+///
+/// Two kinds exist. [`Kernel::memcpy`] goes through the cache and wins when the data is in it. A *streaming*
+/// kernel writes whole cache lines straight to memory: it does not read the destination first, which `memcpy`
+/// does below glibc's non-temporal threshold, and leaves the destination outside the cache. It wins when the
+/// data comes from memory and nobody reads the result soon.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    name: &'static str,
+    streaming: bool,
+    copy: CopyFn,
+    fill: FillFn,
+}
+
+impl Kernel {
+    /// The C library's `memcpy` and `memset`, and a plain loop for fill patterns of more than one byte value.
+    ///
+    /// On AMD CPUs with fast short `rep movsb`, lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a
+    /// time if the destination is up to 63 bytes further on in its page than the source is in its own, as
+    /// allocations one behind the other are: for longer ones glibc may use that instruction, which can take
+    /// twenty times as long as vectors there (glibc bug 30994).
+    #[must_use]
+    pub const fn memcpy() -> Self {
+        Self { name: "memcpy", streaming: false, copy: memory::copy, fill: memory::fill }
+    }
+
+    /// The streaming kernel that suits this CPU best, or `None` on an architecture without one.
+    #[must_use]
+    pub fn streaming() -> Option<Self> {
+        Self::all().iter().copied().find(|kernel| kernel.streaming)
+    }
+
+    /// Every kernel that this CPU can run: `memcpy` first, then the streaming ones, best first.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let mut all = vec![Self::memcpy()];
+            #[cfg(target_arch = "x86_64")]
+            all.extend(x86_64::available());
+            #[cfg(target_arch = "aarch64")]
+            all.push(aarch64::STNP);
+            all
+        })
+    }
+
+    /// A short name, for reports: `memcpy`, `avx512`, `movdir64b`, `avx2`, `sse2` or `stnp`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns true if this kernel writes past the cache.
+    #[must_use]
+    pub const fn is_streaming(&self) -> bool {
+        self.streaming
+    }
+
+    /// Copies `len` bytes from `src` to `dst`.
+    ///
+    /// Any alignment and any length, zero included. When it returns, every byte is written and ordered before
+    /// any later store of this thread, so a completion may be signalled with an ordinary release store.
+    ///
+    /// # Safety
+    ///
+    /// `src` must be valid for reads and `dst` for writes of `len` bytes, and the two ranges must not
+    /// overlap. No reference to either range may be in use while this runs. If another process or thread
+    /// writes to them meanwhile, which bytes end up in `dst` is unspecified, and nothing else is affected.
+    #[inline]
+    pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller's promise is the function's requirement, and the CPU has the instructions (see
+        // `all`).
+        unsafe { (self.copy)(dst, src, len) }
+    }
+
+    /// Writes `pattern` over and over to the `len` bytes at `dst`, beginning with its first byte; if `len` is
+    /// no multiple of 8, the last repetition is cut short.
+    ///
+    /// Any alignment and any length, zero included. Ordered before later stores, as [`Kernel::copy`] is.
+    ///
+    /// # Safety
+    ///
+    /// `dst` must be valid for writes of `len` bytes, and no reference to them may be in use while this runs.
+    #[inline]
+    pub unsafe fn fill(&self, dst: *mut u8, pattern: [u8; 8], len: usize) {
+        // SAFETY: the caller's promise is the function's requirement, and the CPU has the instructions (see
+        // `all`).
+        unsafe { (self.fill)(dst, pattern, len) }
+    }
+}
+
+impl Default for Kernel {
+    /// [`Kernel::memcpy`].
+    fn default() -> Self {
+        Self::memcpy()
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("name", &self.name)
+            .field("streaming", &self.streaming)
+            .finish_non_exhaustive()
+    }
+}

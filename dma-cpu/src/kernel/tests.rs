@@ -1,0 +1,167 @@
+//! Every kernel against an oracle in plain memory.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use super::{Kernel, memory};
+
+const PAGE: usize = 4096;
+const SIZE: usize = 40 * PAGE;
+const CANARY: u8 = 0xc5;
+
+/// Memory with an inaccessible page on either side: one byte too far is a fault.
+struct Fenced(*mut u8);
+
+impl Fenced {
+    fn new() -> Self {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, anywhere.
+        let base =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE + 2 * PAGE, access, MapFlags::PRIVATE) };
+        let base = base.expect("map test memory");
+        for fence in [base, base.wrapping_byte_add(SIZE + PAGE)] {
+            // SAFETY: the first and the last page of that mapping.
+            unsafe { mprotect(fence, PAGE, MprotectFlags::empty()) }.expect("protect the fence");
+        }
+        Self(base.wrapping_byte_add(PAGE).cast::<u8>())
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset <= SIZE);
+        self.0.wrapping_add(offset)
+    }
+
+    fn store(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), SIZE);
+        // SAFETY: `SIZE` bytes of ours.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, SIZE) };
+    }
+
+    fn load(&self) -> Vec<u8> {
+        // SAFETY: `SIZE` bytes of ours; nothing writes to them here.
+        unsafe { std::slice::from_raw_parts(self.0, SIZE) }.to_vec()
+    }
+}
+
+impl Drop for Fenced {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; nothing points into it any more.
+        unsafe { munmap(self.0.wrapping_sub(PAGE).cast(), SIZE + 2 * PAGE) }.expect("unmap test memory");
+    }
+}
+
+/// Bytes that differ from their neighbours, lines and pages alike.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    (0..SIZE)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+/// A range within `SIZE`: short, around multiples of what the loops work in, or any; anywhere, or against an
+/// end.
+fn range() -> impl Strategy<Value = Range<usize>> {
+    let len = prop_oneof![
+        0..=2 * 64_usize,
+        (0..=9_usize, 0..=2 * 64_usize).prop_map(|(pages, extra)| (pages * PAGE + extra).saturating_sub(64)),
+        0..=SIZE / 2,
+    ];
+    (len, 0..=2 * PAGE, 0..4).prop_map(|(len, offset, place)| {
+        let start = match place {
+            0 => 0,
+            1 => SIZE - len,
+            2 => offset.min(SIZE - len),
+            _ => (offset & !63).min(SIZE - len),
+        };
+        start..start + len
+    })
+}
+
+/// All kernels of this CPU, and what `memcpy` is on others.
+fn all() -> impl Iterator<Item = Kernel> {
+    let pieces = Kernel { name: "memcpy in pieces", copy: memory::copy_in_pieces, ..Kernel::memcpy() };
+    Kernel::all().iter().copied().chain([pieces])
+}
+
+#[test]
+fn copy_matches_the_oracle() {
+    let (src, dst) = (Fenced::new(), Fenced::new());
+    proptest!(ProptestConfig::with_cases(512), |(to in range(), from in 0..=SIZE, aligned: bool, seed: u64)| {
+        let len = to.len();
+        let from = from.min(SIZE - len);
+        let from = if aligned { from & !63 } else { from };
+        let input = noise(seed);
+        src.store(&input);
+        for kernel in all() {
+            dst.store(&[CANARY; SIZE]);
+            // SAFETY: `len` bytes from there on lie within each mapping; two mappings do not overlap.
+            unsafe { kernel.copy(dst.at(to.start), src.at(from), len) };
+            let mut expected = vec![CANARY; SIZE];
+            expected[to.clone()].copy_from_slice(&input[from..from + len]);
+            prop_assert!(dst.load() == expected, "{}: {len} bytes from {from} to {to:?}", kernel.name());
+            prop_assert!(src.load() == input, "{}: source changed", kernel.name());
+        }
+    });
+}
+
+#[test]
+fn fill_matches_the_oracle() {
+    let dst = Fenced::new();
+    let pattern = prop_oneof![any::<[u8; 8]>(), any::<u8>().prop_map(|byte| [byte; 8])];
+    proptest!(ProptestConfig::with_cases(512), |(to in range(), pattern in pattern)| {
+        for kernel in Kernel::all() {
+            dst.store(&[CANARY; SIZE]);
+            // SAFETY: `to` lies within the mapping.
+            unsafe { kernel.fill(dst.at(to.start), pattern, to.len()) };
+            let mut expected = vec![CANARY; SIZE];
+            for (byte, value) in expected[to.clone()].iter_mut().zip(pattern.iter().cycle()) {
+                *byte = *value;
+            }
+            prop_assert!(dst.load() == expected, "{}: {to:?} with {pattern:?}", kernel.name());
+        }
+    });
+}
+
+/// Every alignment of a line against every other, at lengths around one and two lines, and none at all.
+#[test]
+fn copy_at_every_alignment() {
+    let (src, dst) = (Fenced::new(), Fenced::new());
+    let input = noise(7);
+    src.store(&input);
+    for kernel in all() {
+        for (to, from) in (0..64).flat_map(|to| (0..64).map(move |from| (to, from))) {
+            for len in [0, 1, 63, 64, 65, 127, 128, 191] {
+                let window = 2 * PAGE - 8..2 * PAGE + 8 + 64 + 191;
+                // SAFETY: the window lies within the mapping.
+                unsafe { std::ptr::write_bytes(dst.at(window.start), CANARY, window.len()) };
+                let start = 2 * PAGE + to;
+                // SAFETY: within two mappings.
+                unsafe { kernel.copy(dst.at(start), src.at(from), len) };
+                for at in window {
+                    // SAFETY: within the mapping; nobody writes now.
+                    let found = unsafe { dst.at(at).read() };
+                    let copied = (start..start + len).contains(&at);
+                    let expected = if copied { input[at - start + from] } else { CANARY };
+                    assert_eq!(found, expected, "{}: {len} from {from} to {to}, byte {at}", kernel.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn memcpy_comes_first_and_every_other_kernel_streams() {
+    let (first, others) = Kernel::all().split_first().expect("memcpy at least");
+    assert_eq!((first.name(), first.is_streaming()), ("memcpy", false));
+    assert!(others.iter().all(Kernel::is_streaming));
+    assert_eq!(Kernel::streaming().map(|kernel| kernel.name()), others.first().map(Kernel::name));
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    assert!(!others.is_empty());
+}

@@ -1,0 +1,145 @@
+//! [`CpuOptions`]: options of a CPU engine.
+
+use dma_core::{CacheHint, EngineName, Error, ErrorKind, OptionInfo, Result};
+
+/// Options of a [`CpuEngine`](super::CpuEngine).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CpuOptions {
+    /// Number of helper threads that all queues of the engine share, at most
+    /// [`THREADS_MAX`](Self::THREADS_MAX). 0: only polling threads copy. `None` (the default): one less than
+    /// the CPUs that this process may use, at most [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX),
+    /// because a few cores saturate the memory. Helpers sleep after 20 us without work, or after the measured
+    /// time of a wake-up if that is longer (up to 200 us). They are woken for work that takes longer than the
+    /// wake-up; polling threads do the rest.
+    pub threads: Option<usize>,
+    /// Longest operation, in bytes, that is done during submission. Longer ones are cut into chunks for the
+    /// helpers and the polling thread. Default 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that
+    /// submitting stays short. 0: everything is cut into chunks. With any other value, copies of up to 1 MiB
+    /// within the submitter's own cache are also done during submission, unless measurements show that
+    /// sharing them is faster. So are the copies of those measurements.
+    pub inline_limit: usize,
+    /// Hint of queues that are opened with [`CacheHint::Auto`]. Default [`CacheHint::Auto`]: learn from
+    /// timings.
+    pub hint: CacheHint,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        Self { threads: None, inline_limit: 32 << 10, hint: CacheHint::Auto }
+    }
+}
+
+impl CpuOptions {
+    /// Largest value of [`threads`](Self::threads).
+    pub const THREADS_MAX: usize = 1024;
+    /// Largest default number of threads.
+    pub const DEFAULT_THREADS_MAX: usize = 15;
+    /// Largest value of [`inline_limit`](Self::inline_limit): 1 MiB.
+    pub const INLINE_MAX: usize = 1 << 20;
+
+    /// Options of engine names.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("threads", "N", "CPUs - 1, at most 15", "helper threads"),
+        OptionInfo::new("inline", "BYTES", "32K", "longest operation that is done during submission"),
+        OptionInfo::new("hint", "auto|hot|cold", "auto", "the cache hint of queues that have none"),
+    ];
+
+    /// Returns the defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the options of an engine name, such as `cpu:threads=2,inline=64K,hint=cold`. See
+    /// [`INFO`](Self::INFO).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range; each names
+    /// the valid ones.
+    pub fn from_name(name: &EngineName) -> Result<Self> {
+        let mut options = Self::default();
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "threads" => options.threads = Some(value.number(0..=Self::THREADS_MAX)?),
+                "inline" => options.inline_limit = value.size(0..=Self::INLINE_MAX as u64)? as usize,
+                "hint" => {
+                    let hints =
+                        [("auto", CacheHint::Auto), ("hot", CacheHint::Hot), ("cold", CacheHint::Cold)];
+                    options.hint = value.choice(&hints)?;
+                }
+                _ => return Err(value.not_read()),
+            }
+            Ok(())
+        })?;
+        Ok(options)
+    }
+
+    /// Sets the number of helper threads; 0 for none.
+    #[must_use]
+    pub const fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Sets the longest operation, in bytes, that is done during submission.
+    #[must_use]
+    pub const fn with_inline_limit(mut self, bytes: usize) -> Self {
+        self.inline_limit = bytes;
+        self
+    }
+
+    /// Sets the hint of queues that are opened with [`CacheHint::Auto`].
+    #[must_use]
+    pub const fn with_hint(mut self, hint: CacheHint) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// Checks all ranges. Returns the number of threads.
+    pub(super) fn check(&self) -> Result<usize> {
+        let within = |what: &str, requested: usize, limit: usize| {
+            if requested <= limit {
+                return Ok(requested);
+            }
+            Err(Error::new(ErrorKind::OutOfRange, format!("{what} {requested}"))
+                .with_operation("open engine")
+                .with_backend(super::NAME)
+                .with_numbers(requested as u64, limit as u64)
+                .with_hint(format!("{what} may be 0 to {limit}")))
+        };
+        within("inline_limit", self.inline_limit, Self::INLINE_MAX)?;
+        match self.threads {
+            Some(threads) => within("threads", threads, Self::THREADS_MAX),
+            None => {
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+                Ok((cpus - 1).min(Self::DEFAULT_THREADS_MAX))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_set_every_option() {
+        let options = |name: &str| CpuOptions::from_name(&name.parse().unwrap());
+        let expected =
+            CpuOptions::new().with_threads(3).with_inline_limit(64 << 10).with_hint(CacheHint::Cold);
+        for name in ["cpu:threads=3,inline=64k,hint=cold", "cpu:hint=cold,inline=65536,threads=3"] {
+            assert_eq!(options(name).unwrap(), expected);
+        }
+        assert_eq!(options("cpu").unwrap(), CpuOptions::new());
+        for (name, kind) in [
+            ("cpu:threads=1025", ErrorKind::OutOfRange),
+            ("cpu:inline=2M", ErrorKind::OutOfRange),
+            ("cpu:hint=warm", ErrorKind::InvalidArgument),
+            ("cpu:0", ErrorKind::InvalidArgument),
+        ] {
+            assert_eq!(options(name).unwrap_err().kind(), kind, "{name}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! [`Pool`]: the threads that copy for all queues of an engine.
+
+use std::fmt;
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use dma_core::{Result, spawn_thread};
+
+use super::copy_tuner::ticks_in;
+use super::helpers::{Helpers, LATE, lock};
+use super::job_queue::{BusyPeriod, JobQueue};
+
+/// The threads. Dropping it ends them.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+}
+
+/// The threads that were started.
+#[derive(Default)]
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    /// The process that started them. A forked child has the handles, too.
+    process: u32,
+}
+
+impl Threads {
+    /// Returns false in a forked child, where none of them runs.
+    fn are_ours(&self) -> bool {
+        self.process == process::id()
+    }
+}
+
+/// Main function of a thread.
+type Thread = Box<dyn FnOnce() + Send>;
+
+/// State that the threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    helpers: Helpers,
+    queues: Mutex<Vec<Arc<JobQueue>>>,
+    /// Counts the changes of `queues`.
+    changes: AtomicUsize,
+    quit: AtomicBool,
+}
+
+impl Pool {
+    /// Prepares `size` threads, which start with the first queue.
+    pub(super) fn new(size: usize) -> Self {
+        let helpers = Helpers::new(size);
+        Self { shared: Arc::new(Shared { helpers, ..Shared::default() }), threads: Mutex::default() }
+    }
+
+    /// Returns the number of threads.
+    pub(super) fn size(&self) -> usize {
+        self.shared.helpers.size
+    }
+
+    pub(super) fn helpers(&self) -> &Helpers {
+        &self.shared.helpers
+    }
+
+    /// Adds a queue that the threads help.
+    ///
+    /// # Errors
+    ///
+    /// If the threads cannot be started; then none are.
+    pub(super) fn add(&self, queue: &Arc<JobQueue>) -> Result<()> {
+        self.start(spawn_thread)?;
+        // Measures the clock now rather than at the first wake-up.
+        ticks_in(LATE);
+        lock(&self.shared.queues).push(Arc::clone(queue));
+        self.shared.queues_changed();
+        Ok(())
+    }
+
+    /// Removes a queue. Threads may hold it for a moment, but take no chunk that it does not have.
+    pub(super) fn remove(&self, queue: &Arc<JobQueue>) {
+        lock(&self.shared.queues).retain(|other| !Arc::ptr_eq(other, queue));
+        self.shared.queues_changed();
+    }
+
+    /// Starts all threads, unless they were before.
+    fn start(&self, spawn: impl Fn(String, Thread) -> Result<JoinHandle<()>>) -> Result<()> {
+        let mut threads = lock(&self.threads);
+        if threads.handles.is_empty() {
+            threads.process = process::id();
+        }
+        while threads.handles.len() < self.size() {
+            let (shared, first) = (Arc::clone(&self.shared), threads.handles.len());
+            match spawn(format!("dma-cpu-{first}"), Box::new(move || shared.serve(first))) {
+                Ok(thread) => threads.handles.push(thread),
+                Err(e) => {
+                    self.end(&mut threads.handles);
+                    return Err(e.with_hint(
+                        "raise the limits of threads and of the address space, or open the engine with fewer `threads`",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the threads and waits until they are gone. Others can be started afterwards.
+    fn end(&self, threads: &mut Vec<JoinHandle<()>>) {
+        self.shared.quit.store(true, Ordering::SeqCst);
+        self.shared.helpers.wake_all();
+        for thread in threads.drain(..) {
+            // A panicked thread is gone as well.
+            let _ = thread.join();
+        }
+        self.shared.quit.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut threads = std::mem::take(&mut *lock(&self.threads));
+        if threads.are_ours() {
+            self.end(&mut threads.handles);
+        } else {
+            // In a forked child there are no such threads, and joining them panics.
+            std::mem::forget(threads.handles);
+        }
+    }
+}
+
+impl Shared {
+    fn queues_changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        // Sleepers hold on to queues that are gone.
+        self.helpers.wake_all();
+    }
+
+    /// Main loop of a thread.
+    fn serve(&self, first: usize) {
+        let mut queues = Vec::new();
+        let mut changes = 0;
+        let mut busy_period = BusyPeriod::default();
+        let mut idle = None;
+        let mut turn = first;
+        while !self.quit.load(Ordering::Relaxed) {
+            let now = self.changes.load(Ordering::Acquire);
+            if now != changes {
+                changes = now;
+                queues.clone_from(&lock(&self.queues));
+            }
+            if self.round(&queues, turn, &mut busy_period) {
+                idle = None;
+                turn = turn.wrapping_add(1);
+            } else if !self.helpers.is_idle_for_long(&mut idle) {
+                std::hint::spin_loop();
+            } else {
+                self.helpers.earn(busy_period.done());
+                self.helpers.sleep(|| {
+                    self.quit.load(Ordering::Relaxed)
+                        || self.changes.load(Ordering::Acquire) != changes
+                        || queues.iter().any(|queue| queue.ring.has_work())
+                });
+                (idle, busy_period) = (None, BusyPeriod::default());
+            }
+        }
+    }
+
+    /// Does one chunk of each queue, starting with another queue each time. Returns false if there was none.
+    fn round(&self, queues: &[Arc<JobQueue>], turn: usize, busy_period: &mut BusyPeriod) -> bool {
+        let mut worked = false;
+        for at in 0..queues.len() {
+            let queue = &queues[at.wrapping_add(turn) % queues.len()];
+            worked |= queue.work(&self.helpers, busy_period).is_some();
+        }
+        worked
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::helpers::wait_until;
+    use super::*;
+
+    /// Each running thread holds an `Arc` of the shared state.
+    fn running(pool: &Pool) -> usize {
+        Arc::strong_count(&pool.shared) - 1
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_started_ends_the_others() {
+        let pool = Pool::new(5);
+        for able in [3, 0, 4] {
+            let refuse = |name: String, thread: Thread| match name.strip_prefix("dma-cpu-") {
+                Some(number) if number.parse::<usize>().unwrap() < able => spawn_thread(name, thread),
+                _ => Err(dma_core::Error::bare(dma_core::ErrorKind::OutOfResources)),
+            };
+            assert!(pool.start(refuse).unwrap_err().hint().contains("fewer `threads`"));
+            assert_eq!(running(&pool), 0, "of {able} that were started");
+        }
+        pool.start(spawn_thread).unwrap();
+        assert_eq!(running(&pool), 5, "and they stay");
+        pool.start(|_, _| panic!("all are there")).unwrap();
+    }
+
+    /// A called thread wakes once per call, and all sleep in the end.
+    #[test]
+    fn calls_are_answered() {
+        let pool = Pool::new(3);
+        pool.start(spawn_thread).unwrap();
+        let helpers = pool.helpers();
+        let rest = || {
+            wait_until("all asleep", || helpers.all_asleep() && helpers.called.load(Ordering::Relaxed) == 0)
+        };
+        rest();
+        assert!(helpers.any_asleep());
+        std::thread::scope(|scope| {
+            for caller in 0..3 {
+                scope.spawn(move || {
+                    for turn in 0..2000 {
+                        if turn % 50 == caller {
+                            helpers.wake_all()
+                        } else {
+                            helpers.call_one()
+                        }
+                        if turn % 7 == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+        rest();
+        assert_eq!(helpers.sleepers.load(Ordering::Relaxed), 3, "none is counted twice");
+        helpers.call_one();
+        helpers.call_one();
+        rest();
+        assert!(helpers.stall.load(Ordering::Relaxed) > 0 && helpers.delay.load(Ordering::Relaxed) > 0);
+    }
+
+    /// Also those that are about to sleep, or that were just woken for a queue that is gone.
+    #[test]
+    fn threads_end_at_any_moment() {
+        let test = std::thread::spawn(|| {
+            for turn in 0..500_u64 {
+                let pool = Pool::new(3);
+                pool.start(spawn_thread).unwrap();
+                let (begun, pause) = (Instant::now(), Duration::from_nanos(20_000 + turn * 7919 % 120_000));
+                while begun.elapsed() < pause {
+                    std::thread::yield_now();
+                }
+                pool.shared.queues_changed();
+            }
+        });
+        wait_until("they end", || test.is_finished());
+        test.join().unwrap();
+    }
+}

@@ -1,0 +1,453 @@
+//! [`CpuQueue`]: does short operations during submission, and long ones by helper threads and polls.
+#![expect(unsafe_code, reason = "implements `RawQueue`")]
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use dma_core::{
+    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome,
+    QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
+};
+
+use super::copy_tuner::{CopyTuner, Pick, hot_cost, ticks};
+use super::event::Event;
+use super::job_queue::{BusyPeriod, Job, JobQueue};
+use super::pool::Pool;
+use super::ring::Owner;
+use super::spare::Spares;
+use super::tokens::Tokens;
+use super::transfer::{Failure, LOCAL, Moves};
+
+/// Chunk length of long copies: 20 us of work from memory, so that polls are short, and long enough for the
+/// streaming kernels.
+const CHUNK: usize = 256 << 10;
+/// Shortest chunk while another core has other jobs.
+const CHUNK_MIN: usize = 64 << 10;
+/// Shortest chunk while other cores are idle. Its copy takes longer than the way between cores, less than 1
+/// us.
+const CHUNK_MIN_IDLE: usize = 16 << 10;
+/// Least cost of a chunk, in bytes: claiming and finishing it takes some 100 ns, even if nothing is moved.
+const CHUNK_COST: usize = 1 << 10;
+/// One in this many polls serves jobs before short copies. It keeps jobs going without slowing each batch of
+/// short copies, which takes far less time than a chunk.
+const JOBS_TURN: u32 = 8;
+/// Chunks are a multiple of this.
+const PAGE: usize = 4096;
+/// Longest descriptor. It completes long before a caller takes the engine for stalled, and within fewer
+/// polls, of about one chunk each, than a waiter makes before it sleeps.
+pub(super) const MAX_TRANSFER: usize = 16 << 20;
+
+/// A queue of the [`CpuEngine`](super::CpuEngine).
+#[derive(Debug)]
+pub(super) struct CpuQueue {
+    engine: EngineId,
+    depth: usize,
+    inline_limit: usize,
+    hint: CacheHint,
+    copies: CopyTuner,
+    fills: CopyTuner,
+    /// End of the queue's busy time in trials, as of [`Job::busy`].
+    busy_until: u64,
+    /// Descriptors that are done and not reported.
+    done: Tokens,
+    /// Descriptors that failed during submission.
+    failed: VecDeque<Completion>,
+    jobs: Owner<Job>,
+    /// Lists of segments for jobs to come.
+    spares: Spares,
+    job_queue: Arc<JobQueue>,
+    pool: Arc<Pool>,
+    /// Recent work of the owner on jobs.
+    busy_period: BusyPeriod,
+    /// Total length of unreported jobs.
+    unreported: u64,
+    /// A job since the last doorbell belongs to a trial.
+    trial: bool,
+    /// Number of the last fenced job. Nothing starts before all jobs before it are finished.
+    fence: u64,
+    /// Counts polls while there are jobs.
+    polls: u32,
+    /// Something was submitted since the last doorbell.
+    unrung: bool,
+    doorbells: u64,
+    stopped: bool,
+    /// The owner sleeps on the event.
+    armed: bool,
+}
+
+impl CpuQueue {
+    pub(super) fn open(
+        engine: EngineId,
+        options: &QueueOptions,
+        inline_limit: usize,
+        hint: CacheHint,
+        pool: &Arc<Pool>,
+    ) -> Result<Self> {
+        // The ring's entries are allocated with the first job.
+        dma_core::check_headroom(options.depth.next_power_of_two().saturating_mul(size_of::<u64>()))?;
+        let jobs = Owner::new(options.depth);
+        let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new()?, hot_cost()));
+        pool.add(&job_queue)?;
+        // Trials are useless if nothing may be done during submission.
+        let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
+        let tuner = || CopyTuner::new().for_depth(options.depth).for_cores(cores);
+        Ok(Self {
+            engine,
+            depth: options.depth,
+            inline_limit,
+            hint,
+            copies: tuner(),
+            fills: tuner(),
+            busy_until: 0,
+            done: Tokens::new(options.depth),
+            failed: VecDeque::new(),
+            jobs,
+            spares: Spares::default(),
+            job_queue,
+            pool: Arc::clone(pool),
+            busy_period: BusyPeriod::default(),
+            unreported: 0,
+            trial: false,
+            fence: 0,
+            polls: 0,
+            unrung: false,
+            doorbells: 0,
+            stopped: false,
+            armed: false,
+        })
+    }
+
+    /// Returns true if a submission has to wait for earlier jobs. `fence`: it has a fence itself.
+    #[inline]
+    fn must_wait(&self, fence: bool) -> bool {
+        self.jobs.outstanding() > 0
+            && !(self.jobs.finished_before(self.fence) && (!fence || self.jobs.all_finished()))
+    }
+
+    /// Does or publishes any other operation than a short copy of local memory.
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawQueue::submit`].
+    unsafe fn take(&mut self, descriptor: &Descriptor<'_>) {
+        match descriptor.operation() {
+            Operation::Copy { src, dst } => {
+                let moves = Moves::Copy { src: &[src], dst: &[dst] };
+                // SAFETY: the caller's promise.
+                unsafe { self.take_moves(descriptor, moves) };
+            }
+            Operation::CopyLists { src, dst } => {
+                // SAFETY: as above.
+                unsafe { self.take_moves(descriptor, Moves::Copy { src, dst }) };
+            }
+            Operation::Fill { pattern, dst } => {
+                // SAFETY: as above.
+                unsafe { self.take_moves(descriptor, Moves::Fill { pattern, dst }) };
+            }
+            // Not among the engine's capabilities.
+            _ => {
+                let outcome = Outcome::Failed(ErrorKind::Unsupported);
+                self.failed.push_back(Completion::ended(descriptor.token(), outcome, 0));
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`RawQueue::submit`].
+    unsafe fn take_moves(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>) {
+        let (token, len) = (descriptor.token(), descriptor.len());
+        let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
+        let tuner = match moves {
+            Moves::Copy { .. } => &mut self.copies,
+            Moves::Fill { .. } => &mut self.fills,
+        };
+        let pick = tuner.pick(len, self.hint);
+        // Without memory for jobs, no earlier job exists, and it is done at once.
+        if (!at_once || (len > self.inline_limit && !pick.alone)) && self.jobs.prepare() {
+            let pick = pick.shared();
+            let helpers = self.pool.helpers();
+            let nobody = pick.is_shared_trial() && !helpers.are_there();
+            let pick = if nobody { tuner.put_off(pick, !self.trial, helpers.any_asleep()) } else { pick };
+            return self.publish(descriptor, moves, pick);
+        }
+        // SAFETY: the caller's promise.
+        match tuner.run(pick, len, |kernel| unsafe { moves.run(0, len, kernel) }) {
+            Ok(()) => self.done.push(token),
+            Err(failure) => self.failed.push_back(completion(token, Some(failure))),
+        }
+    }
+
+    /// Publishes it as a job.
+    fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
+        let (token, len) = (descriptor.token(), descriptor.len());
+        let taken = if pick.is_shared_trial() { ticks() } else { 0 };
+        let idle = self.jobs.all_finished();
+        if idle {
+            self.busy_period.begin(self.pool.helpers());
+        }
+        let fence = descriptor.fence() && !idle;
+        let kernel = self.copies.kernel(pick);
+        let chunk = chunk(len, self.pool.size() + 1, if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN });
+        let (pattern, src, dst) = match moves {
+            Moves::Copy { src, dst } => (None, src, dst),
+            Moves::Fill { pattern, dst } => (Some(pattern), &[][..], dst),
+        };
+        let mut segments = self.spares.take(src.len() + dst.len());
+        segments.extend_from_slice(src);
+        segments.extend_from_slice(dst);
+        let upto = self.job_queue.publish(len);
+        self.unreported += len as u64;
+        self.trial |= pick.is_shared_trial();
+        let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
+            (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
+            (job.segments, job.sources, job.pattern) = (segments, src.len(), pattern);
+            job.upto = upto;
+            job.reset(taken);
+        });
+        if fence {
+            self.fence = number;
+        }
+    }
+
+    /// Reports operations that were done or failed during submission.
+    #[inline]
+    fn report(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = self.done.pop_into(completions);
+        while let Some(report) = completions.get_mut(n)
+            && let Some(failed) = self.failed.pop_front()
+        {
+            *report = failed;
+            n += 1;
+        }
+        n
+    }
+
+    /// Polls while there are jobs. If all helpers sleep, jobs are done here only.
+    ///
+    /// Reports short copies first. Each [`JOBS_TURN`]th poll serves jobs first, so that an endless stream of
+    /// short copies, which may fill `completions` every time, cannot starve them, and does a chunk if all
+    /// helpers sleep.
+    fn poll_jobs(&mut self, completions: &mut [Completion]) -> usize {
+        self.polls = self.polls.wrapping_add(1);
+        let turn = self.polls.is_multiple_of(JOBS_TURN);
+        let mut n = if turn { self.retire(completions) } else { 0 };
+        n += self.report(&mut completions[n..]);
+        n += self.retire(&mut completions[n..]);
+        if n == 0 || (turn && self.pool.helpers().all_asleep()) {
+            self.help();
+            n += self.retire(&mut completions[n..]);
+        }
+        n
+    }
+
+    /// Reports finished jobs.
+    fn retire(&mut self, completions: &mut [Completion]) -> usize {
+        let mut n = 0;
+        let (copies, fills, spares) = (&mut self.copies, &mut self.fills, &mut self.spares);
+        let (busy_until, unreported) = (&mut self.busy_until, &mut self.unreported);
+        while let Some(report) = completions.get_mut(n)
+            && let Some(completion) = self.jobs.retire(|job| {
+                let failure = job.failure();
+                *unreported -= job.len as u64;
+                let tuner = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
+                if job.pick.is_shared_trial() {
+                    let busy;
+                    let seen = (*unreported == 0).then(ticks);
+                    (busy, *busy_until) = job.busy(*busy_until, seen);
+                    if failure.is_none() {
+                        tuner.record_shared(job.pick, busy, job.ticks(), job.len);
+                    }
+                } else if failure.is_none() {
+                    tuner.record(job.pick, job.ticks(), job.len);
+                }
+                spares.give(std::mem::take(&mut job.segments));
+                completion(job.token, failure)
+            })
+        {
+            *report = completion;
+            n += 1;
+        }
+        n
+    }
+
+    /// Does a bounded piece of work, until something can be reported.
+    fn help(&mut self) {
+        let mut left = CHUNK;
+        while !self.jobs.can_retire()
+            && let Some(done) = self.job_queue.work(self.pool.helpers(), &mut self.busy_period)
+        {
+            left = left.saturating_sub(done.max(CHUNK_COST));
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Returns true if there is work and all helpers sleep. Call behind a fence, see
+    /// [`Helpers::any_asleep`](super::helpers::Helpers::any_asleep).
+    fn is_left_to_owner(&self) -> bool {
+        self.jobs.outstanding() > 0 && self.pool.helpers().all_asleep() && self.jobs.ring().has_work()
+    }
+
+    /// Wakes the owner, which sleeps on the event, to poll.
+    fn wake_owner(&mut self) {
+        self.armed = false;
+        self.jobs.disarm();
+        self.job_queue.event.signal();
+    }
+}
+
+/// Returns the chunk length of a copy: all `cores` get as many chunks, unless that makes them shorter than
+/// `least`.
+fn chunk(len: usize, cores: usize, least: usize) -> usize {
+    let each = len.div_ceil(CHUNK * cores);
+    len.div_ceil(each * cores).next_multiple_of(PAGE).clamp(least, CHUNK)
+}
+
+fn completion(token: u64, failure: Option<Failure>) -> Completion {
+    match failure {
+        None => Completion::done(token),
+        Some(Failure::Stopped) => Completion::ended(token, Outcome::Aborted, 0),
+        Some(failure) => {
+            let (kind, ..) = failure.describe();
+            Completion::ended(token, Outcome::Failed(kind), failure as i32)
+        }
+    }
+}
+
+// SAFETY: every accepted descriptor is in exactly one of `done`, `failed` and `jobs`, from which `poll` takes
+// it, in the latter case when no thread has a claim on it any more. Kernels order what they wrote before what
+// follows, and `Ring` passes that on to the owner. Dropping waits for claims.
+unsafe impl RawQueue for CpuQueue {
+    fn engine_id(&self) -> EngineId {
+        self.engine
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
+        let room = self.depth - self.done.len() - self.failed.len() - self.jobs.outstanding();
+        let batch = &batch[..batch.len().min(room)];
+        for descriptor in batch {
+            match descriptor.operation() {
+                Operation::Copy { src, dst }
+                    if src.key == LOCAL
+                        && dst.key == LOCAL
+                        && src.len <= self.inline_limit
+                        && !self.must_wait(descriptor.fence()) =>
+                {
+                    // SAFETY: the caller promises access to both, and that they do not overlap.
+                    unsafe { self.copies.copy(dst.addr.as_ptr(), src.addr.as_ptr(), src.len, self.hint) };
+                    self.done.push(descriptor.token());
+                }
+                // SAFETY: the caller's promise.
+                _ => unsafe { self.take(descriptor) },
+            }
+        }
+        self.unrung |= !batch.is_empty();
+        if self.armed && !(self.done.is_empty() && self.failed.is_empty()) {
+            self.wake_owner();
+        }
+        Ok(batch.len())
+    }
+
+    fn flush(&mut self) {
+        if !std::mem::take(&mut self.unrung) {
+            return;
+        }
+        self.doorbells += 1;
+        let trial = std::mem::take(&mut self.trial);
+        if self.jobs.outstanding() > 0 {
+            let (helpers, busy_period) = (self.pool.helpers(), &mut self.busy_period);
+            // An upper bound: some may be done already.
+            let left = self.job_queue.takes(self.unreported);
+            let wake = |busy_period: &mut BusyPeriod| {
+                trial || busy_period.wakes(helpers, left) || helpers.explores()
+            };
+            if self.jobs.needs_waking(|| helpers.any_asleep()) && wake(busy_period) {
+                helpers.call_one();
+            } else if self.armed && self.is_left_to_owner() {
+                self.wake_owner();
+            }
+        }
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        if self.jobs.outstanding() > 0 { self.poll_jobs(completions) } else { self.report(completions) }
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        let failure = u8::try_from(native).ok().and_then(Failure::from_code);
+        let (name, description) = failure.map_or(("", ""), |failure| {
+            let (_, name, description) = failure.describe();
+            (name, description)
+        });
+        NativeError { code: native, name: name.into(), description: description.into() }
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.job_queue.stop();
+        if self.armed && self.jobs.outstanding() > 0 {
+            // The next poll aborts chunks that were not started.
+            self.wake_owner();
+        }
+    }
+
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, 0)
+    }
+
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        Some(self)
+    }
+}
+
+impl QueueEvents for CpuQueue {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.job_queue.event.as_fd()
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        if !self.done.is_empty() || !self.failed.is_empty() || !self.jobs.arm() {
+            return Ok(false);
+        }
+        self.armed = true;
+        if self.is_left_to_owner() {
+            // Lets the caller's event loop run between chunks.
+            self.wake_owner();
+        }
+        Ok(true)
+    }
+
+    fn disarm(&mut self) {
+        self.armed = false;
+        self.jobs.disarm();
+        self.job_queue.event.clear();
+    }
+}
+
+impl Drop for CpuQueue {
+    fn drop(&mut self) {
+        // Starts nothing more. Running chunks end soon.
+        self.job_queue.stop();
+        while self.jobs.outstanding() > 0 {
+            if self.jobs.retire(|_| ()).is_none()
+                && self.job_queue.work(self.pool.helpers(), &mut self.busy_period).is_none()
+            {
+                std::thread::yield_now();
+            }
+        }
+        self.pool.remove(&self.job_queue);
+    }
+}

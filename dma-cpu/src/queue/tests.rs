@@ -1,0 +1,222 @@
+//! The queue's share of its jobs, its wake-ups, and its signals to a sleeping owner.
+
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use dma_core::{DeviceAddr, Segment};
+use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags};
+
+use super::*;
+
+#[test]
+fn a_copy_is_shared_evenly() {
+    for (len, cores, least, expected) in [
+        (40 << 10, 2, CHUNK_MIN_IDLE, 20 << 10),
+        (64 << 10, 2, CHUNK_MIN_IDLE, 32 << 10),
+        (64 << 10, 2, CHUNK_MIN, 64 << 10),
+        (64 << 10, 16, CHUNK_MIN_IDLE, 16 << 10),
+        (512 << 10, 2, CHUNK_MIN, 256 << 10),
+        (768 << 10, 2, CHUNK_MIN, 192 << 10),
+        (768 << 10, 1, CHUNK_MIN, 256 << 10),
+        (1 << 20, 3, CHUNK_MIN, 172 << 10),
+    ] {
+        assert_eq!(chunk(len, cores, least), expected, "{len} on {cores}");
+    }
+}
+
+/// A queue whose thread sleeps and is not woken for anything.
+fn left_to_the_owner() -> CpuQueue {
+    let pool = Arc::new(Pool::new(1));
+    let options = QueueOptions::new().with_depth(64);
+    let queue = CpuQueue::open(EngineId::unique(), &options, 32 << 10, CacheHint::Cold, &pool).unwrap();
+    let begun = Instant::now();
+    while !pool.helpers().all_asleep() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the thread stays awake");
+        std::thread::yield_now();
+    }
+    pool.helpers().never_wake();
+    queue
+}
+
+fn copy(token: u64, src: &[u8], dst: &mut [u8]) -> Descriptor<'static> {
+    let segment = |addr: *const u8, len| Segment {
+        key: LOCAL,
+        addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).unwrap()),
+        len,
+    };
+    Descriptor::copy(token, segment(src.as_ptr(), src.len()), segment(dst.as_ptr(), dst.len()))
+}
+
+fn readable(queue: &CpuQueue) -> bool {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let fd = queue.fd();
+    rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
+}
+
+/// The doorbell wakes the thread, which does all of it: nobody polls.
+#[test]
+fn what_is_worth_it_wakes_a_thread() {
+    const LEN: usize = 1 << 20;
+    let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+    let mut queue = left_to_the_owner();
+    queue.pool.helpers().wake_for(1);
+    // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+    assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
+    queue.flush();
+    let begun = Instant::now();
+    while !queue.jobs.all_finished() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody was woken");
+        std::thread::yield_now();
+    }
+    assert_eq!(queue.poll(&mut [Completion::done(0); 4]), 1);
+    assert!(src == dst);
+}
+
+/// A trial's time counts from submission, and only while there are copies of it.
+#[test]
+fn who_sleeps_is_not_on_trial() {
+    const LEN: usize = 256 << 10;
+    let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+    let mut queue = left_to_the_owner();
+    queue.hint = CacheHint::Auto;
+    for awake in [false, true] {
+        let begun = Instant::now();
+        while queue.pool.helpers().are_there() != awake {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it was not woken");
+            std::thread::yield_now();
+        }
+        let before = ticks();
+        queue.copies.begin_trial(LEN);
+        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        unsafe { queue.take(&copy(1, &src, &mut dst)) };
+        // Doing one half of it wakes the thread for the other one.
+        while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
+        let mut seen = None;
+        while queue
+            .jobs
+            .retire(|job| {
+                let pick = job.pick;
+                seen = Some((pick.is_shared_trial(), pick.is_timed(), job.busy(0, None).0));
+            })
+            .is_none()
+        {}
+        let (trial, timed, busy) = seen.unwrap();
+        assert_eq!((trial, timed), (true, awake));
+        assert!((1..=ticks() - before).contains(&busy), "{busy} ticks");
+    }
+}
+
+/// Only doorbells wake, and nobody rings between the copies of a batch.
+#[test]
+fn a_long_batch_ends_no_trial() {
+    const LEN: usize = 256 << 10;
+    let (src, mut dst) = (vec![7; LEN], vec![0; 60 * LEN]);
+    let mut queue = left_to_the_owner();
+    queue.hint = CacheHint::Auto;
+    queue.copies.begin_trial(LEN);
+    for dst in dst.chunks_mut(LEN) {
+        // SAFETY: both outlive the operations, and nobody touches them meanwhile.
+        unsafe { queue.take(&copy(1, &src, dst)) };
+    }
+    for _ in 0..60 {
+        while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
+        let mut put_off = false;
+        let is_put_off = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
+        while queue.jobs.retire(|job| put_off = is_put_off(job.pick)).is_none() {}
+        assert!(put_off);
+    }
+}
+
+/// The way from one core to another counts in a trial where the caller has nothing else to wait for.
+#[test]
+fn a_trial_ends_when_its_owner_sees_it() {
+    const LEN: usize = 256 << 10;
+    let (src, mut first, mut last) = (vec![7; LEN], vec![0; LEN], vec![0; LEN]);
+    let mut queue = left_to_the_owner();
+    queue.hint = CacheHint::Auto;
+    for _ in 0..20 {
+        let ended = [&mut first, &mut last].map(|dst| {
+            queue.copies.begin_trial(LEN);
+            // SAFETY: all outlive the operations, and nobody touches them meanwhile.
+            unsafe { queue.take(&copy(1, &src, dst)) };
+            while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
+            while !queue.jobs.all_finished() {}
+            ticks()
+        });
+        std::thread::sleep(Duration::from_millis(1));
+        let mut completion = [Completion::done(0)];
+        assert_eq!(queue.poll(&mut completion), 1);
+        assert!(queue.busy_until <= ended[0], "another one is behind it");
+        assert_eq!(queue.poll(&mut completion), 1);
+        assert!(queue.busy_until > ended[1], "it was not seen before");
+    }
+}
+
+/// An owner that sleeps on the event is woken between any two chunks, if it submits before or after it
+/// sleeps.
+#[test]
+fn what_is_not_worth_waking_a_thread_for_is_done_by_polls() {
+    const LEN: usize = 1 << 20;
+    let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+    let mut queue = left_to_the_owner();
+    let mut completions = [Completion::done(0); 4];
+    for armed_before in [false, true] {
+        dst.fill(0);
+        assert!(!armed_before || queue.arm().unwrap());
+        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
+        queue.flush();
+        assert!(queue.pool.helpers().all_asleep(), "nobody was woken");
+        assert_eq!(readable(&queue), armed_before);
+        let mut polls = 0;
+        while queue.poll(&mut completions) == 0 {
+            polls += 1;
+            queue.disarm();
+            assert!(!readable(&queue));
+            assert!(!queue.arm().unwrap() || readable(&queue), "asleep for ever");
+            assert!(polls < LEN / CHUNK_MIN, "{polls} polls");
+        }
+        queue.disarm();
+        assert!(queue.pool.helpers().all_asleep());
+        assert!(src == dst, "all of it");
+        assert!(queue.arm().unwrap() && !readable(&queue), "nothing is left to do");
+        queue.disarm();
+    }
+}
+
+/// There is a thread, but it sleeps: short copies, which give every poll something to report, do not hold up
+/// a long one.
+#[test]
+fn threads_that_sleep_do_not_get_on() {
+    const LEN: usize = 1 << 20;
+    let (src, mut dst, mut short) = (vec![3; LEN], vec![0; LEN], [0; 64]);
+    let mut queue = left_to_the_owner();
+    // SAFETY: all outlive the operations, and nobody touches them meanwhile; so below.
+    assert_eq!(unsafe { queue.submit(&[copy(0, &src, &mut dst)]) }.unwrap(), 1);
+    let short = copy(1, &src[..64], &mut short);
+    let mut completion = [Completion::done(1)];
+    let mut polls = 0;
+    while completion[0].token != 0 {
+        // SAFETY: as above; each writes the same bytes.
+        while unsafe { queue.submit(&[short]) }.unwrap() == 1 {}
+        queue.flush();
+        assert_eq!(queue.poll(&mut completion), 1);
+        polls += 1;
+        assert!(polls < JOBS_TURN as usize * LEN / CHUNK_MIN, "{polls} polls");
+    }
+    assert!(queue.pool.helpers().all_asleep() && src == dst);
+}
+
+proptest! {
+    #[test]
+    fn chunks_are_neither_too_long_nor_too_many(len in 1..=MAX_TRANSFER, cores in 1..1026_usize, idle: bool) {
+        let least = if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN };
+        let chunk = chunk(len, cores, least);
+        prop_assert!((least..=CHUNK).contains(&chunk) && chunk.is_multiple_of(PAGE));
+        let chunks = len.div_ceil(chunk);
+        prop_assert!(chunks <= super::super::ring::MAX_CHUNKS as usize);
+        // Nobody has two more to do than another, but for what rounding to pages leaves over.
+        prop_assert!(chunks <= len.div_ceil(CHUNK * cores) * cores || chunk == least);
+    }
+}

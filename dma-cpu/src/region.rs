@@ -1,0 +1,76 @@
+//! Regions: memory of this process, memory that can be exported, and a peer's.
+#![expect(unsafe_code, reason = "implements `RawRegion`")]
+
+use std::sync::Arc;
+
+use dma_core::{
+    Access, DeviceAddr, EngineId, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
+    RegionInfo, Result,
+};
+
+use super::NAME;
+use super::memory::LocalMemory;
+use super::transfer::{LOCAL, key_of};
+use dma_ipc::{Import, SharedMemory, Unexportable};
+
+/// Memory that a [`CpuEngine`](super::CpuEngine)'s queues can reach.
+#[derive(Debug)]
+pub(super) struct CpuRegion {
+    info: RegionInfo,
+    backing: Backing,
+}
+
+#[derive(Debug)]
+enum Backing {
+    Local(#[expect(dead_code, reason = "kept until the region goes")] LocalMemory),
+    /// The caller's, who keeps it.
+    Registered,
+    Exportable(SharedMemory),
+    /// Its address is the key: not in a box, which would not suffer others to use it.
+    Imported(#[expect(dead_code, reason = "named by `key`")] Arc<Import>),
+}
+
+impl CpuRegion {
+    pub(super) fn allocate(engine: EngineId, request: &MemoryRequest) -> Result<Self> {
+        let (base, backing) = if request.export.is_empty() {
+            let memory = LocalMemory::allocate(request)?;
+            (memory.base(), Backing::Local(memory))
+        } else {
+            let memory = SharedMemory::allocate_requested(request)?;
+            (memory.ptr(), Backing::Exportable(memory))
+        };
+        Ok(Self { info: RegionInfo::local(engine, LOCAL, base, request.len, request.access), backing })
+    }
+
+    pub(super) fn register(engine: EngineId, memory: &HostMemory, access: Access) -> Self {
+        let info = RegionInfo::local(engine, LOCAL, memory.as_ptr(), memory.len(), access);
+        Self { info, backing: Backing::Registered }
+    }
+
+    pub(super) fn import(engine: EngineId, descriptor: &ExportDescriptor) -> Result<Self> {
+        let import = Arc::new(Import::of(descriptor, NAME)?);
+        // The exporter says which rights it granted; the descriptor is not trusted for that.
+        let access = import.grant().rights;
+        let (key, len) = (key_of(&import), import.len());
+        let base = import.span(0, len as u64, Access::empty())?;
+        let info = RegionInfo::remote(engine, key, DeviceAddr::of(base), len, access);
+        Ok(Self { info, backing: Backing::Imported(import) })
+    }
+}
+
+// SAFETY: nothing changes. The memory at `cpu` is mapped until the drop: owned by `backing`, or by the
+// registrar, who promised. The engine touches it only in `transfer`, as descriptors say.
+unsafe impl RawRegion for CpuRegion {
+    fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        match &self.backing {
+            Backing::Exportable(memory) => memory.export(offset, len, rights),
+            Backing::Local(_) => Err(Unexportable::Private.into()),
+            Backing::Registered => Err(Unexportable::Registered.into()),
+            Backing::Imported(_) => Err(Unexportable::Imported.into()),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! [`Ring`]: the jobs of one queue, in chunks that the owner and any number of helpers take one by one.
+//!
+//! Jobs are taken in order of publication, chunk by chunk, so that one word names the next chunk. A fenced
+//! job is taken only when all before it are finished, and later jobs wait behind it. Jobs finish in any
+//! order. The owner retires them in order of publication.
+#![expect(unsafe_code, reason = "hands the owner's jobs to other threads")]
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_utils::CachePadded;
+
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell, fence};
+
+/// Bits of the word that count chunks. The other bits count jobs.
+const CHUNK_BITS: u32 = 24;
+/// Most chunks of a job.
+pub(super) const MAX_CHUNKS: u32 = (1 << CHUNK_BITS) - 1;
+const JOB_MASK: u64 = u64::MAX >> CHUNK_BITS;
+/// Set in [`Entry::chunks`] for a fenced job.
+const FENCED: u32 = 1 << 31;
+
+/// The part that helpers use.
+pub(super) struct Ring<T> {
+    /// Allocated with the first job, because many queues never have one.
+    entries: OnceLock<Box<[Entry<T>]>>,
+    capacity: usize,
+    /// The next chunk to take: job number, then chunk number.
+    next: CachePadded<AtomicU64>,
+    /// Jobs published so far, by the owner.
+    published: CachePadded<AtomicU64>,
+    /// Jobs finished so far.
+    finished: CachePadded<AtomicU64>,
+    /// Jobs retired so far, by the owner.
+    retired: AtomicU64,
+    /// The owner asked for a signal when the oldest job finishes.
+    armed: AtomicBool,
+}
+
+struct Entry<T> {
+    /// Number of chunks, with [`FENCED`].
+    chunks: AtomicU32,
+    /// Number of unfinished chunks.
+    left: AtomicU32,
+    job: UnsafeCell<T>,
+}
+
+// SAFETY: a job is written by the owner while nobody has a claim on it, and shared with those who have: so
+// `T` must be `Sync` for them and `Send` for the owner to move.
+unsafe impl<T: Send + Sync> Sync for Ring<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Send for Ring<T> {}
+
+/// The side that publishes and retires.
+pub(super) struct Owner<T> {
+    ring: Arc<Ring<T>>,
+    published: u64,
+    retired: u64,
+}
+
+/// One chunk of one job, claimed by one thread.
+#[must_use = "a chunk that is not finished holds up its queue for ever"]
+pub(super) struct Claim<'a, T> {
+    ring: &'a Ring<T>,
+    entry: &'a Entry<T>,
+    chunk: u32,
+}
+
+/// Result of finishing a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "somebody may be asleep"]
+pub(super) struct Finished {
+    /// It was the job's last chunk. Jobs behind a fence may have become available.
+    pub(super) job: bool,
+    /// The owner asked for a signal.
+    pub(super) signal: bool,
+}
+
+impl<T: Default> Owner<T> {
+    /// Makes a ring with room for `capacity` jobs.
+    pub(super) fn new(capacity: usize) -> Self {
+        let ring = Ring {
+            entries: OnceLock::new(),
+            capacity: capacity.next_power_of_two(),
+            next: CachePadded::new(AtomicU64::new(0)),
+            published: CachePadded::new(AtomicU64::new(0)),
+            finished: CachePadded::new(AtomicU64::new(0)),
+            retired: AtomicU64::new(0),
+            armed: AtomicBool::new(false),
+        };
+        Self { ring: Arc::new(ring), published: 0, retired: 0 }
+    }
+
+    /// Allocates the entries, unless they exist. Returns false if there is no memory for them.
+    #[inline]
+    pub(super) fn prepare(&self) -> bool {
+        self.ring.entries.get().is_some() || self.make_entries()
+    }
+
+    #[cold]
+    fn make_entries(&self) -> bool {
+        let mut entries = Vec::new();
+        if entries.try_reserve_exact(self.ring.capacity).is_err() {
+            return false;
+        }
+        entries.resize_with(self.ring.capacity, Entry::new);
+        self.ring.entries.set(entries.into_boxed_slice()).is_ok()
+    }
+
+    /// Publishes the job that `fill` describes, of `chunks` chunks, 1 to [`MAX_CHUNKS`]. Returns its number.
+    /// `fenced`: this job and later ones wait for all before it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room, no memory (see [`prepare`](Self::prepare)), or the number of chunks is out of
+    /// range.
+    pub(super) fn publish(&mut self, chunks: u32, fenced: bool, fill: impl FnOnce(&mut T)) -> u64 {
+        let ring = &*self.ring;
+        assert!(self.outstanding() < ring.capacity, "the ring of {} jobs is full", ring.capacity);
+        assert!((1..=MAX_CHUNKS).contains(&chunks), "{chunks} chunks");
+        assert!(self.prepare(), "no memory for {} jobs", ring.capacity);
+        let entries = ring.entries.get().expect("made just now");
+        let entry = &entries[self.published as usize & (ring.capacity - 1)];
+        // SAFETY: the entry's last job is retired, so no claim on it exists, and none can be taken before the
+        // store below.
+        entry.job.with_mut(|job| fill(unsafe { &mut *job }));
+        entry.left.store(chunks, Ordering::Relaxed);
+        entry.chunks.store(if fenced { chunks | FENCED } else { chunks }, Ordering::Relaxed);
+        let number = self.published;
+        self.published += 1;
+        // Release: a thread that sees the number sees the job.
+        ring.published.store(self.published, Ordering::Release);
+        number
+    }
+}
+
+impl<T> Owner<T> {
+    /// Returns the part that helpers use.
+    pub(super) fn ring(&self) -> &Arc<Ring<T>> {
+        &self.ring
+    }
+
+    /// Returns the number of jobs that are not retired.
+    #[inline]
+    pub(super) fn outstanding(&self) -> usize {
+        (self.published - self.retired) as usize
+    }
+
+    /// Returns true if published work is available and `asleep` says that a helper sleeps.
+    ///
+    /// If a fence blocks the work, the thread that finishes the last job before it finds the work by
+    /// [`Ring::has_work`]: either this sees that job finished, or its finisher sees the publication.
+    pub(super) fn needs_waking(&self, asleep: impl FnOnce() -> bool) -> bool {
+        // Pairs with the fence in `Ring::should_signal`, and with that of the sleeper: either this sees the
+        // sleeper, or the sleeper sees the work.
+        fence(Ordering::SeqCst);
+        asleep() && self.ring.has_work()
+    }
+
+    /// Returns true if every job before `number` is finished and its writes are visible. May return false for
+    /// a moment longer.
+    pub(super) fn finished_before(&self, number: u64) -> bool {
+        // Acquire: pairs with `finish`.
+        self.ring.finished.load(Ordering::Acquire) >= number
+    }
+
+    /// Returns true if every job is finished and its writes are visible. May return false for a moment
+    /// longer.
+    pub(super) fn all_finished(&self) -> bool {
+        self.finished_before(self.published)
+    }
+
+    /// Returns the oldest job's entry, if the job is finished.
+    #[inline]
+    fn oldest_finished(&self) -> Option<&Entry<T>> {
+        if self.published == self.retired {
+            return None;
+        }
+        let entry = &self.ring.entries.get()?[self.retired as usize & (self.ring.capacity - 1)];
+        // Acquire: pairs with `finish`, of every chunk.
+        (entry.left.load(Ordering::Acquire) == 0).then_some(entry)
+    }
+
+    /// Returns true if [`retire`](Self::retire) would return a job.
+    #[inline]
+    pub(super) fn can_retire(&self) -> bool {
+        self.oldest_finished().is_some()
+    }
+
+    /// Removes the oldest job, if it is finished. Its writes are visible.
+    #[inline]
+    pub(super) fn retire<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let entry = self.oldest_finished()?;
+        // SAFETY: all chunks are finished, so no claim on it exists or can be taken.
+        let result = entry.job.with_mut(|job| take(unsafe { &mut *job }));
+        self.retired += 1;
+        self.ring.retired.store(self.retired, Ordering::Relaxed);
+        Some(result)
+    }
+
+    /// Requests [`Finished::signal`] for the end of the oldest job. Returns false if it has finished already.
+    pub(super) fn arm(&mut self) -> bool {
+        // Release: a thread that sees it sees which job is the oldest.
+        self.ring.armed.store(true, Ordering::Release);
+        // Either this sees the job finished, or its finisher sees that this is armed.
+        fence(Ordering::SeqCst);
+        if self.oldest_finished().is_some() {
+            self.disarm();
+            return false;
+        }
+        true
+    }
+
+    /// Withdraws the request of [`arm`](Self::arm).
+    pub(super) fn disarm(&mut self) {
+        self.ring.armed.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<T> Ring<T> {
+    /// Claims the next chunk that may be started, if any.
+    pub(super) fn claim(&self) -> Option<Claim<'_, T>> {
+        // Acquire: the entry is read at least as new as this.
+        let mut word = self.next.load(Ordering::Acquire);
+        loop {
+            let (entry, chunks) = match self.look(word) {
+                Look::Chunk(entry, chunks) => (entry, chunks),
+                Look::Nothing => return None,
+                Look::Stale(newer) => {
+                    word = newer;
+                    continue;
+                }
+            };
+            let (job, chunk) = (word >> CHUNK_BITS, word as u32 & MAX_CHUNKS);
+            let after = if chunk + 1 == chunks { (job + 1) << CHUNK_BITS } else { word + 1 };
+            // The word only grows (it wraps after 2^40 jobs). If it is unchanged, so is the job in the entry.
+            match self.next.compare_exchange_weak(word, after, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(Claim { ring: self, entry, chunk }),
+                Err(newer) => word = newer,
+            }
+        }
+    }
+
+    /// Returns true if [`claim`](Self::claim) would return a chunk.
+    pub(super) fn has_work(&self) -> bool {
+        let mut word = self.next.load(Ordering::Acquire);
+        loop {
+            match self.look(word) {
+                Look::Chunk(..) => return true,
+                Look::Nothing => return false,
+                Look::Stale(newer) => word = newer,
+            }
+        }
+    }
+
+    /// Reads the chunk at `word`.
+    #[inline]
+    fn look(&self, word: u64) -> Look<'_, T> {
+        let (job, chunk) = (word >> CHUNK_BITS, word as u32 & MAX_CHUNKS);
+        // Acquire: pairs with `publish`.
+        if job == self.published.load(Ordering::Acquire) & JOB_MASK {
+            return Look::Nothing;
+        }
+        let Some(entries) = self.entries.get() else { return Look::Nothing };
+        let entry = &entries[job as usize & (self.capacity - 1)];
+        let chunks = entry.chunks.load(Ordering::Relaxed);
+        // Acquire: all earlier writes are visible to the first claim of the fenced job, and through `next` to
+        // the others.
+        let blocked = || self.finished.load(Ordering::Acquire) & JOB_MASK != job;
+        if chunk == 0 && chunks & FENCED != 0 && blocked() {
+            // The entry may hold a later job by now, with a fence of its own.
+            let now = self.next.load(Ordering::Acquire);
+            return if now == word { Look::Nothing } else { Look::Stale(now) };
+        }
+        Look::Chunk(entry, chunks & !FENCED)
+    }
+}
+
+enum Look<'a, T> {
+    Nothing,
+    /// The entry and its number of chunks. Valid if the word is unchanged.
+    Chunk(&'a Entry<T>, u32),
+    /// The word has changed to this.
+    Stale(u64),
+}
+
+impl<T> Claim<'_, T> {
+    /// Returns the chunk's index in the job, from 0.
+    pub(super) fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// The job.
+    #[inline]
+    pub(super) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: a claim keeps the owner from touching the job; other claims have shared references as well.
+        self.entry.job.with(|job| f(unsafe { &*job }))
+    }
+
+    /// Ends the claim. The chunk's memory is not touched afterwards.
+    pub(super) fn finish(self) -> Finished {
+        let Self { ring, entry, .. } = self;
+        // Release: a thread that sees the job finished sees this chunk's writes. Acquire: so does a thread
+        // that sees `finished`, which the last chunk increments.
+        if entry.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return Finished::default();
+        }
+        // From here on the entry may hold another job.
+        ring.finished.fetch_add(1, Ordering::AcqRel);
+        Finished { job: true, signal: ring.should_signal() }
+    }
+}
+
+impl<T> Ring<T> {
+    /// Returns true if the owner waits for the oldest job, and it is finished. True at most once per `arm`.
+    fn should_signal(&self) -> bool {
+        // See `arm`, and `needs_waking` for callers that use `has_work` after `finish`.
+        fence(Ordering::SeqCst);
+        if !self.armed.load(Ordering::Acquire) {
+            return false;
+        }
+        let oldest = self.retired.load(Ordering::Relaxed);
+        let Some(entries) = self.entries.get() else { return false };
+        // The thread that finishes the oldest job sees that here. Others need not.
+        entries[oldest as usize & (self.capacity - 1)].left.load(Ordering::Relaxed) == 0
+            && self.armed.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl<T: Default> Entry<T> {
+    fn new() -> Self {
+        Self { chunks: AtomicU32::new(0), left: AtomicU32::new(0), job: UnsafeCell::new(T::default()) }
+    }
+}
+
+impl<T> fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("capacity", &self.capacity)
+            .field("published", &self.published)
+            .field("finished", &self.finished)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Owner<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner")
+            .field("ring", &self.ring)
+            .field("retired", &self.retired)
+            .finish_non_exhaustive()
+    }
+}

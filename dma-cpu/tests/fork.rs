@@ -1,0 +1,118 @@
+//! A forked child has the handles of its parent's CPU engine, but not the threads. Alone in its process, as
+//! forking one with many threads is best avoided.
+#![cfg(target_os = "linux")]
+#![expect(unsafe_code, reason = "forks")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use dma_core::{DmaEngineExt, QueueOptions, SharedQueueOptions};
+use dma_cpu::{CpuEngine, CpuOptions};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// Returns the number of engine threads whose `stat` contains the text: ` S ` means asleep, without a lock.
+fn threads(state: &str) -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .expect("procfs")
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok())
+        .filter(|stat| stat.split_once("(dma-cpu-").is_some_and(|(_, rest)| rest.contains(state)))
+        .count()
+}
+
+/// Waits until `over` says something, for a bounded time.
+fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        let said = over();
+        if said.is_some() || begun.elapsed() > Duration::from_secs(20) {
+            if said.is_none() {
+                eprintln!("waited in vain: {what}");
+            }
+            return said;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns true if a child that runs `work` ends as it should.
+fn child(act: impl FnOnce()) -> bool {
+    // SAFETY: the parent's other threads sleep and hold no lock, and the child ends without returning from
+    // here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let well = catch_unwind(AssertUnwindSafe(act)).is_ok();
+        // SAFETY: ends the process, and runs nothing of the parent's on the way.
+        unsafe { libc::_exit(if well { 0 } else { 1 }) };
+    }
+    let child = Pid::from_raw(child).expect("a child");
+    let status =
+        wait_for("the child ends", || waitpid(Some(child), WaitOptions::NOHANG).expect("it is ours"));
+    if status.is_none() {
+        kill_process(child, Signal::KILL).expect("it is ours");
+        let _ = waitpid(Some(child), WaitOptions::empty());
+    }
+    status.is_some_and(|(_, status)| status.exit_status() == Some(0))
+}
+
+#[test]
+fn a_forked_child_leaves_the_threads_to_its_parent() {
+    let open = || CpuEngine::open(&CpuOptions::new().with_threads(2)).expect("in range");
+    let copy = |engine: &CpuEngine, queue: &dma_core::Queue| {
+        let memory = || engine.allocate(1 << 20).expect("memory");
+        let mut src = memory();
+        src.fill(7);
+        let (src, dst) = queue.copy(src, memory()).expect("accepted").wait().expect("completes");
+        assert!(src[..] == dst[..]);
+    };
+    let (engine, fresh) = (open(), open());
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    copy(&engine, &queue);
+    wait_for("the threads sleep", || (threads(" S ") == 2).then_some(())).expect("they have nothing to do");
+
+    let (mut engine, mut queue, mut fresh) = (Some(engine), Some(queue), Some(fresh));
+    assert!(child(|| drop((queue.take(), engine.take()))), "nobody is waited for");
+    assert!(
+        child(|| {
+            let fresh = fresh.take().expect("it has no threads yet");
+            let queue = fresh.open_queue(&QueueOptions::new()).expect("a queue");
+            copy(&fresh, &queue);
+            drop((queue, fresh));
+            // The kernel lists a thread for a moment after it was joined.
+            wait_for("its threads end", || (threads("") == 0).then_some(())).expect("they were told to");
+        }),
+        "threads that the child has started are its own, and go"
+    );
+    let (engine, queue) = (engine.expect("the parent's"), queue.expect("the parent's"));
+    copy(&engine, &queue);
+    drop((engine, queue));
+    shared_queues_are_their_parents();
+}
+
+/// Dropping a shared queue in the child, closing it, or being its last transfer, waits for no thread of the
+/// parent's.
+fn shared_queues_are_their_parents() {
+    let engine = CpuEngine::open(&CpuOptions::new().with_threads(0)).expect("in range");
+    let memory = || engine.allocate(1 << 20).expect("memory");
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
+    queue.copy(memory(), memory()).expect("accepted").wait().expect("completes");
+    let transfer = queue.copy(memory(), memory()).expect("accepted");
+    while !transfer.is_done() {
+        std::thread::yield_now();
+    }
+    // So that the lane's thread sleeps, and holds no lock.
+    std::thread::sleep(Duration::from_millis(50));
+
+    let (mut queue, mut transfer) = (Some(queue), Some(transfer));
+    assert!(child(|| drop((queue.take(), transfer.take()))), "the last transfer closes");
+    assert!(
+        child(|| {
+            let queue = queue.take().expect("the parent's");
+            assert_eq!(queue.close(Duration::from_secs(1)).completed, 2);
+        }),
+        "closing"
+    );
+    let (queue, transfer) = (queue.expect("the parent's"), transfer.expect("the parent's"));
+    transfer.wait().expect("completes");
+    queue.copy(memory(), memory()).expect("accepted").wait().expect("completes");
+    assert_eq!(queue.close(Duration::from_secs(1)).completed, 3);
+}

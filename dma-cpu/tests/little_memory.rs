@@ -1,0 +1,76 @@
+//! An engine that is opened, and a queue, where hardly any address space is left: either that is enough, or
+//! the error says what is not.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use dma_core::{DmaEngineExt, ErrorKind, QueueOptions, Result, SharedQueueOptions};
+use dma_cpu::{CpuEngine, CpuOptions};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// Runs this test in a process of its own with a limited address space.
+const ROOM: &str = "DMA_TEST_ROOM";
+
+/// Exit status of the process.
+const ENOUGH: i32 = 0;
+const TOLD: i32 = 3;
+const OTHERWISE: i32 = 4;
+
+fn mapped() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("readable");
+    let pages: u64 = statm.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    pages * rustix::param::page_size() as u64
+}
+
+/// Opens queues of this depth, and copies on each, until there is no room for another, or for `queues` of
+/// them.
+fn copy(threads: usize, depth: usize, queues: usize) -> Result<()> {
+    let engine = CpuEngine::open(&CpuOptions::new().with_threads(threads))?;
+    let options = QueueOptions::new().with_depth(depth);
+    let mut pair = (engine.allocate(1 << 20)?, engine.allocate(1 << 20)?);
+    let mut open = Vec::with_capacity(queues);
+    for i in 0..queues {
+        let queue = engine.open_queue(&options)?;
+        pair = queue.copy(pair.0, pair.1)?.wait()?;
+        open.push(queue);
+        if i == 0 {
+            let options = SharedQueueOptions::new().with_queue(options.clone());
+            pair = engine.open_shared_queue(&options)?.copy(pair.0, pair.1)?.wait()?;
+        }
+    }
+    Ok(())
+}
+
+/// In the process of its own.
+fn try_with(room: u64) -> ! {
+    let limit = Some(mapped() + room);
+    setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).expect("lowered");
+    let mut status = ENOUGH;
+    for (threads, depth, queues) in [(2, 256, 10), (0, 256, 10), (0, 65_536, 20)] {
+        if let Err(e) = copy(threads, depth, queues) {
+            let typed = matches!(e.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfResources);
+            status = if typed { TOLD } else { OTHERWISE };
+            println!("{e}");
+        }
+    }
+    std::process::exit(status);
+}
+
+#[test]
+fn little_memory_is_an_error_and_no_abort() {
+    if let Ok(room) = std::env::var(ROOM) {
+        try_with(room.parse().expect("a number"));
+    }
+    let mut seen = BTreeSet::new();
+    for kib in (0..64).map(|n| n * 1000).chain((0..32).map(|n| n * 37)).chain([1 << 20]) {
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "little_memory_is_an_error_and_no_abort", "--nocapture", "--test-threads=1"])
+            .env(ROOM, (kib << 10).to_string())
+            .output()
+            .expect("it starts");
+        let status = output.status.code();
+        assert!(matches!(status, Some(ENOUGH | TOLD)), "with {kib} KiB: {output:?}");
+        seen.insert(status);
+    }
+    assert_eq!(seen.len(), 2, "now enough, and now not");
+}

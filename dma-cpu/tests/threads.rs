@@ -1,0 +1,41 @@
+//! The CPU engine's threads: as many as asked for, and gone with the last handle.
+#![cfg(target_os = "linux")]
+
+use std::time::{Duration, Instant};
+
+use dma_core::{DmaEngineExt, QueueOptions};
+use dma_cpu::{CpuEngine, CpuOptions};
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .expect("procfs")
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with("dma-cpu-"))
+        .count()
+}
+
+/// Waits until there are so many threads.
+fn wait_for(wanted: usize) {
+    let begun = Instant::now();
+    while threads() != wanted {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} threads and not {wanted}", threads());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn threads_go_with_the_last_handle() {
+    let engine = CpuEngine::open(&CpuOptions::new().with_threads(3)).expect("in range");
+    assert_eq!(threads(), 0, "none before there is a queue");
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    let other = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    // A thread names itself when it first runs.
+    wait_for(3);
+    let memory = || engine.allocate(1 << 20).expect("memory");
+    queue.copy(memory(), memory()).expect("accepted").wait().expect("completes");
+    drop((engine, queue));
+    assert_eq!(threads(), 3, "a queue is left");
+    drop(other);
+    // The kernel lists a thread for a moment after it was joined.
+    wait_for(0);
+}

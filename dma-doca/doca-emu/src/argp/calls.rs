@@ -1,0 +1,235 @@
+//! The calls of `doca_argp.h`.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::spec::{CmdCallback, CmdSpec, ParamCallback, ParamSpec};
+use super::{Cmd, Config, Param, Parser, STATE, lock, run, with};
+use crate::c_abi::{Code, Handle, In, Out, Outcome, Text, c, c_calls, require};
+use crate::log::{Limit, global};
+
+/// The text that C passes; `None` for NULL.
+fn text(text: &Text) -> Option<String> {
+    text.get().ok().map(|text| text.to_string_lossy().into_owned())
+}
+
+// SAFETY: the addresses are only passed back to the program, on whose thread they must be valid.
+unsafe impl Send for Config {}
+// SAFETY: the pointers are only passed to the program, and point into the strings beside them.
+unsafe impl Send for super::DpdkArgs {}
+// SAFETY: the objects that handles stand for are locks and atomics.
+unsafe impl Send for Parser {}
+
+/// Passes the flag to the parser, which owns it even if this fails.
+fn register_param(cmd: &Cmd, handle: Handle<Param>, parser: &mut Parser) -> Outcome {
+    let param = handle.arc()?;
+    require(!param.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+    parser.params.push(handle);
+    let mut params = lock(&cmd.params);
+    let others: Vec<ParamSpec> = params.iter().map(|other| lock(&other.spec).clone()).collect();
+    lock(&param.spec).check(&others)?;
+    params.push(param);
+    Ok(())
+}
+
+/// Passes the command to the parser, which owns it even if this fails.
+fn register_cmd(cmd: &Cmd, handle: Handle<Cmd>, parser: &mut Parser) -> Outcome {
+    let inner = handle.arc()?;
+    require(!inner.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+    parser.cmds.push(handle);
+    // A command below itself would make a cycle.
+    require(!std::ptr::eq(cmd, &raw const *inner), c::DOCA_ERROR_INVALID_VALUE)?;
+    let name = {
+        let spec = lock(&inner.spec);
+        require(spec.name.is_some() && spec.description.is_some(), c::DOCA_ERROR_INITIALIZATION)?;
+        spec.name.clone()
+    };
+    let mut cmds = lock(&cmd.cmds);
+    require(!cmds.iter().any(|other| lock(&other.spec).name == name), c::DOCA_ERROR_INVALID_VALUE)?;
+    cmds.push(inner);
+    Ok(())
+}
+
+/// Changes a flag. Ignores NULL.
+fn set(param: Handle<Param>, change: impl FnOnce(&mut ParamSpec)) {
+    if let Ok(param) = param.get() {
+        change(&mut lock(&param.spec));
+    }
+}
+
+/// Changes a command. Ignores NULL.
+fn set_cmd(cmd: Handle<Cmd>, change: impl FnOnce(&mut CmdSpec)) {
+    if let Ok(cmd) = cmd.get() {
+        change(&mut lock(&cmd.spec));
+    }
+}
+
+c_calls! {
+    /// Prints the usage on standard output.
+    fn doca_argp_usage() -> () { run::print_usage() }
+    /// Makes the parser. Without a name the program's first argument is its name.
+    fn doca_argp_init(program_name: Text, program_config: *mut c_void) {
+        let mut state = lock(&STATE);
+        require(state.parser.is_none(), c::DOCA_ERROR_BAD_STATE)?;
+        state.log_level = None;
+        state.sdk_log_level = None;
+        state.parser = Some(Parser {
+            program: text(&program_name),
+            config: Config(program_config),
+            root: Arc::new(Cmd::new()),
+            params: Vec::new(),
+            cmds: Vec::new(),
+            version: None,
+            validation: None,
+            logger: None,
+            dpdk: None,
+            dpdk_args: None,
+        });
+        Ok(())
+    }
+    fn doca_argp_register_param(input_param: Handle<Param>) {
+        with(|parser| register_param(&Arc::clone(&parser.root), input_param, parser))
+    }
+    fn doca_argp_register_cmd(input_cmd: Handle<Cmd>) {
+        with(|parser| register_cmd(&Arc::clone(&parser.root), input_cmd, parser))
+    }
+    /// Sets the function that `-v` calls instead of printing the SDK's version.
+    fn doca_argp_register_version_callback(callback: Option<ParamCallback>) {
+        with(|parser| {
+            parser.version = Some(callback.ok_or(c::DOCA_ERROR_INVALID_VALUE)?);
+            Ok(())
+        })
+    }
+    /// Sets the function that is called with the configuration after all flags.
+    fn doca_argp_register_validation_callback(callback: Option<CmdCallback>) {
+        with(|parser| {
+            parser.validation = Some(callback.ok_or(c::DOCA_ERROR_INVALID_VALUE)?);
+            Ok(())
+        })
+    }
+    /// Sets the function that receives mistakes on the command line, in place of standard error.
+    fn doca_argp_register_logger_callback(callback: c::doca_argp_logger_cb_t) {
+        with(|parser| {
+            require(callback.is_some(), c::DOCA_ERROR_INVALID_VALUE)?;
+            require(parser.logger.is_none(), c::DOCA_ERROR_ALREADY_EXIST)?;
+            parser.logger = callback;
+            Ok(())
+        })
+    }
+    /// Writes mistakes to standard error again.
+    fn doca_argp_disable_logger_callback() {
+        with(|parser| require(parser.logger.take().is_some(), c::DOCA_ERROR_BAD_STATE))
+    }
+    /// Parses the command line and calls the program back, in the order of the words. Prints the usage and
+    /// ends the program for `-h`.
+    fn doca_argp_start(argc: c_int, argv: In<Text>) {
+        with(|_| Ok(()))?;
+        let count = usize::try_from(argc).map_err(|_| c::DOCA_ERROR_INVALID_VALUE)?;
+        // SAFETY: C passes the number of strings beside them.
+        let words = unsafe { argv.slice(count) }?.iter().map(text).collect::<Option<Vec<_>>>();
+        run::start(&words.ok_or(c::DOCA_ERROR_INVALID_VALUE)?)
+    }
+    /// Destroys the parser and all that was registered.
+    fn doca_argp_destroy() {
+        // Not under the lock.
+        let parser = lock(&STATE).parser.take();
+        require(parser.is_some(), c::DOCA_ERROR_BAD_STATE)
+    }
+    /// Passes the words before `--` to DPDK, by the callback.
+    fn doca_argp_set_dpdk_program(
+        callback: Option<unsafe extern "C" fn(c_int, *mut *mut c_char) -> Code>,
+    ) -> () {
+        let _ = with(|parser| {
+            parser.dpdk = callback;
+            Ok(())
+        });
+    }
+    fn doca_argp_param_create(param: Out<Handle<Param>>) {
+        param.check()?;
+        with(|_| param.put(Handle::give_arc(Arc::new(Param::new()))))
+    }
+    fn doca_argp_param_set_short_name(param: Handle<Param>, name: Text) -> () {
+        set(param, |spec| spec.short = text(&name))
+    }
+    /// Sets the name behind two dashes, and in a JSON file.
+    fn doca_argp_param_set_long_name(param: Handle<Param>, name: Text) -> () {
+        set(param, |spec| spec.long = text(&name))
+    }
+    /// Sets the usage's word for the flag's value.
+    fn doca_argp_param_set_arguments(param: Handle<Param>, arguments: Text) -> () {
+        set(param, |spec| spec.arguments = text(&arguments))
+    }
+    fn doca_argp_param_set_description(param: Handle<Param>, description: Text) -> () {
+        set(param, |spec| spec.description = text(&description))
+    }
+    /// Sets the function that receives the value.
+    fn doca_argp_param_set_callback(param: Handle<Param>, callback: Option<ParamCallback>) -> () {
+        set(param, |spec| spec.callback = callback)
+    }
+    fn doca_argp_param_set_type(param: Handle<Param>, kind: c::doca_argp_type) -> () {
+        set(param, |spec| spec.kind = kind)
+    }
+    fn doca_argp_param_set_mandatory(param: Handle<Param>) -> () { set(param, |spec| spec.mandatory = true) }
+    fn doca_argp_param_set_cli_only(param: Handle<Param>) -> () { set(param, |spec| spec.cli_only = true) }
+    fn doca_argp_param_set_multiplicity(param: Handle<Param>) -> () {
+        set(param, |spec| spec.multiple = true)
+    }
+    /// The flag must be given alone.
+    fn doca_argp_param_set_singular(param: Handle<Param>) -> () { set(param, |spec| spec.singular = true) }
+    /// Commands below have the flag, too.
+    fn doca_argp_param_set_inherited(param: Handle<Param>) -> () { set(param, |spec| spec.inherited = true) }
+    fn doca_argp_param_set_hidden(param: Handle<Param>) -> () { set(param, |spec| spec.hidden = true) }
+    /// Destroys a flag that was not registered.
+    fn doca_argp_param_destroy(param: Handle<Param>) {
+        require(!param.get()?.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+        param.take_arc().map(drop)
+    }
+    fn doca_argp_cmd_create(cmd: Out<Handle<Cmd>>) {
+        cmd.check()?;
+        with(|_| cmd.put(Handle::give_arc(Arc::new(Cmd::new()))))
+    }
+    fn doca_argp_cmd_set_name(cmd: Handle<Cmd>, name: Text) -> () {
+        set_cmd(cmd, |spec| spec.name = text(&name))
+    }
+    fn doca_argp_cmd_set_description(cmd: Handle<Cmd>, description: Text) -> () {
+        set_cmd(cmd, |spec| spec.description = text(&description))
+    }
+    /// Sets the function that is called when the command was given.
+    fn doca_argp_cmd_set_callback(cmd: Handle<Cmd>, callback: Option<CmdCallback>) -> () {
+        set_cmd(cmd, |spec| spec.callback = callback)
+    }
+    fn doca_argp_cmd_set_hidden(cmd: Handle<Cmd>) -> () { set_cmd(cmd, |spec| spec.hidden = true) }
+    /// Registers a flag of a command that is not registered itself yet.
+    fn doca_argp_cmd_register_param(cmd: Handle<Cmd>, input_param: Handle<Param>) {
+        let cmd = cmd.arc()?;
+        with(|parser| {
+            require(!cmd.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+            register_param(&cmd, input_param, parser)
+        })
+    }
+    /// Registers a command below one that is not registered itself yet.
+    fn doca_argp_cmd_register_cmd(cmd: Handle<Cmd>, input_cmd: Handle<Cmd>) {
+        let cmd = cmd.arc()?;
+        with(|parser| {
+            require(!cmd.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+            register_cmd(&cmd, input_cmd, parser)
+        })
+    }
+    /// Destroys a command that was not registered.
+    fn doca_argp_cmd_destroy(cmd: Handle<Cmd>) {
+        require(!cmd.get()?.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+        cmd.take_arc().map(drop)
+    }
+    /// The level of the command line, or the log's.
+    fn doca_argp_get_log_level(level: Out<c_int>) {
+        let given = lock(&STATE).log_level.unwrap_or_else(|| global(Limit::Lower));
+        level.put(given.try_into().unwrap_or_default())
+    }
+    /// The SDK's level of the command line, or the log's.
+    fn doca_argp_get_sdk_log_level(level: Out<c_int>) {
+        let given = lock(&STATE).sdk_log_level.unwrap_or_else(|| global(Limit::Sdk));
+        level.put(given.try_into().unwrap_or_default())
+    }
+}

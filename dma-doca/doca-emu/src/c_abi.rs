@@ -1,0 +1,423 @@
+//! The C boundary: exported functions, and checked types for the pointers that C passes.
+//!
+//! Exported functions take [`Handle`], [`In`], [`Out`] and [`Text`] where C has pointers. These have the
+//! pointer's representation. Their methods check it, so a NULL or a destroyed handle is an error.
+//! [`c_calls!`] declares all exported functions.
+//!
+//! # Safety
+//!
+//! Every exported function is an `unsafe extern "C" fn`. Its caller keeps to the requirements of DOCA's
+//! reference: a handle is NULL or came from this library and was not given back, on the thread
+//! that owns it; other pointers are NULL or valid for the declared type, as long as the call, task or object
+//! needs them; strings end in NUL. Rust code cannot make an `In`, `Out` or `Text` of an address: they only
+//! come from such a call, so reading and writing through them rests on that promise. A length that C passes
+//! beside a pointer is not part of the type, and the methods that take one are unsafe.
+#![expect(unsafe_code, reason = "pointers from C are followed here, and almost only here")]
+
+use std::ffi::{CStr, c_char};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) use doca_sys::bindings as c;
+
+/// A DOCA result code.
+pub(crate) type Code = c::doca_error_t;
+/// Result of internal functions. `Err` is never `DOCA_SUCCESS`.
+pub(crate) type Outcome<T = ()> = Result<T, Code>;
+
+/// `Err(DOCA_ERROR_INVALID_VALUE)`, the answer to most bad arguments.
+pub(crate) const INVALID: Code = c::DOCA_ERROR_INVALID_VALUE;
+
+/// Exports functions under their C names, all `unsafe extern "C"`. A function without a return type returns
+/// the [`Code`] of its body's [`Outcome`]. Functions are in the order of the header. rustfmt skips them.
+///
+/// ```text
+/// c_calls! {
+///     fn doca_buf_get_len(buf: Handle<Buf>, len: Out<usize>) { len.put(buf.get()?.len()) }
+/// }
+/// ```
+macro_rules! c_calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
+        $($crate::c_abi::c_call! { $(#[$doc])* $name ($($arg: $type),*) ($($result)?) $body })*
+    };
+}
+pub(crate) use c_calls;
+
+macro_rules! c_call {
+    ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) () $body:block) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> $crate::c_abi::Code {
+            $crate::c_abi::answer(|| $body)
+        }
+    };
+    ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) ($result:ty) $body:block) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
+    };
+}
+pub(crate) use c_call;
+
+/// Exports functions that write a value of an object to their last argument.
+///
+/// ```text
+/// getters! {
+///     doca_buf_get_len(buf: Buf) -> usize { buf.len() }
+/// }
+/// ```
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident($object:ident: $type:ty) -> $value:ty { $get:expr })*) => {
+        $crate::c_abi::c_calls! {
+            $(
+                $(#[$doc])*
+                fn $name($object: $crate::c_abi::Handle<$type>, out: $crate::c_abi::Out<$value>) {
+                    out.make(|| {
+                        let $object = $object.get()?;
+                        Ok($get)
+                    })
+                }
+            )*
+        }
+    };
+}
+pub(crate) use getters;
+
+/// Converts an outcome to the code that C gets.
+#[inline]
+pub(crate) fn answer(run: impl FnOnce() -> Outcome) -> Code {
+    match run() {
+        Ok(()) => c::DOCA_SUCCESS,
+        Err(code) => code,
+    }
+}
+
+/// Fails with `code` unless `held`.
+#[inline]
+pub(crate) fn require(held: bool, code: Code) -> Outcome {
+    if held { Ok(()) } else { Err(code) }
+}
+
+/// Tells live objects from destroyed ones, as long as the memory is not reused.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Mark(AtomicU32);
+
+impl Mark {
+    /// The mark of a live object of this type.
+    pub(crate) const fn of<T: Object>() -> Self {
+        Self::new(T::MARK)
+    }
+
+    pub(crate) const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn is(&self, value: u32) -> bool {
+        self.0.load(Ordering::Relaxed) == value
+    }
+
+    pub(crate) fn set(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wipe(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// An object that C holds a pointer to. Mutable fields are cells, atomics or locks, because C may call back
+/// into a function that is still running.
+pub(crate) trait Object {
+    /// Identifies the type.
+    const MARK: u32;
+
+    fn mark(&self) -> &Mark;
+}
+
+/// Implements [`Object`] for a type with a field `mark`.
+macro_rules! object {
+    ($type:ty, $mark:literal) => {
+        impl $crate::c_abi::Object for $type {
+            const MARK: u32 = $mark;
+
+            fn mark(&self) -> &$crate::c_abi::Mark {
+                &self.mark
+            }
+        }
+    };
+}
+pub(crate) use object;
+
+/// User data that was not set.
+pub(crate) const NO_DATA: c::doca_data = c::doca_data { u64_: 0 };
+
+/// A pointer to an object of ours, as C passes it.
+#[repr(transparent)]
+pub(crate) struct Handle<T>(*const T);
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+impl<T> Default for Handle<T> {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T> Handle<T> {
+    /// The pointer to hand to C for `object`, which must stay where it is until C gives the pointer back.
+    pub(crate) fn of(object: &T) -> Self {
+        Self(object)
+    }
+
+    pub(crate) const fn null() -> Self {
+        Self(ptr::null())
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The pointer as another C type for the object or for its first field.
+    pub(crate) fn cast<U>(self) -> *mut U {
+        self.0.cast::<U>().cast_mut()
+    }
+}
+
+impl<T: Object> Handle<T> {
+    /// The object.
+    #[inline]
+    pub(crate) fn get(&self) -> Outcome<&T> {
+        // SAFETY: C passes NULL, or a pointer that it got from us and did not give back.
+        let object = unsafe { self.0.as_ref() }.ok_or(INVALID)?;
+        if object.mark().is(T::MARK) { Ok(object) } else { Err(INVALID) }
+    }
+
+    /// The object, without a check of its mark.
+    #[inline]
+    pub(crate) fn get_unmarked(&self) -> Option<&T> {
+        // SAFETY: as for `get`; the callers know that the object is still there.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Passes ownership of a new object to C.
+    pub(crate) fn new_rc(object: T) -> Self {
+        Self::give_rc(Rc::new(object))
+    }
+
+    /// Passes ownership to C.
+    pub(crate) fn give_rc(object: Rc<T>) -> Self {
+        Self(Rc::into_raw(object))
+    }
+
+    /// The object, kept alive while callbacks run.
+    pub(crate) fn rc(&self) -> Outcome<Rc<T>> {
+        self.get()?;
+        // SAFETY: the pointer is from `give_rc`, as all of this type are, and C holds a count of it.
+        unsafe { Rc::increment_strong_count(self.0) };
+        // SAFETY: as above; this takes the count that was just added.
+        Ok(unsafe { Rc::from_raw(self.0) })
+    }
+
+    /// Takes the object back from C.
+    pub(crate) fn take_rc(self) -> Outcome<Rc<T>> {
+        self.get()?.mark().wipe();
+        // SAFETY: the pointer is from `give_rc`, and the wiped mark makes this the only time that its count
+        // is taken.
+        Ok(unsafe { Rc::from_raw(self.0) })
+    }
+
+    /// Passes ownership of an object that several threads may use to C.
+    pub(crate) fn give_arc(object: Arc<T>) -> Self {
+        Self(Arc::into_raw(object))
+    }
+
+    /// The object, kept alive.
+    pub(crate) fn arc(&self) -> Outcome<Arc<T>> {
+        self.get()?;
+        // SAFETY: all pointers of this type are of an `Arc` that C, or the list they are from, has a count
+        // of.
+        unsafe { Arc::increment_strong_count(self.0) };
+        // SAFETY: as above; this takes the count that was just added.
+        Ok(unsafe { Arc::from_raw(self.0) })
+    }
+
+    /// Takes the object back from C.
+    pub(crate) fn take_arc(self) -> Outcome<Arc<T>> {
+        self.get()?.mark().wipe();
+        // SAFETY: the pointer is from `give_arc`, and its count is taken only here, once, as the mark is
+        // wiped.
+        Ok(unsafe { Arc::from_raw(self.0) })
+    }
+}
+
+/// Address for a result.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    pub(crate) const fn null() -> Self {
+        Self(ptr::null_mut())
+    }
+
+    /// The pointer that C passed.
+    pub(crate) fn address(self) -> *mut T {
+        self.0
+    }
+
+    /// An error if C passed NULL.
+    #[inline]
+    pub(crate) fn check(&self) -> Outcome {
+        require(!self.0.is_null(), INVALID)
+    }
+
+    /// Writes the value of `make`, which is called only if C passed an address.
+    #[inline]
+    pub(crate) fn make(&self, make: impl FnOnce() -> Outcome<T>) -> Outcome {
+        self.check()?;
+        self.put_if(make()?);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn put(&self, value: T) -> Outcome {
+        self.check()?;
+        self.put_if(value);
+        Ok(())
+    }
+
+    /// Does nothing if C passed NULL.
+    #[inline]
+    pub(crate) fn put_if(&self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: C passes the address of a variable of this type, or NULL.
+            unsafe { self.0.write(value) }
+        }
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// Copies `values` to the array that C passed.
+    ///
+    /// # Safety
+    ///
+    /// C promised room for `room` values, in memory that is not ours.
+    pub(crate) unsafe fn fill(&self, values: &[T], room: usize) -> Outcome {
+        self.check()?;
+        require(values.len() <= room, INVALID)?;
+        // SAFETY: the caller vouches for the room, and the values fit into it.
+        unsafe { self.0.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        Ok(())
+    }
+}
+
+impl Out<c_char> {
+    /// Writes a string and its NUL.
+    ///
+    /// # Safety
+    ///
+    /// C promised room for `room` bytes, in memory that is not ours.
+    pub(crate) unsafe fn text(&self, text: &str, room: usize) -> Outcome {
+        self.check()?;
+        let bytes: Vec<_> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();
+        // SAFETY: the caller vouches for the room.
+        unsafe { self.fill(&bytes, room) }
+    }
+}
+
+/// A value that C passes by its address.
+#[repr(transparent)]
+pub(crate) struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T: Copy> In<T> {
+    pub(crate) fn get(&self) -> Option<T> {
+        // SAFETY: C passes the address of a variable of this type, or NULL.
+        unsafe { self.0.as_ref() }.copied()
+    }
+
+    /// `len` values in a row.
+    ///
+    /// # Safety
+    ///
+    /// C promised that many, which do not change while the slice is used.
+    pub(crate) unsafe fn slice(&self, len: usize) -> Outcome<&[T]> {
+        require(!self.0.is_null() && len <= isize::MAX as usize / size_of::<T>().max(1), INVALID)?;
+        // SAFETY: the caller vouches for them.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
+    }
+}
+
+/// Bytes of the program that do not change until their task ends.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskBytes {
+    first: In<u8>,
+    len: usize,
+}
+
+impl TaskBytes {
+    pub(crate) const EMPTY: Self = Self { first: In(ptr::null()), len: 0 };
+
+    /// # Safety
+    ///
+    /// C promised `len` bytes, which do not change until the task ends.
+    pub(crate) unsafe fn new(first: In<u8>, len: usize) -> Self {
+        Self { first, len }
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.first.0.is_null()
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// The bytes. The task must not have ended.
+    pub(crate) fn get(&self) -> Outcome<&[u8]> {
+        // SAFETY: `new` was promised them.
+        unsafe { self.first.slice(self.len) }
+    }
+}
+
+/// A string from C.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    pub(crate) fn get(&self) -> Outcome<&CStr> {
+        require(!self.0.is_null(), INVALID)?;
+        // SAFETY: C passes a string that ends in NUL, and does not change it during the call.
+        Ok(unsafe { CStr::from_ptr(self.0) })
+    }
+
+    /// The string, if it is UTF-8.
+    pub(crate) fn str(&self) -> Outcome<&str> {
+        self.get()?.to_str().map_err(|_| INVALID)
+    }
+}

@@ -1,0 +1,197 @@
+//! The calls of `doca_comch.h`.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::ptr;
+use std::rc::Rc;
+
+use super::connection::{Connection, Link};
+use super::endpoint::Endpoint;
+use crate::c_abi::{Handle, INVALID, NO_DATA, Out, Outcome, Text, c, c_calls, getters, require};
+use crate::config::{ComchConfig, Side};
+use crate::ctx::destroy;
+use crate::dev::{Dev, Info};
+use crate::rep::Rep;
+
+/// The server that a handle stands for.
+pub(super) fn server(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
+    let endpoint = endpoint.get()?;
+    require(endpoint.is_server(), INVALID)?;
+    Ok(endpoint)
+}
+
+/// The client that a handle stands for.
+pub(super) fn client(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
+    let endpoint = endpoint.get()?;
+    require(!endpoint.is_server(), INVALID)?;
+    Ok(endpoint)
+}
+
+fn is_supported(info: &Info, side: Side) -> Outcome {
+    require(info.function().comch && info.function().side == side, c::DOCA_ERROR_NOT_SUPPORTED)
+}
+
+/// Limits of a function that has the comm channel; otherwise `NOT_SUPPORTED`.
+pub(super) fn comch(info: &Info) -> Outcome<&ComchConfig> {
+    require(info.function().comch, c::DOCA_ERROR_NOT_SUPPORTED)?;
+    Ok(&info.card.config.comch)
+}
+
+/// Checks that the name is neither empty nor too long, with its NUL.
+fn check_name<'a>(dev: &Dev, name: &'a Text) -> Outcome<&'a str> {
+    let name = name.str()?;
+    let room = dev.card().config.comch.max_name_len as usize;
+    require(!name.is_empty() && name.len() < room, INVALID)?;
+    Ok(name)
+}
+
+fn as_ctx(endpoint: Outcome<&Endpoint>) -> *mut c::doca_ctx {
+    endpoint.map_or(ptr::null_mut(), |endpoint| Handle::of(&endpoint.ctx).cast())
+}
+
+fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endpoint) -> T) -> Outcome {
+    out.check()?;
+    out.put(value(endpoint))
+}
+
+/// Declares calls of servers, and the same ones of clients.
+macro_rules! pairs {
+    ($($(#[$doc:meta])* $server:ident, $client:ident
+        |$endpoint:ident| ($($arg:ident: $type:ty),*) $body:block)*) => {
+        $crate::c_abi::c_calls! {
+            $(
+                $(#[$doc])*
+                fn $server(comch_server: Handle<Endpoint>, $($arg: $type),*) {
+                    let $endpoint = $crate::comch::calls::server(&comch_server)?;
+                    $body
+                }
+                $(#[$doc])*
+                fn $client(comch_client: Handle<Endpoint>, $($arg: $type),*) {
+                    let $endpoint = $crate::comch::calls::client(&comch_client)?;
+                    $body
+                }
+            )*
+        }
+    };
+}
+pub(super) use pairs;
+
+pairs! {
+    /// The longest message, up to the limit of the device.
+    doca_comch_server_set_max_msg_size, doca_comch_client_set_max_msg_size |endpoint| (size: u32) {
+        endpoint.ctx.require_idle()?;
+        require((1..=endpoint.limits().max_msg_size).contains(&size), INVALID)?;
+        endpoint.max_msg_size.set(size);
+        Ok(())
+    }
+    doca_comch_server_get_max_msg_size, doca_comch_client_get_max_msg_size |endpoint| (size: Out<u32>) {
+        get(endpoint, &size, |endpoint| endpoint.max_msg_size.get())
+    }
+    /// Messages that the receive queue holds, up to the limit of the device.
+    doca_comch_server_set_recv_queue_size, doca_comch_client_set_recv_queue_size |endpoint| (size: u32) {
+        endpoint.ctx.require_idle()?;
+        require((1..=endpoint.limits().max_recv_queue_size).contains(&size), INVALID)?;
+        endpoint.recv_queue_size.set(size);
+        Ok(())
+    }
+    doca_comch_server_get_recv_queue_size, doca_comch_client_get_recv_queue_size |endpoint| (size: Out<u32>) {
+        get(endpoint, &size, |endpoint| endpoint.recv_queue_size.get())
+    }
+    doca_comch_server_get_device, doca_comch_client_get_device |endpoint| (dev: Out<Handle<Dev>>) {
+        get(endpoint, &dev, |endpoint| Handle::of(&*endpoint.dev))
+    }
+}
+
+fn endpoint_of(connection: &Handle<Connection>, is_server: bool) -> *const Endpoint {
+    let endpoint = connection.get().ok().and_then(|connection| connection.endpoint.upgrade());
+    let endpoint = endpoint.and_then(|endpoint| endpoint.downcast::<Endpoint>().ok());
+    let endpoint = endpoint.filter(|endpoint| endpoint.is_server() == is_server);
+    endpoint.map_or(ptr::null(), |endpoint| Rc::as_ptr(&endpoint))
+}
+
+getters! {
+    doca_comch_cap_get_max_name_len(info: Info) -> u32 { comch(info)?.max_name_len }
+    doca_comch_cap_get_max_msg_size(info: Info) -> u32 { comch(info)?.max_msg_size }
+    doca_comch_cap_get_max_recv_queue_size(info: Info) -> u32 { comch(info)?.max_recv_queue_size }
+    doca_comch_cap_get_max_clients(info: Info) -> u32 { comch(info)?.max_clients }
+    doca_comch_cap_get_max_send_tasks(info: Info) -> u32 { comch(info)?.max_send_tasks }
+}
+
+c_calls! {
+    fn doca_comch_connection_set_user_data(connection: Handle<Connection>, user_data: c::doca_data) {
+        connection.get().map(|connection| connection.user_data.set(user_data))
+    }
+    /// 0 for NULL.
+    fn doca_comch_connection_get_user_data(connection: Handle<Connection>) -> c::doca_data {
+        connection.get().map_or(NO_DATA, |connection| connection.user_data.get())
+    }
+    /// The server of the connection, or NULL.
+    fn doca_comch_server_get_server_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, true) }
+    /// The client of the connection, or NULL.
+    fn doca_comch_client_get_client_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, false) }
+    /// Makes a server for the host's function that the representor stands for. `NOT_SUPPORTED` on a device
+    /// that is not the DPU's.
+    fn doca_comch_server_create(
+        dev: Handle<Dev>,
+        repr: Handle<Rep>,
+        name: Text,
+        comch_server: Out<Handle<Endpoint>>,
+    ) {
+        comch_server.check()?;
+        let (dev, rep) = (dev.arc()?, repr.arc()?);
+        let name = check_name(&dev, &name)?;
+        is_supported(&dev.info, Side::Dpu)?;
+        comch_server.put(Handle::give_rc(Endpoint::new(dev, Some(rep), name)))
+    }
+    /// `IN_USE` unless idle.
+    fn doca_comch_server_destroy(it: Handle<Endpoint>) { server(&it).and_then(|_| destroy(it)) }
+    fn doca_comch_cap_server_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Dpu) }
+    fn doca_comch_server_get_device_rep(comch_server: Handle<Endpoint>, rep: Out<Handle<Rep>>) {
+        get(server(&comch_server)?, &rep, |endpoint| {
+            endpoint.rep.as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep))
+        })
+    }
+    fn doca_comch_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
+    /// Ends a connection. The other side is told, and the program by its callback. `AGAIN` if there is no
+    /// room to tell, `IN_USE` if this side has consumers or producers of it.
+    fn doca_comch_server_disconnect(comch_server: Handle<Endpoint>, connection: Handle<Connection>) {
+        let server = server(&comch_server)?;
+        server.disconnect(&*server.own(connection)?)
+    }
+    /// Makes a client. `NOT_SUPPORTED` on a device that is not the host's.
+    fn doca_comch_client_create(dev: Handle<Dev>, name: Text, comch_client: Out<Handle<Endpoint>>) {
+        comch_client.check()?;
+        let dev = dev.arc()?;
+        let name = check_name(&dev, &name)?;
+        is_supported(&dev.info, Side::Host)?;
+        comch_client.put(Handle::give_rc(Endpoint::new(dev, None, name)))
+    }
+    /// `IN_USE` unless idle.
+    fn doca_comch_client_destroy(it: Handle<Endpoint>) { client(&it).and_then(|_| destroy(it)) }
+    fn doca_comch_cap_client_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Host) }
+    fn doca_comch_client_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(client(&it)) }
+    /// The client's connection; `BAD_STATE` before it is started.
+    fn doca_comch_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
+        connection.make(|| Ok(Handle::of(&*client(&comch_client)?.client_connection()?)))
+    }
+    /// Updates the counters.
+    fn doca_comch_connection_update_info(connection: Handle<Connection>) {
+        let connection = connection.get()?;
+        connection.shown.set(connection.counters.get());
+        match connection.link.get() {
+            Link::Greeting => Err(c::DOCA_ERROR_CONNECTION_INPROGRESS),
+            Link::Open => Ok(()),
+            Link::Closed => Err(c::DOCA_ERROR_CONNECTION_ABORTED),
+        }
+    }
+    /// A counter, as of the last update.
+    fn doca_comch_connection_get_counter(
+        connection: Handle<Connection>,
+        counter: c::doca_comch_counter,
+        value: Out<u64>,
+    ) {
+        value.check()?;
+        let counters = connection.get()?.shown.get();
+        let which = counter.checked_sub(c::DOCA_COMCH_COUNTER_SENT_MESSAGES).ok_or(INVALID)?;
+        value.put(*counters.get(which as usize).ok_or(INVALID)?)
+    }
+}

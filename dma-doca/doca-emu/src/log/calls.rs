@@ -1,0 +1,184 @@
+//! The calls of `doca_log.h`. `doca_log` itself takes any number of arguments, so it is in `variadic.c`,
+//! which formats and then calls `doca_emu_log` here.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use super::{Audience, Backend, LineBuffer, Record, Sink, Stream};
+use crate::c_abi::{INVALID, In, Out, Outcome, Text, c, c_calls, require};
+
+type BackendHandle = *mut c::doca_log_backend;
+
+/// The backend that a handle stands for, if it is one, for that audience.
+fn find(handle: BackendHandle, audience: Audience) -> Outcome<&'static Backend> {
+    let log = super::read();
+    let found =
+        log.backends.iter().find(|backend| ptr::from_ref::<Backend>(backend).cast() == handle.cast_const());
+    found.copied().filter(|backend| backend.audience() == audience).ok_or(INVALID)
+}
+
+/// Makes a backend and stores its handle.
+fn create(sink: Outcome<Sink>, audience: Audience, backend: Out<BackendHandle>) -> Outcome {
+    backend.check()?;
+    backend.put(ptr::from_ref(super::add_backend(sink?, audience)?).cast_mut().cast())
+}
+
+/// # Safety
+///
+/// NULL, or an open stream that stays so.
+unsafe fn file(stream: *mut c::FILE) -> Outcome<Sink> {
+    require(!stream.is_null(), INVALID)?;
+    // SAFETY: as the caller says.
+    Ok(Sink::File(unsafe { Stream::new(stream.cast()) }))
+}
+
+fn fd(fd: c_int) -> Outcome<Sink> {
+    require(fd >= 0, INVALID)?;
+    Ok(Sink::Fd(fd))
+}
+
+/// # Safety
+///
+/// NULL, or a buffer of `capacity` bytes that stays, with a handler to be called with it on any thread.
+unsafe fn buffer(start: *mut c_char, capacity: usize, handler: c::log_flush_callback) -> Outcome<Sink> {
+    require(!start.is_null() && capacity > 0, INVALID)?;
+    let handler = handler.ok_or(INVALID)?;
+    // SAFETY: as the caller says; neither NULL nor empty.
+    Ok(Sink::Buffer(unsafe { LineBuffer::new(start, capacity, handler) }))
+}
+
+fn syslog(name: &Text) -> Outcome<Sink> {
+    Ok(Sink::Syslog(name.get()?.to_owned()))
+}
+
+/// Changes a backend's limits; false from `change` means that a strict limit forbids it.
+fn change(
+    handle: BackendHandle,
+    audience: Audience,
+    level: Option<u32>,
+    change: impl FnOnce(&Backend) -> bool,
+) -> Outcome {
+    let backend = find(handle, audience)?;
+    require(level.is_none_or(super::is_level), INVALID)?;
+    let changed = change(backend);
+    super::read().update_loudest();
+    require(changed, c::DOCA_ERROR_NOT_PERMITTED)
+}
+
+/// Declares calls that create backends of the application, and the same ones of the SDK.
+macro_rules! backends {
+    ($($(#[$doc:meta])* $application:ident, $sdk:ident ($($arg:ident: $type:ty),*) $sink:block)*) => {
+        c_calls! {
+            $(
+                $(#[$doc])*
+                fn $application($($arg: $type,)* backend: Out<BackendHandle>) {
+                    create($sink, Audience::Application, backend)
+                }
+                $(#[$doc])*
+                fn $sdk($($arg: $type,)* backend: Out<BackendHandle>) {
+                    create($sink, Audience::Sdk, backend)
+                }
+            )*
+        }
+    };
+}
+
+backends! {
+    /// Writes to a stream of C, which the program keeps open.
+    doca_log_backend_create_with_file, doca_log_backend_create_with_file_sdk (stream: *mut c::FILE) {
+        // SAFETY: the program keeps the stream open as long as the backend, which is for ever.
+        unsafe { file(stream) }
+    }
+    /// Writes to a file descriptor, which the program keeps open.
+    doca_log_backend_create_with_fd, doca_log_backend_create_with_fd_sdk (number: c_int) { fd(number) }
+    /// Puts each line into the buffer, cut to its capacity and with a NUL, and calls the handler.
+    doca_log_backend_create_with_buf, doca_log_backend_create_with_buf_sdk
+    (start: *mut c_char, capacity: usize, handler: c::log_flush_callback) {
+        // SAFETY: the program keeps the buffer as long as the backend, which is for ever.
+        unsafe { buffer(start, capacity, handler) }
+    }
+    /// Writes to the system's log, under a name.
+    doca_log_backend_create_with_syslog, doca_log_backend_create_with_syslog_sdk
+    (name: Text) { syslog(&name) }
+}
+
+c_calls! {
+    /// The most talkative level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
+    fn doca_log_backend_set_level_lower_limit(backend: BackendHandle, level: u32) {
+        change(backend, Audience::Application, Some(level), |backend| backend.set_lower(level))
+    }
+    /// The gravest level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
+    fn doca_log_backend_set_level_upper_limit(backend: BackendHandle, level: u32) {
+        change(backend, Audience::Application, Some(level), |backend| backend.set_upper(level))
+    }
+    /// Forbids lower limits that show more.
+    fn doca_log_backend_set_level_lower_limit_strict(backend: BackendHandle) {
+        change(backend, Audience::Application, None, |backend| {
+            backend.make_lower_strict();
+            true
+        })
+    }
+    /// Forbids upper limits that show more.
+    fn doca_log_backend_set_level_upper_limit_strict(backend: BackendHandle) {
+        change(backend, Audience::Application, None, |backend| {
+            backend.make_upper_strict();
+            true
+        })
+    }
+    /// The lower limit of all backends of the application, and of those to come.
+    fn doca_log_level_set_global_lower_limit(level: u32) { super::set_global(super::Limit::Lower, level) }
+    /// The upper limit of all backends of the application, and of those to come.
+    fn doca_log_level_set_global_upper_limit(level: u32) { super::set_global(super::Limit::Upper, level) }
+    /// INFO unless set.
+    fn doca_log_level_get_global_lower_limit() -> u32 { super::global(super::Limit::Lower) }
+    /// CRIT unless set.
+    fn doca_log_level_get_global_upper_limit() -> u32 { super::global(super::Limit::Upper) }
+    /// Ignores the name, because published transcripts show DOCA in its place.
+    fn doca_log_register_source(name: Text, source: Out<c_int>) {
+        name.get()?;
+        source.check()?;
+        source.put(super::add_source())
+    }
+    fn doca_log_unregister_source(source: c_int) { require(super::remove_source(source), INVALID) }
+    /// The most talkative level that a backend of the SDK shows.
+    fn doca_log_backend_set_sdk_level(backend: BackendHandle, level: u32) {
+        change(backend, Audience::Sdk, Some(level), |backend| backend.set_lower(level))
+    }
+    /// The limit of all backends of the SDK, and of those to come.
+    fn doca_log_level_set_global_sdk_limit(level: u32) { super::set_global(super::Limit::Sdk, level) }
+    /// INFO unless set.
+    fn doca_log_level_get_global_sdk_limit() -> u32 { super::global(super::Limit::Sdk) }
+    /// Writes INFO and lower to standard output, WARNING and graver to standard error.
+    fn doca_log_backend_create_standard() { super::add_standard() }
+    /// For `variadic.c`: checks a message before it is formatted. Some backend shows it if `shown` becomes
+    /// true.
+    fn doca_emu_log_check(level: u32, source: c_int, shown: Out<bool>) {
+        require(
+            super::is_level(level) && level != c::DOCA_LOG_LEVEL_DISABLE && super::is_source(source),
+            INVALID,
+        )?;
+        shown.put(super::is_wanted(Audience::Application, level))
+    }
+    /// For `variadic.c`: a formatted message.
+    fn doca_emu_log(
+        level: u32,
+        file: Text,
+        line: c_int,
+        function: Text,
+        message: In<u8>,
+        length: usize,
+    ) -> () {
+        let bytes = |text: &Text| text.get().map(|text| text.to_bytes().to_vec()).unwrap_or_default();
+        // SAFETY: `variadic.c` passes the message's length beside it.
+        let Ok(message) = (unsafe { message.slice(length) }) else { return };
+        let record = Record {
+            level,
+            file: &bytes(&file),
+            line: u32::try_from(line).unwrap_or_default(),
+            function: &bytes(&function),
+            message,
+        };
+        super::publish(&record, Audience::Application);
+    }
+}

@@ -1,0 +1,70 @@
+//! Started maps that consumers lend to a peer.
+#![expect(unsafe_code, reason = "memory is exported")]
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use dma_core::Access;
+use dma_ipc::{Export, RemoteError};
+
+use super::mapped;
+use super::registered::{Place, Registered};
+use crate::c_abi::{INVALID, Outcome, c, require};
+use crate::log::sdk_log;
+
+/// Time limit for peers' copies when lent memory is revoked.
+const WAITS: Duration = Duration::from_secs(5);
+
+/// A started map that a peer may write until this is dropped.
+pub(crate) struct Lent {
+    memory: Arc<Registered>,
+    export: Export,
+}
+
+impl Lent {
+    /// # Errors
+    ///
+    /// `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if imported; or its memory is not writable.
+    pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
+        require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
+        let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };
+        mapped::check(first, memory.len, true)?;
+        let here = NonNull::new(ptr::with_exposed_provenance_mut(first)).ok_or(INVALID)?;
+        // SAFETY: the map stays started, and its memory in place, until this is dropped, which revokes the
+        // export.
+        let export = unsafe { Export::of_process_memory(here, memory.len, Access::READ | Access::WRITE) };
+        let export = export.map_err(|error| {
+            sdk_log!(ERROR, "comch consumer: its memory cannot be lent: {error}");
+            match error {
+                RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
+                _ => c::DOCA_ERROR_DRIVER,
+            }
+        })?;
+        memory.lent.fetch_add(1, Ordering::AcqRel);
+        Ok(Self { memory: Arc::clone(memory), export })
+    }
+
+    /// Descriptor for the peer, and the range that it covers.
+    pub(crate) fn descriptor(&self) -> (&[u8], u64, u64) {
+        (self.export.blob(), self.memory.addr as u64, self.memory.len as u64)
+    }
+
+    pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
+        self.memory.contains(addr, len)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        match self.export.revoke(WAITS) {
+            // An export of the parent process, which revokes it.
+            Ok(()) | Err(RemoteError::Unsupported { .. }) => {
+                self.memory.lent.fetch_sub(1, Ordering::AcqRel);
+            }
+            // A peer hangs in the middle of a copy. The memory stays lent.
+            Err(error) => sdk_log!(ERROR, "comch consumer: its memory cannot be taken back: {error}"),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Started maps, and CPU access to their bytes for producers and consumers of the comm channel.
+#![expect(unsafe_code, reason = "memory that the program registered is read here")]
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use dma_ipc::Import;
+use dma_sim::model::{RegionError, RegionKey, Rights};
+
+use crate::c_abi::{INVALID, Outcome, c, require};
+use crate::dev::Dev;
+
+/// Bytes of a peer's memory that are copied at a time.
+const CHUNK: usize = 64 << 10;
+
+/// Place of a map's bytes.
+pub(super) enum Place {
+    /// In this process, from this address on.
+    Here(usize),
+    /// In another process of this machine.
+    Far(Arc<Import>),
+    /// On another machine.
+    Nowhere,
+}
+
+/// A started map: its range, and the name that each device has it under. Buffers hold on to it.
+pub(crate) struct Registered {
+    pub(super) addr: usize,
+    pub(super) len: usize,
+    pub(super) rights: Rights,
+    pub(super) keys: Vec<(Arc<Dev>, RegionKey)>,
+    /// Bytes that count as locked.
+    pub(super) locked: u64,
+    /// The addresses are the program's own.
+    pub(crate) is_local: bool,
+    /// Place of the bytes.
+    pub(super) at: Place,
+    /// Consumers that let peers write here: the memory cannot be taken away meanwhile.
+    pub(super) lent: AtomicU32,
+    pub(super) live: AtomicBool,
+    /// Counter of buffers, if they are counted.
+    pub(super) bufs: Option<Arc<AtomicU32>>,
+}
+
+impl Registered {
+    pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
+        addr >= self.addr && addr - self.addr <= self.len && len <= self.len - (addr - self.addr)
+    }
+
+    /// The window is of this memory, and the data within the window.
+    pub(crate) fn check_window(&self, addr: usize, len: usize, data: usize, data_len: usize) -> Outcome {
+        require(self.contains(addr, len), INVALID)?;
+        require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)
+    }
+
+    /// Its first address and its length.
+    pub(crate) fn range(&self) -> (usize, usize) {
+        (self.addr, self.len)
+    }
+
+    /// The name that `dev` has it under, if the map was given that device.
+    pub(crate) fn key(&self, dev: &Arc<Dev>) -> Option<RegionKey> {
+        self.keys.iter().find(|(of, _)| Arc::ptr_eq(of, dev)).map(|(_, key)| *key)
+    }
+
+    /// A device may read it.
+    pub(crate) fn may_read(&self) -> bool {
+        self.rights.intersects(Rights::LOCAL_READ | Rights::REMOTE_READ)
+    }
+
+    /// A device may write it.
+    pub(crate) fn may_write(&self) -> bool {
+        self.rights.intersects(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE)
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Counts a buffer that came or went.
+    pub(crate) fn count_buf(&self, came: bool) {
+        match &self.bufs {
+            Some(bufs) if came => _ = bufs.fetch_add(1, Ordering::Relaxed),
+            Some(bufs) => _ = bufs.fetch_sub(1, Ordering::Release),
+            None => {}
+        }
+    }
+
+    /// Takes the memory away from the devices.
+    ///
+    /// # Errors
+    ///
+    /// Tasks in flight name it, and it stays registered with those devices; or a consumer has it.
+    pub(super) fn unregister(&self) -> Outcome {
+        require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let mut busy = false;
+        for (dev, key) in &self.keys {
+            // An earlier attempt may have removed the key.
+            busy |= matches!(dev.card().engine().unregister(*key), Err(RegionError::InUse { .. }));
+        }
+        require(!busy, c::DOCA_ERROR_NOT_PERMITTED)?;
+        if self.live.swap(false, Ordering::Relaxed)
+            && let Some((dev, _)) = self.keys.first()
+        {
+            dev.card().unlock_memory(self.locked);
+        }
+        Ok(())
+    }
+
+    /// Passes the bytes from `addr` on to `write` in pieces, with their offsets.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_VALUE` if not of this started map, `IO_FAILED` if the peer revoked it, or errors of `write`.
+    pub(crate) fn read(
+        &self,
+        addr: usize,
+        len: usize,
+        mut write: impl FnMut(usize, &[u8]) -> Outcome,
+    ) -> Outcome {
+        require(self.is_started() && self.contains(addr, len), INVALID)?;
+        let skip = addr - self.addr;
+        match &self.at {
+            Place::Here(first) => {
+                let from = ptr::with_exposed_provenance::<u8>(first + skip);
+                // SAFETY: the program promises, by starting the map, that the memory is there until it is
+                // stopped, and by sending it that nothing writes it until the task ends.
+                write(0, unsafe { std::slice::from_raw_parts(from, len) })
+            }
+            Place::Far(import) => {
+                let mut carried = vec![0; len.min(CHUNK)];
+                for done in (0..len).step_by(CHUNK) {
+                    let piece = &mut carried[..CHUNK.min(len - done)];
+                    import.read_at((skip + done) as u64, piece).map_err(|_| c::DOCA_ERROR_IO_FAILED)?;
+                    write(done, piece)?;
+                }
+                Ok(())
+            }
+            Place::Nowhere => Err(c::DOCA_ERROR_NOT_SUPPORTED),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The calls of `doca_sync_event.h`.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::hint;
+use std::ptr::{self, NonNull};
+
+use super::event::{Compare, Event};
+use super::value::{UserNumber, Value};
+use crate::buf::Buf;
+use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, getters, require};
+use crate::dev::{Dev, Info};
+
+fn supported(devinfo: &Handle<Info>) -> Outcome {
+    require(devinfo.get()?.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)
+}
+
+fn add_location(event: &Handle<Event>, publisher: bool) -> Outcome {
+    event.get()?.add_location(publisher, None)
+}
+
+getters! {
+    doca_sync_event_get(event: Event) -> u64 { event.get()? }
+}
+
+c_calls! {
+    /// The number is 0.
+    fn doca_sync_event_create(event: Out<Handle<Event>>) { event.make(|| Ok(Handle::give_rc(Event::new()?))) }
+    /// Makes an event of another process's, from its descriptor. `INVALID_VALUE` if that is truncated,
+    /// altered, of another card, or of an event that is gone.
+    fn doca_sync_event_create_from_export(
+        dev: Handle<Dev>,
+        data: In<u8>,
+        sz: usize,
+        event: Out<Handle<Event>>,
+    ) {
+        event.check()?;
+        let dev = dev.arc()?;
+        require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        // SAFETY: C passes the descriptor's length beside it.
+        let data = unsafe { data.slice(sz) }?;
+        event.put(Handle::give_rc(Event::import(dev, data)?))
+    }
+    fn doca_sync_event_cap_is_create_from_export_supported(devinfo: Handle<Info>) { supported(&devinfo) }
+    /// `IN_USE` if started. Calls of importers fail from now on.
+    fn doca_sync_event_destroy(event: Handle<Event>) {
+        event.get()?.close()?;
+        event.take_rc().map(drop)
+    }
+    fn doca_sync_event_add_publisher_location_cpu(event: Handle<Event>, dev: Handle<Dev>) {
+        event.get()?.add_location(true, Some(dev.arc()?))
+    }
+    fn doca_sync_event_add_publisher_location_remote_pci(event: Handle<Event>) { add_location(&event, true) }
+    fn doca_sync_event_add_subscriber_location_cpu(event: Handle<Event>, dev: Handle<Dev>) {
+        event.get()?.add_location(false, Some(dev.arc()?))
+    }
+    fn doca_sync_event_add_subscriber_location_remote_pci(event: Handle<Event>) {
+        add_location(&event, false)
+    }
+    /// The number is at this address, aligned to 8 bytes, with its present value. It cannot be exported.
+    fn doca_sync_event_set_addr(event: Handle<Event>, addr: *mut u64) {
+        let event = event.get()?;
+        let addr = NonNull::new(addr).filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
+        // SAFETY: the program keeps the number as long as the event, and changes it atomically.
+        event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
+    }
+    /// The number is the 8 bytes of data of this buffer, which the program keeps as long as the event, in
+    /// memory of this process that devices may write. Such an event cannot be exported.
+    fn doca_sync_event_set_doca_buf(event: Handle<Event>, buf: Handle<Buf>) {
+        let (event, buf) = (event.get()?, buf.get()?);
+        event.require_configurable()?;
+        require(buf.data_len() == 8 && buf.next().is_none() && !buf.is_chained() && buf.is_sound(), INVALID)?;
+        let memory = buf.memory().ok_or(INVALID)?;
+        require(memory.may_write(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        let addr = buf.local_data().ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?;
+        let addr = NonNull::new(ptr::with_exposed_provenance_mut::<u64>(addr));
+        let addr = addr.filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
+        // SAFETY: 8 bytes of memory registered for writing. The program keeps the buffer as long as the
+        // event.
+        event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
+    }
+    /// Starts an event that is no context. `BAD_STATE` unless it has a publisher and a subscriber.
+    fn doca_sync_event_start(event: Handle<Event>) { event.get()?.start_alone() }
+    fn doca_sync_event_stop(event: Handle<Event>) { event.get()?.stop_alone() }
+    /// Makes the event a context; NULL if it was started alone.
+    fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
+        let ctx = event.get().ok().and_then(Event::as_ctx);
+        ctx.map_or(ptr::null_mut(), |ctx| Handle::of(ctx).cast())
+    }
+    /// A descriptor for the other side, which stays the event's.
+    fn doca_sync_event_export_to_remote_pci(
+        event: Handle<Event>,
+        dev: Handle<Dev>,
+        data: Out<*const u8>,
+        sz: Out<usize>,
+    ) {
+        data.check()?;
+        sz.check()?;
+        let (start, length) = event.get()?.export(dev.get()?)?;
+        data.put(start)?;
+        sz.put(length)
+    }
+    fn doca_sync_event_cap_is_export_to_remote_pci_supported(devinfo: Handle<Info>) { supported(&devinfo) }
+    /// Writes the previous number.
+    fn doca_sync_event_update_add(event: Handle<Event>, value: u64, fetched: Out<u64>) {
+        fetched.make(|| event.get()?.add(value))
+    }
+    fn doca_sync_event_update_set(event: Handle<Event>, value: u64) { event.get()?.set(value) }
+    /// Blocks until the masked number is greater than the value; `IO_FAILED` if the other side is gone.
+    fn doca_sync_event_wait_gt(event: Handle<Event>, value: u64, mask: u64) {
+        event.get()?.wait(Compare::Greater, value, mask, hint::spin_loop)
+    }
+    /// Blocks, giving other threads the processor, until the masked number is greater than the value;
+    /// `IO_FAILED` if the other side is gone.
+    fn doca_sync_event_wait_gt_yield(event: Handle<Event>, value: u64, mask: u64) {
+        event.get()?.wait(Compare::Greater, value, mask, std::thread::yield_now)
+    }
+    /// Blocks until the masked number is equal to the value; `IO_FAILED` if the other side is gone.
+    fn doca_sync_event_wait_eq(event: Handle<Event>, value: u64, mask: u64) {
+        event.get()?.wait(Compare::Equal, value, mask, hint::spin_loop)
+    }
+    /// Blocks, giving other threads the processor, until the masked number is equal to the value; `IO_FAILED`
+    /// if the other side is gone.
+    fn doca_sync_event_wait_eq_yield(event: Handle<Event>, value: u64, mask: u64) {
+        event.get()?.wait(Compare::Equal, value, mask, std::thread::yield_now)
+    }
+    /// Blocks until the masked number is other than the value; `IO_FAILED` if the other side is gone.
+    fn doca_sync_event_wait_neq(event: Handle<Event>, value: u64, mask: u64) {
+        event.get()?.wait(Compare::NotEqual, value, mask, hint::spin_loop)
+    }
+    /// Blocks, giving other threads the processor, until the masked number is other than the value;
+    /// `IO_FAILED` if the other side is gone.
+    fn doca_sync_event_wait_neq_yield(event: Handle<Event>, value: u64, mask: u64) {
+        event.get()?.wait(Compare::NotEqual, value, mask, std::thread::yield_now)
+    }
+}

@@ -1,0 +1,190 @@
+//! The calls of `doca_sync_event.h` for tasks.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::ptr;
+
+use super::event::Event;
+use super::tasks::{Job, Kind};
+use crate::c_abi::{Handle, Out, Outcome, c, c_calls, require};
+use crate::dev::Info;
+use crate::task::{Task, TaskCallback, TaskConf, as_task, get};
+
+/// The most tasks of one kind.
+const MAX_TASKS: u32 = 1 << 16;
+
+fn is_supported(devinfo: &Handle<Info>) -> Outcome {
+    require(devinfo.get()?.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)
+}
+
+fn configure(
+    event: &Handle<Event>,
+    kind: Kind,
+    completed: Option<TaskCallback>,
+    failed: Option<TaskCallback>,
+    tasks: u32,
+) -> Outcome {
+    let event = event.get()?;
+    let conf = TaskConf::new(completed, failed, tasks, 0..=MAX_TASKS)?;
+    // Not BAD_STATE, as for other contexts.
+    event.ctx.require_idle().map_err(|_| c::DOCA_ERROR_NOT_PERMITTED)?;
+    event.tasks.of(kind).conf.set(Some(conf));
+    Ok(())
+}
+
+fn set(task: &Handle<Task<Job>>, set: impl FnOnce(&Job)) {
+    _ = task.get().map(|task| set(&task.body));
+}
+
+/// Declares the calls of all kinds of tasks: capability, options, and conversion to `doca_task`.
+macro_rules! kinds {
+    ($($kind:ident: $supported:ident, $set_conf:ident, $as_task:ident;)*) => {
+        c_calls! {
+            $(
+                fn $supported(devinfo: Handle<Info>) { is_supported(&devinfo) }
+                fn $set_conf(
+                    event: Handle<Event>,
+                    completed: Option<TaskCallback>,
+                    failed: Option<TaskCallback>,
+                    tasks: u32,
+                ) {
+                    configure(&event, Kind::$kind, completed, failed, tasks)
+                }
+                fn $as_task(task: Handle<Task<Job>>) -> *mut c::doca_task { as_task(&task) }
+            )*
+        }
+    };
+}
+
+kinds! {
+    Get:
+        doca_sync_event_cap_task_get_is_supported,
+        doca_sync_event_task_get_set_conf,
+        doca_sync_event_task_get_as_doca_task;
+    NotifySet:
+        doca_sync_event_cap_task_notify_set_is_supported,
+        doca_sync_event_task_notify_set_set_conf,
+        doca_sync_event_task_notify_set_as_doca_task;
+    NotifyAdd:
+        doca_sync_event_cap_task_notify_add_is_supported,
+        doca_sync_event_task_notify_add_set_conf,
+        doca_sync_event_task_notify_add_as_doca_task;
+    WaitEq:
+        doca_sync_event_cap_task_wait_eq_is_supported,
+        doca_sync_event_task_wait_eq_set_conf,
+        doca_sync_event_task_wait_eq_as_doca_task;
+    WaitNeq:
+        doca_sync_event_cap_task_wait_neq_is_supported,
+        doca_sync_event_task_wait_neq_set_conf,
+        doca_sync_event_task_wait_neq_as_doca_task;
+}
+
+/// Declares the calls of tasks that wait. Masks are 0, 1, 2, 4 or 8 bytes of ones in a row; the submission
+/// refuses others.
+macro_rules! waits {
+    ($($kind:ident: $alloc:ident, $set_val:ident, $get_val:ident, $set_mask:ident, $get_mask:ident;)*) => {
+        c_calls! {
+            $(
+                fn $alloc(
+                    event: Handle<Event>,
+                    wait_val: u64,
+                    mask: u64,
+                    user_data: c::doca_data,
+                    task: Out<Handle<Task<Job>>>,
+                ) {
+                    task.make(|| event.get()?.alloc(Kind::$kind, user_data, |job| {
+                        job.operand.set(wait_val);
+                        job.mask.set(mask);
+                    }))
+                }
+                fn $set_val(task: Handle<Task<Job>>, wait_val: u64) -> () {
+                    set(&task, |job| job.operand.set(wait_val))
+                }
+                fn $get_val(task: Handle<Task<Job>>) -> u64 {
+        get(&task, 0, |job| job.operand.get())
+    }
+                fn $set_mask(task: Handle<Task<Job>>, mask: u64) -> () {
+                    set(&task, |job| job.mask.set(mask))
+                }
+                fn $get_mask(task: Handle<Task<Job>>) -> u64 { get(&task, 0, |job| job.mask.get()) }
+            )*
+        }
+    };
+}
+
+waits! {
+    WaitEq:
+        doca_sync_event_task_wait_eq_alloc_init,
+        doca_sync_event_task_wait_eq_set_wait_val,
+        doca_sync_event_task_wait_eq_get_wait_val,
+        doca_sync_event_task_wait_eq_set_mask,
+        doca_sync_event_task_wait_eq_get_mask;
+    WaitNeq:
+        doca_sync_event_task_wait_neq_alloc_init,
+        doca_sync_event_task_wait_neq_set_wait_val,
+        doca_sync_event_task_wait_neq_get_wait_val,
+        doca_sync_event_task_wait_neq_set_mask,
+        doca_sync_event_task_wait_neq_get_mask;
+}
+
+c_calls! {
+    /// Takes a task that reads the number; `NO_MEMORY` if all are taken.
+    fn doca_sync_event_task_get_alloc_init(
+        event: Handle<Event>,
+        ret_val_ptr: Out<u64>,
+        user_data: c::doca_data,
+        task: Out<Handle<Task<Job>>>,
+    ) {
+        ret_val_ptr.check()?;
+        task.make(|| event.get()?.alloc(Kind::Get, user_data, |job| job.out.set(ret_val_ptr)))
+    }
+    fn doca_sync_event_task_get_set_ret_val_ptr(task: Handle<Task<Job>>, ret_val_ptr: Out<u64>) -> () {
+        set(&task, |job| job.out.set(ret_val_ptr))
+    }
+    fn doca_sync_event_task_get_get_ret_val_ptr(task: Handle<Task<Job>>) -> *mut u64 {
+        get(&task, ptr::null_mut(), |job| job.out.get().address())
+    }
+    /// Takes a task that sets the number; `NO_MEMORY` if all are taken.
+    fn doca_sync_event_task_notify_set_alloc_init(
+        event: Handle<Event>,
+        set_val: u64,
+        user_data: c::doca_data,
+        task: Out<Handle<Task<Job>>>,
+    ) {
+        task.make(|| event.get()?.alloc(Kind::NotifySet, user_data, |job| job.operand.set(set_val)))
+    }
+    fn doca_sync_event_task_notify_set_set_set_val(task: Handle<Task<Job>>, set_val: u64) -> () {
+        set(&task, |job| job.operand.set(set_val))
+    }
+    fn doca_sync_event_task_notify_set_get_set_val(task: Handle<Task<Job>>) -> u64 {
+        get(&task, 0, |job| job.operand.get())
+    }
+    /// Takes a task that adds to the number, and writes the previous one if there is an address; `NO_MEMORY`
+    /// if all are taken.
+    fn doca_sync_event_task_notify_add_alloc_init(
+        event: Handle<Event>,
+        inc_val: u64,
+        fetched_val_ptr: Out<u64>,
+        user_data: c::doca_data,
+        task: Out<Handle<Task<Job>>>,
+    ) {
+        task.make(|| event.get()?.alloc(Kind::NotifyAdd, user_data, |job| {
+            job.operand.set(inc_val);
+            job.out.set(fetched_val_ptr);
+        }))
+    }
+    fn doca_sync_event_task_notify_add_set_inc_val(task: Handle<Task<Job>>, inc_val: u64) -> () {
+        set(&task, |job| job.operand.set(inc_val))
+    }
+    fn doca_sync_event_task_notify_add_get_inc_val(task: Handle<Task<Job>>) -> u64 {
+        get(&task, 0, |job| job.operand.get())
+    }
+    fn doca_sync_event_task_notify_add_set_fetched_val_ptr(
+        task: Handle<Task<Job>>,
+        fetched_val_ptr: Out<u64>,
+    ) -> () {
+        set(&task, |job| job.out.set(fetched_val_ptr))
+    }
+    fn doca_sync_event_task_notify_add_get_fetched_val_ptr(task: Handle<Task<Job>>) -> *mut u64 {
+        get(&task, ptr::null_mut(), |job| job.out.get().address())
+    }
+}

@@ -1,0 +1,431 @@
+//! The libraries of a backend: the files that its loader found, or other places that have them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dma_core::Finding;
+use dma_loader::{LoadError, Vendor};
+
+/// Directories in which installations put libraries, whether the loader looks there or not.
+const USUAL: [&str; 10] = [
+    "/opt/mellanox/doca/lib/{arch}-linux-gnu",
+    "/opt/mellanox/doca/lib64",
+    "/opt/mellanox/doca/lib",
+    "/opt/spdk/lib",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/lib/{arch}-linux-gnu",
+    "/usr/lib/{arch}-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+];
+
+fn usual() -> Vec<PathBuf> {
+    USUAL.iter().map(|folder| PathBuf::from(folder.replace("{arch}", std::env::consts::ARCH))).collect()
+}
+
+/// Why a loader gave up.
+#[derive(Debug)]
+enum Failure {
+    /// It found no such library.
+    Missing { library: String, looked: Vec<PathBuf> },
+    /// It found this file, and cannot use it.
+    Unusable { path: PathBuf, why: String },
+}
+
+impl From<&LoadError> for Failure {
+    fn from(error: &LoadError) -> Self {
+        use LoadError as E;
+        match error {
+            E::NotFound { library, looked } => {
+                Self::Missing { library: library.clone(), looked: looked.clone() }
+            }
+            // An archive is none of the files that are looked for.
+            E::StaticOnly { archive } => {
+                let looked = archive.with_extension("so");
+                let library = looked.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Self::Missing { library, looked: vec![looked] }
+            }
+            E::NotALibrary { path, .. }
+            | E::Unloadable { path, .. }
+            | E::TooOld { path, .. }
+            | E::MissingSymbols { path, .. } => Self::Unusable { path: path.clone(), why: error.to_string() },
+            other => Self::Unusable { path: PathBuf::new(), why: other.to_string() },
+        }
+    }
+}
+
+/// A backend's loader and its result, from which the findings are made.
+#[derive(Debug)]
+pub struct Loader {
+    /// The libraries, and the search for them.
+    vendor: &'static Vendor,
+    /// The value of the variable that names their folder.
+    named: Option<PathBuf>,
+    /// The remedy for a library that is nowhere.
+    install: &'static str,
+    /// The folders in which it looks.
+    folders: Vec<PathBuf>,
+    /// Why it gave up, if it did.
+    failure: Option<Failure>,
+    /// Other folders that may have the libraries.
+    usual: Vec<PathBuf>,
+    /// Returns the file of a library that this process has loaded.
+    loaded: fn(&str) -> Option<PathBuf>,
+}
+
+impl Loader {
+    /// Makes the loader of `vendor`, which gave up for `failure`. `install` is the remedy for a library that
+    /// is nowhere.
+    #[must_use]
+    pub fn of(vendor: &'static Vendor, install: &'static str, failure: Option<&LoadError>) -> Self {
+        Self {
+            vendor,
+            named: vendor.named(),
+            install,
+            folders: vendor.directories(),
+            failure: failure.map(Failure::from),
+            usual: usual(),
+            loaded,
+        }
+    }
+
+    /// Checks each library that is needed.
+    #[must_use]
+    pub fn needed(&self) -> Vec<Finding> {
+        self.vendor.needs.iter().map(|library| self.one(library)).collect()
+    }
+
+    fn one(&self, library: &str) -> Finding {
+        let what = format!("library {library}");
+        let found = (self.loaded)(library).or_else(|| match &self.failure {
+            Some(Failure::Missing { library: missing, .. }) if is(Path::new(missing), library) => None,
+            Some(Failure::Unusable { path, .. }) if is(path, library) => Some(path.clone()),
+            _ => self.vendor.find_in(library, &self.folders),
+        });
+        let looked = match (&self.failure, found) {
+            (_, Some(path)) if path.components().count() == 1 => {
+                return Finding::ok(what, format!("{}, where the system looks", path.display()));
+            }
+            (_, Some(path)) => return Finding::ok(what, path.display().to_string()),
+            (None, None) => return Finding::ok(what, "loaded"),
+            (Some(Failure::Unusable { why, .. }), None) => {
+                return Finding::warning(what, format!("not looked for: {why}"), self.install);
+            }
+            (Some(Failure::Missing { library: missing, looked }), None)
+                if is(Path::new(missing), library) =>
+            {
+                folders_of(looked)
+            }
+            (Some(Failure::Missing { .. }), None) => self.folders.clone(),
+        };
+        if let Some(named) = self.named.as_deref().filter(|named| !named.is_dir()) {
+            let found = format!("{} is {}: there is no such folder", self.vendor.variable, named.display());
+            return Finding::bad(what, found, self.install);
+        }
+        match self.misplaced(library, &looked) {
+            Some(path) => Finding::bad(
+                what,
+                format!("{}, where the loader does not look", path.display()),
+                self.set_to(&path).unwrap_or_else(|| self.install.to_owned()),
+            ),
+            None => Finding::bad(what, format!("not in {}", listed(&looked)), self.install),
+        }
+    }
+
+    /// Returns the remedy for missing libraries that are all in a folder where the loader does not look.
+    #[must_use]
+    pub fn setting(&self) -> Option<String> {
+        let Some(Failure::Missing { library, looked }) = &self.failure else { return None };
+        let library = self.vendor.needs.iter().find(|needed| is(Path::new(library), needed))?;
+        self.set_to(&self.misplaced(library, &folders_of(looked))?)
+    }
+
+    /// Checks a library that the needed ones may depend on; `install` is the remedy if it is nowhere.
+    #[must_use]
+    pub fn dependency(&self, library: &str, install: &str) -> Finding {
+        let what = format!("library {library}");
+        let found = (self.loaded)(library).or_else(|| match &self.failure {
+            Some(Failure::Unusable { path, .. }) if is(path, library) => Some(path.clone()),
+            _ => None,
+        });
+        if let Some(path) = found {
+            return Finding::ok(what, path.display().to_string());
+        }
+        let Some(failure) = &self.failure else {
+            return Finding::ok(what, "not needed by these libraries, which load without it");
+        };
+        // The loader's message names the needed file with its number: "librte_eal.so.24: cannot open shared
+        // object file".
+        let lacked = match failure {
+            Failure::Unusable { why, .. } => why
+                .split(|c: char| c.is_whitespace() || "(:)".contains(c))
+                .find(|word| !word.contains('/') && is(Path::new(word), library)),
+            Failure::Missing { .. } => None,
+        };
+        if lacked.is_none()
+            && let Some(path) = self.vendor.find_in(library, &self.folders)
+        {
+            return Finding::ok(what, path.display().to_string());
+        }
+        let misplaced = self.misplaced(lacked.unwrap_or(library), &[]);
+        // Only the number identifies the release that these libraries were built with.
+        let fix = match &misplaced {
+            Some(path) if lacked.is_some_and(|name| name != library) => {
+                self.set_to(path).unwrap_or_else(|| {
+                    let folder = path.parent().unwrap_or(path).display();
+                    format!("name that folder in LD_LIBRARY_PATH: `export LD_LIBRARY_PATH={folder}`")
+                })
+            }
+            _ => install.to_owned(),
+        };
+        match (lacked, misplaced) {
+            (Some(_), Some(path)) => {
+                Finding::bad(what, format!("{}, where the loader does not look", path.display()), fix)
+            }
+            (Some(name), None) => Finding::bad(what, format!("{name} is needed, and is not found"), fix),
+            (None, Some(path)) => {
+                Finding::warning(what, format!("{}, where the loader may not look", path.display()), fix)
+            }
+            (None, None) => Finding::warning(what, "not found, and most builds need it", fix),
+        }
+    }
+
+    /// Returns the file of a library in a folder in which the loader has not looked, preferably one with all
+    /// needed libraries.
+    fn misplaced(&self, library: &str, looked: &[PathBuf]) -> Option<PathBuf> {
+        let (mut first, mut best) = (None, None);
+        for folder in self.usual.iter().filter(|folder| !looked.contains(folder)) {
+            if let Some(path) = self.vendor.find_in(library, std::slice::from_ref(folder)) {
+                best = best.or_else(|| self.has_all(folder).then(|| path.clone()));
+                first = first.or(Some(path));
+            }
+        }
+        best.or(first)
+    }
+
+    fn has_all(&self, folder: &PathBuf) -> bool {
+        self.vendor
+            .needs
+            .iter()
+            .all(|library| self.vendor.find_in(library, std::slice::from_ref(folder)).is_some())
+    }
+
+    /// Returns the setting that names a file's folder to the loader, if all libraries are there.
+    fn set_to(&self, path: &Path) -> Option<String> {
+        let folder = path.parent()?.to_owned();
+        let helps = self.has_all(&folder);
+        helps.then(|| {
+            format!("tell the loader of that folder: `export {}={}`", self.vendor.variable, folder.display())
+        })
+    }
+}
+
+/// States which optional calls a library lacks, as the end of a sentence.
+#[must_use]
+pub fn lacking(absent: &[&str]) -> String {
+    match absent {
+        [] => "; every call is there".to_owned(),
+        some => {
+            format!("; every required call is there; without {}, which other versions have", some.join(", "))
+        }
+    }
+}
+
+/// Returns whether a file's name is that of the library, perhaps with a number.
+fn is(file: &Path, library: &str) -> bool {
+    let rest = file.file_name().and_then(|name| name.to_str()?.strip_prefix(library));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Returns the file of a library that this process has loaded.
+fn loaded(library: &str) -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines()
+        .filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])))
+        .find(|path| is(path, library))
+}
+
+/// Returns the folders of files, each once; empty for the system's search.
+fn folders_of(files: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+    folders.dedup();
+    folders
+}
+
+fn listed(folders: &[PathBuf]) -> String {
+    let named = folders.iter().filter(|folder| !folder.as_os_str().is_empty());
+    let mut all: Vec<_> = named.map(|folder| folder.display().to_string()).collect();
+    if all.len() < folders.len() {
+        all.push("where the system looks".to_owned());
+    }
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::Verdict;
+    use doca_sys::DOCA;
+    use spdk_sys::SPDK;
+
+    use super::*;
+
+    /// SPDK's loader after it looked in `folders`, or, without `failure`, found all.
+    fn spdk(folders: &[&Path], usual: &[&Path], failure: Option<Failure>) -> Loader {
+        let owned = |list: &[&Path]| list.iter().map(|folder| (*folder).to_owned()).collect();
+        Loader {
+            named: None,
+            folders: owned(folders),
+            usual: owned(usual),
+            failure,
+            loaded: |_| None,
+            ..Loader::of(&SPDK, "install SPDK", None)
+        }
+    }
+
+    /// The failure of SPDK's loader in a folder.
+    fn refused(folder: &Path) -> Option<Failure> {
+        Some(Failure::from(&SPDK.open_in(folder).unwrap_err()))
+    }
+
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            fs::write(folder.path().join(file), "").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn what_the_loader_has_loaded_is_there_wherever_it_lies() {
+        let loader = Loader {
+            loaded: |library| Some(Path::new("/srv/far/away").join(library)),
+            ..spdk(&[], &[], None)
+        };
+        for line in loader.needed() {
+            assert_eq!(line.verdict, Verdict::Ok, "{line:?}");
+            assert!(line.found.starts_with("/srv/far/away/libspdk_"), "{line:?}");
+        }
+        // Even if it is not to be seen where from.
+        assert!(spdk(&[], &[], None).needed().iter().all(|line| line.verdict == Verdict::Ok));
+        // Every process on Linux that this runs in has it.
+        assert!(loaded("libc.so").is_some_and(|path| path.is_file()));
+        assert_eq!(loaded("libnone_such.so"), None);
+    }
+
+    #[test]
+    fn what_lies_where_spdk_is_not_looked_for_is_said_to() {
+        let (empty, full) = (folder(&[]), folder(&["libspdk_env_dpdk.so.17", "libspdk_ioat.so.9"]));
+        let loader = spdk(&[empty.path()], &[empty.path(), full.path()], refused(empty.path()));
+        let setting = format!("`export DMA_SPDK_LIB_DIR={}`", full.path().display());
+        for line in loader.needed() {
+            assert_eq!(line.verdict, Verdict::Bad, "{line:?}");
+            assert!(line.found.contains("where the loader does not look"), "{line:?}");
+            assert!(line.fix.contains(&setting), "{line:?}");
+        }
+        assert!(loader.setting().is_some_and(|fix| fix.contains(&setting)));
+        assert!(
+            usual().contains(&PathBuf::from(format!("/usr/local/lib/{}-linux-gnu", std::env::consts::ARCH)))
+        );
+        // With one of them alone the loader would get no further.
+        fs::remove_file(full.path().join("libspdk_ioat.so.9")).unwrap();
+        assert_eq!(loader.setting(), None);
+        assert!(loader.needed().iter().all(|line| line.fix == loader.install));
+    }
+
+    #[test]
+    fn what_lies_where_doca_is_not_looked_for_is_said_to() {
+        let (empty, full) = (folder(&[]), folder(&["libdoca_common.so.2", "libdoca_dma.so.2"]));
+        let error = DOCA.open_in(empty.path()).unwrap_err();
+        let loader = Loader {
+            named: None,
+            folders: vec![empty.path().to_owned()],
+            usual: vec![full.path().to_owned()],
+            ..Loader::of(&DOCA, "install DOCA", Some(&error))
+        };
+        let setting = format!("`export DMA_DOCA_LIB_DIR={}`", full.path().display());
+        for line in loader.needed() {
+            assert_eq!(line.verdict, Verdict::Bad, "{line:?}");
+            assert!(line.found.contains("where the loader does not look"), "{line:?}");
+            assert!(line.fix.contains(&setting), "{line:?}");
+        }
+        assert!(loader.setting().is_some_and(|fix| fix.contains(&setting)));
+        assert!(usual().contains(&PathBuf::from("/opt/mellanox/doca/lib")));
+        // A name by which the loader would not take it.
+        fs::rename(full.path().join("libdoca_dma.so.2"), full.path().join("libdoca_dma.so.1")).unwrap();
+        assert_eq!(loader.setting(), None);
+    }
+
+    #[test]
+    fn a_dependency_is_bad_only_if_it_is_lacking() {
+        let line = |loader: &Loader| loader.dependency("librte_eal.so", "install DPDK");
+        // SPDK loads without it.
+        let fine = line(&spdk(&[], &[], None));
+        assert_eq!((fine.verdict, fine.fix.as_str()), (Verdict::Ok, ""), "{fine:?}");
+        // SPDK itself is missing, and might not need it.
+        let (empty, full) = (folder(&[]), folder(&["librte_eal.so.24"]));
+        let unknown = line(&spdk(&[empty.path()], &[], refused(empty.path())));
+        assert_eq!((unknown.verdict, unknown.fix.as_str()), (Verdict::Warning, "install DPDK"));
+        // SPDK does not load for the lack of it.
+        let lacks = |number: u32| {
+            Some(Failure::from(&LoadError::Unloadable {
+                path: "/x/libspdk_env_dpdk.so.17".into(),
+                reason: format!("librte_eal.so.{number}: cannot open shared object file: No such file"),
+            }))
+        };
+        let lacking = line(&spdk(&[full.path()], &[full.path()], lacks(25)));
+        assert_eq!((lacking.verdict, lacking.fix.as_str()), (Verdict::Bad, "install DPDK"));
+        assert!(lacking.found.contains("librte_eal.so.25"), "{lacking:?}");
+        let elsewhere = line(&spdk(&[full.path()], &[full.path()], lacks(24)));
+        assert_eq!(elsewhere.verdict, Verdict::Bad);
+        assert!(
+            elsewhere.fix.contains(&format!("LD_LIBRARY_PATH={}", full.path().display())),
+            "{elsewhere:?}"
+        );
+    }
+
+    #[test]
+    fn a_dpdk_of_unknown_release_is_not_recommended() {
+        let (empty, full) = (folder(&[]), folder(&["librte_eal.so", "librte_eal.so.23"]));
+        let unbound = Some(Failure::from(&LoadError::Unloadable {
+            path: "/x/libspdk_env_dpdk.so.17".into(),
+            reason: "it calls rte_eal_init of DPDK, names no library that has it, and there is no librte_eal.so in /x".into(),
+        }));
+        for failure in [unbound, refused(empty.path())] {
+            let line = spdk(&[empty.path()], &[full.path()], failure)
+                .dependency("librte_eal.so", "the one it was built with");
+            assert!(line.found.contains("librte_eal.so"), "{line:?}");
+            assert_eq!(line.fix, "the one it was built with", "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_nowhere_has_all_that_was_looked_in() {
+        let empty = folder(&[]);
+        let below = empty.path().join("build/lib");
+        let loader = spdk(&[empty.path(), &below], &[], refused(empty.path()));
+        for line in loader.needed() {
+            assert_eq!((line.verdict, line.fix.as_str()), (Verdict::Bad, loader.install));
+            assert!(line.found.contains(&below.display().to_string()), "{line:?}");
+        }
+        let named = Loader { named: Some(below), ..loader };
+        assert!(named.needed().iter().all(|line| line.found.contains("there is no such folder")));
+        assert_eq!(listed(&folders_of(&["a.so".into(), "/b/a.so".into()])), "/b, where the system looks");
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_there_all_the_same() {
+        let full = folder(&["libspdk_env_dpdk.so.17", "libspdk_ioat.so.9"]);
+        let loader = spdk(&[full.path()], &[], refused(full.path()));
+        assert!(loader.needed().iter().all(|line| line.verdict == Verdict::Ok));
+        fs::remove_file(full.path().join("libspdk_ioat.so.9")).unwrap();
+        let half = spdk(&[full.path()], &[], refused(full.path()));
+        let verdicts: Vec<_> = half.needed().iter().map(|line| line.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Ok, Verdict::Bad]);
+        // An archive is no library that can be loaded.
+        let archive = folder(&["libspdk_env_dpdk.a"]);
+        let loader = spdk(&[archive.path()], &[], refused(archive.path()));
+        assert!(loader.needed().iter().all(|line| line.verdict == Verdict::Bad));
+    }
+}

@@ -1,0 +1,298 @@
+//! The C boundary: exported functions, and checked types for the pointers that C passes.
+//!
+//! Exported functions take [`Ptr`], [`Text`] and [`Addr`] where C has pointers. These have the pointer's
+//! representation. Their methods check for NULL, which is an error or a default. [`c_calls!`] declares all
+//! exported functions.
+//!
+//! # Safety
+//!
+//! Every exported function that takes a pointer is an `unsafe extern "C" fn`. Its caller keeps to the
+//! requirements of SPDK's headers: an object is NULL or came from this library and was not given back; other
+//! pointers are NULL or valid for reads and writes of the declared type as long as the call, or what it
+//! registers, needs them; strings end in NUL. Safe code cannot make a `Ptr` or a `Text` of an address, so
+//! reading and writing one value through them rests on that promise. The type has no length, and a `void *`
+//! has no type: the methods that take a length or a type are unsafe. An [`Addr`] alone is a number.
+#![expect(unsafe_code, reason = "pointers from C are followed here, and almost only here")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+pub(crate) use spdk_sys::bindings as c;
+
+/// A negative `errno`, as SPDK's calls return it.
+pub(crate) type Errno = c_int;
+/// Result of internal functions.
+pub(crate) type Outcome<T = ()> = Result<T, Errno>;
+
+/// Exports functions under their C names, all `unsafe extern "C"`. rustfmt skips them.
+macro_rules! c_calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
+        $(
+            $(#[$doc])*
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? $body
+        )*
+    };
+}
+pub(crate) use c_calls;
+
+/// Converts an outcome to the code that C gets.
+#[inline]
+pub(crate) fn answer(outcome: Outcome) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(errno) => errno,
+    }
+}
+
+/// C's `void *`: an address that can be compared and passed on. Dereferencing it is unsafe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Addr(*mut c_void);
+
+// SAFETY: an address; dereferencing it is unsafe.
+unsafe impl Send for Addr {}
+// SAFETY: as above.
+unsafe impl Sync for Addr {}
+
+impl Addr {
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
+    #[inline]
+    pub(crate) fn new(ptr: *mut c_void) -> Self {
+        Self(ptr)
+    }
+
+    #[inline]
+    pub(crate) fn at(addr: u64) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(addr as usize))
+    }
+
+    #[inline]
+    pub(crate) fn raw(self) -> *mut c_void {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn addr(self) -> u64 {
+        self.0.expose_provenance() as u64
+    }
+
+    #[inline]
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// A pointer to values of a type.
+    ///
+    /// # Safety
+    ///
+    /// As [`Ptr::new`].
+    #[inline]
+    pub(crate) unsafe fn to<T>(self) -> Ptr<T> {
+        // SAFETY: the caller's promise.
+        unsafe { Ptr::new(self.0.cast()) }
+    }
+
+    /// Writes zeros.
+    ///
+    /// # Safety
+    ///
+    /// There are `len` bytes, and nobody else uses them.
+    pub(crate) unsafe fn zero(self, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.cast::<u8>().write_bytes(0, len) }
+    }
+
+    /// Copies `len` bytes. The ranges may overlap.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges have `len` bytes, and nobody else uses them.
+    pub(crate) unsafe fn copy_to(self, to: Self, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.cast::<u8>().copy_to(to.0.cast(), len) }
+    }
+}
+
+/// A pointer from C: NULL, or valid for reads and writes of a value of its type for as long as it is used.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Ptr<T>(*mut T);
+
+impl<T> Clone for Ptr<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ptr<T> {}
+
+// SAFETY: an address; `new` makes its caller responsible for every use.
+unsafe impl<T> Send for Ptr<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ptr<T> {}
+
+impl<T> Ptr<T> {
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
+    /// Wraps a pointer from C.
+    ///
+    /// # Safety
+    ///
+    /// It is NULL, or valid for reads and writes of a value of this type for as long as the result is used.
+    #[inline]
+    pub(crate) const unsafe fn new(ptr: *mut T) -> Self {
+        Self(ptr)
+    }
+
+    /// The pointer to pass to C for an object that stays where it is.
+    ///
+    /// # Safety
+    ///
+    /// C writes through it only where the object permits that.
+    pub(crate) unsafe fn of(object: &T) -> Self {
+        Self(std::ptr::from_ref(object).cast_mut())
+    }
+
+    /// Passes ownership to C, until [`take`](Self::take).
+    pub(crate) fn give(object: Box<T>) -> Self {
+        Self(Box::into_raw(object))
+    }
+
+    #[inline]
+    pub(crate) fn raw(self) -> *mut T {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    #[inline]
+    pub(crate) fn void(self) -> Addr {
+        Addr(self.0.cast())
+    }
+
+    /// The object, unless C passed NULL.
+    #[inline]
+    pub(crate) fn get<'a>(self) -> Option<&'a T> {
+        // SAFETY: NULL or valid, as the caller of `new` promised.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Writes a value, unless C passed NULL.
+    #[inline]
+    pub(crate) fn put(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: valid, as the caller of `new` promised.
+            unsafe { self.0.write(value) }
+        }
+    }
+
+    /// Takes back what [`give`](Self::give) gave.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is from there or NULL, and nobody uses the object any more.
+    pub(crate) unsafe fn take(self) -> Option<Box<T>> {
+        let object = NonNull::new(self.0)?;
+        // SAFETY: the caller's promise.
+        Some(unsafe { Box::from_raw(object.as_ptr()) })
+    }
+}
+
+impl<T: Copy> Ptr<T> {
+    /// The array of `n` values; empty if C passed NULL.
+    ///
+    /// # Safety
+    ///
+    /// The array has `n` values, and nobody changes them as long as the result is used.
+    pub(crate) unsafe fn slice<'a>(self, n: usize) -> &'a [T] {
+        if self.0.is_null() || n > isize::MAX as usize / size_of::<T>().max(1) {
+            return &[];
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.0, n) }
+    }
+
+    /// The element `i` of an array.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is not NULL, and the array has more than `i` elements.
+    pub(crate) unsafe fn read(self, i: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.wrapping_add(i).read_unaligned() }
+    }
+
+    /// Writes the element `i` of an array.
+    ///
+    /// # Safety
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) unsafe fn write(self, i: usize, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.wrapping_add(i).write_unaligned(value) }
+    }
+}
+
+/// A string from C, or NULL.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    /// Wraps a string of a struct.
+    ///
+    /// # Safety
+    ///
+    /// It is NULL, or a string that ends in NUL and that nobody changes as long as the result is used.
+    pub(crate) unsafe fn new(ptr: *const c_char) -> Self {
+        Self(ptr)
+    }
+
+    pub(crate) fn get<'a>(self) -> Option<&'a CStr> {
+        // SAFETY: a string, as the caller of `new` promised.
+        NonNull::new(self.0.cast_mut()).map(|ptr| unsafe { CStr::from_ptr(ptr.as_ptr()) })
+    }
+
+    /// The string, if there is one and it is UTF-8.
+    pub(crate) fn str<'a>(self) -> Option<&'a str> {
+        self.get().and_then(|text| text.to_str().ok())
+    }
+}
+
+/// Writes a string and its NUL, truncated to `room` bytes. Returns true if all of it fitted.
+///
+/// # Safety
+///
+/// The buffer has `room` bytes, or the pointer is NULL.
+pub(crate) unsafe fn put_text(to: Ptr<c_char>, room: usize, text: &str) -> bool {
+    if to.is_null() || room == 0 {
+        return false;
+    }
+    let kept = text.len().min(room - 1);
+    for (i, byte) in text.bytes().take(kept).chain([0]).enumerate() {
+        // SAFETY: within the room, as the caller promises.
+        unsafe { to.write(i, byte as c_char) };
+    }
+    kept == text.len()
+}
+
+/// Copies the string to memory of `malloc`, which C frees. NULL if there is none.
+pub(crate) fn to_malloc(text: &[u8]) -> Ptr<c_char> {
+    // SAFETY: a call of the C library.
+    let memory = unsafe { libc::malloc(text.len() + 1) };
+    // SAFETY: NULL, or memory for that many bytes.
+    let memory = unsafe { Ptr::<c_char>::new(memory.cast()) };
+    if !memory.is_null() {
+        for (i, byte) in text.iter().chain(&[0]).enumerate() {
+            // SAFETY: within what was allocated.
+            unsafe { memory.write(i, *byte as c_char) };
+        }
+    }
+    memory
+}

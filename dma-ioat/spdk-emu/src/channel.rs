@@ -1,0 +1,372 @@
+//! A channel and its descriptor ring.
+#![expect(unsafe_code, reason = "calls back into the program; a channel goes from thread to thread")]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use dma_sim::model::{
+    ChannelError, ChannelId, ChannelState, Descriptor, Device, HaltCause, Refused, Segment,
+};
+
+use crate::c_abi::{Addr, Outcome};
+use crate::config::SocketConfig;
+use crate::env::map::{self, NOWHERE};
+use crate::env::time;
+use crate::env::translation::ADDRESSES;
+use crate::socket::{Engine, Socket};
+
+/// Called when an operation has ended.
+pub(crate) type Callback = Option<unsafe extern "C" fn(*mut c_void)>;
+
+/// Maximum number of model events per call, which bounds its duration.
+const EVENTS_PER_CALL: u32 = 4_096;
+/// Maximum number of consecutive refusals while the ring is empty.
+const REFUSALS_OF_EMPTY: u32 = 64;
+/// Virtual time of a call that finds nothing, in nanoseconds.
+const IDLE_CALL: u64 = 10;
+
+/// A descriptor.
+#[derive(Clone, Copy)]
+struct Slot {
+    callback: Callback,
+    arg: Addr,
+    /// Source address, or the pattern of a fill.
+    src: u64,
+    dst: u64,
+    len: u64,
+    fill: bool,
+}
+
+const EMPTY: Slot = Slot { callback: None, arg: Addr::NULL, src: 0, dst: 0, len: 0, fill: false };
+
+/// A channel, which C holds as `struct spdk_ioat_chan`.
+///
+/// It is never freed. Attaching its function again reuses it.
+pub(crate) struct Channel {
+    socket: Arc<Socket>,
+    name: String,
+    engine: Arc<Engine>,
+    id: ChannelId,
+    /// Descriptors go to the device when they are built, because it may refuse them; otherwise at the
+    /// doorbell.
+    eager: bool,
+    attached: Cell<bool>,
+    slots: Box<[Cell<Slot>]>,
+    /// Descriptors built, submitted to the device, ended and reported so far, modulo 2^32.
+    head: Cell<u32>,
+    given: Cell<u32>,
+    ended: Cell<u32>,
+    tail: Cell<u32>,
+    /// Callbacks are running.
+    calling: Cell<bool>,
+    /// Number of attaches and detaches: a callback may do both.
+    changes: Cell<u32>,
+    halt_logged: Cell<bool>,
+}
+
+// SAFETY: one thread at a time uses a channel, as the C interface requires. The device, which threads share,
+// is behind a lock.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+/// An operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    Copy { src: u64 },
+    Fill { pattern: u64 },
+}
+
+impl Channel {
+    /// The channel of the socket's function `number`; `name` is for log lines.
+    pub(crate) fn new(socket: &Arc<Socket>, number: u32, name: String) -> Self {
+        let (engine, id) = socket.engine(number);
+        let config = &socket.config;
+        Self {
+            socket: Arc::clone(socket),
+            name,
+            engine,
+            id,
+            eager: !config.faults.rules.is_empty(),
+            attached: Cell::new(false),
+            slots: vec![const { Cell::new(EMPTY) }; config.ring as usize].into(),
+            head: Cell::new(0),
+            given: Cell::new(0),
+            ended: Cell::new(0),
+            tail: Cell::new(0),
+            calling: Cell::new(false),
+            changes: Cell::new(0),
+            halt_logged: Cell::new(false),
+        }
+    }
+
+    /// Starts the channel with an empty ring.
+    ///
+    /// # Errors
+    ///
+    /// The device is gone.
+    pub(crate) fn attach(&self) -> Result<(), ChannelError> {
+        let mut device = self.engine.device();
+        device.restart(self.id)?;
+        drop(device);
+        // The driver's start descriptor has been used.
+        for count in [&self.head, &self.given, &self.ended, &self.tail] {
+            count.set(1);
+        }
+        self.halt_logged.set(false);
+        self.changes.set(self.changes.get().wrapping_add(1));
+        self.attached.set(true);
+        Ok(())
+    }
+
+    /// Drops everything in flight, without callbacks.
+    pub(crate) fn detach(&self) {
+        self.attached.set(false);
+        self.changes.set(self.changes.get().wrapping_add(1));
+        let mut device = self.engine.device();
+        // The channel is there.
+        let _ = device.stop(self.id);
+        while device.poll(self.id).is_some() {}
+    }
+
+    /// Drops everything in flight, which touches no memory any more. Callable from any thread.
+    pub(crate) fn reset(&self) {
+        // The channel is there.
+        let _ = self.engine.device().stop(self.id);
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.get()
+    }
+
+    pub(crate) fn config(&self) -> &SocketConfig {
+        &self.socket.config
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> &Cell<Slot> {
+        &self.slots[index as usize & (self.slots.len() - 1)]
+    }
+
+    /// Number of free descriptors, of which one is never used.
+    #[inline]
+    fn room(&self) -> u32 {
+        self.slots.len() as u32 - 1 - self.head.get().wrapping_sub(self.tail.get())
+    }
+
+    #[inline]
+    fn enter(&self, slot: Slot) -> Outcome {
+        if self.room() == 0 {
+            return Err(-libc::ENOMEM);
+        }
+        let head = self.head.get();
+        self.slot(head).set(slot);
+        self.head.set(head.wrapping_add(1));
+        Ok(())
+    }
+
+    /// Builds the descriptors of an operation. The next doorbell starts them.
+    ///
+    /// # Errors
+    ///
+    /// `-ENOMEM`: the ring has no room; no descriptor was built. `-EINVAL`: the device does not reach some of
+    /// the memory; descriptors of the pieces before it stay.
+    ///
+    /// # Safety
+    ///
+    /// The callback can be called with the argument, on the thread that calls `process`.
+    #[inline]
+    pub(crate) unsafe fn build(
+        &self,
+        work: Work,
+        dst: u64,
+        len: u64,
+        callback: Callback,
+        arg: Addr,
+    ) -> Outcome {
+        let first = self.head.get();
+        let outcome = self.enter_pieces(work, dst, len, callback, arg);
+        match outcome {
+            Err(errno) if errno == -libc::ENOMEM => self.head.set(first),
+            Ok(()) if self.eager => return self.give_eagerly(first),
+            _ => {}
+        }
+        outcome
+    }
+
+    #[inline]
+    fn enter_pieces(&self, work: Work, dst: u64, len: u64, callback: Callback, arg: Addr) -> Outcome {
+        let most = self.socket.config.xfercap;
+        let mut done = 0;
+        loop {
+            let left = len - done;
+            let dst = dst.wrapping_add(done);
+            let (src, fill) = match work {
+                Work::Copy { src } => (src.wrapping_add(done), false),
+                Work::Fill { pattern } => (pattern, true),
+            };
+            if left == 0 {
+                // A copy of 0 bytes is a null descriptor. No descriptor fills 0 bytes.
+                let null =
+                    Slot { callback, arg, src: ADDRESSES.start, dst: ADDRESSES.start, len: 0, fill: false };
+                return if fill { Err(-libc::ENOMEM) } else { self.enter(null) };
+            }
+            let mut piece = left.min(most);
+            if !fill {
+                piece = piece.min(reach(src, piece)?);
+            }
+            piece = piece.min(reach(dst, piece)?);
+            done += piece;
+            let last = done == len;
+            let (callback, arg) = if last { (callback, arg) } else { (None, Addr::NULL) };
+            self.enter(Slot { callback, arg, src, dst, len: piece, fill })?;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Submits the descriptors from `first` on to a device that may refuse them. A refusal is reported as a
+    /// full ring, so while the ring is empty, it is retried.
+    #[cold]
+    fn give_eagerly(&self, first: u32) -> Outcome {
+        let mut device = self.engine.device();
+        let mut retries = if first == self.tail.get() { REFUSALS_OF_EMPTY } else { 0 };
+        self.given.set(first);
+        while self.given.get() != self.head.get() {
+            match self.give_next(&mut device) {
+                Err(Refused::Rejected) if retries > 0 => retries -= 1,
+                Err(Refused::Rejected | Refused::Full { .. }) => {
+                    self.head.set(self.given.get());
+                    return Err(-libc::ENOMEM);
+                }
+                _ => self.given.set(self.given.get().wrapping_add(1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits the next descriptor to the device. A device that is down accepts it and never executes it.
+    #[inline]
+    fn give_next(&self, device: &mut Device) -> Result<(), Refused> {
+        let index = self.given.get();
+        let Slot { src, dst, len, fill, .. } = self.slot(index).get();
+        let key = self.engine.region;
+        let to = [Segment { key, addr: dst, len }];
+        if fill {
+            device.submit(self.id, &Descriptor::fill(index.into(), src, &to))
+        } else {
+            let from = [Segment { key, addr: src, len }];
+            device.submit(self.id, &Descriptor::copy(index.into(), &from, &to))
+        }
+    }
+
+    /// Rings the doorbell for all descriptors built.
+    #[inline]
+    pub(crate) fn flush(&self) {
+        let mut device = self.engine.device();
+        while self.given.get() != self.head.get() {
+            // Only a device that is down refuses here.
+            let _ = self.give_next(&mut device);
+            self.given.set(self.given.get().wrapping_add(1));
+        }
+        // The channel is there.
+        let _ = device.doorbell(self.id);
+    }
+
+    /// Runs the callbacks of ended descriptors, and returns their number. `None`: the channel is halted.
+    #[inline]
+    pub(crate) fn process(&self) -> Option<u32> {
+        if self.calling.get() || self.head.get() == self.tail.get() {
+            if self.engine.is_virtual() {
+                time::pass(IDLE_CALL);
+            }
+            return Some(0);
+        }
+        if !self.collect() {
+            return None;
+        }
+        let (first, last, changes) = (self.tail.get(), self.ended.get(), self.changes.get());
+        self.calling.set(true);
+        let mut index = first;
+        while index != last {
+            let Slot { callback, arg, .. } = self.slot(index).get();
+            if let Some(callback) = callback {
+                // SAFETY: the program's own function, with the argument that it gave.
+                unsafe { callback(arg.raw()) };
+            }
+            index = index.wrapping_add(1);
+            if self.changes.get() != changes {
+                // A callback detached the channel.
+                self.calling.set(false);
+                return Some(index.wrapping_sub(first));
+            }
+            // The slot is free after the callback, as in SPDK.
+            self.tail.set(index);
+        }
+        self.calling.set(false);
+        Some(last.wrapping_sub(first))
+    }
+
+    /// Polls the device. False: the channel is halted.
+    #[inline]
+    fn collect(&self) -> bool {
+        let mut device = self.engine.device();
+        if self.engine.is_virtual() {
+            self.pass_time(&mut device);
+        }
+        let mut last = None;
+        while let Some(completion) = device.poll(self.id) {
+            last = Some(completion.token as u32);
+        }
+        match device.state(self.id) {
+            Some(ChannelState::Running) => {
+                // In order: earlier descriptors have ended too, reported or not.
+                if let Some(last) = last {
+                    self.ended.set(last.wrapping_add(1));
+                }
+                true
+            }
+            // A removed device reports nothing, not even its removal.
+            Some(ChannelState::Halted(HaltCause::DeviceGone)) => true,
+            _ => {
+                drop(device);
+                self.log_halt();
+                false
+            }
+        }
+    }
+
+    /// Advances virtual time until a descriptor ends, if any will.
+    #[inline]
+    fn pass_time(&self, device: &mut Device) {
+        for _ in 0..EVENTS_PER_CALL {
+            if device.has_completion(self.id) || device.running(self.id) == 0 {
+                break;
+            }
+            let Some(at) = device.next_event() else { break };
+            device.advance(at);
+            time::reach(at);
+        }
+        if !device.has_completion(self.id) {
+            time::pass(IDLE_CALL);
+        }
+    }
+
+    #[cold]
+    fn log_halt(&self) {
+        if !self.halt_logged.replace(true) {
+            crate::log::error(&format!("channel {} halted", self.name));
+        }
+    }
+}
+
+/// Number of bytes, up to `len`, that the device reaches by one descriptor.
+#[inline]
+fn reach(addr: u64, len: u64) -> Outcome<u64> {
+    match map::to_bus(addr, len) {
+        (NOWHERE, _) => Err(-libc::EINVAL),
+        (_, len) => Ok(len),
+    }
+}

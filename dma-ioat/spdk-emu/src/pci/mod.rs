@@ -1,0 +1,357 @@
+//! PCI functions: enumeration, attachment, registers and configuration space.
+#![expect(unsafe_code, reason = "calls back into the program; shares functions between threads")]
+
+mod calls;
+mod config_space;
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::ffi::c_int;
+use std::ptr::{from_ref, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::c_abi::{Addr, Outcome, Ptr, c};
+use crate::channel::Channel;
+use crate::config::{Config, Driver, FunctionConfig, Reattach};
+use crate::engine::Engine;
+use crate::pci_addr;
+use crate::socket::Socket;
+use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
+
+/// Bytes of BAR 0.
+const BAR_LEN: usize = 0x4000;
+/// Time between the first probe that sees a plugged-in function and its first offer by SPDK.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// A PCI function. C knows it by the address of its first field.
+#[repr(C)]
+pub(crate) struct Function {
+    pub(crate) device: spdk_pci_device,
+    pub(crate) config: FunctionConfig,
+    pub(crate) socket: Arc<Socket>,
+    /// Index on its socket.
+    pub(crate) number: u32,
+    /// Created when it is first attached.
+    channel: OnceLock<Box<Channel>>,
+    reattach: Reattach,
+    /// A driver owns it.
+    attached: AtomicBool,
+    settling: Mutex<Settling>,
+    /// Number of mappings of its registers.
+    mapped: AtomicU32,
+    /// The engine behind BAR 0, while that is mapped.
+    bar: Mutex<Option<Engine>>,
+    space: Mutex<config_space::Space>,
+    allowed: AtomicBool,
+}
+
+/// SPDK waits a while before it offers a function that was plugged in.
+#[derive(Clone, Copy, Debug, Default)]
+enum Settling {
+    #[default]
+    Settled,
+    /// Plugged in since the last probe.
+    Unseen,
+    /// First seen by a probe at this time.
+    Since(Instant),
+}
+
+// SAFETY: the pointers in the device are never dereferenced; mutable fields are atomic or behind a lock.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The allow list or block list of the program.
+pub(crate) struct Filter {
+    addresses: Vec<spdk_pci_addr>,
+    /// True: an allow list.
+    only: bool,
+}
+
+impl Filter {
+    /// An allow list; empty allows all.
+    pub(crate) fn allow(addresses: &[spdk_pci_addr]) -> Self {
+        Self { addresses: addresses.to_vec(), only: !addresses.is_empty() }
+    }
+
+    pub(crate) fn block(addresses: &[spdk_pci_addr]) -> Self {
+        Self { addresses: addresses.to_vec(), only: false }
+    }
+
+    pub(crate) fn none() -> Self {
+        Self { addresses: Vec::new(), only: true }
+    }
+
+    fn passes(&self, addr: &spdk_pci_addr) -> bool {
+        self.addresses.iter().any(|listed| pci_addr::compare(listed, addr) == Ordering::Equal) == self.only
+    }
+}
+
+static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
+/// Serializes enumerations.
+static WALK: Mutex<()> = Mutex::new(());
+
+/// False before the environment is set up, and after it was taken down.
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// Makes functions visible, or hides all.
+pub(crate) fn set_ready(ready: bool) {
+    READY.store(ready, Relaxed);
+}
+
+/// Plugs in the functions of a configuration.
+pub(crate) fn start(config: Config, filter: Filter) {
+    FUNCTIONS.get_or_init(|| {
+        let reattach = config.machine.reattach;
+        let mut functions = Vec::new();
+        for socket in config.sockets {
+            let own = socket.function.clone();
+            let socket = Arc::new(Socket::new(socket));
+            let function = |(number, config): (u32, FunctionConfig)| {
+                let allowed = filter.passes(&config.pci);
+                Function::new(config, Arc::clone(&socket), number, reattach, allowed)
+            };
+            functions.extend((0..).zip(own).map(function));
+        }
+        functions.sort_by(|a, b| pci_addr::compare(&a.config.pci, &b.config.pci));
+        functions
+    });
+}
+
+impl Function {
+    fn new(
+        config: FunctionConfig,
+        socket: Arc<Socket>,
+        number: u32,
+        reattach: Reattach,
+        allowed: bool,
+    ) -> Self {
+        let id = spdk_pci_id {
+            class_id: 0x08_80_00,
+            vendor_id: c::SPDK_PCI_VID_INTEL as u16,
+            device_id: config.device,
+            subvendor_id: c::SPDK_PCI_VID_INTEL as u16,
+            subdevice_id: 0,
+        };
+        let space = Mutex::new(config_space::Space::new(&id, &config.pci));
+        Self {
+            device: device(config.pci, id, socket.config.numa),
+            config,
+            socket,
+            number,
+            channel: OnceLock::new(),
+            reattach,
+            attached: AtomicBool::new(false),
+            settling: Mutex::default(),
+            mapped: AtomicU32::new(0),
+            bar: Mutex::default(),
+            space,
+            allowed: AtomicBool::new(allowed),
+        }
+    }
+
+    /// The function of a channel.
+    pub(crate) fn of_channel(channel: &Channel) -> Option<&'static Self> {
+        let has = |function: &&Self| function.channel.get().is_some_and(|own| std::ptr::eq(&**own, channel));
+        functions().iter().find(has)
+    }
+
+    /// The function behind the pointer.
+    pub(crate) fn of(device: Ptr<spdk_pci_device>) -> Option<&'static Self> {
+        functions().iter().find(|function| std::ptr::eq(&raw const function.device, device.raw()))
+    }
+
+    pub(crate) fn handle(&self) -> Ptr<spdk_pci_device> {
+        // SAFETY: the struct begins with the device, which C only reads. `of` finds the function by the
+        // address.
+        unsafe { Addr::new(from_ref(self).cast_mut().cast()).to() }
+    }
+
+    /// The channel, whose log lines name the address.
+    pub(crate) fn channel(&self) -> &Channel {
+        let name = || pci_addr::format(&self.config.pci);
+        self.channel.get_or_init(|| Box::new(Channel::new(&self.socket, self.number, name())))
+    }
+
+    /// Maps BAR 0 once more. The first mapping starts the engine.
+    fn map_bar(&'static self) -> Outcome<(Addr, u64)> {
+        let mut bar = lock(&self.bar);
+        let engine = match &mut *bar {
+            Some(engine) => engine,
+            none => {
+                let name = pci_addr::format(&self.config.pci);
+                let channel = || self.channel.get().map(|channel| &**channel);
+                none.insert(Engine::start(&self.socket.config, self.number, &name, channel, BAR_LEN)?)
+            }
+        };
+        self.mapped.fetch_add(1, Relaxed);
+        Ok((engine.registers(), BAR_LEN as u64))
+    }
+
+    /// Removes one mapping. The last one stops the engine. False: `mapped` is no mapping.
+    fn unmap_bar(&self, mapped: Addr) -> bool {
+        let mut bar = lock(&self.bar);
+        if bar.as_ref().is_none_or(|engine| engine.registers().raw() != mapped.raw()) {
+            return false;
+        }
+        if self.mapped.fetch_sub(1, Relaxed) == 1 {
+            *bar = None;
+            // The owner of the channel may map and unmap its registers too.
+            if !self.channel.get().is_some_and(|channel| channel.is_attached()) {
+                self.release(false);
+            }
+        }
+        true
+    }
+
+    fn is_seen(&self) -> bool {
+        let bound = matches!(self.config.driver, Driver::Vfio | Driver::Uio);
+        bound && self.allowed.load(Relaxed) && READY.load(Relaxed)
+    }
+
+    fn is_offered(&self) -> bool {
+        if self.attached.load(Relaxed) {
+            return false;
+        }
+        let mut settling = lock(&self.settling);
+        *settling = match *settling {
+            Settling::Unseen => Settling::Since(Instant::now()),
+            Settling::Since(since) if since.elapsed() >= SETTLING => Settling::Settled,
+            same => same,
+        };
+        matches!(*settling, Settling::Settled)
+    }
+
+    /// The outcome of an offer that the program declined: SPDK counts the function as attached.
+    pub(crate) fn declined(&self) -> Taken {
+        match self.reattach {
+            Reattach::Easy => Taken::No,
+            Reattach::Spdk => Taken::Yes,
+        }
+    }
+
+    /// Ends the ownership of a driver; with `unplug`, SPDK offers the function again.
+    pub(crate) fn release(&self, unplug: bool) {
+        if unplug || self.reattach == Reattach::Easy {
+            self.attached.store(false, Relaxed);
+        }
+        if unplug && self.reattach == Reattach::Spdk {
+            *lock(&self.settling) = Settling::Unseen;
+        }
+    }
+}
+
+/// C's view of a function.
+fn device(addr: spdk_pci_addr, id: spdk_pci_id, numa: i32) -> spdk_pci_device {
+    spdk_pci_device {
+        parent: null_mut(),
+        dev_handle: null_mut(),
+        addr,
+        id,
+        __bindgen_anon_1: c::spdk_pci_device__bindgen_ty_1 { numa_id: numa },
+        type_: c"pci".as_ptr(),
+        map_bar: Some(c::spdk_pci_device_map_bar),
+        unmap_bar: Some(c::spdk_pci_device_unmap_bar),
+        cfg_read: Some(c::spdk_pci_device_cfg_read),
+        cfg_write: Some(c::spdk_pci_device_cfg_write),
+        internal: c::spdk_pci_device__spdk_pci_device_internal {
+            driver: null_mut(),
+            attached: false,
+            claim_fd: -1,
+            pending_removal: false,
+            removed: false,
+            tailq: c::spdk_pci_device__spdk_pci_device_internal__bindgen_ty_1 {
+                tqe_next: null_mut(),
+                tqe_prev: null_mut(),
+            },
+        },
+    }
+}
+
+pub(crate) fn functions() -> &'static [Function] {
+    FUNCTIONS.get().map_or(&[], Vec::as_slice)
+}
+
+/// A driver's answer to an offered function.
+pub(crate) enum Taken {
+    Yes,
+    No,
+    /// The driver failed: the enumeration ends.
+    Stop,
+}
+
+thread_local! {
+    /// This thread is in `walk`, or in a callback of it.
+    static WALKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Offers the functions to a driver. False: the driver stopped it, or other processes have all functions, or
+/// a callback of a walk began another, which would deadlock.
+pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Taken) -> bool {
+    if !READY.load(Relaxed) {
+        return false;
+    }
+    if WALKING.replace(true) {
+        crate::log::error("a callback of a probe or an enumeration begins another");
+        return false;
+    }
+    let whole = walk_alone(offer);
+    WALKING.set(false);
+    whole
+}
+
+fn walk_alone(mut offer: impl FnMut(&'static Function) -> Taken) -> bool {
+    let _walk = lock(&WALK);
+    let (mut seen, mut failed) = (0, 0);
+    for function in functions().iter().filter(|function| function.is_seen()) {
+        seen += 1;
+        if function.config.taken {
+            failed += 1;
+            crate::log::error(&format!(
+                "{} is not available: another process has it",
+                pci_addr::format(&function.config.pci)
+            ));
+            continue;
+        }
+        if !function.is_offered() {
+            continue;
+        }
+        match offer(function) {
+            Taken::Yes => function.attached.store(true, Relaxed),
+            Taken::No => {}
+            Taken::Stop => return false,
+        }
+    }
+    seen == 0 || failed < seen
+}
+
+/// Offers the functions to a driver of the program.
+///
+/// # Safety
+///
+/// The driver's function can be called with the context.
+unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_addr>) -> (bool, c_int) {
+    let Some(call) = call else { return (false, -libc::EINVAL) };
+    let mut last = -libc::ENODEV;
+    let whole = walk(|function| {
+        if only.is_some_and(|only| pci_addr::compare(only, &function.config.pci) != Ordering::Equal) {
+            return Taken::No;
+        }
+        // SAFETY: the caller's promise.
+        last = unsafe { call(ctx.raw(), function.handle().raw()) };
+        match last {
+            // Some drivers answer 0 to all offers. Mapped registers tell that it took the function.
+            0 if function.reattach == Reattach::Easy && function.mapped.load(Relaxed) == 0 => Taken::No,
+            0 => Taken::Yes,
+            1.. => Taken::No,
+            _ => Taken::Stop,
+        }
+    });
+    (whole, last)
+}

@@ -1,0 +1,26 @@
+//! Libraries that only resolve all together, in a process of its own, because libraries are never unloaded.
+#![expect(unsafe_code, reason = "calls what was loaded")]
+
+mod shape;
+
+use std::fs;
+
+use spdk_sys::Library;
+
+#[test]
+fn libraries_that_are_linked_by_spdks_rules_are_loaded() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = shape::tree(root.path());
+    let spdk = Library::open_in(&dir).unwrap_or_else(|e| panic!("{e}"));
+    // SAFETY: the function above, which reads nothing.
+    let sum = unsafe { (spdk.env.spdk_env_init)(std::ptr::null()) };
+    assert_eq!(sum, 11110, "each library has a digit");
+    assert_eq!(spdk.path, dir.join("libspdk_env_dpdk.so.17.0").canonicalize().unwrap());
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(
+        maps.contains("dpdk/build/lib/librte_mempool_ring.so.25"),
+        "what registers itself is loaded, too"
+    );
+    // Again, and by the name of the tree.
+    assert_eq!(Library::open_in(root.path()).unwrap().path, spdk.path);
+}

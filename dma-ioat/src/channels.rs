@@ -1,0 +1,362 @@
+//! [`Channels`]: the channels that this process has attached, and their use.
+#![expect(unsafe_code, reason = "detaches channels that nobody uses")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dma_core::{Error, ErrorKind, Result};
+use spdk_sys::Library;
+use spdk_sys::bindings::SPDK_IOAT_ENGINE_FILL_SUPPORTED;
+
+use crate::error::error;
+use crate::ffi::{self, RawChannel, RawFunction};
+use crate::{PciAddress, device};
+
+const LOST: &str = "opening a queue tries again once the device has recovered; else use another channel, or reset the device and start the process again";
+
+/// An attached channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Channel {
+    pub(crate) address: PciAddress,
+    pub(crate) raw: RawChannel,
+    pub(crate) function: RawFunction,
+    pub(crate) numa: i32,
+    /// True if it supports fills.
+    pub(crate) fill: bool,
+    /// Descriptors of its ring, one of which stays free.
+    pub(crate) ring: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Use {
+    Free,
+    Taken,
+    /// Its queue is gone with descriptors in flight, and a reset failed: the device may write to their
+    /// memory.
+    Lost(InFlight),
+}
+
+/// Descriptors in flight on a channel that hangs.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    /// Descriptors ended, counted by the channel's callbacks.
+    pub(crate) done: Arc<AtomicU64>,
+    /// Descriptors submitted.
+    pub(crate) submitted: u64,
+}
+
+impl InFlight {
+    pub(crate) fn is_over(&self) -> bool {
+        self.done.load(Ordering::Relaxed) == self.submitted
+    }
+}
+
+/// The channels that this process has attached.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    channels: BTreeMap<PciAddress, (Channel, Use)>,
+    /// Functions of other processes, and the process, as of the last probe.
+    held: BTreeMap<PciAddress, String>,
+    /// Functions that SPDK could not start.
+    pub(crate) broken: BTreeSet<PciAddress>,
+    /// Channels that are being attached again; the thread that does so takes them.
+    pub(crate) restarting: BTreeSet<PciAddress>,
+    /// Those of them whose queue is gone: they are free once attached.
+    returning: BTreeSet<PciAddress>,
+}
+
+impl Channels {
+    /// All channels, in the order of their addresses.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Channel> {
+        self.channels.values().map(|(channel, _)| channel)
+    }
+
+    /// Functions of other processes, and the process.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (PciAddress, &str)> {
+        self.held.iter().map(|(address, holder)| (*address, holder.as_str()))
+    }
+
+    /// Attaches every function that SPDK offers and no other process has.
+    ///
+    /// All of them, because SPDK offers no function twice.
+    pub(crate) fn probe(&mut self, spdk: &Library) -> Result<()> {
+        self.held.clear();
+        loop {
+            let mut probe = Attach { spdk, pool: self, pending: None, refused: Vec::new() };
+            let code = ffi::probe(spdk, &mut probe);
+            let Attach { pending, refused, .. } = probe;
+            for function in refused {
+                // SAFETY: SPDK offered it, and it was not attached. After its release, it is offered again
+                // when the other process releases it.
+                unsafe { ffi::release(spdk, function) };
+            }
+            if code == 0 {
+                return Ok(());
+            }
+            // SPDK stops at a function that it cannot start. Skip that one, and continue.
+            match pending {
+                Some(address) if self.broken.insert(address) => {
+                    tracing::warn!(%address, "SPDK cannot start this I/OAT channel: see its messages");
+                }
+                _ if self.channels.is_empty() => {
+                    let functions = device::functions();
+                    let why = if functions.is_empty() {
+                        error(ErrorKind::InUse, "SPDK cannot attach the I/OAT functions of this machine").with_hint(
+                            "see SPDK's messages, in the log or on stderr: another process may have them, or they need root, or permission for /dev/vfio",
+                        )
+                    } else {
+                        device::none(&functions)
+                    };
+                    return Err(why.with_native(crate::error::native(code)));
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Probes, and retries the functions that could not be started before.
+    pub(crate) fn probe_again(&mut self, spdk: &Library) -> Result<()> {
+        let before = std::mem::take(&mut self.broken);
+        let probed = self.probe(spdk);
+        // SPDK may not have offered all of them.
+        self.broken.extend(before.into_iter().filter(|address| !self.channels.contains_key(address)));
+        probed
+    }
+
+    /// Takes a free channel: the one at `address`, or any.
+    pub(crate) fn take(&mut self, spdk: &Library, address: Option<PciAddress>) -> Result<Channel> {
+        if let Some(channel) = self.take_free(address) {
+            return Ok(channel);
+        }
+        // Another process may have released one meanwhile.
+        self.probe_again(spdk)?;
+        self.take_free(address).ok_or_else(|| self.none_free(address))
+    }
+
+    fn take_free(&mut self, address: Option<PciAddress>) -> Option<Channel> {
+        let (_, (channel, used)) = self.channels.iter_mut().find(|(at, (_, used))| {
+            matches!(used, Use::Free)
+                && address.is_none_or(|address| address == **at)
+                && !self.restarting.contains(at)
+        })?;
+        *used = Use::Taken;
+        Some(channel.clone())
+    }
+
+    /// Takes a channel that was restarting, if it is attached.
+    pub(crate) fn take_back(&mut self, address: PciAddress) -> Option<Channel> {
+        let (channel, used) = self.channels.get_mut(&address)?;
+        *used = Use::Taken;
+        self.restarting.remove(&address);
+        Some(channel.clone())
+    }
+
+    /// The error if no channel is free.
+    fn none_free(&self, address: Option<PciAddress>) -> Error {
+        let held = |address: &PciAddress| {
+            self.held.get(address).map(|holder| format!("{address} is taken by {holder}"))
+        };
+        match address {
+            Some(address) => match (self.channels.get(&address), held(&address)) {
+                (Some((_, Use::Lost(_))), _) => {
+                    error(ErrorKind::DeviceLost, format!("channel {address} does not answer, and a reset does not stop it"))
+                        .with_hint(LOST)
+                }
+                (Some(_), _) => {
+                    error(ErrorKind::OutOfResources, format!("channel {address} is taken by another queue of this process"))
+                        .with_hint("close that queue, let threads share it (`open_shared_queue`), or open an engine without an address")
+                }
+                (None, Some(held)) => error(ErrorKind::OutOfResources, held).with_hint("end that process, or use another channel"),
+                (None, None) => error(ErrorKind::DeviceLost, format!("channel {address} is gone: SPDK does not attach it again"))
+                    .with_hint("see SPDK's messages, in the log or on stderr; opening a queue tries again"),
+            },
+            None => {
+                let lost = self.channels.values().filter(|(_, used)| matches!(used, Use::Lost(_))).count();
+                let mut message =
+                    format!("all {} channels are taken by queues of this process", self.channels.len());
+                if lost > 0 {
+                    message += &format!(" ({lost} of them do not answer)");
+                }
+                if lost == self.channels.len() && lost > 0 {
+                    return error(ErrorKind::DeviceLost, message).with_hint(LOST);
+                }
+                let others = device::functions();
+                let others = others.iter().filter(|other| {
+                    !self.channels.contains_key(&other.address) && !self.held.contains_key(&other.address)
+                });
+                let others = others.map(|other| device::obstacle(other).message().to_owned());
+                for other in self.held.keys().filter_map(held).chain(others) {
+                    message += "; ";
+                    message += &other;
+                }
+                let channels = self.channels.len() as u64;
+                error(ErrorKind::OutOfResources, message).with_numbers(channels + 1, channels).with_hint(
+                    "close one of the queues, or let threads share one (`open_shared_queue`)",
+                )
+            }
+        }
+    }
+
+    /// The error for `address`, which is no channel of this process.
+    pub(crate) fn not_there(&self, address: PciAddress) -> Error {
+        if let Some(holder) = self.held.get(&address) {
+            return error(ErrorKind::InUse, format!("channel {address} is taken by {holder}"))
+                .with_hint("end that process, or use another channel");
+        }
+        if self.broken.contains(&address) {
+            return error(ErrorKind::DeviceFault, format!("SPDK cannot start the channel {address}"))
+                .with_hint(
+                    "see SPDK's messages, in the log or on stderr; without huge pages, it needs an IOMMU",
+                );
+        }
+        let functions = device::functions();
+        if let Some(function) = functions.iter().find(|function| function.address == address) {
+            return device::obstacle(function);
+        }
+        let known: Vec<_> = self.channels.keys().map(ToString::to_string).collect();
+        if known.is_empty() {
+            return device::none(&functions);
+        }
+        error(ErrorKind::NotFound, format!("no I/OAT device found at {address}"))
+            .with_hint(format!("there are {}", known.join(", ")))
+    }
+
+    /// The error if there is no channel at all.
+    pub(crate) fn nothing(&self) -> Error {
+        if let Some(address) = self.broken.first().filter(|_| self.held.is_empty()) {
+            return self.not_there(*address);
+        }
+        match self.held.first_key_value() {
+            Some((address, _)) => self.not_there(*address),
+            None => device::none(&device::functions()),
+        }
+    }
+
+    /// Returns a channel with nothing in flight to the pool.
+    pub(crate) fn give_back(&mut self, channel: &Channel) {
+        self.mark(channel, Use::Free);
+    }
+
+    /// Marks a channel that is being attached again as free once it is.
+    pub(crate) fn comes_back(&mut self, channel: &Channel) {
+        self.returning.insert(channel.address);
+    }
+
+    /// Ends that: `back` is the channel, or `None` if it could not be attached.
+    pub(crate) fn came_back(&mut self, channel: &Channel, back: Option<&Channel>) {
+        self.returning.remove(&channel.address);
+        if let Some(back) = back {
+            self.give_back(back);
+        }
+    }
+
+    /// True if a channel, or the one at `address`, will be free once it is attached again.
+    pub(crate) fn is_awaited(&self, address: Option<PciAddress>) -> bool {
+        address.map_or(!self.returning.is_empty(), |address| self.returning.contains(&address))
+    }
+
+    /// True if a channel, or the one at `address`, is being attached again.
+    pub(crate) fn is_restarting(&self, address: Option<PciAddress>) -> bool {
+        address.map_or(!self.restarting.is_empty(), |address| self.restarting.contains(&address))
+    }
+
+    /// Marks a channel as lost. The device may write to the memory of its descriptors at any time.
+    pub(crate) fn lose(&mut self, channel: &Channel, left: InFlight) {
+        tracing::error!(
+            address = %channel.address,
+            descriptors = left.submitted - left.done.load(Ordering::Relaxed),
+            "an I/OAT channel does not answer, and a reset does not stop it; it is given up"
+        );
+        self.mark(channel, Use::Lost(left));
+    }
+
+    /// Takes a lost channel: the one at `address`, or any.
+    pub(crate) fn take_lost(&mut self, address: Option<PciAddress>) -> Option<(Channel, InFlight)> {
+        let mut channels = self.channels.values_mut();
+        channels.find_map(|(channel, used)| {
+            let Use::Lost(left) = used else { return None };
+            if address.is_some_and(|address| address != channel.address) {
+                return None;
+            }
+            let left = left.clone();
+            *used = Use::Taken;
+            Some((channel.clone(), left))
+        })
+    }
+
+    fn mark(&mut self, channel: &Channel, as_: Use) {
+        if let Some((_, used)) = self.channels.get_mut(&channel.address) {
+            *used = as_;
+        }
+    }
+
+    /// Detaches a channel, and releases its function.
+    ///
+    /// # Safety
+    ///
+    /// It has nothing in flight or has halted, and nobody uses it any more.
+    pub(crate) unsafe fn detach(&mut self, spdk: &Library, channel: &Channel) {
+        self.channels.remove(&channel.address);
+        // SAFETY: it was attached; the rest is the caller's promise.
+        unsafe { ffi::detach(spdk, channel.raw) };
+        // SAFETY: detached above. SPDK offers only released functions again.
+        unsafe { ffi::release(spdk, channel.function) };
+    }
+
+    /// Detaches all channels without a queue. Returns their number.
+    pub(crate) fn release_free(&mut self, spdk: &Library) -> usize {
+        let free: Vec<_> = self
+            .channels
+            .values()
+            .filter(|(_, used)| matches!(used, Use::Free))
+            .map(|(channel, _)| channel.clone())
+            .collect();
+        for channel in &free {
+            // SAFETY: free channels have no user and nothing in flight.
+            unsafe { self.detach(spdk, channel) };
+        }
+        free.len()
+    }
+}
+
+/// The callbacks of a probe: attaches the functions that no other process has.
+struct Attach<'a> {
+    spdk: &'a Library,
+    pool: &'a mut Channels,
+    /// The function that is being attached.
+    pending: Option<PciAddress>,
+    /// Functions of other processes, and those that cannot be started.
+    refused: Vec<RawFunction>,
+}
+
+impl ffi::Probe for Attach<'_> {
+    fn wants(&mut self, function: RawFunction, address: PciAddress) -> bool {
+        self.pending = None;
+        if self.pool.broken.contains(&address) {
+            // SPDK offers it again after its release.
+            self.refused.push(function);
+            return false;
+        }
+        if ffi::claim(self.spdk, function) < 0 {
+            self.pool.held.insert(address, device::holder(address));
+            self.refused.push(function);
+            return false;
+        }
+        self.pending = Some(address);
+        true
+    }
+
+    fn attached(&mut self, function: RawFunction, address: PciAddress, raw: RawChannel) {
+        self.pending = None;
+        let channel = Channel {
+            address,
+            raw,
+            function,
+            numa: ffi::numa_of(self.spdk, function),
+            fill: ffi::capabilities_of(self.spdk, raw) & SPDK_IOAT_ENGINE_FILL_SUPPORTED != 0,
+            ring: ffi::ring_of(self.spdk, raw),
+        };
+        self.pool.channels.insert(address, (channel, Use::Free));
+    }
+}

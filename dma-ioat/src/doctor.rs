@@ -1,0 +1,107 @@
+//! Diagnosis of the requirements of I/OAT engines: channels, drivers, libraries, memory, rights.
+
+use std::path::PathBuf;
+
+use dma_core::Finding;
+use dma_host::libraries::{Loader, lacking};
+use dma_host::pci::Function;
+use spdk_sys::{Library, SPDK};
+
+/// Minimum memory in bytes.
+const LEAST: u64 = 64 << 20;
+
+pub(crate) fn findings() -> Vec<Finding> {
+    let functions = crate::device::functions();
+    let mut findings = of_devices(&functions);
+    let outcome = Library::open();
+    let loader = Loader::of(&SPDK, INSTALL, outcome.as_ref().err());
+    findings.extend(loader.needed());
+    let install = "name the folder of the DPDK that this SPDK was built with in LD_LIBRARY_PATH (SPDK's own is built in spdk/dpdk/build/lib)";
+    findings.push(loader.dependency("librte_eal.so", install));
+    findings.push(match outcome {
+        Ok(library) => loads(&library),
+        Err(e) => {
+            let fix = loader.setting().unwrap_or_else(|| e.remedy(&SPDK));
+            Finding::bad(LOADS, e.to_string(), fix)
+        }
+    });
+    findings.extend([dma_host::huge_pages(LEAST), dma_host::iommu(), dma_host::memlock(LEAST)]);
+    findings.extend(rights(&functions));
+    findings
+}
+
+fn of_devices(functions: &[Function]) -> Vec<Finding> {
+    if functions.is_empty() {
+        return vec![Finding::bad(
+            "I/OAT channel",
+            "none on the PCI bus",
+            "it takes an Intel Xeon with I/OAT (up to Ice Lake), switched on in the BIOS. `sim:profile=ioat` shows how one would behave",
+        )];
+    }
+    functions.iter().map(of_device).collect()
+}
+
+fn of_device(function: &Function) -> Finding {
+    let address = function.address;
+    let what = format!("I/OAT channel {address}");
+    let bind = format!(
+        "give it to user space: SPDK's `sudo scripts/setup.sh`, or `echo vfio-pci | sudo tee /sys/bus/pci/devices/{address}/driver_override; echo {address} | sudo tee /sys/bus/pci/drivers_probe`"
+    );
+    match function.driver.as_deref() {
+        Some("vfio-pci" | "uio_pci_generic" | "igb_uio") => Finding::ok(what, function.to_string()),
+        Some(other) => Finding::bad(
+            what,
+            format!("bound to the driver {other}"),
+            format!("`echo {address} | sudo tee /sys/bus/pci/drivers/{other}/unbind`; then {bind}"),
+        ),
+        None => Finding::bad(what, "no driver", bind),
+    }
+}
+
+/// Checks that this process may open the devices bound to vfio-pci, or, without any, that it runs as root.
+fn rights(functions: &[Function]) -> Option<Finding> {
+    let bound = functions.iter().filter(|function| function.driver.as_deref() == Some("vfio-pci"));
+    let groups = bound.filter_map(|function| function.iommu_group.as_deref());
+    let files: Vec<_> = groups.map(|group| PathBuf::from("/dev/vfio").join(group)).collect();
+    if !files.is_empty() {
+        return Some(dma_host::rights(&files, "the owner of the /dev/vfio files, or root"));
+    }
+    (!dma_host::is_root()).then(|| {
+        Finding::warning(
+            "rights",
+            "not root",
+            "SPDK needs root, unless the devices are bound to vfio-pci and /dev/vfio is yours",
+        )
+    })
+}
+
+const INSTALL: &str =
+    "install SPDK built with --with-shared, or name the folder of its libraries in DMA_SPDK_LIB_DIR";
+const LOADS: &str = "libraries and symbols";
+
+fn loads(library: &Library) -> Finding {
+    let stand_in = if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
+    let absent = [library.env.absent(), library.ioat.absent()].concat();
+    Finding::ok(LOADS, format!("{}{stand_in}{}", library.release, lacking(&absent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::Verdict::{Bad, Ok};
+
+    use super::*;
+    use crate::device::tests::functions;
+
+    #[test]
+    fn a_channel_needs_a_driver_of_user_space() {
+        let found = of_devices(&functions(&[
+            ("0000:00:04.0", "0x8086", "0x2021", Some("vfio-pci")),
+            ("0000:00:04.1", "0x8086", "0x2021", Some("ioatdma")),
+            ("0000:00:04.2", "0x8086", "0x2021", None),
+        ]));
+        assert_eq!(found.iter().map(|f| f.verdict).collect::<Vec<_>>(), [Ok, Bad, Bad]);
+        assert_eq!(found[0].what, "I/OAT channel 0000:00:04.0");
+        assert!(found[1].fix.contains("drivers/ioatdma/unbind") && found[1].fix.contains("setup.sh"));
+        assert_eq!(of_devices(&[]).iter().map(|f| f.verdict).collect::<Vec<_>>(), [Bad]);
+    }
+}

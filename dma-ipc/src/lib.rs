@@ -1,0 +1,161 @@
+//! Memory shared between processes of one machine: what a DMA device reaches over PCI, a peer reaches here.
+//!
+//! One process [exports](Export) a range of its [`SharedMemory`], or of [memory of any
+//! kind](Export::of_process_memory), and passes the export's descriptor on by any channel; another
+//! [imports](Import) it and copies from and to it. So host and DPU can be two processes on a laptop. A
+//! process may import its own exports, and import one twice.
+//!
+//! A `SharedMemory` is mapped by its importers, and fast. Memory of any other kind is copied by system calls,
+//! some 500 ns each and 5 GB/s, for programs that export what `malloc` gave them.
+//!
+//! ```
+//! # #[cfg(target_os = "linux")] {
+//! use std::time::Duration;
+//! use dma_core::Access;
+//! use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
+//!
+//! let memory = SharedMemory::allocate(8192, Pages::Normal)?;
+//! memory.write_at(100, b"hello")?;
+//! let export = Export::new(&memory, 100..200, Access::READ)?;
+//!
+//! // In the other process, which got the bytes of `export.blob()`:
+//! let import = Import::open(export.blob())?;
+//! let mut hello = [0; 5];
+//! import.read_at(0, &mut hello)?;
+//! assert_eq!(&hello, b"hello");
+//! assert!(matches!(import.write_at(0, b"jello"), Err(RemoteError::Permission { .. })));
+//!
+//! export.revoke(Duration::from_secs(1))?;
+//! assert!(matches!(import.read_at(0, &mut hello), Err(RemoteError::Revoked { .. })));
+//! # }
+//! # Ok::<(), dma_ipc::RemoteError>(())
+//! ```
+//!
+//! # Guarantees
+//!
+//! - **A descriptor grants its range and rights, no more.** Both are in the exporter's table, not in the
+//!   descriptor. [`Import`] enforces both to the byte. A peer that does not use it can do more: see
+//!   [below](#abilities-of-a-peer-of-the-same-user).
+//! - **After [`Export::revoke`] returned, no importer touches the bytes.** Every access happens under a
+//!   [`Lease`]. Revoking refuses new leases and waits for existing ones.
+//! - **The end of a process is only an error in the other.** When the exporter dies, leases are refused with
+//!   [`RemoteError::PeerGone`] once the kernel has reported it, a moment later. The bytes stay mapped. When
+//!   an importer dies, its leases end.
+//! - **Nothing faults.** Shared memory is resident from the start, and sealed against shrinking. The kernel
+//!   copies other memory, and answers with an error where none is mapped.
+//! - **No process gets the bytes of an unrelated one**, even if the exporter ended and its process id is in
+//!   use again: an import holds the memory or the address space itself, not a name of it.
+//!
+//! # Limits
+//!
+//! - Peers are trusted to use this library, as the next section says. A device would be stopped by its MMU.
+//! - `fork` is not supported. A child has the parent's exports and imports but not the thread that serves
+//!   them. Dropping them in the child does nothing. Until the child ends or executes another program, its
+//!   parent's peers take the parent for alive. The child's own exports and imports work.
+//! - Exporter and importer must share a network namespace (containers do not, by default), because the
+//!   socket's name is in it.
+//! - Linux only. Other systems compile it and get [`RemoteError::Unsupported`].
+//!
+//! # Abilities of a peer of the same user
+//!
+//! A peer receives a file descriptor. With it, without this library's [`Import`], and for as long as it keeps
+//! it, it can:
+//!
+//! - With a range of a [`SharedMemory`] that was [allocated for](SharedMemory::allocate_for) readers: read
+//!   the whole `SharedMemory`. The kernel refuses every write, and [`Export::new`] refuses to grant writes.
+//! - With a range of any other `SharedMemory`: read and write the whole of it. If granted for reading only,
+//!   it writes by opening `/proc/self/fd/N` again.
+//! - With [memory of any other kind](Export::of_process_memory): read or write this process's whole address
+//!   space, as granted; and do both if it may trace this process (ptrace(2)).
+//!
+//! Neither leases nor [`Export::revoke`] stop it: they bind users of [`Import`]. It cannot make a
+//! `SharedMemory` shorter or longer: `F_SEAL_SHRINK` and `F_SEAL_GROW` are set. Other users get no
+//! descriptor: the exporter asks the kernel for the peer's user.
+//!
+//! So give a peer that is not trusted with more a `SharedMemory` of its own, allocated for no more than the
+//! peer's rights, and free it after revocation rather than use it again.
+//!
+//! # Implementation
+//!
+//! The memory is a sealed memfd, or the exporter's `/proc/self/mem`, opened by itself with the mode that the
+//! rights need. A peer needs no right to trace it, and neither Yama nor a container's seccomp filter
+//! interferes. An exporting process listens on a Unix socket with a random name in the abstract namespace. It
+//! answers an export's 128-bit token with the file, and with a page that has one atomic word: the number of
+//! leases, and a flag that closes them. The connection stays open, so that each side notices the end of the
+//! other. One thread per process does all that, and sleeps otherwise.
+
+mod error;
+pub mod mappings;
+mod region;
+
+#[cfg(target_os = "linux")]
+mod blob;
+#[cfg(target_os = "linux")]
+mod export;
+#[cfg(target_os = "linux")]
+mod import;
+#[cfg(target_os = "linux")]
+mod lease;
+#[cfg(target_os = "linux")]
+mod mapping;
+#[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
+mod peercred;
+#[cfg(target_os = "linux")]
+mod process;
+#[cfg(target_os = "linux")]
+mod service;
+#[cfg(target_os = "linux")]
+mod wire;
+
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
+
+use dma_core::Access;
+pub use error::RemoteError;
+pub use region::Unexportable;
+
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{Export, Import, Lease, OwnedLease, SharedMemory, available_memory};
+#[cfg(target_os = "linux")]
+pub use {
+    export::Export,
+    import::{Import, Lease, OwnedLease},
+    memory::{SharedMemory, available_memory},
+};
+
+/// Length of an export's descriptor in bytes.
+pub const BLOB_LEN: usize = 56;
+
+/// Most imports that one export can have at a time.
+pub const MAX_IMPORTS: u32 = 256;
+
+/// Most leases that one import can have at a time.
+pub const MAX_LEASES: u32 = 1 << 24;
+
+/// A range of the exporter's memory and the importer's rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// Address of the first byte in the exporting process. It serves as a common name, and is no pointer for
+    /// the importer.
+    pub address: u64,
+    /// Number of bytes; never 0.
+    pub len: u64,
+    /// Rights of the importer; never empty.
+    pub rights: Access,
+}
+
+/// Page size of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Pages {
+    /// The processor's smallest size.
+    #[default]
+    Normal,
+    /// The system's default huge page size, which makes large memory faster to map and to reach. The system
+    /// must have reserved some (`vm.nr_hugepages`).
+    Huge,
+    /// Huge if the memory is at least one huge page long and the system has enough of them, else normal.
+    PreferHuge,
+}

@@ -1,0 +1,111 @@
+//! Regions that other processes reach, for engines: exports a part of one, imports one.
+
+use std::time::Duration;
+
+use dma_core::{Access, Error, ErrorKind, ExportDescriptor, MemoryRequest, RawExport, Result};
+
+use crate::{Export, Import, Pages, SharedMemory};
+
+impl SharedMemory {
+    /// Allocates what a request asks for that names rights to export.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate_for`](Self::allocate_for).
+    pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
+        let pages = if request.huge_pages { Pages::PreferHuge } else { Pages::Normal };
+        Ok(Self::allocate_for(request.export, request.len, request.align, pages)?)
+    }
+
+    /// Grants peers `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `AccessDenied` if `rights` go beyond those that the memory was allocated with; `OutOfRange`; as
+    /// [`Export::new`].
+    pub fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        let end = offset.checked_add(len).ok_or(ErrorKind::OutOfRange)?;
+        Ok(Box::new(Export::new(self, offset..end, rights)?))
+    }
+}
+
+/// Memory of an engine that cannot be exported. Converts into the error that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unexportable {
+    /// Allocated for this process alone.
+    Private,
+    /// The caller's.
+    Registered,
+    /// A peer's.
+    Imported,
+}
+
+impl From<Unexportable> for Error {
+    fn from(memory: Unexportable) -> Self {
+        let (kind, message, hint) = match memory {
+            Unexportable::Private => (
+                ErrorKind::AccessDenied,
+                "the memory was not allocated to be exported",
+                "allocate it with `MemoryRequest::exportable` and these rights",
+            ),
+            Unexportable::Registered => (
+                ErrorKind::Unsupported,
+                "registered memory cannot be exported",
+                "allocate memory with `MemoryRequest::exportable`",
+            ),
+            Unexportable::Imported => (
+                ErrorKind::Unsupported,
+                "a peer's memory cannot be passed on",
+                "pass on the descriptor that it was imported with",
+            ),
+        };
+        Self::new(kind, message).with_hint(hint)
+    }
+}
+
+impl Import {
+    /// Imports what an engine of `backend` exported.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a descriptor of another backend; as [`open_expecting`](Self::open_expecting).
+    pub fn of(descriptor: &ExportDescriptor, backend: &str) -> Result<Self> {
+        if descriptor.backend() != backend {
+            let message = format!("a descriptor of the backend {:?}", descriptor.backend());
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint(format!("this engine imports what was exported by the backend {backend:?}")));
+        }
+        Ok(Self::open_expecting(descriptor.native(), descriptor.len())?)
+    }
+}
+
+impl RawExport for Export {
+    fn native(&self) -> &[u8] {
+        self.blob()
+    }
+
+    fn revoke(&mut self, timeout: Duration) -> Result<()> {
+        Ok(Self::revoke(self, timeout)?)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_and_ranges_beyond_the_memory_are_refused() {
+        let request = MemoryRequest::new(4096).exportable(Access::READ);
+        let memory = SharedMemory::allocate_requested(&request).unwrap();
+        let refusal = |offset, len, rights| memory.export(offset, len, rights).unwrap_err().kind();
+        assert_eq!(refusal(0, 4096, Access::READ | Access::WRITE), ErrorKind::AccessDenied);
+        assert_eq!(refusal(1, 4096, Access::READ), ErrorKind::OutOfRange);
+        assert_eq!(refusal(1, usize::MAX, Access::READ), ErrorKind::OutOfRange);
+        let mut export = memory.export(96, 4000, Access::READ).unwrap();
+        let descriptor = ExportDescriptor::new("own", Access::READ, 4000, export.native()).unwrap();
+        assert_eq!(Import::of(&descriptor, "other").unwrap_err().kind(), ErrorKind::Unsupported);
+        let import = Import::of(&descriptor, "own").unwrap();
+        assert_eq!((import.len(), import.grant().rights), (4000, Access::READ));
+        export.revoke(Duration::from_secs(1)).unwrap();
+    }
+}

@@ -1,0 +1,52 @@
+//! A process that runs out of descriptors says so, and goes on when it has some again. Alone in its process,
+//! as it takes the descriptors away from all of it.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::time::Duration;
+
+use dma_core::Access;
+use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[test]
+fn running_out_of_descriptors_is_an_error_and_not_the_end() {
+    let before = getrlimit(Resource::Nofile);
+    let memory = SharedMemory::allocate(100, Pages::Normal).unwrap();
+    let export = Export::new(&memory, 0..100, Access::READ).unwrap();
+
+    // Descriptors 0 to 2 are taken in every process, so that there is none left, whatever the exporter's
+    // thread closes.
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..before }).unwrap();
+    let allocated = SharedMemory::allocate(1, Pages::Normal);
+    let imported = Import::open(export.blob());
+    setrlimit(Resource::Nofile, before).unwrap();
+    let error = allocated.unwrap_err();
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+    let error = imported.unwrap_err();
+    assert!(matches!(error, RemoteError::Os { .. }), "{error}");
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+
+    // With a few left, it runs out on either side of the connection, at one step or another. The exporter's
+    // thread closes connections when it sees them end, so that how many are left is known to within a few
+    // only.
+    drop(Import::open(export.blob()).unwrap());
+    let highest = fs::read_dir("/proc/self/fd").unwrap().count() as u64 + 2;
+    for spare in 0..8 {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(highest + spare), ..before }).unwrap();
+        // Fill the gaps, so that the number of descriptors that are left is `spare` at most.
+        let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        fillers.truncate(fillers.len().saturating_sub(spare as usize));
+        match Import::open_within(export.blob(), Duration::from_millis(500)) {
+            Ok(import) => import.check().unwrap(),
+            Err(error @ RemoteError::Os { .. }) => {
+                assert!(error.to_string().contains("ulimit -n"), "{error}");
+            }
+            Err(error) => assert!(matches!(error, RemoteError::Timeout { .. }), "{error}"),
+        }
+    }
+    setrlimit(Resource::Nofile, before).unwrap();
+    Import::open(export.blob()).unwrap().check().unwrap();
+    export.revoke(Duration::from_secs(60)).unwrap();
+}

@@ -1,0 +1,62 @@
+//! Sharing memory over and over leaves nothing behind. Alone in its process, as it counts what the process
+//! has.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use dma_core::Access;
+use dma_ipc::{Export, Import, Pages, SharedMemory};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Descriptors, threads and mappings of this process.
+fn holdings() -> [usize; 3] {
+    let entries = |path| fs::read_dir(path).unwrap().count();
+    let mappings = fs::read_to_string("/proc/self/maps").unwrap();
+    let shared = mappings.lines().filter(|line| line.contains("dma-shared")).count();
+    [entries("/proc/self/fd"), entries("/proc/self/task"), shared]
+}
+
+/// The other side learns of a dropped import, and the kernel of an ended thread, a moment later.
+fn must_become(expected: [usize; 3]) {
+    let begun = Instant::now();
+    while holdings() != expected {
+        assert!(begun.elapsed() < LONG, "descriptors, threads, mappings: {:?}, not {expected:?}", holdings());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_thousand_exports_and_imports_leave_nothing_behind() {
+    let memory = SharedMemory::allocate(10_000, Pages::Normal).unwrap();
+    let cycle = |number: usize| {
+        let rights = [Access::READ, Access::WRITE, Access::all()][number % 3];
+        let export = Export::new(&memory, 5000..9000, rights).unwrap();
+        let imports = [Import::open(export.blob()).unwrap(), Import::open(export.blob()).unwrap()];
+        match number % 4 {
+            0 => export.revoke(LONG).unwrap(),
+            1 => drop(imports),
+            2 => drop(export),
+            _ => assert!(Import::open(&export.blob()[1..]).is_err()),
+        }
+    };
+
+    // Each cycle starts and ends the thread.
+    cycle(0);
+    let before = holdings();
+    for number in 0..1000 {
+        cycle(number);
+    }
+    must_become(before);
+
+    // The thread goes on.
+    let kept = Export::new(&memory, 0..10, Access::READ).unwrap();
+    let before = holdings();
+    for number in 0..1000 {
+        cycle(number);
+    }
+    must_become(before);
+    Import::open(kept.blob()).unwrap().check().unwrap();
+}

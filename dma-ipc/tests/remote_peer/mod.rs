@@ -1,0 +1,300 @@
+//! A second process for the tests: this test binary again, doing what it is told over its standard input.
+
+#![expect(unsafe_code, reason = "maps memory and exports it")]
+
+use std::env;
+use std::fmt::Display;
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
+use std::ptr::{NonNull, null_mut};
+use std::time::Duration;
+
+use dma_core::Access;
+use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Long enough for any machine; reached only when something is broken.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+const ROLE: &str = "DMA_REMOTE_TEST_PEER";
+
+/// The other process. Killed when dropped.
+pub(crate) struct Peer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts it; the test binary must have a test called `peer` that calls [`obey`].
+    pub(crate) fn start() -> Self {
+        Self::run(&mut Command::new(env::current_exe().unwrap())).unwrap()
+    }
+
+    /// Starts it as another user. `None`, and a word why, without the rights for that, or if that user may
+    /// not run the test.
+    pub(crate) fn start_as(user: u32) -> Option<Self> {
+        let started = Self::run(Command::new(env::current_exe().unwrap()).uid(user));
+        started.inspect_err(|e| println!("skipped: no process of user {user} can be started: {e}")).ok()
+    }
+
+    fn run(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command
+            .args(["--exact", "peer", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Ok(Self { child, input, output })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says something without waiting for the answer.
+    pub(crate) fn tell(&mut self, command: impl Display) {
+        writeln!(self.input, "{command}").unwrap();
+    }
+
+    /// The next answer.
+    pub(crate) fn answer(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the peer ended");
+            if let Some(answer) = line.strip_prefix('@') {
+                return answer.trim_end().to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn ask(&mut self, command: impl Display) -> String {
+        self.tell(command);
+        self.answer()
+    }
+
+    /// SIGKILL; returns when it is dead and reaped.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGKILL; returns at once.
+    pub(crate) fn kill_now(&mut self) {
+        self.child.kill().unwrap();
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// State of this process.
+#[derive(Default)]
+struct Holdings {
+    memory: Option<SharedMemory>,
+    own: Option<Own>,
+    export: Option<Export>,
+    import: Option<Import>,
+}
+
+/// Memory of a process that nobody shares: anonymous, sparse, there until unmapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+impl Own {
+    pub(crate) fn map(len: usize) -> Self {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the address.
+        let base =
+            unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE | MapFlags::NORESERVE) };
+        Self { base: NonNull::new(base.unwrap().cast()).unwrap(), len }
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.len);
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
+    pub(crate) fn get(&self, offset: usize) -> u8 {
+        // SAFETY: mapped, and any value will do.
+        unsafe { self.at(offset).read_volatile() }
+    }
+
+    pub(crate) fn set(&self, offset: usize, byte: u8) {
+        // SAFETY: mapped.
+        unsafe { self.at(offset).write_volatile(byte) }
+    }
+
+    pub(crate) fn fill(&self, byte: u8) {
+        // SAFETY: mapped, and nobody has a reference to it.
+        unsafe { self.base.as_ptr().write_bytes(byte, self.len) }
+    }
+
+    pub(crate) fn export(&self, begin: usize, end: usize, rights: Access) -> Result<Export, RemoteError> {
+        assert!(begin <= end && end <= self.len);
+        let first = NonNull::new(self.base.as_ptr().wrapping_add(begin)).unwrap();
+        // SAFETY: nobody has references to it. The caller tests the consequences.
+        unsafe { Export::of_process_memory(first, end - begin, rights) }
+    }
+
+    pub(crate) fn unmap(self) {
+        // SAFETY: nobody has references to it.
+        unsafe { munmap(self.base.as_ptr().cast(), self.len) }.unwrap();
+    }
+}
+
+/// The other process's main loop. Does nothing when a person runs it.
+pub(crate) fn obey() {
+    if env::var_os(ROLE).is_none() {
+        return;
+    }
+    let mut holdings = Holdings::default();
+    say("ready");
+    for line in stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<_> = line.split(' ').collect();
+        match holdings.command(&words) {
+            Ok(answer) => say(answer),
+            Err(error) => say(name(&error)),
+        }
+    }
+}
+
+fn say(answer: impl Display) {
+    // The test harness leaves the cursor in the middle of a line.
+    println!("\n@{answer}");
+    stdout().flush().unwrap();
+}
+
+/// Returns the compared text: the variant, and the process that it names.
+fn name(error: &RemoteError) -> String {
+    match error {
+        RemoteError::Revoked { pid } => format!("Revoked {pid}"),
+        RemoteError::PeerGone { pid } => format!("PeerGone {pid}"),
+        RemoteError::ForeignUser { uid, own, .. } => format!("ForeignUser {uid} {own}"),
+        RemoteError::StillInUse { pids, .. } => format!("StillInUse {pids:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Holdings {
+    fn command(&mut self, words: &[&str]) -> Result<String, RemoteError> {
+        let number = |at: usize| words[at].parse::<usize>().unwrap();
+        Ok(match words[0] {
+            // allocate LEN BYTE: memory full of BYTE
+            "allocate" => {
+                let memory = SharedMemory::allocate(number(1), Pages::Normal)?;
+                memory.write_at(0, &vec![number(2) as u8; number(1)])?;
+                self.memory = Some(memory);
+                "done".into()
+            }
+            // own LEN BYTE: the process's own memory, sparse if BYTE is 0
+            "own" => {
+                let own = Own::map(number(1));
+                if number(2) != 0 {
+                    own.fill(number(2) as u8);
+                }
+                self.own = Some(own);
+                "done".into()
+            }
+            // export-own BEGIN END RIGHTS FILE
+            "export-own" => {
+                let rights = Access::from_bits(number(3) as u32).unwrap();
+                let export = self.own().export(number(1), number(2), rights)?;
+                publish(Path::new(words[4]), export.blob());
+                self.export = Some(export);
+                "done".into()
+            }
+            // set-own OFFSET BYTE
+            "set-own" => {
+                self.own().set(number(1), number(2) as u8);
+                "done".into()
+            }
+            // peek-own OFFSET
+            "peek-own" => self.own().get(number(1)).to_string(),
+            "unmap-own" => {
+                self.own().unmap();
+                self.own = None;
+                "done".into()
+            }
+            // exec: becomes another program, with the same process id
+            "exec" => panic!("{}", Command::new("sleep").arg("600").exec()),
+            // export BEGIN END RIGHTS FILE
+            "export" => {
+                let rights = Access::from_bits(number(3) as u32).unwrap();
+                let export = Export::new(self.memory.as_ref().unwrap(), number(1)..number(2), rights)?;
+                publish(Path::new(words[4]), export.blob());
+                self.export = Some(export);
+                "done".into()
+            }
+            // peek OFFSET: a byte of the own memory
+            "peek" => {
+                let mut byte = [0];
+                self.memory.as_ref().unwrap().read_at(number(1), &mut byte)?;
+                byte[0].to_string()
+            }
+            "revoke" => {
+                self.export.as_ref().unwrap().revoke(LONG)?;
+                "done".into()
+            }
+            // import FILE
+            "import" => {
+                self.import = Some(Import::open(&fs::read(words[1]).unwrap())?);
+                "done".into()
+            }
+            // write OFFSET BYTE
+            "write" => {
+                self.import().write_at(number(1) as u64, &[number(2) as u8])?;
+                "done".into()
+            }
+            // hold: takes a lease that only the end of the import or of the process ends
+            "hold" => {
+                std::mem::forget(self.import().lease()?);
+                "holding".into()
+            }
+            // copy BYTE: writes BYTE all over the import, until that fails
+            "copy" => {
+                let bytes = vec![number(1) as u8; self.import().len()];
+                self.import().write_at(0, &bytes)?;
+                say("copying");
+                loop {
+                    self.import().write_at(0, &bytes)?;
+                }
+            }
+            "drop-import" => {
+                self.import = None;
+                "done".into()
+            }
+            "pid" => id().to_string(),
+            other => panic!("{other}?"),
+        })
+    }
+
+    fn own(&self) -> Own {
+        self.own.unwrap()
+    }
+
+    fn import(&self) -> &Import {
+        self.import.as_ref().unwrap()
+    }
+}
+
+/// Writes a file that appears only when complete.
+pub(crate) fn publish(path: &Path, bytes: &[u8]) {
+    let part = path.with_extension("part");
+    fs::write(&part, bytes).unwrap();
+    fs::rename(part, path).unwrap();
+}

@@ -1,0 +1,156 @@
+//! [`calls!`](crate::calls): tables of function pointers.
+#![expect(unsafe_code, reason = "uses addresses found by name as functions")]
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// Defines a table of the C calls of one library: a struct with one function pointer for each call, named
+/// like the call.
+///
+/// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
+/// versions export, are `Option` fields. All types of the declarations have to be in scope. The macro
+/// compares each declaration with the function of the same name in the module `bindings`, so a wrong
+/// signature does not compile.
+///
+/// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
+/// address:
+///
+/// - `unsafe fn load(get) -> Result<Self, Vec<&'static CStr>>` fills it. The error lists all required calls
+///   that are missing.
+/// - `unsafe fn linked(get) -> Self`, with the feature `linked` of the crate that uses the macro, takes
+///   required calls from the linker.
+/// - `fn absent(&self) -> Vec<&'static str>` lists the optional calls that the library does not export.
+///
+/// ```
+/// # #![allow(unsafe_code)]
+/// mod bindings {
+///     unsafe extern "C" {
+///         pub fn labs(number: std::ffi::c_long) -> std::ffi::c_long;
+///         pub fn getpid() -> i32;
+///     }
+/// }
+/// use std::ffi::c_long;
+///
+/// dma_loader::calls! {
+///     /// Calls of libc.
+///     pub struct Libc of bindings;
+///     required:
+///     fn labs(number: c_long) -> c_long;
+///     optional:
+///     fn getpid() -> i32;
+/// }
+///
+/// let address = std::ptr::NonNull::new(bindings::labs as *mut std::ffi::c_void);
+/// // SAFETY: the addresses are those of the functions.
+/// let libc = unsafe { Libc::load(|name| address.filter(|_| name == c"labs")) }.unwrap();
+/// // SAFETY: takes any number but the least.
+/// assert_eq!(unsafe { (libc.labs)(-3) }, 3);
+/// assert_eq!(libc.absent(), ["getpid"]);
+/// // SAFETY: there are no addresses.
+/// assert_eq!(unsafe { Libc::load(|_| None) }.unwrap_err(), [c"labs"]);
+/// ```
+#[macro_export]
+macro_rules! calls {
+    (
+        $(#[$meta:meta])*
+        pub struct $table:ident of $bindings:ident;
+        required: $(fn $need:ident($($need_arg:ident: $need_type:ty),*) $(-> $need_result:ty)?;)*
+        optional: $(fn $may:ident($($may_arg:ident: $may_type:ty),*) $(-> $may_result:ty)?;)*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $table {
+            $(
+                #[doc = concat!("`", stringify!($need), "`.")]
+                pub $need: unsafe extern "C" fn($($need_arg: $need_type),*) $(-> $need_result)?,
+            )*
+            $(
+                #[doc = concat!("`", stringify!($may), "`, which some versions lack.")]
+                pub $may: Option<unsafe extern "C" fn($($may_arg: $may_type),*) $(-> $may_result)?>,
+            )*
+        }
+
+        // The declarations here and in `bindings` agree. An installed SDK's headers may lack calls, and const
+        // may differ.
+        #[cfg(not(feature = "bindgen"))]
+        const _: () = {
+            $(let _: unsafe extern "C" fn($($need_type),*) $(-> $need_result)? = $bindings::$need;)*
+            $(let _: unsafe extern "C" fn($($may_type),*) $(-> $may_result)? = $bindings::$may;)*
+        };
+
+        impl $table {
+            /// Takes the address of each call from `get`.
+            ///
+            /// # Errors
+            ///
+            /// The names of all required calls for which `get` returned `None`.
+            ///
+            /// # Safety
+            ///
+            /// For each name, `get` returns the address of the function that the headers declare by it. The
+            /// function stays loaded as long as the table or a copy of it is used.
+            #[allow(unused_mut, reason = "a table may have no required calls")]
+            pub unsafe fn load(
+                mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
+            ) -> Result<Self, Vec<&'static ::core::ffi::CStr>> {
+                let mut missing = Vec::new();
+                $(
+                    let $need = get($crate::calls!(@name $need));
+                    if $need.is_none() {
+                        missing.push($crate::calls!(@name $need));
+                    }
+                )*
+                let mut all = || Some(Self {
+                    // SAFETY: by the caller's promise, the function of this name and type.
+                    $($need: unsafe { $crate::function($need?) },)*
+                    // SAFETY: as above.
+                    $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
+                });
+                all().ok_or(missing)
+            }
+
+            /// Takes the required calls from the linker, and the others from `get`.
+            ///
+            /// # Safety
+            ///
+            /// As [`load`](Self::load).
+            #[cfg(feature = "linked")]
+            pub unsafe fn linked(
+                mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
+            ) -> Self {
+                Self {
+                    $($need: $bindings::$need,)*
+                    // SAFETY: as in `load`.
+                    $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
+                }
+            }
+
+            /// The optional calls that the library does not export.
+            #[must_use]
+            pub fn absent(&self) -> Vec<&'static str> {
+                let optional: &[(&'static str, bool)] = &[$((stringify!($may), self.$may.is_none())),*];
+                optional.iter().filter(|(_, absent)| *absent).map(|(name, _)| *name).collect()
+            }
+        }
+    };
+    (@name $call:ident) => {
+        const {
+            match ::core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($call), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            }
+        }
+    };
+}
+
+/// The function at an address, for [`calls!`](crate::calls).
+///
+/// # Safety
+///
+/// `F` is a function pointer type, and the function at `address` is of that type.
+#[must_use]
+pub unsafe fn function<F: Copy>(address: NonNull<c_void>) -> F {
+    const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) }
+    // SAFETY: of one size, as asserted; by the caller's promise `F` is the function's type.
+    unsafe { std::mem::transmute_copy(&address) }
+}

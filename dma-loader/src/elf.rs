@@ -1,0 +1,146 @@
+//! [`Elf`]: a library's file, checked before the system's loader maps it.
+
+use std::path::{Path, PathBuf};
+
+use object::Endianness;
+use object::elf::{
+    DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM, STB_GLOBAL,
+};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+
+use crate::LoadError;
+
+type Header = FileHeader64<Endianness>;
+
+/// The processor of this program, as ELF numbers it.
+pub(crate) const MACHINE: u16 = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
+/// Length of a header for 64 bits, in bytes.
+const HEADER: usize = 64;
+
+/// The dependencies of a library.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elf {
+    /// Names of libraries (DT_NEEDED), in order.
+    pub(crate) needed: Vec<String>,
+    /// Directories in which the library wants these to be looked for (DT_RUNPATH, DT_RPATH).
+    pub(crate) search: Vec<PathBuf>,
+    /// Symbols that other libraries have to define.
+    pub(crate) undefined: Vec<String>,
+}
+
+/// Why a file is not a library that this program can load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It is for another processor. The system's loader passes it over and looks further.
+    OtherProcessor(String),
+    /// It is no library, or not all of one. The system's loader maps a file that is cut off and dies by
+    /// SIGBUS.
+    Bad(String),
+}
+
+impl Unfit {
+    pub(crate) fn of(self, path: &Path) -> LoadError {
+        let (Self::OtherProcessor(reason) | Self::Bad(reason)) = self;
+        LoadError::NotALibrary { path: path.to_owned(), reason }
+    }
+}
+
+impl Elf {
+    /// Reads a library's dependencies.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is no library, is cut off or is for another processor.
+    pub(crate) fn read(path: &Path) -> Result<Self, Unfit> {
+        let bad = |reason: String| Unfit::Bad(reason);
+        if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {
+            return Err(bad("not a file".to_owned()));
+        }
+        let data = &*std::fs::read(path).map_err(|e| bad(e.to_string()))?;
+        let len = data.len() as u64;
+        check_start(data)?;
+        let parsed = Header::parse(data).and_then(|header| {
+            let endian = header.endian()?;
+            Ok((header, endian, header.program_headers(endian, data)?))
+        });
+        let Ok((header, endian, segments)) = parsed else { return Err(cut_off()) };
+        let sections_end = u64::from(header.e_shentsize.get(endian)) * u64::from(header.e_shnum.get(endian));
+        let mut ends = segments.iter().map(|s| s.p_offset(endian).saturating_add(s.p_filesz(endian)));
+        // The table of sections is usually the last thing in a file; one that was stripped ends with its
+        // segments.
+        if header.e_shoff.get(endian).saturating_add(sections_end) > len || ends.any(|end| end > len) {
+            return Err(cut_off());
+        }
+        Self::of(header, endian, data, path).map_err(|e| bad(format!("its tables are broken: {e}")))
+    }
+
+    fn of(header: &Header, endian: Endianness, data: &[u8], path: &Path) -> object::read::Result<Self> {
+        let sections = header.sections(endian, data)?;
+        let mut elf = Self::default();
+        if let Some((entries, strings)) = sections.dynamic(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
+            for entry in entries {
+                let text = || Ok(String::from_utf8_lossy(entry.string(endian, strings)?).into_owned());
+                match entry.tag32(endian) {
+                    Some(DT_NEEDED) => elf.needed.push(text()?),
+                    Some(DT_RPATH | DT_RUNPATH) => elf.search.extend(directories(&text()?, path)),
+                    _ => {}
+                }
+            }
+        }
+        let symbols = sections.symbols(endian, data, SHT_DYNSYM)?;
+        let undefined = symbols.iter().filter(|s| s.is_undefined(endian) && s.st_bind() == STB_GLOBAL);
+        for symbol in undefined {
+            let name = symbol.name(endian, symbols.strings())?;
+            elf.undefined.push(String::from_utf8_lossy(name).into_owned());
+        }
+        Ok(elf)
+    }
+}
+
+fn cut_off() -> Unfit {
+    Unfit::Bad("it is cut off".to_owned())
+}
+
+fn check_start(start: &[u8]) -> Result<(), Unfit> {
+    if !start.starts_with(b"\x7fELF") {
+        return Err(Unfit::Bad("it does not begin as an ELF file does".to_owned()));
+    }
+    let &[_, _, _, _, class, order, .., _] = start else { return Err(too_short()) };
+    let Some(&[low, high]) = start.get(18..20) else { return Err(too_short()) };
+    let machine = if order == 2 { u16::from_be_bytes([low, high]) } else { u16::from_le_bytes([low, high]) };
+    if (class, machine) != (2, MACHINE) {
+        let bits = if class == 1 { "32" } else { "64" };
+        let reason = format!(
+            "it is for {}, {bits} bits, and this program for {}, 64 bits",
+            processor(machine),
+            processor(MACHINE)
+        );
+        return Err(Unfit::OtherProcessor(reason));
+    }
+    if start.len() < HEADER { Err(too_short()) } else { Ok(()) }
+}
+
+fn too_short() -> Unfit {
+    Unfit::Bad("it is too short".to_owned())
+}
+
+fn processor(machine: u16) -> String {
+    match machine {
+        EM_X86_64 => "x86-64".to_owned(),
+        EM_AARCH64 => "AArch64".to_owned(),
+        object::elf::EM_386 => "x86".to_owned(),
+        object::elf::EM_ARM => "ARM".to_owned(),
+        object::elf::EM_RISCV => "RISC-V".to_owned(),
+        object::elf::EM_PPC64 => "PowerPC".to_owned(),
+        other => format!("processor {other} of ELF's list"),
+    }
+}
+
+/// The directories of a search path of a library at `path`.
+fn directories(search: &str, path: &Path) -> impl Iterator<Item = PathBuf> {
+    let origin = path.parent().unwrap_or(Path::new("")).display().to_string();
+    let search = search.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
+    let dirs: Vec<_> = search.split(':').filter(|dir| !dir.is_empty()).map(PathBuf::from).collect();
+    dirs.into_iter()
+}

@@ -1,0 +1,75 @@
+//! [`Loaded`]: a library in this process.
+#![expect(unsafe_code, reason = "loads libraries, and looks up their symbols")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_NOW};
+
+use crate::LoadError;
+
+/// `RTLD_NOLOAD` of Linux: succeeds only for what is loaded already.
+const RTLD_NOLOAD: c_int = 0x4;
+
+/// A library in this process. Never unloaded, since vendors' libraries have threads and state of their own.
+#[derive(Debug)]
+pub struct Loaded {
+    handle: ManuallyDrop<Library>,
+    path: PathBuf,
+}
+
+impl Loaded {
+    /// The program itself, with all that it was linked with.
+    #[must_use]
+    pub fn program() -> Self {
+        Self { handle: ManuallyDrop::new(Library::this()), path: PathBuf::new() }
+    }
+
+    /// Loads a library whose symbols all later ones see. The error is the message of the system's loader.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        // SAFETY: libraries of the vendors' names run their initialisers, as they would in any program linked
+        // with them.
+        match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) } {
+            Ok(handle) => Ok(Self { handle: ManuallyDrop::new(handle), path: path.to_owned() }),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                Err(cause.unwrap_or_else(|| error.to_string()))
+            }
+        }
+    }
+
+    /// As [`open`](Self::open), with a [`LoadError`].
+    pub(crate) fn at(path: PathBuf) -> Result<Self, LoadError> {
+        Self::open(&path).map_err(|reason| LoadError::Unloadable { path, reason })
+    }
+
+    /// The file, or the name by which the system found it; empty for the program.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The address of a symbol, if the library, or one that it needs, exports it.
+    #[must_use]
+    pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the address is only kept; who calls it has its type from the headers.
+        let symbol = unsafe { self.handle.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
+        NonNull::new(symbol.as_raw_ptr())
+    }
+
+    /// The error for a library of `version` that lacks the calls `missing`.
+    #[must_use]
+    pub fn incomplete(&self, version: String, missing: &[&CStr]) -> LoadError {
+        let symbols = missing.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        LoadError::MissingSymbols { path: self.path.clone(), version, symbols }
+    }
+}
+
+/// Returns whether a library of this name is loaded, such as the C library.
+pub(crate) fn is_loaded(name: &str) -> bool {
+    // SAFETY: loads nothing, and so runs nothing.
+    let found = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_NOLOAD) };
+    found.is_ok()
+}

@@ -1,0 +1,249 @@
+//! [`Vendor`]: where a vendor's libraries are, and how they are opened.
+
+use std::path::{Path, PathBuf};
+
+use crate::names::newest;
+use crate::scope::{self, Places, Undeclared};
+use crate::{LoadError, Loaded};
+
+/// Directories that the system's loader searches on most systems, and those of installations.
+const SYSTEM: [&str; 8] = [
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/lib/{arch}-linux-gnu",
+    "/lib/{arch}-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/lib/{arch}-linux-gnu",
+    "/usr/lib",
+];
+
+/// Numbers after `.so` to ask the system's loader for, where any will do: from releases that are too old,
+/// which are reported, to far beyond today's.
+const NUMBERS: std::ops::RangeInclusive<u32> = 1..=40;
+
+/// A vendor of libraries. In directories, `{arch}` stands for the processor, such as `x86_64`.
+#[derive(Debug)]
+pub struct Vendor {
+    /// The product, as remedies name it.
+    pub sdk: &'static str,
+    /// The oldest version that can be used.
+    pub least: &'static str,
+    /// A requirement on its build, with a space in front; else empty.
+    pub build: &'static str,
+    /// The environment variable that names the directory of the libraries.
+    pub variable: &'static str,
+    /// The libraries that are loaded, such as `libspdk_ioat.so`. They have to be in one directory.
+    pub needs: &'static [&'static str],
+    /// Libraries that are loaded with them if they are there.
+    pub along: &'static [&'static str],
+    /// The number after `.so` of the supported interface. `None`: the highest number is taken, and the
+    /// version is found otherwise.
+    pub soname: Option<u32>,
+    /// Directories of the vendor's packages.
+    pub usual: &'static [&'static str],
+    /// Directories of libraries below the prefix of an installation or a source tree.
+    pub below: &'static [&'static str],
+    /// Returns the directories in which the dependencies of libraries in a directory are looked for before
+    /// the system's.
+    pub beside: fn(&Path) -> Vec<PathBuf>,
+    /// Calls that the libraries make without naming the libraries that have them.
+    pub undeclared: &'static [Undeclared],
+}
+
+impl Vendor {
+    /// Loads [`needs`](Self::needs), in that order: from the directory in the environment variable alone if
+    /// it is set, else from [`directories`](Self::directories) or by the system's loader. Blocks while files
+    /// are read.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] for the first library that cannot be used.
+    pub fn open(&self) -> Result<Vec<Loaded>, LoadError> {
+        match self.named() {
+            Some(dir) => self.open_in(&dir),
+            None => self.open_from_system(),
+        }
+    }
+
+    /// As [`open`](Self::open), but from `dir`, or, if `dir` is an installation's prefix, from its
+    /// directories of libraries.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_in(&self, dir: &Path) -> Result<Vec<Loaded>, LoadError> {
+        self.open_from(&self.in_and_below(dir))
+    }
+
+    /// Loads one more library, from beside `loaded`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_beside(&self, library: &str, loaded: &Loaded) -> Result<Loaded, LoadError> {
+        let file = match loaded.path().parent().filter(|home| !home.as_os_str().is_empty()) {
+            Some(home) => self.find(library, &[home.to_owned()])?,
+            None => match self.known(library)? {
+                Known::Loaded(loaded) => return Ok(loaded),
+                Known::Unbound(file) => file,
+                Known::Nowhere => return Err(self.nowhere(library, &[])),
+            },
+        };
+        self.load(std::slice::from_ref(&file))?;
+        Loaded::at(file)
+    }
+
+    /// The directories in which [`open`](Self::open) looks, in that order. If the environment variable is not
+    /// set, the search of the system's loader comes after them.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.named().map_or_else(|| self.system_directories(), |dir| self.in_and_below(&dir))
+    }
+
+    /// The file that is taken for `library` from the first of `dirs` that has one. Loads nothing.
+    #[must_use]
+    pub fn find_in(&self, library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
+        match self.soname {
+            Some(_) => self.candidates(library, dirs).into_iter().find(|path| path.exists()),
+            None => newest(library, dirs),
+        }
+    }
+
+    fn open_from(&self, dirs: &[PathBuf]) -> Result<Vec<Loaded>, LoadError> {
+        let Some((first, others)) = self.needs.split_first() else { return Ok(Vec::new()) };
+        let first = self.find(first, dirs)?;
+        // The others are of the same installation.
+        let home = [first.parent().unwrap_or(Path::new("")).to_owned()];
+        let others = others.iter().map(|library| self.find(library, &home));
+        let files = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>, _>>()?;
+        let along: Vec<_> = self.along.iter().filter_map(|library| self.find_in(library, &home)).collect();
+        self.load(&[&*files, &along].concat())?;
+        files.into_iter().map(Loaded::at).collect()
+    }
+
+    /// Loads these files of one directory, and all that they need.
+    fn load(&self, files: &[PathBuf]) -> Result<(), LoadError> {
+        let home = files.first().and_then(|file| file.parent()).unwrap_or(Path::new(""));
+        let places = Places { beside: &(self.beside)(home), system: &self.system_directories() };
+        scope::load(files, &places, self.undeclared)
+    }
+
+    fn open_from_system(&self) -> Result<Vec<Loaded>, LoadError> {
+        let dirs = self.system_directories();
+        let failure = match self.open_from(&dirs) {
+            Err(LoadError::NotFound { .. }) => None,
+            Err(error @ LoadError::StaticOnly { .. }) => Some(error),
+            other => return other,
+        };
+        // The system's loader knows directories that are not among these, and needs not find all libraries in
+        // one.
+        let mut found = Vec::new();
+        for library in self.needs {
+            match self.known(library)? {
+                Known::Loaded(loaded) => found.push(loaded),
+                Known::Unbound(file) => {
+                    return self.open_from(&[file.parent().unwrap_or(Path::new("")).to_owned()]);
+                }
+                Known::Nowhere => return Err(failure.unwrap_or_else(|| self.nowhere(library, &dirs))),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The directory that the user named.
+    #[must_use]
+    pub fn named(&self) -> Option<PathBuf> {
+        std::env::var_os(self.variable).filter(|dir| !dir.is_empty()).map(PathBuf::from)
+    }
+
+    /// A directory of libraries, or an installation's prefix.
+    fn in_and_below(&self, dir: &Path) -> Vec<PathBuf> {
+        std::iter::once(dir.to_owned())
+            .chain(self.below.iter().map(|below| dir.join(of_processor(below))))
+            .collect()
+    }
+
+    fn system_directories(&self) -> Vec<PathBuf> {
+        let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let named = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty());
+        named.chain(self.usual.iter().chain(&SYSTEM).map(|dir| of_processor(dir).into())).collect()
+    }
+
+    fn first_name(&self, library: &str) -> String {
+        self.soname.map_or_else(|| library.to_owned(), |number| format!("{library}.{number}"))
+    }
+
+    /// A library's names, in the order in which the system's loader is asked for them.
+    fn names(&self, library: &str) -> Vec<String> {
+        let numbered = |number| format!("{library}.{number}");
+        match self.soname {
+            Some(number) => vec![numbered(number), library.to_owned()],
+            None => std::iter::once(library.to_owned()).chain(NUMBERS.rev().map(numbered)).collect(),
+        }
+    }
+
+    /// The files that `library` may be in `dirs`, as far as their names are known.
+    fn candidates(&self, library: &str, dirs: &[PathBuf]) -> Vec<PathBuf> {
+        let names: Vec<_> = match self.soname {
+            Some(_) => self.names(library),
+            None => vec![library.to_owned()],
+        };
+        dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))).collect()
+    }
+
+    fn find(&self, library: &str, dirs: &[PathBuf]) -> Result<PathBuf, LoadError> {
+        if let Some(file) = self.find_in(library, dirs) {
+            return Ok(file);
+        }
+        let archives = dirs.iter().map(|dir| dir.join(library.replace(".so", ".a")));
+        match archives.into_iter().find(|path| path.is_file()) {
+            Some(archive) => Err(LoadError::StaticOnly { archive }),
+            None => {
+                let looked = self.candidates(library, dirs);
+                Err(LoadError::NotFound { library: self.first_name(library), looked })
+            }
+        }
+    }
+
+    /// The error for a library that is neither in `dirs` nor known to the system's loader.
+    fn nowhere(&self, library: &str, dirs: &[PathBuf]) -> LoadError {
+        let mut looked = self.candidates(library, dirs);
+        looked.push(library.into());
+        LoadError::NotFound { library: self.first_name(library), looked }
+    }
+
+    /// Loads the library that the system's loader knows.
+    fn known(&self, library: &str) -> Result<Known, LoadError> {
+        for name in self.names(library) {
+            let path = PathBuf::from(&name);
+            match Loaded::open(&path) {
+                Ok(loaded) => return Ok(Known::Loaded(loaded)),
+                // The system says the same of a file that it does not find and of one that it cannot load.
+                Err(reason) if reason.contains(&format!("{name}: cannot open")) => {}
+                Err(reason) => {
+                    // "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"
+                    let unbound =
+                        reason.split_once(": undefined symbol").map(|(file, _)| PathBuf::from(file));
+                    return match unbound.filter(|file| file.is_absolute()) {
+                        Some(file) => Ok(Known::Unbound(file)),
+                        None => Err(LoadError::Unloadable { path, reason }),
+                    };
+                }
+            }
+        }
+        Ok(Known::Nowhere)
+    }
+}
+
+/// The system's loader's answer for a library's name.
+enum Known {
+    Loaded(Loaded),
+    /// The library, or one that it needs, is this file, and calls what it names no library for.
+    Unbound(PathBuf),
+    Nowhere,
+}
+
+fn of_processor(dir: &str) -> String {
+    dir.replace("{arch}", std::env::consts::ARCH)
+}

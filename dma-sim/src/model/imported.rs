@@ -1,0 +1,29 @@
+//! Imported memory as the device model reaches it.
+
+use super::{FarMemory, PeerError};
+use dma_ipc::{Import, RemoteError};
+
+impl From<RemoteError> for PeerError {
+    /// Maps to the error of a copy in the model. The log has the details.
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::PeerGone { .. } => Self::Gone,
+            RemoteError::Revoked { .. } => Self::Revoked,
+            error => {
+                tracing::warn!(%error, "imported memory cannot be reached");
+                Self::Revoked
+            }
+        }
+    }
+}
+
+/// Memory of either kind. Mapped memory is faster if its address is registered.
+impl FarMemory for Import {
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError> {
+        Ok(Self::read_at(self, offset, to)?)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), PeerError> {
+        Ok(Self::write_at(self, offset, from)?)
+    }
+}

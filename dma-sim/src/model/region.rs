@@ -1,0 +1,225 @@
+//! Regions as callers name them: keys, segments, rights, and access to a peer's memory.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+bitflags::bitflags! {
+    /// Access rights of a region.
+    ///
+    /// The local rights apply to the device that a region is registered with. The remote rights apply to a
+    /// peer's device, and to this device where the region is [remote](RegionSpec::remote).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Rights: u8 {
+        /// The device itself may read it.
+        const LOCAL_READ = 1;
+        /// The device itself may write it.
+        const LOCAL_WRITE = 2;
+        /// A peer's device may read it.
+        const REMOTE_READ = 4;
+        /// A peer's device may write it.
+        const REMOTE_WRITE = 8;
+    }
+}
+
+impl fmt::Display for Rights {
+    /// Writes `read+write` and the like; the remote ones as `remote-read`; `none` when empty.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = ["read", "write", "remote-read", "remote-write"];
+        let mut first = true;
+        for (bit, name) in Self::all().iter().zip(names) {
+            if self.contains(bit) {
+                write!(f, "{}{name}", if first { "" } else { "+" })?;
+                first = false;
+            }
+        }
+        if first { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+/// Name of a registered region. Keys of unregistered regions are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionKey {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+impl RegionKey {
+    /// Returns the key as one number, for interfaces with integer keys.
+    #[must_use]
+    pub const fn to_raw(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// Inverts [`RegionKey::to_raw`]. Accepts any number; a use of the key detects one that names no region.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self { index: raw as u32, generation: (raw >> 32) as u32 }
+    }
+}
+
+impl fmt::Display for RegionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
+    }
+}
+
+/// A range of a region, as a descriptor names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The region.
+    pub key: RegionKey,
+    /// Address of the first byte, in the region's addresses.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Reason why a peer's memory cannot be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// The peer took its memory back.
+    Revoked,
+    /// The peer ended.
+    Gone,
+}
+
+/// Leave to touch a peer's memory, acquired whenever bytes are about to move.
+///
+/// The model calls [`acquire`](Self::acquire), moves some bytes, and calls [`release`](Self::release), all
+/// within one call of [`Device::advance`](super::Device::advance). So a peer waits for one memory copy at
+/// most. A copy may acquire leave several times.
+pub trait PeerAccess: fmt::Debug + Send + Sync {
+    /// Acquires leave. After `Ok` the memory stays valid until [`release`](Self::release).
+    ///
+    /// # Errors
+    ///
+    /// The memory must not be touched, now or later.
+    fn acquire(&self) -> Result<(), PeerError>;
+
+    /// Gives back the leave of one successful [`acquire`](Self::acquire).
+    fn release(&self);
+}
+
+/// Memory of a peer that has no address in this process. Its bytes are read and written by calls.
+///
+/// The model calls these within one call of [`Device::advance`](super::Device::advance), for at most its
+/// buffer's size at a time, so a peer that wants its memory back waits for one such piece at most.
+pub trait FarMemory: fmt::Debug + Send + Sync {
+    /// Copies the bytes from `offset` of the region to `to`.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory cannot be reached, now or later; `to` may hold anything.
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError>;
+
+    /// Copies `from` to the bytes from `offset` of the region.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory cannot be reached, now or later; some of the bytes may have been written.
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), PeerError>;
+}
+
+/// Location of a region's bytes.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// This process's own memory.
+    Here(NonNull<u8>),
+    /// A peer's memory that is mapped in this process.
+    Shared(NonNull<u8>, Arc<dyn PeerAccess>),
+    /// A peer's memory without an address in this process.
+    Far(Arc<dyn FarMemory>),
+}
+
+/// Memory to register, and its rights.
+#[derive(Clone, Debug)]
+pub struct RegionSpec {
+    /// Address by which descriptors name the first byte.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Access rights.
+    pub rights: Rights,
+    /// Location of the bytes.
+    pub place: Place,
+}
+
+impl RegionSpec {
+    /// Describes memory of this process, named by its own addresses.
+    #[must_use]
+    pub fn local(ptr: NonNull<u8>, len: u64, rights: Rights) -> Self {
+        Self { addr: ptr.as_ptr().addr() as u64, len, rights, place: Place::Here(ptr) }
+    }
+
+    /// Describes memory of a peer, mapped at `ptr` here and named by the peer's addresses from `addr`.
+    #[must_use]
+    pub fn remote(addr: u64, ptr: NonNull<u8>, len: u64, rights: Rights, peer: Arc<dyn PeerAccess>) -> Self {
+        Self { addr, len, rights, place: Place::Shared(ptr, peer) }
+    }
+
+    /// Describes memory of a peer that has no address here, named by the peer's addresses from `addr`.
+    #[must_use]
+    pub fn far(addr: u64, len: u64, rights: Rights, memory: Arc<dyn FarMemory>) -> Self {
+        Self { addr, len, rights, place: Place::Far(memory) }
+    }
+
+    /// Returns true for a peer's memory.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        !matches!(self.place, Place::Here(_))
+    }
+}
+
+/// Error of the table of regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The addresses do not exist.
+    #[error("a region of {len} bytes at {addr:#x} ends behind the last address; check both")]
+    OutOfAddresses {
+        /// The requested first address.
+        addr: u64,
+        /// The requested length.
+        len: u64,
+    },
+    /// The memory could not be had.
+    #[error("no memory for a region of {len} bytes; ask for less")]
+    OutOfMemory {
+        /// The requested length.
+        len: u64,
+    },
+    /// No such region.
+    #[error("region {key} is not registered; it may have been unregistered before")]
+    Unknown {
+        /// The key given.
+        key: RegionKey,
+    },
+    /// Tasks in flight name the region.
+    #[error(
+        "region {key} is named by segments of tasks in flight ({segments}); let them complete or reset their channels"
+    )]
+    InUse {
+        /// The key given.
+        key: RegionKey,
+        /// Number of segments of tasks in flight that name it.
+        segments: u32,
+    },
+    /// Only memory that the device allocated can be read and written through it.
+    #[error("region {key} was registered, not allocated by the device; access it where it was allocated")]
+    NotOwned {
+        /// The key given.
+        key: RegionKey,
+    },
+    /// The range is not in the region.
+    #[error("{len} bytes at {addr:#x} are not within region {key}")]
+    OutOfRange {
+        /// The key given.
+        key: RegionKey,
+        /// The requested first address.
+        addr: u64,
+        /// The requested length.
+        len: u64,
+    },
+}

@@ -1,0 +1,105 @@
+//! Bytes of shared memory that several threads move at the same time, all of it by safe code: no data race,
+//! as ThreadSanitizer sees it (`ci/sanitizers.sh thread dma-sim`), and every byte is one that somebody wrote.
+
+use std::thread;
+
+use dma_core::{CacheHint, DmaEngine, DmaEngineExt, MemoryRequest, QueueOptions, Window};
+use dma_cpu::{CpuEngine, CpuOptions};
+use dma_ipc::{Pages, SharedMemory};
+use dma_sim::sim::{SimEngine, SimOptions};
+
+/// Short enough to be copied where it is submitted, and long enough for a copy in several chunks by
+/// streaming.
+const LENS: [usize; 3] = [100, 5000, 1 << 20];
+const ROUNDS: usize = 20;
+
+/// Runs both at the same time, several times.
+fn race(a: impl Fn() + Send, b: impl Fn() + Send) {
+    let rounds = |act: &dyn Fn()| (0..ROUNDS).for_each(|_| act());
+    thread::scope(|scope| {
+        scope.spawn(move || rounds(&a));
+        scope.spawn(move || rounds(&b));
+    });
+}
+
+fn is_written(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| [0, 1, 2].contains(byte))
+}
+
+#[test]
+fn threads_read_and_write_shared_memory() {
+    for len in LENS {
+        let memory = SharedMemory::allocate(len, Pages::Normal).expect("memory");
+        race(
+            || memory.write_at(0, &vec![1; len]).expect("in range"),
+            || {
+                let mut bytes = vec![2; len];
+                memory.read_at(0, &mut bytes).expect("in range");
+                assert!(is_written(&bytes));
+                memory.write_at(0, &vec![2; len]).expect("in range");
+            },
+        );
+    }
+}
+
+/// Writes it with a byte over and over, by a copy on a queue of its own.
+fn copy_to(engine: &impl DmaEngine, to: &Window, byte: u8) {
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    let mut src = engine.allocate(to.len()).expect("memory");
+    src.fill(byte);
+    let (src, _) = queue.copy(src, to.clone()).expect("room").wait().expect("copied");
+    queue.fill(to.clone(), [byte; 8]).expect("room").wait().expect("filled");
+    queue.fill(to.clone(), [1, 2, 1, 2, 1, 2, 1, 2]).expect("room").wait().expect("filled");
+    // And reads it.
+    let (_, read) = queue.copy(to.clone(), src).expect("room").wait().expect("copied");
+    assert!(is_written(&read));
+}
+
+fn cpu_and_queue(engine: &impl DmaEngine) {
+    for len in LENS {
+        let window = engine.allocate_window(&MemoryRequest::new(len)).expect("memory");
+        race(
+            // At an odd address: in no units that the other side has.
+            || window.write_at(1, &vec![1; len - 1]).expect("in range"),
+            || copy_to(engine, &window, 2),
+        );
+        let mut bytes = vec![3; len];
+        window.read_at(0, &mut bytes).expect("in range");
+        assert!(is_written(&bytes));
+    }
+}
+
+fn two_queues(engine: &impl DmaEngine) {
+    for len in LENS {
+        let window = engine.allocate_window(&MemoryRequest::new(len)).expect("memory");
+        race(|| copy_to(engine, &window, 1), || copy_to(engine, &window, 2));
+    }
+}
+
+fn cpu(hint: CacheHint) -> CpuEngine {
+    CpuEngine::open(&CpuOptions::new().with_threads(2).with_hint(hint)).expect("an engine")
+}
+
+#[test]
+fn a_window_is_written_while_the_cpu_engine_copies_it() {
+    for hint in [CacheHint::Hot, CacheHint::Cold] {
+        cpu_and_queue(&cpu(hint));
+    }
+}
+
+#[test]
+fn queues_of_the_cpu_engine_copy_one_window() {
+    for hint in [CacheHint::Hot, CacheHint::Cold] {
+        two_queues(&cpu(hint));
+    }
+}
+
+#[test]
+fn a_window_is_written_while_the_simulator_copies_it() {
+    cpu_and_queue(&SimEngine::open(&SimOptions::default()).expect("an engine"));
+}
+
+#[test]
+fn queues_of_the_simulator_copy_one_window() {
+    two_queues(&SimEngine::open(&SimOptions::default()).expect("an engine"));
+}

@@ -1,0 +1,160 @@
+//! Common configuration of the stand-in SDKs: TOML, from a file or from the environment, about devices of the
+//! [`model`](dma_sim::model).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error, Unexpected, Visitor};
+
+use dma_sim::model::{FaultPlan, Profile};
+
+/// A configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}: {problem}")]
+pub struct ConfigError {
+    /// Source of the text.
+    pub source_name: String,
+    /// The problem, its place, and the remedy.
+    pub problem: String,
+}
+
+/// Reads the configuration text from the file that the variable `file` names, or from the variable `inline`,
+/// and its source. Without either the text is empty.
+///
+/// # Errors
+///
+/// The file cannot be read, the text is not UTF-8, or both variables are set.
+pub fn from_environment(file: &str, inline: &str) -> Result<(String, String), ConfigError> {
+    let path = env::var_os(file).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let text = env::var_os(inline).filter(|text| !text.is_empty());
+    match (path, text) {
+        (Some(path), None) => {
+            let source_name = format!("{file}={}", path.display());
+            match fs::read_to_string(&path) {
+                Ok(text) => Ok((source_name, text)),
+                Err(error) => Err(ConfigError { source_name, problem: format!("cannot read it: {error}") }),
+            }
+        }
+        (None, Some(text)) => {
+            let source_name = inline.to_owned();
+            match text.into_string() {
+                Ok(text) => Ok((source_name, text)),
+                Err(_) => Err(ConfigError { source_name, problem: "it is not UTF-8".to_owned() }),
+            }
+        }
+        (Some(_), Some(_)) => Err(ConfigError {
+            source_name: format!("{file} and {inline}"),
+            problem: "both are set; unset one".to_owned(),
+        }),
+        (None, None) => Ok(("the default configuration".to_owned(), String::new())),
+    }
+}
+
+/// Takes the tables `name` out of `top`, each an entry of `[[name]]`, or one empty table if there is none.
+/// Other keys in `top` are defaults for all tables. `known`: keys of the top level alone, which the caller
+/// took out before and which are named with an unknown key.
+///
+/// # Errors
+///
+/// A message in one line, with the number of the table.
+pub fn tables<T: DeserializeOwned>(
+    mut top: toml::Table,
+    name: &str,
+    known: &[&str],
+    check: impl Fn(T) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let tables = match top.remove(name) {
+        None => vec![toml::Table::new()],
+        Some(toml::Value::Table(table)) => vec![table],
+        Some(tables) => tables.try_into().map_err(|error| format!("{name}: {}", one_line(&error)))?,
+    };
+    let read = |(mut table, number): (toml::Table, u32)| {
+        for (key, value) in &top {
+            table.entry(key).or_insert_with(|| value.clone());
+        }
+        table
+            .try_into::<T>()
+            .map_err(|error| match one_line(&error) {
+                unknown if unknown.starts_with("unknown field") => {
+                    format!("{unknown}; and, for all, `{}`", known.join("`, `"))
+                }
+                other => other,
+            })
+            .and_then(&check)
+            .map_err(|problem| format!("{name} {number}: {problem}"))
+    };
+    tables.into_iter().zip(1..).map(read).collect()
+}
+
+/// Returns the message in one line, with its place.
+#[must_use]
+pub fn one_line(error: &toml::de::Error) -> String {
+    error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Clock of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The machine's clock.
+    Real,
+    /// Time jumps to the next event when a call finds nothing.
+    Virtual,
+}
+
+/// Bytes: a number, or a string such as `64K`, `2MiB`, `1G`, all with a factor of 1024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+struct SizeReader;
+
+impl Visitor<'_> for SizeReader {
+    type Value = Size;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes, such as 65536, \"64K\" or \"2M\"")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Size, E> {
+        u64::try_from(value).map(Size).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
+        dma_core::parse_size(text).map(Size).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(SizeReader)
+    }
+}
+
+/// Reads a size into bytes.
+///
+/// # Errors
+///
+/// It is not a size.
+pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Size::deserialize(from).map(|size| size.0)
+}
+
+/// Reads the name of a profile.
+///
+/// # Errors
+///
+/// No profile has that name.
+pub fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> {
+    Profile::by_name(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// Reads a plan of faults.
+///
+/// # Errors
+///
+/// It is not a fault plan.
+pub fn faults<'de, D: Deserializer<'de>>(from: D) -> Result<FaultPlan, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}

@@ -1,0 +1,1 @@
+../../dma-copy/src/command.rs

@@ -1,0 +1,143 @@
+//! A file without a name until it is complete, so that the kernel removes it if the program is killed.
+//!
+//! On file systems without `O_TMPFILE` it is named `.DST.copy_file-*.partial` and locked. The lock ends with
+//! the process, so the next copy to the same DST removes unlocked files of that name.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, linkat};
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
+/// Maximum length of the part of DST's name in the partial file's name. Names have 255 bytes at most.
+const NAME_MAX: usize = 200;
+const SUFFIX: &str = ".partial";
+
+/// The partial file, removed unless it is [published](Self::publish).
+#[derive(Debug)]
+pub(crate) enum Partial {
+    /// A file without a name, and the prefix of the temporary name for replacing DST.
+    Unnamed(File, OsString),
+    /// A named file, where the file system has no others.
+    Named(NamedTempFile),
+}
+
+impl Partial {
+    /// Creates a file in `dir` with `mode` without the umask. Removes the files of killed copies to `dst`.
+    pub(crate) fn create(dst: &Path, dir: &Path, mode: u32) -> io::Result<Self> {
+        let name = dst.file_name().unwrap_or_default().as_bytes();
+        let prefix = [b".", &name[..name.len().min(NAME_MAX)], b".copy_file-"].concat();
+        let prefix = OsString::from_vec(prefix);
+        remove_left(dir, &prefix)?;
+        match unnamed(dir, mode) {
+            Ok(file) => Ok(Self::Unnamed(file, prefix)),
+            // Errors of file systems and kernels without O_TMPFILE, and of a missing /proc.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                named(dir, &prefix, mode).map(Self::Named)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        match self {
+            Self::Unnamed(file, _) => file,
+            Self::Named(file) => file.as_file(),
+        }
+    }
+
+    /// Renames it to `path` in `dir`, atomically replacing an existing file.
+    pub(crate) fn publish(self, path: &Path, dir: &Path) -> io::Result<()> {
+        match self {
+            Self::Unnamed(file, prefix) => match link(&file, path) {
+                // Linking never replaces, renaming does. So it gets a temporary name first.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    // Locked before it has the name, so that the next copy removes it if this one is killed
+                    // here.
+                    lock(&file)?;
+                    let linked = builder(&prefix).make_in(dir, |name| link(&file, name))?;
+                    linked.into_temp_path().persist(path).map_err(|e| e.error)
+                }
+                linked => linked,
+            },
+            Self::Named(file) => file.persist(path).map(|_| ()).map_err(|e| e.error),
+        }
+    }
+}
+
+fn builder(prefix: &OsString) -> tempfile::Builder<'_, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).suffix(SUFFIX);
+    builder
+}
+
+fn unnamed(dir: &Path, mode: u32) -> Result<File, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(dir, flags, Mode::from_raw_mode(mode))?);
+    // `publish` links it by this path.
+    rustix::fs::stat(proc_path(&file))?;
+    Ok(file)
+}
+
+fn proc_path(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    Ok(linkat(CWD, proc_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+fn named(dir: &Path, prefix: &OsString, mode: u32) -> io::Result<NamedTempFile> {
+    loop {
+        let file = builder(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(dir)?;
+        lock(file.as_file())?;
+        // Another copy may have removed it before it was locked.
+        if file.as_file().metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+/// Locks `file` until this process closes it.
+fn lock(file: &File) -> io::Result<()> {
+    match flock(file, FlockOperation::LockExclusive) {
+        // On a file system without locks, `remove_left` removes nothing.
+        Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => Ok(()),
+        locked => Ok(locked?),
+    }
+}
+
+/// Removes the files in `dir` whose names begin with `prefix` and that no process has locked.
+fn remove_left(dir: &Path, prefix: &OsString) -> io::Result<()> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        // A directory may be writable but not readable.
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.as_bytes();
+        if !name.starts_with(prefix.as_bytes()) || !name.ends_with(SUFFIX.as_bytes()) {
+            continue;
+        }
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(entry.path());
+        // Another user's file, or removed meanwhile.
+        let Ok(file) = opened else { continue };
+        let is_mine = file.metadata()?;
+        let is_mine = is_mine.is_file() && is_mine.uid() == rustix::process::geteuid().as_raw();
+        if is_mine && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            match fs::remove_file(entry.path()) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! [`doctor`]: obstacles between the user and each backend, with remedies.
+
+use dma_core::{Backend, EngineName, Finding, Result};
+
+use crate::registry::{backend, backends};
+
+/// The diagnosis of one backend.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// Its name.
+    pub name: &'static str,
+    /// It drives a device, not the CPU.
+    pub is_hardware: bool,
+    /// It can be opened, now; for hardware, with a device and not with a model of one.
+    pub is_usable: bool,
+    /// Its name opens something, be it a model.
+    pub opens: bool,
+    /// The checks.
+    pub findings: Vec<Finding>,
+}
+
+/// Checks the named backends, or all if none is named: their requirements on this machine, and whether their
+/// devices open.
+///
+/// ```
+/// let cpu = &dma::doctor(&["cpu"])?[0];
+/// assert!(cpu.is_usable && !cpu.is_hardware);
+/// # Ok::<(), dma::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// `InvalidArgument` for a name that no backend has, with the closest one.
+pub fn doctor<S: AsRef<str>>(names: &[S]) -> Result<Vec<Diagnosis>> {
+    let mut wanted = Vec::new();
+    for name in names {
+        let named = backend(name.as_ref()).map_err(|e| e.with_operation("doctor"))?;
+        wanted.push(named.stands_for().unwrap_or(named.name()));
+    }
+    let own = backends().into_iter().filter(|backend| backend.stands_for().is_none());
+    let chosen = own.filter(|backend| wanted.is_empty() || wanted.contains(&backend.name()));
+    Ok(chosen.map(examine).collect())
+}
+
+fn examine(backend: &dyn Backend) -> Diagnosis {
+    let mut findings = backend.doctor();
+    let (mut is_usable, mut opens) = (false, false);
+    for found in backend.discover() {
+        let what = format!("opens as `{}`", found.name);
+        findings.push(match found.info {
+            Ok(info) => {
+                opens = true;
+                is_usable |= !(backend.is_hardware() && info.model.is_some());
+                let model = info.model.map(|model| format!("; a model: {model}")).unwrap_or_default();
+                Finding::ok(what, format!("{}, version {}{model}", info.device, info.version))
+            }
+            Err(e) => Finding::bad(what, e.to_string(), e.hint()),
+        });
+    }
+    if findings.is_empty() {
+        let what = format!("opens as `{}`", EngineName::of(backend));
+        findings.push(Finding::bad(what, "it lists no device", "ask the maker of this backend"));
+    }
+    Diagnosis { name: backend.name(), is_hardware: backend.is_hardware(), is_usable, opens, findings }
+}

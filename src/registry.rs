@@ -1,0 +1,276 @@
+//! The registry of backends.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result};
+
+/// Makes [`BUILT_IN`] and [`LEFT_OUT`] of a list of backends. One in brackets is of the feature of that name.
+macro_rules! registry {
+    ($($always:path),*; $([$feature:literal] $optional:path),*) => {
+        /// The backends that this build has, in the order in which they are listed.
+        static BUILT_IN: &[&dyn Backend] = &[
+            $(&$always,)*
+            $(#[cfg(feature = $feature)] &$optional,)*
+        ];
+
+        /// The features of backends that this build leaves out.
+        static LEFT_OUT: &[&str] = &[$(#[cfg(not(feature = $feature))] $feature,)*];
+    };
+}
+
+registry! {
+    crate::auto::BACKEND,
+    dma_cpu::BACKEND,
+    dma_sim::BACKEND;
+    ["doca"] dma_doca::BACKEND,
+    ["ioat"] dma_ioat::BACKEND
+}
+
+/// The backends that the program added.
+static ADDED: RwLock<Vec<&'static dyn Backend>> = RwLock::new(Vec::new());
+
+/// All backends: those that this build has, then those that the program added.
+#[must_use]
+pub fn backends() -> Vec<&'static dyn Backend> {
+    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+    BUILT_IN.iter().chain(&*added).copied().collect()
+}
+
+/// Adds a backend: from now on [`open`], [`discover`] and [`doctor`](crate::doctor) know its name, in all
+/// threads.
+///
+/// ```
+/// # fn add(backend: &'static dyn dma::Backend) -> dma::Result<()> {
+/// dma::register(backend)?;
+/// let engine = dma::open("mine:first,depth=64")?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// `InvalidArgument` if another backend has the name, if the name is not a lowercase letter followed by
+/// lowercase letters, digits, `-` and `_`, or if an option's key cannot be written in an engine name or is
+/// listed twice.
+pub fn register(backend: &'static dyn Backend) -> Result<()> {
+    let name = backend.name();
+    let invalid = |message: String| {
+        Error::new(ErrorKind::InvalidArgument, message).with_operation(format!("register backend `{name}`"))
+    };
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_word) {
+        return Err(invalid(format!("`{name}` is no name"))
+            .with_hint("give a lowercase letter, then lowercase letters, digits, - and _"));
+    }
+    backend
+        .options()
+        .iter()
+        .try_fold(EngineName::of(backend), |name, info| name.with_option(info.key, ""))
+        .map_err(|e| invalid(e.message().to_owned()).with_hint("see to the keys of its options"))?;
+    let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
+    if BUILT_IN.iter().chain(&*added).any(|known| known.name() == name) {
+        return Err(invalid("another backend has this name".to_owned()).with_hint("choose another name"));
+    }
+    added.push(backend);
+    Ok(())
+}
+
+/// The backend of that name.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is none, with the closest name that there is.
+pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
+    let all = backends();
+    if let Some(found) = all.iter().find(|backend| backend.name() == name) {
+        return Ok(*found);
+    }
+    let error = Error::new(ErrorKind::InvalidArgument, format!("there is no engine `{name}`"));
+    if let Some(feature) = LEFT_OUT.iter().find(|feature| **feature == name) {
+        return Err(error.with_hint(format!("build `dma` with its feature `{feature}`")));
+    }
+    let names: Vec<_> = all.iter().map(|backend| backend.name()).collect();
+    let known = names.join(", ");
+    // `CPU`, `cpu,threads=2`, `doca/03:00.0`: the word that it begins with.
+    let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or(name.len());
+    let word = name[..end].to_ascii_lowercase();
+    let colon = if end < name.len() {
+        "; a device or options follow behind a colon, such as doca:03:00.0 or cpu:threads=2"
+    } else {
+        ""
+    };
+    Err(match closest(&word, &names) {
+        Some(close) => error.with_hint(format!("did you mean `{close}`? There are: {known}{colon}")),
+        None => error.with_hint(format!("there are: {known}")),
+    })
+}
+
+/// The word among `known` that is at most two typing errors from `word`, if any.
+fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let near = known.iter().map(|known| (strsim::damerau_levenshtein(word, known), *known));
+    near.filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
+}
+
+/// Opens an engine by name.
+///
+/// | name | engine | options |
+/// |---|---|---|
+/// | `auto` | the best of this machine: today always `cpu` | none |
+/// | `cpu` | the CPU | [`CpuOptions`](crate::cpu::CpuOptions::INFO), as `cpu:threads=2` |
+/// | `sim` | a simulated device | [`SimOptions`](crate::sim::SimOptions), as `sim:seed=7,faults=fail@5` |
+/// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
+/// | `ioat` | I/OAT channels, one for each queue, or the given one | `IoatOptions`, as `ioat:mem=512` |
+///
+/// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
+///
+/// A name is trusted as a command line is: the option `lib` of `doca` and `ioat` names a directory whose
+/// libraries are loaded, which runs their code in this process. For names from elsewhere there is
+/// [`parse_untrusted`].
+///
+/// # Errors
+///
+/// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, with a hint of valid
+/// ones; errors of opening the engine: `MissingSdk` if the vendor's libraries cannot be used, `NotFound` if
+/// there is no such device.
+pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
+    open_name(&name.parse()?)
+}
+
+/// Opens the engine of a parsed name, such as one that [`discover`] found.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
+    let opened = backend(name.backend()).and_then(|backend| backend.open(name));
+    opened.map_err(|e| e.with_operation(format!("open engine `{name}`")))
+}
+
+/// Reads an engine name that comes from untrusted input: as [`EngineName`] does, but no option can choose the
+/// code that is loaded.
+///
+/// Such a name still chooses the device, and how much memory and how many threads the engine takes.
+///
+/// ```
+/// use dma::ErrorKind;
+///
+/// # #[cfg(feature = "doca")]
+/// let error = dma::parse_untrusted("doca:03:00.0,lib=/tmp/upload").unwrap_err();
+/// # #[cfg(feature = "doca")]
+/// assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+/// let engine = dma::open_name(&dma::parse_untrusted("cpu:threads=1")?)?;
+/// # Ok::<(), dma::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown backend;
+/// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`.
+pub fn parse_untrusted(name: &str) -> Result<EngineName> {
+    let parsed: EngineName = name.parse()?;
+    let allowed = backend(parsed.backend()).and_then(|backend| parsed.refuse_code_loading(backend));
+    allowed.map_err(|e| e.with_operation(format!("open engine `{name}`")))?;
+    Ok(parsed)
+}
+
+/// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
+///
+/// Opens each engine for a moment, which may take some milliseconds, and loads the vendors' libraries if they
+/// are there: SPDK's environment is then set up for this process, with the default options. A missing SDK or
+/// device is an answer, not an error.
+#[must_use]
+pub fn discover() -> Vec<Discovered> {
+    let own = backends().into_iter().filter(|backend| backend.stands_for().is_none());
+    own.flat_map(Backend::discover).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(name: &str) -> Error {
+        let error = open(name).expect_err(name);
+        assert!(error.to_string().contains(&format!("open engine `{name}`")), "{error}");
+        assert!(!error.hint().is_empty(), "{error}");
+        error
+    }
+
+    #[test]
+    fn every_engine_that_is_discovered_opens_by_its_name() {
+        let found = discover();
+        assert!(found.iter().any(|d| d.name.backend() == "cpu" && d.info.is_ok()), "the CPU is always there");
+        for Discovered { name, info, .. } in found {
+            match (open_name(&name), info) {
+                (Ok(engine), Ok(info)) => assert_eq!(engine.info().backend, info.backend),
+                (Err(e), Err(why)) => {
+                    assert_eq!(e.kind(), why.kind());
+                    assert!(!e.hint().is_empty(), "it says what to do: {e}");
+                }
+                (opened, info) => panic!("{name}: discovered {info:?}, opened {opened:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn bad_names_say_what_would_have_been_right() {
+        let says = |name: &str| {
+            let error = error(name);
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            error.to_string()
+        };
+        assert!(says("quantum").contains("there are: auto, cpu, sim"));
+        assert!(says("").contains("there is no engine ``"));
+        for name in ["cpo", "CPU", "Cpu:threads=2", "cpu,threads=2", "cpu;threads=2", "cpu=2", "cpu "] {
+            assert!(says(name).contains("did you mean `cpu`?"), "{}", says(name));
+        }
+        assert!(says("cpu,threads=2").contains("behind a colon"));
+        assert!(says("sim:seed").contains("key=value"));
+        assert!(says("auto:x=1").contains("auto takes no options"));
+        assert!(says("cpu:thread=2").contains("threads"));
+        assert!(says("sim:color=red").contains("profile"));
+        for (feature, there) in [("doca", cfg!(feature = "doca")), ("ioat", cfg!(feature = "ioat"))] {
+            let name = format!("{feature}:03:00.0:depth=4");
+            assert!(says(&name).contains("03:00.0,depth=4"));
+            let name = format!("{feature}:3:0.0");
+            let expected = if there { "DDDD:BB:DD.F" } else { "with its feature" };
+            assert!(says(&name).contains(expected), "{}", says(&name));
+        }
+    }
+
+    #[cfg(all(feature = "doca", feature = "ioat"))]
+    #[test]
+    fn untrusted_names_load_no_code() {
+        for name in ["doca:lib=/nowhere", "doca:03:00.0,lib=/nowhere", "ioat:00:04.0,cores=1,lib=/nowhere"] {
+            let missing = error(name);
+            assert_eq!(missing.kind(), ErrorKind::MissingSdk);
+            assert!(missing.to_string().contains("/nowhere"), "{missing}");
+            let refused = parse_untrusted(name).expect_err(name);
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+            assert!(refused.to_string().contains("lib=") && refused.to_string().contains(name), "{refused}");
+        }
+        assert_eq!(parse_untrusted("doca:lib=").expect_err("it has lib").kind(), ErrorKind::PermissionDenied);
+        for name in ["auto", "cpu:threads=2", "sim:seed=7", "doca", "doca:03:00.0,depth=4", "ioat:00:04.0"] {
+            assert_eq!(parse_untrusted(name).expect(name).to_string(), name);
+        }
+        assert_eq!(parse_untrusted("cpo").expect_err("no such engine").kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[cfg(all(feature = "doca", feature = "ioat"))]
+    proptest::proptest! {
+        /// No spelling of an option passes a directory to the backend.
+        #[test]
+        fn no_untrusted_name_sets_a_directory(
+            backend in "doca|ioat",
+            pairs in proptest::collection::vec(("lib|LIB|lib_dir| lib|depth|export|cores|[a-z]{1,4}", "[0-9a-z/]{0,4}"), 1..4),
+        ) {
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            if let Ok(name) = parse_untrusted(&format!("{backend}:{}", pairs.join(","))) {
+                let lib_dir = match &*backend {
+                    "doca" => dma_doca::DocaOptions::from_name(&name).ok().and_then(|o| o.lib_dir),
+                    _ => dma_ioat::IoatOptions::from_name(&name).ok().and_then(|o| o.lib_dir),
+                };
+                proptest::prop_assert_eq!(lib_dir, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The registry: backends of this build and one that a program adds, their names, options, lists and checks.
+
+use std::sync::{Arc, Once};
+
+use dma::{
+    Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result, Verdict,
+};
+
+/// A backend of one's own, whose engines are simulated devices.
+#[derive(Debug)]
+struct Mine {
+    name: &'static str,
+    options: &'static [OptionInfo],
+}
+
+const DEPTH: OptionInfo = OptionInfo::new("depth", "N", "64", "the deepest queue");
+static MINE: Mine = Mine { name: "mine", options: &[DEPTH] };
+
+impl Backend for Mine {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        "for tests"
+    }
+
+    fn device(&self) -> Option<&'static str> {
+        Some("a word")
+    }
+
+    fn is_hardware(&self) -> bool {
+        true
+    }
+
+    fn options(&self) -> &'static [OptionInfo] {
+        self.options
+    }
+
+    fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
+        let mut options = dma::sim::SimOptions::new();
+        name.read_options(self, |key, value| {
+            match key {
+                "depth" => options.depth = Some(value.number(1..=64)?),
+                _ => return Err(value.not_read()),
+            }
+            Ok(())
+        })?;
+        match name.device() {
+            None | Some("first") => Ok(Arc::new(dma::sim::SimEngine::open(&options)?)),
+            Some(other) => Err(Error::new(ErrorKind::NotFound, format!("there is no {other}"))),
+        }
+    }
+
+    fn discover(&self) -> Vec<Discovered> {
+        let device = |device| EngineName::of(self).with_device(device).expect("it can be written");
+        let first = self.open(&device("first")).map(|engine| engine.info().clone());
+        vec![
+            Discovered::new(device("first"), first),
+            Discovered::new(device("second"), Err(ErrorKind::InUse.into())),
+        ]
+    }
+
+    fn doctor(&self) -> Vec<Finding> {
+        vec![Finding::warning("weather", "rain", "wait")]
+    }
+}
+
+fn added() {
+    static ADDED: Once = Once::new();
+    ADDED.call_once(|| dma::register(&MINE).expect("the name is free"));
+}
+
+#[test]
+fn an_added_backend_is_known_everywhere() {
+    added();
+    assert!(dma::backends().iter().any(|backend| backend.name() == "mine"));
+    let engine = dma::open("mine:first,depth=4").expect("it opens");
+    assert_eq!(engine.info().limits.max_queue_depth, 4);
+    let discovered = dma::discover();
+    let mine: Vec<_> = discovered.iter().filter(|found| found.name.backend() == "mine").collect();
+    assert_eq!(
+        mine.iter().map(|found| found.name.to_string()).collect::<Vec<_>>(),
+        ["mine:first", "mine:second"]
+    );
+    dma::open_name(&mine[0].name).expect("what is discovered opens");
+    // A model is no hardware that can be used, though it opens.
+    let [diagnosis] = &dma::doctor(&["mine"]).expect("the name is known")[..] else { panic!("one backend") };
+    assert_eq!((diagnosis.name, diagnosis.is_hardware), ("mine", true));
+    assert_eq!((diagnosis.opens, diagnosis.is_usable), (true, false));
+    let lines: Vec<_> = diagnosis.findings.iter().map(|f| (f.what.as_str(), f.verdict)).collect();
+    let expected = [
+        ("weather", Verdict::Warning),
+        ("opens as `mine:first`", Verdict::Ok),
+        ("opens as `mine:second`", Verdict::Bad),
+    ];
+    assert_eq!(lines, expected);
+    assert!(dma::doctor::<&str>(&[]).expect("all").iter().any(|diagnosis| diagnosis.name == "mine"));
+}
+
+#[test]
+fn names_of_an_added_backend_say_what_would_be_right() {
+    added();
+    for (name, kind, says) in [
+        ("mine:colour=red", ErrorKind::InvalidArgument, "there are: depth"),
+        ("mine:depth=65", ErrorKind::OutOfRange, "from 1 to 64"),
+        ("mine:third", ErrorKind::NotFound, "there is no third"),
+        ("mime:first", ErrorKind::InvalidArgument, "did you mean `mine`?"),
+    ] {
+        let error = dma::open(name).expect_err(name);
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says) && error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn names_that_are_taken_or_cannot_be_written_are_refused() {
+    added();
+    static TAKEN: [Mine; 3] = [
+        Mine { name: "mine", options: &[] },
+        Mine { name: "cpu", options: &[] },
+        Mine { name: "auto", options: &[] },
+    ];
+    for taken in &TAKEN {
+        let error = dma::register(taken).expect_err(taken.name);
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("another backend has this name"), "{error}");
+    }
+    const COLON: OptionInfo = OptionInfo::new("a:b", "N", "1", "cannot be written");
+    static BAD: [Mine; 5] = [
+        Mine { name: "", options: &[] },
+        Mine { name: "Mine", options: &[] },
+        Mine { name: "my engine", options: &[] },
+        Mine { name: "twice", options: &[DEPTH, DEPTH] },
+        Mine { name: "colon", options: &[COLON] },
+    ];
+    for bad in &BAD {
+        assert_eq!(dma::register(bad).expect_err(bad.name).kind(), ErrorKind::InvalidArgument);
+        assert!(dma::backends().iter().all(|backend| backend.name() != bad.name));
+    }
+}
+
+/// Values that an option takes, and some that it does not, by the syntax that it states.
+fn values(info: &OptionInfo) -> (Vec<&'static str>, Vec<&'static str>) {
+    match info.value {
+        "N" => (vec!["1"], vec!["", "x", "-1", "1.5", "99999999999999999999"]),
+        "BYTES" => (vec!["65536", "64K", "64k", "64KiB"], vec!["", "x", "2MB", "99999999999G"]),
+        "TIME" => (vec!["5us"], vec!["", "5", "5m"]),
+        "FOLDER" => (vec!["/nowhere"], vec![""]),
+        "NAME" => (vec!["p0"], vec![""]),
+        "RULE[+RULE...]" => (vec!["fail@5+lose:p=0.1"], vec!["fial@5"]),
+        "0xMASK|N[-N][+N...]" => (vec!["0x1", "0"], vec!["", "0x", "3-1"]),
+        "ADDRESS[+ADDRESS...]" => (vec!["00:04.0", "00:04.0+0000:80:04.1"], vec!["", "4.1"]),
+        choices if choices.contains('|') => (choices.split('|').collect(), vec!["", "no-such-word"]),
+        other => panic!("{}: add values of the kind {other}", info.key),
+    }
+}
+
+#[test]
+fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
+    added();
+    let mut seen = 0;
+    for backend in dma::backends() {
+        let open = |key: &str, value: &str| {
+            let mut name = EngineName::of(backend).with_option(key, value).expect("it can be written");
+            if (backend.name(), key) == ("sim", "coalesce") {
+                // Not every device can.
+                name = name.with_option("profile", "bluefield3").expect("it can be written");
+            }
+            dma::open_name(&name)
+        };
+        let is_refused = |error: &Error| {
+            let kinds = [ErrorKind::InvalidArgument, ErrorKind::OutOfRange, ErrorKind::Unsupported];
+            kinds.contains(&error.kind())
+        };
+        for info in backend.options() {
+            seen += 1;
+            let (good, bad) = values(info);
+            for value in good {
+                // The name is valid even without an SDK or such a device.
+                if let Err(error) = open(info.key, value) {
+                    assert!(!is_refused(&error), "{error}");
+                }
+            }
+            for value in bad {
+                let error = open(info.key, value).expect_err("no such value");
+                assert!(is_refused(&error), "{error}");
+                let said = error.to_string();
+                assert!(
+                    said.contains(&format!("option {}={value}", info.key)) && !error.hint().is_empty(),
+                    "{said}"
+                );
+            }
+            assert!(!info.about.is_empty() && !info.default.is_empty(), "{info:?}");
+        }
+        let error = open("no_such_option", "1").expect_err("no such option");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        for info in backend.options() {
+            assert!(error.hint().contains(info.key), "{error} lists {}", info.key);
+        }
+    }
+    assert!(seen >= 3 + 15, "cpu and sim alone have that many: {seen}");
+}
+
+#[test]
+fn options_that_load_code_are_refused_in_names_from_elsewhere() {
+    for backend in dma::backends() {
+        for info in backend.options() {
+            let name = EngineName::of(backend).with_option(info.key, "/nowhere").expect("it can be written");
+            let refused = name.refuse_code_loading(backend);
+            assert_eq!(refused.is_err(), info.key == "lib", "{name}");
+            if let Err(error) = refused {
+                let said = dma::parse_untrusted(&name.to_string()).expect_err("it loads code");
+                assert_eq!(
+                    (said.kind(), error.kind()),
+                    (ErrorKind::PermissionDenied, ErrorKind::PermissionDenied)
+                );
+            }
+        }
+    }
+}
