@@ -538,8 +538,8 @@ mod tests {
         import_by(Import::open, reply, files).map(|(import, _)| import)
     }
 
-    /// The import, and the exporter's end of the connection: who drops that has hung up, and accesses fail from then on.
-
+    /// Returns the exporter's end of the connection, too. When it is dropped, the exporter has hung up, and
+    /// accesses fail from then on.
     fn import_by(
         open: impl FnOnce(&[u8]) -> Result<Import, RemoteError> + Send,
         reply: Reply,
@@ -626,7 +626,8 @@ mod tests {
             }
         }
         let expecting = |blob: &[u8]| Import::open_expecting(blob, MIB);
-        let (import, _exporter) = import_by(expecting, granted(MIB, Access::all()), &[&file, &sealed()]).unwrap();
+        let (import, _exporter) =
+            import_by(expecting, granted(MIB, Access::all()), &[&file, &sealed()]).unwrap();
         assert_eq!(import.len() as u64, MIB);
     }
 
