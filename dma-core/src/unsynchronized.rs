@@ -8,12 +8,18 @@
 //! On Linux for x86-64 and aarch64 they call the C library's routine from within an `asm!` block. The
 //! compiler sees no access there, only that memory may change. In Rust's terms, the block does a relaxed
 //! atomic load and store of each byte, which is what loads and stores are on these processors. The routines'
-//! control flow does not depend on the bytes. On other systems, and under Miri, the functions are those loads
-//! and stores.
+//! control flow does not depend on the bytes, but for the comparison, which answers for the bytes that it
+//! read. On other systems, and under Miri, the functions are those loads and stores.
 //!
 //! ThreadSanitizer intercepts `memcpy` as an access of Rust's. With `--cfg dma_thread_sanitizer`
 //! (`ci/sanitizers.sh`) the same routines are called by names that it does not know.
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
+
+mod compare;
+mod crc32c;
+
+pub use compare::first_difference;
+pub use crc32c::{copy_crc32c, crc32c};
 
 /// Copies `len` bytes from `src` to `dst`, as fast as `memcpy`.
 ///

@@ -13,7 +13,7 @@ use super::copy_tuner::{Pick, ticks, ticks_in};
 use super::event::Event;
 use super::helpers::Helpers;
 use super::ring::{Claim, Ring};
-use super::transfer::{Failure, Moves};
+use super::transfer::{Failure, Kind, Work};
 
 /// Latest notice of a job's end by an owner that polls continuously. Unlimited in tests, which time must not
 /// decide.
@@ -25,8 +25,7 @@ pub(super) struct Job {
     pub(super) token: u64,
     pub(super) pick: Pick,
     pub(super) kernel: Kernel,
-    /// The pattern of a fill.
-    pub(super) pattern: Option<[u8; 8]>,
+    pub(super) kind: Kind,
     /// Sources, then destinations.
     pub(super) segments: Vec<Segment>,
     /// Number of sources.
@@ -38,6 +37,8 @@ pub(super) struct Job {
     pub(super) upto: u64,
     /// The first [`Failure`], or 0.
     failure: AtomicU8,
+    /// The merged results of chunks.
+    result: AtomicU64,
     /// Ticks of all chunks, for the tuner.
     ticks: AtomicU64,
     /// Ticks at submission and at the end of the last chunk, for trials.
@@ -46,9 +47,10 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Clears the results of the entry's last job. `taken`: ticks at submission of this one.
+    /// Clears the results of the entry's last job; `kind` is that of this one. `taken`: ticks at its submission.
     pub(super) fn reset(&mut self, taken: u64) {
         *self.failure.get_mut() = 0;
+        *self.result.get_mut() = self.kind.initial();
         *self.ticks.get_mut() = 0;
         *self.ended.get_mut() = 0;
         self.taken = taken;
@@ -56,6 +58,10 @@ impl Job {
 
     pub(super) fn failure(&mut self) -> Option<Failure> {
         Failure::from_code(*self.failure.get_mut())
+    }
+
+    pub(super) fn result(&mut self) -> u64 {
+        *self.result.get_mut()
     }
 
     pub(super) fn ticks(&mut self) -> u64 {
@@ -83,22 +89,20 @@ impl Job {
         let skip = chunk as usize * self.chunk;
         let len = self.chunk.min(self.len - skip);
         let (src, dst) = self.segments.split_at(self.sources);
-        let moves = match self.pattern {
-            Some(pattern) => Moves::Fill { pattern, dst },
-            None => Moves::Copy { src, dst },
-        };
+        let work = Work { kind: self.kind, src, dst };
         let start = self.pick.is_timed().then(ticks);
         // SAFETY: the segments are those of a descriptor whose submitter promised what is needed until it is
         // reported, which it is not before this chunk is finished.
-        let result = unsafe { moves.run(skip, len, self.kernel) };
+        let result = unsafe { work.run(skip, len, self.kernel) };
         if let Some(start) = start {
             self.ticks.fetch_add(ticks().wrapping_sub(start), Ordering::Relaxed);
         }
         if self.pick.is_shared_trial() {
             self.ended.fetch_max(ticks(), Ordering::Relaxed);
         }
-        if let Err(failure) = result {
-            self.fail(failure);
+        match result {
+            Ok(part) => self.kind.merge(&self.result, part),
+            Err(failure) => self.fail(failure),
         }
         len
     }

@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::ring::Owner;
 use super::spare::Spares;
 use super::tokens::Tokens;
-use super::transfer::{Failure, LOCAL, Moves};
+use super::transfer::{Failure, Kind, LOCAL, Work};
 
 /// Chunk length of long copies: 20 us of work from memory, so that polls are short, and long enough for the
 /// streaming kernels.
@@ -52,10 +52,10 @@ pub(super) struct CpuQueue {
     fills: CopyTuner,
     /// End of the queue's busy time in trials, as of [`Job::busy`].
     busy_until: u64,
-    /// Descriptors that are done and not reported.
+    /// Descriptors that are done without a result, and not reported.
     done: Tokens,
-    /// Descriptors that failed during submission.
-    failed: VecDeque<Completion>,
+    /// Descriptors that ended during submission with a result or a failure.
+    ended: VecDeque<Completion>,
     jobs: Owner<Job>,
     /// Lists of segments for jobs to come.
     spares: Spares,
@@ -104,7 +104,7 @@ impl CpuQueue {
             fills: tuner(),
             busy_until: 0,
             done: Tokens::new(options.depth),
-            failed: VecDeque::new(),
+            ended: VecDeque::new(),
             jobs,
             spares: Spares::default(),
             job_queue,
@@ -134,56 +134,59 @@ impl CpuQueue {
     ///
     /// As for [`RawQueue::submit`].
     unsafe fn take(&mut self, descriptor: &Descriptor<'_>) {
-        match descriptor.operation() {
-            Operation::Copy { src, dst } => {
-                let moves = Moves::Copy { src: &[src], dst: &[dst] };
-                // SAFETY: the caller's promise.
-                unsafe { self.take_moves(descriptor, moves) };
-            }
-            Operation::CopyLists { src, dst } => {
-                // SAFETY: as above.
-                unsafe { self.take_moves(descriptor, Moves::Copy { src, dst }) };
-            }
-            Operation::Fill { pattern, dst } => {
-                // SAFETY: as above.
-                unsafe { self.take_moves(descriptor, Moves::Fill { pattern, dst }) };
-            }
+        let (kind, src, dst) = match descriptor.operation() {
+            Operation::Copy { src, dst } => (Kind::Copy, &[src][..], &[dst][..]),
+            Operation::CopyLists { src, dst } => (Kind::Copy, src, dst),
+            Operation::Fill { pattern, dst } => (Kind::Fill { pattern }, &[][..], dst),
+            Operation::CopyToBoth { src, dst } => (Kind::CopyToBoth, &[src][..], &dst[..]),
+            Operation::Compare { a, b } => (Kind::Compare, &[a][..], &[b][..]),
+            Operation::Crc32c { src, seed } => (Kind::Crc32c { seed }, &[src][..], &[][..]),
+            Operation::CopyCrc32c { src, dst, seed } => (Kind::CopyCrc32c { seed }, &[src][..], &[dst][..]),
             // Not among the engine's capabilities.
             _ => {
                 let outcome = Outcome::Failed(ErrorKind::Unsupported);
-                self.failed.push_back(Completion::ended(descriptor.token(), outcome, 0));
+                return self.ended.push_back(Completion::ended(descriptor.token(), outcome, 0));
             }
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.take_work(descriptor, Work { kind, src, dst }) };
     }
 
     /// # Safety
     ///
     /// As for [`RawQueue::submit`].
-    unsafe fn take_moves(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>) {
+    unsafe fn take_work(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>) {
         let (token, len) = (descriptor.token(), descriptor.len());
         let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
-        let tuner = match moves {
-            Moves::Copy { .. } => &mut self.copies,
-            Moves::Fill { .. } => &mut self.fills,
+        let tuner = match work.kind {
+            Kind::Fill { .. } => &mut self.fills,
+            _ => &mut self.copies,
         };
-        let pick = tuner.pick(len, self.hint);
+        let pick = match work.kind {
+            Kind::Copy | Kind::Fill { .. } => tuner.pick(len, self.hint),
+            // Their times say nothing of plain copies.
+            _ => tuner.untimed(len, self.hint),
+        };
         // Without memory for jobs, no earlier job exists, and it is done at once.
         if (!at_once || (len > self.inline_limit && !pick.alone)) && self.jobs.prepare() {
             let pick = pick.shared();
             let helpers = self.pool.helpers();
             let nobody = pick.is_shared_trial() && !helpers.are_there();
             let pick = if nobody { tuner.put_off(pick, !self.trial, helpers.any_asleep()) } else { pick };
-            return self.publish(descriptor, moves, pick);
+            return self.publish(descriptor, work, pick);
         }
         // SAFETY: the caller's promise.
-        match tuner.run(pick, len, |kernel| unsafe { moves.run(0, len, kernel) }) {
-            Ok(()) => self.done.push(token),
-            Err(failure) => self.failed.push_back(completion(token, Some(failure))),
+        match tuner.run(pick, len, |kernel| unsafe { work.run(0, len, kernel) }) {
+            Ok(result) if work.kind.has_result() => {
+                self.ended.push_back(Completion::done(token).with_result(result));
+            }
+            Ok(_) => self.done.push(token),
+            Err(failure) => self.ended.push_back(completion(token, Some(failure))),
         }
     }
 
     /// Publishes it as a job.
-    fn publish(&mut self, descriptor: &Descriptor<'_>, moves: Moves<'_>, pick: Pick) {
+    fn publish(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>, pick: Pick) {
         let (token, len) = (descriptor.token(), descriptor.len());
         let taken = if pick.is_shared_trial() { ticks() } else { 0 };
         let idle = self.jobs.all_finished();
@@ -193,10 +196,7 @@ impl CpuQueue {
         let fence = descriptor.fence() && !idle;
         let kernel = self.copies.kernel(pick);
         let chunk = chunk(len, self.pool.size() + 1, if idle { CHUNK_MIN_IDLE } else { CHUNK_MIN });
-        let (pattern, src, dst) = match moves {
-            Moves::Copy { src, dst } => (None, src, dst),
-            Moves::Fill { pattern, dst } => (Some(pattern), &[][..], dst),
-        };
+        let Work { kind, src, dst } = work;
         let mut segments = self.spares.take(src.len() + dst.len());
         segments.extend_from_slice(src);
         segments.extend_from_slice(dst);
@@ -205,7 +205,7 @@ impl CpuQueue {
         self.trial |= pick.is_shared_trial();
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
-            (job.segments, job.sources, job.pattern) = (segments, src.len(), pattern);
+            (job.segments, job.sources, job.kind) = (segments, src.len(), kind);
             job.upto = upto;
             job.reset(taken);
         });
@@ -219,9 +219,9 @@ impl CpuQueue {
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = self.done.pop_into(completions);
         while let Some(report) = completions.get_mut(n)
-            && let Some(failed) = self.failed.pop_front()
+            && let Some(ended) = self.ended.pop_front()
         {
-            *report = failed;
+            *report = ended;
             n += 1;
         }
         n
@@ -254,7 +254,7 @@ impl CpuQueue {
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
                 *unreported -= job.len as u64;
-                let tuner = if job.pattern.is_some() { &mut *fills } else { &mut *copies };
+                let tuner = if matches!(job.kind, Kind::Fill { .. }) { &mut *fills } else { &mut *copies };
                 if job.pick.is_shared_trial() {
                     let busy;
                     let seen = (*unreported == 0).then(ticks);
@@ -266,7 +266,8 @@ impl CpuQueue {
                     tuner.record(job.pick, job.ticks(), job.len);
                 }
                 spares.give(std::mem::take(&mut job.segments));
-                completion(job.token, failure)
+                let result = if job.kind.has_result() && failure.is_none() { job.result() } else { 0 };
+                completion(job.token, failure).with_result(result)
             })
         {
             *report = completion;
@@ -320,7 +321,7 @@ fn completion(token: u64, failure: Option<Failure>) -> Completion {
     }
 }
 
-// SAFETY: every accepted descriptor is in exactly one of `done`, `failed` and `jobs`, from which `poll` takes
+// SAFETY: every accepted descriptor is in exactly one of `done`, `ended` and `jobs`, from which `poll` takes
 // it, in the latter case when no thread has a claim on it any more. Kernels order what they wrote before what
 // follows, and `Ring` passes that on to the owner. Dropping waits for claims.
 unsafe impl RawQueue for CpuQueue {
@@ -336,7 +337,7 @@ unsafe impl RawQueue for CpuQueue {
         if self.stopped {
             return Err(Error::bare(ErrorKind::Closed));
         }
-        let room = self.depth - self.done.len() - self.failed.len() - self.jobs.outstanding();
+        let room = self.depth - self.done.len() - self.ended.len() - self.jobs.outstanding();
         let batch = &batch[..batch.len().min(room)];
         for descriptor in batch {
             match descriptor.operation() {
@@ -355,7 +356,7 @@ unsafe impl RawQueue for CpuQueue {
             }
         }
         self.unrung |= !batch.is_empty();
-        if self.armed && !(self.done.is_empty() && self.failed.is_empty()) {
+        if self.armed && !(self.done.is_empty() && self.ended.is_empty()) {
             self.wake_owner();
         }
         Ok(batch.len())
@@ -419,7 +420,7 @@ impl QueueEvents for CpuQueue {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if !self.done.is_empty() || !self.failed.is_empty() || !self.jobs.arm() {
+        if !self.done.is_empty() || !self.ended.is_empty() || !self.jobs.arm() {
             return Ok(false);
         }
         self.armed = true;

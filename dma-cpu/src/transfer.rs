@@ -3,8 +3,9 @@
 
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use dma_core::{ErrorKind, RegionKey, Segment};
+use dma_core::{Completion, ErrorKind, RegionKey, Segment, unsynchronized};
 
 use super::Kernel;
 use super::copy_tuner::STREAM_MIN;
@@ -67,55 +68,160 @@ impl From<RemoteError> for Failure {
     }
 }
 
-/// Operands, of equal length on both sides.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Moves<'a> {
-    Copy { src: &'a [Segment], dst: &'a [Segment] },
-    Fill { pattern: [u8; 8], dst: &'a [Segment] },
+/// The kind of a piece of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Copy,
+    Fill {
+        pattern: [u8; 8],
+    },
+    CopyToBoth,
+    Compare,
+    Crc32c {
+        seed: u32,
+    },
+    CopyCrc32c {
+        seed: u32,
+    },
 }
 
-impl Moves<'_> {
-    /// Moves `len` bytes after the first `skip`. Pieces too short for `kernel` use `memcpy`.
+impl Kind {
+    /// Returns true if the completion carries a result.
+    pub(super) const fn has_result(self) -> bool {
+        matches!(self, Self::Compare | Self::Crc32c { .. } | Self::CopyCrc32c { .. })
+    }
+
+    /// Returns the result of no chunks.
+    pub(super) const fn initial(self) -> u64 {
+        if matches!(self, Self::Compare) { Completion::EQUAL } else { 0 }
+    }
+
+    /// Adds the part of a chunk to the result of others, in any order.
+    pub(super) fn merge(self, result: &AtomicU64, part: u64) {
+        match self {
+            Self::Compare => result.fetch_min(part, Ordering::Relaxed),
+            _ => result.fetch_xor(part, Ordering::Relaxed),
+        };
+    }
+}
+
+/// Work on operands of equal length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work<'a> {
+    pub(super) kind: Kind,
+    /// Sources, which a fill has none of; the first side of a comparison.
+    pub(super) src: &'a [Segment],
+    /// Destinations, which a CRC has none of; the other side of a comparison.
+    pub(super) dst: &'a [Segment],
+}
+
+impl Work<'_> {
+    /// Does `len` bytes after the first `skip`. Returns this chunk's part of the result, for [`Kind::merge`].
+    /// Pieces too short for `kernel` use `memcpy`.
     ///
     /// # Safety
     ///
     /// As [`RawQueue::submit`](dma_core::RawQueue::submit), of the segments; `skip + len` is not beyond them.
-    pub(super) unsafe fn run(self, skip: usize, mut len: usize, kernel: Kernel) -> Result<(), Failure> {
-        match self {
-            Self::Copy { src, dst } => {
-                let (mut src, mut dst) = (Cursor::new(src, skip), Cursor::new(dst, skip));
-                while len > 0 {
-                    let (from, to) = (src.piece(), dst.piece());
-                    let piece = from.len.min(to.len).min(len);
-                    // SAFETY: the caller promises that the regions are registered.
-                    let _from = unsafe { lease(from.key) }?;
-                    // SAFETY: as above.
-                    let _to = unsafe { lease(to.key) }?;
-                    // SAFETY: within the segments, whose access the caller promises, and under leases.
-                    unsafe { suited(kernel, piece).copy(to.addr.as_ptr(), from.addr.as_ptr(), piece) };
-                    src.advance(piece);
-                    dst.advance(piece);
-                    len -= piece;
+    pub(super) unsafe fn run(self, skip: usize, len: usize, kernel: Kernel) -> Result<u64, Failure> {
+        // SAFETY: the caller's promise, here and below.
+        let copy = |src, dst| unsafe { copy(src, dst, skip, len, kernel) };
+        match self.kind {
+            Kind::Copy => copy(self.src, self.dst)?,
+            Kind::CopyToBoth => {
+                for dst in self.dst {
+                    copy(self.src, std::slice::from_ref(dst))?;
                 }
             }
-            Self::Fill { mut pattern, dst } => {
-                let mut dst = Cursor::new(dst, skip);
-                pattern.rotate_left(skip % 8);
-                while len > 0 {
-                    let to = dst.piece();
-                    let piece = to.len.min(len);
-                    // SAFETY: the caller promises that the region is registered.
-                    let _to = unsafe { lease(to.key) }?;
-                    // SAFETY: within the segment, whose access the caller promises, and under a lease.
-                    unsafe { suited(kernel, piece).fill(to.addr.as_ptr(), pattern, piece) };
-                    dst.advance(piece);
-                    pattern.rotate_left(piece % 8);
-                    len -= piece;
-                }
+            // SAFETY: as above.
+            Kind::Fill { pattern } => unsafe { fill(pattern, self.dst, skip, len, kernel)? },
+            Kind::Compare => {
+                let (a, b) = (self.src[0], self.dst[0]);
+                // SAFETY: as above.
+                let _a = unsafe { lease(a.key) }?;
+                // SAFETY: as above.
+                let _b = unsafe { lease(b.key) }?;
+                let [a, b] = [a, b].map(|side| side.addr.offset(skip).as_ptr().cast_const());
+                // SAFETY: within the segments, whose access the caller promises, and under leases.
+                let differs = unsafe { unsynchronized::first_difference(a, b, len) };
+                return Ok(differs.map_or(Completion::EQUAL, |at| (skip + at) as u64));
+            }
+            Kind::Crc32c { seed } | Kind::CopyCrc32c { seed } => {
+                let (src, dst) = (self.src[0], self.dst.first());
+                // SAFETY: as above.
+                let _src = unsafe { lease(src.key) }?;
+                // SAFETY: as above.
+                let _dst = unsafe { dst.map(|dst| lease(dst.key)) }.transpose()?;
+                let seed = if skip == 0 { seed } else { 0 };
+                let from = src.addr.offset(skip).as_ptr().cast_const();
+                let crc = match dst {
+                    // SAFETY: within the segments, whose access the caller promises, and under leases.
+                    Some(dst) => unsafe {
+                        let to = dst.addr.offset(skip).as_ptr();
+                        unsynchronized::copy_crc32c(seed, to, from, len, kernel.is_streaming())
+                    },
+                    // SAFETY: as above.
+                    None => unsafe { unsynchronized::crc32c(seed, from, len) },
+                };
+                // CRCs are linear: the parts, each moved to its distance from the end, add up.
+                return Ok(crc32c::crc32c_combine(crc, 0, src.len - skip - len).into());
             }
         }
-        Ok(())
+        Ok(0)
     }
+}
+
+/// # Safety
+///
+/// As [`Work::run`].
+unsafe fn copy(
+    src: &[Segment],
+    dst: &[Segment],
+    skip: usize,
+    mut len: usize,
+    kernel: Kernel,
+) -> Result<(), Failure> {
+    let (mut src, mut dst) = (Cursor::new(src, skip), Cursor::new(dst, skip));
+    while len > 0 {
+        let (from, to) = (src.piece(), dst.piece());
+        let piece = from.len.min(to.len).min(len);
+        // SAFETY: the caller promises that the regions are registered.
+        let _from = unsafe { lease(from.key) }?;
+        // SAFETY: as above.
+        let _to = unsafe { lease(to.key) }?;
+        // SAFETY: within the segments, whose access the caller promises, and under leases.
+        unsafe { suited(kernel, piece).copy(to.addr.as_ptr(), from.addr.as_ptr(), piece) };
+        src.advance(piece);
+        dst.advance(piece);
+        len -= piece;
+    }
+    Ok(())
+}
+
+/// # Safety
+///
+/// As [`Work::run`].
+unsafe fn fill(
+    mut pattern: [u8; 8],
+    dst: &[Segment],
+    skip: usize,
+    mut len: usize,
+    kernel: Kernel,
+) -> Result<(), Failure> {
+    let mut dst = Cursor::new(dst, skip);
+    pattern.rotate_left(skip % 8);
+    while len > 0 {
+        let to = dst.piece();
+        let piece = to.len.min(len);
+        // SAFETY: the caller promises that the region is registered.
+        let _to = unsafe { lease(to.key) }?;
+        // SAFETY: within the segment, whose access the caller promises, and under a lease.
+        unsafe { suited(kernel, piece).fill(to.addr.as_ptr(), pattern, piece) };
+        dst.advance(piece);
+        pattern.rotate_left(piece % 8);
+        len -= piece;
+    }
+    Ok(())
 }
 
 fn suited(kernel: Kernel, len: usize) -> Kernel {

@@ -87,6 +87,9 @@ struct Op {
     to: (usize, usize),
     len: usize,
     pattern: [u8; 8],
+    /// The seed of an operation with a result in place of one without: a copy with CRC-32C, or a comparison in place
+    /// of lists, or a CRC-32C of the destination in place of a fill.
+    answer: Option<u32>,
     /// Cuts of the lists; none for flat ones.
     cuts: Option<(Vec<usize>, Vec<usize>)>,
     /// Even where it need not.
@@ -113,19 +116,20 @@ fn op() -> impl Strategy<Value = Op> {
         place,
         len(),
         any::<[u8; 8]>(),
+        proptest::option::weighted(0.3, any::<u32>()),
         proptest::option::weighted(0.4, (cuts.clone(), cuts)),
         prop::bool::weighted(0.1),
         any::<bool>(),
         0..3_usize,
     )
-        .prop_map(|(from, to, len, pattern, cuts, fence, wait, polls)| {
+        .prop_map(|(from, to, len, pattern, answer, cuts, fence, wait, polls)| {
             let fit = |(slot, offset): (usize, usize)| (slot, offset.min(SLOT - len));
             // A copy does not overlap itself.
             let to = match from {
                 Some((slot, _)) if slot == to.0 => ((to.0 + 1) % SLOTS, to.1),
                 _ => to,
             };
-            Op { from: from.map(fit), to: fit(to), len, pattern, cuts, fence, wait, polls }
+            Op { from: from.map(fit), to: fit(to), len, pattern, answer, cuts, fence, wait, polls }
         })
 }
 
@@ -168,15 +172,16 @@ proptest! {
         store(&*memory, &oracle);
         let mut queue = queue(&engine, depth);
         let mut completions = vec![Completion::done(0); 5];
-        let mut flying: Vec<u64> = Vec::new();
+        // Tokens and expected results.
+        let mut flying: Vec<(u64, u64)> = Vec::new();
         // Slots read and written by what has not been polled, since the last fence.
         let (mut reads, mut writes) = (HashSet::new(), HashSet::new());
-        let mut report = |queue: &mut dyn RawQueue, flying: &mut Vec<u64>| {
+        let mut report = |queue: &mut dyn RawQueue, flying: &mut Vec<(u64, u64)>| {
             let n = queue.poll(&mut completions);
             for completion in &completions[..n] {
                 assert_eq!(completion.outcome, Outcome::Done);
-                let at = flying.iter().position(|token| *token == completion.token).expect("in flight, and reported once");
-                flying.swap_remove(at);
+                let at = flying.iter().position(|(token, _)| *token == completion.token).expect("in flight, and reported once");
+                assert_eq!(flying.swap_remove(at).1, completion.result);
             }
         };
         for (token, op) in (0_u64..).zip(&ops) {
@@ -203,10 +208,23 @@ proptest! {
             let cuts = op.cuts.as_ref().unwrap_or(&no_cuts);
             let dst = cut(to, &cuts.1);
             let src = from.map(|from| cut(from.1, &cuts.0)).unwrap_or_default();
-            let descriptor = match from {
-                Some((_, from)) if !with_cuts => Descriptor::copy(token, from, to),
-                Some(_) => Descriptor::copy_lists(token, &src, &dst),
-                None => Descriptor::fill(token, op.pattern, &dst),
+            let at = op.to.0 * SLOT + op.to.1;
+            let descriptor = match (from, op.answer) {
+                (Some((_, from)), Some(_)) if with_cuts => Descriptor::compare(token, from, to),
+                (Some((_, from)), Some(seed)) => Descriptor::copy_crc32c(token, from, to, seed),
+                (Some((_, from)), None) if !with_cuts => Descriptor::copy(token, from, to),
+                (Some(_), None) => Descriptor::copy_lists(token, &src, &dst),
+                (None, Some(seed)) => Descriptor::crc32c(token, to, seed),
+                (None, None) => Descriptor::fill(token, op.pattern, &dst),
+            };
+            let crc = |at: usize| op.answer.map_or(0, |seed| crc32c::crc32c_append(seed, &oracle[at..at + op.len])).into();
+            let result = match from {
+                Some((from, _)) if op.answer.is_some() && with_cuts => {
+                    let differs = oracle[from..from + op.len].iter().zip(&oracle[at..]).position(|(a, b)| a != b);
+                    differs.map_or(Completion::EQUAL, |differs| differs as u64)
+                }
+                Some((from, _)) => crc(from),
+                None => crc(at),
             };
             while !submit(&mut *queue, descriptor.with_fence(fence)) {
                 prop_assert_eq!(flying.len(), depth, "refused though there is room");
@@ -214,11 +232,12 @@ proptest! {
                 report(&mut *queue, &mut flying);
             }
             prop_assert!(flying.len() < depth);
-            flying.push(token);
+            flying.push((token, result));
 
-            let at = op.to.0 * SLOT + op.to.1;
             match from {
+                Some(_) if op.answer.is_some() && with_cuts => {}
                 Some((from, _)) => oracle.copy_within(from..from + op.len, at),
+                None if op.answer.is_some() => {}
                 None => oracle[at..at + op.len].iter_mut().zip(op.pattern.iter().cycle()).for_each(|(byte, new)| *byte = *new),
             }
             for _ in 0..op.polls {

@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "reads the operands of an operation under way")]
 
 use super::cursor::Cursor;
-use crate::{Capabilities, Completion, Descriptor, DeviceAddr, Segment, unsynchronized};
+use crate::{Capabilities, Completion, Descriptor, Segment, unsynchronized};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -204,9 +204,15 @@ impl Running {
         let answer = match (self.native, self.kind) {
             (true, _) => answer,
             // SAFETY: the caller's promise.
-            (false, Kind::Compare) => unsafe { first_difference(read) },
+            (false, Kind::Compare) => unsafe {
+                let [left, right] = read.map(|side| side.addr.as_ptr().cast_const());
+                unsynchronized::first_difference(left, right, a.len)
+                    .map_or(Completion::EQUAL, |differs| differs as u64)
+            },
             // SAFETY: as above.
-            (false, _) => unsafe { crc32c_of(self.result as u32, read[0]) }.into(),
+            (false, _) => {
+                unsafe { unsynchronized::crc32c(self.result as u32, read[0].addr.as_ptr(), a.len) }.into()
+            }
         };
         self.a.advance(a.len);
         if self.kind != Kind::Crc32c {
@@ -227,50 +233,4 @@ impl Running {
     pub(crate) fn into_lists(self) -> [Vec<Segment>; 2] {
         [self.a.into_list(), self.b.into_list()]
     }
-}
-
-/// Bytes that the CPU reads at a time; they stay in the level-1 cache.
-const CHUNK: usize = 4096;
-
-/// # Safety
-///
-/// As [`Running::settle`].
-unsafe fn first_difference([a, b]: [Segment; 2]) -> u64 {
-    let (mut left, mut right) = ([0; CHUNK], [0; CHUNK]);
-    for at in (0..a.len).step_by(CHUNK) {
-        let n = CHUNK.min(a.len - at);
-        // SAFETY: within the segment; the caller's promise.
-        unsafe { read(a.addr.offset(at), &mut left[..n]) };
-        // SAFETY: as above.
-        unsafe { read(b.addr.offset(at), &mut right[..n]) };
-        if left[..n] != right[..n] {
-            let differs = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
-            return (at + differs) as u64;
-        }
-    }
-    Completion::EQUAL
-}
-
-/// # Safety
-///
-/// As [`Running::settle`].
-unsafe fn crc32c_of(mut crc: u32, segment: Segment) -> u32 {
-    let mut bytes = [0; CHUNK];
-    for at in (0..segment.len).step_by(CHUNK) {
-        let n = CHUNK.min(segment.len - at);
-        // SAFETY: within the segment; the caller's promise.
-        unsafe { read(segment.addr.offset(at), &mut bytes[..n]) };
-        crc = crc32c::crc32c_append(crc, &bytes[..n]);
-    }
-    crc
-}
-
-/// Reads by copy, because a window's bytes may change meanwhile.
-///
-/// # Safety
-///
-/// The bytes are mapped and initialized.
-unsafe fn read(from: DeviceAddr, to: &mut [u8]) {
-    // SAFETY: the caller's promise; `to` is exclusive.
-    unsafe { unsynchronized::copy(to.as_mut_ptr(), from.as_ptr(), to.len()) }
 }

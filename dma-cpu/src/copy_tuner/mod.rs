@@ -124,12 +124,12 @@ impl CopyTuner {
     /// Runs `work` with the picked kernel, and records its time. A failed run is not recorded because it has
     /// not moved all of the `len` bytes.
     #[inline]
-    pub(super) fn run<E>(
+    pub(super) fn run<T, E>(
         &mut self,
         pick: Pick,
         len: usize,
-        work: impl FnOnce(Kernel) -> Result<(), E>,
-    ) -> Result<(), E> {
+        work: impl FnOnce(Kernel) -> Result<T, E>,
+    ) -> Result<T, E> {
         let kernel = self.kernel(pick);
         if !pick.is_timed() {
             return work(kernel);
@@ -166,6 +166,17 @@ impl CopyTuner {
                 self.classes[index].pick(index, len, self.in_flight)
             }
         }
+    }
+
+    /// Picks the kernel for other work than copies on `len` bytes: that which copies of this length have now.
+    pub(super) fn untimed(&self, len: usize, hint: CacheHint) -> Pick {
+        let streaming = match hint {
+            _ if self.streaming.is_none() || len < STREAM_MIN => false,
+            CacheHint::Hot => false,
+            CacheHint::Cold => true,
+            CacheHint::Auto => len >= LEARN_MIN && self.classes[class_of(len)].streaming,
+        };
+        Pick { streaming, ..Pick::default() }
     }
 
     /// Returns the kernel of a pick.

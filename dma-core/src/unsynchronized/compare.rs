@@ -1,0 +1,125 @@
+//! Comparison of bytes that others may access at the same time.
+#![expect(unsafe_code, reason = "reads bytes at raw addresses")]
+
+/// Bytes that are compared at a time.
+const PIECE: usize = 16 << 10;
+/// Bytes that go through the stack at a time.
+const CHUNK: usize = 1024;
+
+/// Returns the offset of the first byte in which the `len` bytes at `a` differ from those at `b`, if any does.
+/// The ranges may overlap.
+///
+/// If others write the bytes meanwhile, the answer is that of unspecified bytes.
+///
+/// # Safety
+///
+/// Both are mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
+pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
+    for at in (0..len).step_by(PIECE) {
+        let (a, b, n) = (a.wrapping_add(at), b.wrapping_add(at), PIECE.min(len - at));
+        // SAFETY: within both ranges; the caller's promise.
+        if !unsafe { equal(a, b, n) }
+            // SAFETY: as above.
+            && let Some(place) = unsafe { place(a, b, n) }
+        {
+            return Some(at + place);
+        }
+    }
+    None
+}
+
+/// As [`first_difference`], with copies on the stack.
+///
+/// # Safety
+///
+/// As [`first_difference`].
+unsafe fn place(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
+    let (mut left, mut right) = ([0; CHUNK], [0; CHUNK]);
+    for at in (0..len).step_by(CHUNK) {
+        let n = CHUNK.min(len - at);
+        // SAFETY: within the range; the caller's promise.
+        unsafe { super::copy(left.as_mut_ptr(), a.wrapping_add(at), n) };
+        // SAFETY: as above.
+        unsafe { super::copy(right.as_mut_ptr(), b.wrapping_add(at), n) };
+        if left[..n] != right[..n] {
+            return Some(at + left.iter().zip(&right).take_while(|(a, b)| a == b).count());
+        }
+    }
+    None
+}
+
+/// # Safety
+///
+/// As [`first_difference`].
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
+)))]
+unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { place(a, b, len) }.is_none()
+}
+
+/// By the C library's `memcmp`, which the compiler does not see (see the module above).
+///
+/// # Safety
+///
+/// As [`first_difference`].
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
+))]
+unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
+    use std::arch::asm;
+    use std::ffi::{c_int, c_void};
+
+    unsafe extern "C" {
+        fn memcmp(a: *const c_void, b: *const c_void, len: usize) -> c_int;
+    }
+    let order: c_int;
+    // SAFETY: the caller's promise. The stack is aligned for a call, and all that a C function may change is
+    // declared.
+    unsafe {
+        asm!(
+            "call qword ptr [rip + {compare}@GOTPCREL]",
+            compare = sym memcmp,
+            inout("rdi") a => _,
+            inout("rsi") b => _,
+            inout("rdx") len => _,
+            lateout("eax") order,
+            clobber_abi("C"),
+        );
+    }
+    order == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_first_difference_is_found(
+            len in prop_oneof![0..300_usize, 16_000..40_000_usize],
+            (from, to) in (0..70_usize, 0..70_usize),
+            differs in prop::collection::vec((any::<prop::sample::Index>(), 1..=255_u8), 0..3),
+        ) {
+            let byte = |at: usize| (at * 7 % 251) as u8;
+            let a: Vec<u8> = (0..len + from).map(|at| byte(at.wrapping_sub(from))).collect();
+            let mut b: Vec<u8> = (0..len + to).map(|at| byte(at.wrapping_sub(to))).collect();
+            for (at, bits) in &differs {
+                if len > 0 {
+                    b[to + at.index(len)] ^= bits;
+                }
+            }
+            let expected = a[from..].iter().zip(&b[to..]).position(|(a, b)| a != b);
+            let (left, right) = (a.as_ptr().wrapping_add(from), b.as_ptr().wrapping_add(to));
+            // SAFETY: the rest of both vectors.
+            prop_assert_eq!(unsafe { first_difference(left, right, len) }, expected);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! CRC-32C of bytes that others may access at the same time, alone or while they are copied.
+//!
+//! On x86-64 with SSE 4.2, blocks go through three independent `crc32` chains, since the instruction has a
+//! latency of three cycles and a throughput of one (Intel's optimization manual and uops.info). The block's
+//! value is put together by [`shift`]. All other bytes, and those of other CPUs, go through a buffer in the
+//! level-1 cache to the crate `crc32c`.
+#![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
+
+/// Bytes that go through the stack at a time.
+const CHUNK: usize = 4096;
+
+/// Computes the CRC-32C of the `len` bytes at `src`. `crc` is that of the bytes before them, or 0.
+///
+/// If others write the bytes meanwhile, the result is that of unspecified bytes.
+///
+/// # Safety
+///
+/// `src` is mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
+pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { blocks(crc, None, src, len, Store::None) }
+}
+
+/// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c`] does: that of the bytes
+/// that were written to `dst`. Reads the source once. With `past_cache`, whole cache lines are written straight
+/// to memory where the CPU can; they are ordered before later stores of this thread.
+///
+/// # Safety
+///
+/// As [`copy`](super::copy), and the ranges do not overlap.
+pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize, past_cache: bool) -> u32 {
+    let store = if past_cache { Store::PastCache } else { Store::Cached };
+    // SAFETY: the caller's promise.
+    unsafe { blocks(crc, Some(dst), src, len, store) }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Store {
+    None,
+    Cached,
+    PastCache,
+}
+
+/// Takes the bytes through the stack. With `dst`, copies them.
+///
+/// # Safety
+///
+/// As [`copy_crc32c`], or [`crc32c`] without `dst`.
+unsafe fn buffered(mut crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize) -> u32 {
+    let mut bytes = [0; CHUNK];
+    for at in (0..len).step_by(CHUNK) {
+        let n = CHUNK.min(len - at);
+        // SAFETY: within the range; the caller's promise.
+        unsafe { super::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
+        crc = crc32c::crc32c_append(crc, &bytes[..n]);
+        if let Some(dst) = dst {
+            // SAFETY: as above.
+            unsafe { super::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
+        }
+    }
+    crc
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
+use buffered_only as blocks;
+
+/// # Safety
+///
+/// As [`buffered`].
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
+unsafe fn buffered_only(crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize, _: Store) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { buffered(crc, dst, src, len) }
+}
+
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+use x86_64::blocks;
+
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+mod x86_64 {
+    use std::arch::asm;
+    use std::sync::OnceLock;
+
+    use super::{Store, buffered};
+
+    /// A cache line.
+    const LINE: usize = 64;
+    /// Bytes of each chain in a block, a multiple of [`LINE`]: so long that putting the chains together costs
+    /// little, and so short that the block stays in the level-1 cache.
+    pub(super) const CHAIN: usize = 2048;
+    const BLOCK: usize = 3 * CHAIN;
+
+    /// # Safety
+    ///
+    /// As [`buffered`].
+    pub(super) unsafe fn blocks(
+        mut crc: u32,
+        dst: Option<*mut u8>,
+        src: *const u8,
+        len: usize,
+        store: Store,
+    ) -> u32 {
+        let mut at = 0;
+        if len >= BLOCK + LINE && std::arch::is_x86_feature_detected!("sse4.2") {
+            if let Some(dst) = dst {
+                at = dst.align_offset(LINE).min(LINE);
+                // SAFETY: the first bytes of both ranges, which are longer.
+                crc = unsafe { buffered(crc, Some(dst), src, at) };
+            }
+            while len - at >= BLOCK {
+                let from = src.wrapping_add(at);
+                let to = dst.map_or(std::ptr::null_mut(), |dst| dst.wrapping_add(at));
+                // SAFETY: a block within the ranges; the CPU has the instruction.
+                let raw = unsafe {
+                    match store {
+                        Store::None => chains(!crc, from),
+                        Store::Cached => chains_copied(!crc, from, to),
+                        Store::PastCache => chains_past_cache(!crc, from, to),
+                    }
+                };
+                let [first, second, third] = raw.map(|raw| !raw);
+                crc = shift(shift(first) ^ second) ^ third;
+                at += BLOCK;
+            }
+            if store == Store::PastCache {
+                // SAFETY: touches no register, flag or stack.
+                unsafe { asm!("sfence", options(nostack, preserves_flags)) };
+            }
+        }
+        // SAFETY: the rest of both ranges.
+        unsafe { buffered(crc, dst.map(|dst| dst.wrapping_add(at)), src.wrapping_add(at), len - at) }
+    }
+
+    /// Appends [`CHAIN`] zero bytes' worth of distance to a CRC: `shift(a) ^ b` is the CRC of the bytes of
+    /// `a` followed by the [`CHAIN`] bytes of `b`.
+    fn shift(crc: u32) -> u32 {
+        static TABLES: OnceLock<[[u32; 256]; 4]> = OnceLock::new();
+        let tables = TABLES.get_or_init(|| {
+            let of =
+                |place: usize, byte: usize| crc32c::crc32c_combine((byte as u32) << (8 * place), 0, CHAIN);
+            std::array::from_fn(|place| std::array::from_fn(|byte| of(place, byte)))
+        });
+        crc.to_le_bytes().iter().zip(tables).fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)])
+    }
+
+    /// The 8 bytes at offset `$at` of each chain: loads, `crc32`, and the stores of `$store` if there are any.
+    macro_rules! word {
+        ($at:literal $(, $store:literal)?) => {
+            concat!(
+                "mov {x}, [{src} + ", $at, "]\n",
+                "mov {y}, [{src} + 2048 + ", $at, "]\n",
+                "mov {z}, [{src} + 4096 + ", $at, "]\n",
+                "crc32 {a}, {x}\n",
+                "crc32 {b}, {y}\n",
+                "crc32 {c}, {z}\n",
+                $(
+                    $store, " [{dst} + ", $at, "], {x}\n",
+                    $store, " [{dst} + 2048 + ", $at, "], {y}\n",
+                    $store, " [{dst} + 4096 + ", $at, "], {z}\n",
+                )?
+            )
+        };
+    }
+
+    /// Declares a function that takes a block through three chains, a line of each in turn, and prefetches
+    /// the line 8 lines ahead, of the next block at last.
+    macro_rules! chains {
+        ($name:ident $(, $dst:ident, $store:literal)?) => {
+            /// Returns the registers of the three chains; the first begins with `crc`.
+            ///
+            /// # Safety
+            ///
+            /// As [`buffered`], of a block. The CPU has SSE 4.2.
+            #[inline]
+            unsafe fn $name(crc: u32, src: *const u8 $(, $dst: *mut u8)?) -> [u32; 3] {
+                let (a, b, c): (u64, u64, u64);
+                // SAFETY: reads a block at `src` and writes one at `dst`, if any; a prefetch cannot fault.
+                unsafe {
+                    asm!(
+                        "2:",
+                        "prefetcht0 [{src} + 512]",
+                        "prefetcht0 [{src} + 2048 + 512]",
+                        "prefetcht0 [{src} + 4096 + 512]",
+                        word!("0" $(, $store)?),
+                        word!("8" $(, $store)?),
+                        word!("16" $(, $store)?),
+                        word!("24" $(, $store)?),
+                        word!("32" $(, $store)?),
+                        word!("40" $(, $store)?),
+                        word!("48" $(, $store)?),
+                        word!("56" $(, $store)?),
+                        "add {src}, 64",
+                        $(concat!("add {", stringify!($dst), "}, 64"),)?
+                        "dec {n}",
+                        "jnz 2b",
+                        src = inout(reg) src => _,
+                        $($dst = inout(reg) $dst => _,)?
+                        n = inout(reg) CHAIN / LINE => _,
+                        a = inout(reg) u64::from(crc) => a,
+                        b = inout(reg) u64::from(u32::MAX) => b,
+                        c = inout(reg) u64::from(u32::MAX) => c,
+                        x = out(reg) _,
+                        y = out(reg) _,
+                        z = out(reg) _,
+                        options(nostack),
+                    );
+                }
+                [a as u32, b as u32, c as u32]
+            }
+        };
+    }
+
+    chains!(chains);
+    chains!(chains_copied, dst, "mov");
+    chains!(chains_past_cache, dst, "movnti");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_crc_is_the_crates_and_the_bytes_are_copied(
+            len in prop_oneof![0..200_usize, 4000..20_000_usize],
+            (from, to) in (0..70_usize, 0..70_usize),
+            seed in prop_oneof![Just(0), any::<u32>()],
+            first in any::<u64>(),
+            past_cache in any::<bool>(),
+        ) {
+            let src: Vec<u8> = (0..(len + from) as u64).map(|i| (first.wrapping_mul(i + 1) >> 23) as u8).collect();
+            let expected = crc32c::crc32c_append(seed, &src[from..]);
+            let start = src.as_ptr().wrapping_add(from);
+            // SAFETY: the rest of the vector.
+            prop_assert_eq!(unsafe { crc32c(seed, start, len) }, expected);
+            let mut dst = vec![0xA5; to + len + 70];
+            let end = dst.as_mut_ptr().wrapping_add(to);
+            // SAFETY: within both vectors.
+            prop_assert_eq!(unsafe { copy_crc32c(seed, end, start, len, past_cache) }, expected);
+            prop_assert_eq!(&dst[to..to + len], &src[from..]);
+            prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
+        }
+    }
+}
