@@ -108,7 +108,7 @@ mod tests {
             (from, to) in (0..70_usize, 0..70_usize),
             differs in prop::collection::vec((any::<prop::sample::Index>(), 1..=255_u8), 0..3),
         ) {
-            let byte = |at: usize| (at * 7 % 251) as u8;
+            let byte = |at: usize| (at.wrapping_mul(7) % 251) as u8;
             let a: Vec<u8> = (0..len + from).map(|at| byte(at.wrapping_sub(from))).collect();
             let mut b: Vec<u8> = (0..len + to).map(|at| byte(at.wrapping_sub(to))).collect();
             for (at, bits) in &differs {
