@@ -50,7 +50,7 @@ pub(crate) fn native(code: i32) -> NativeError {
     let (name, description): (&str, &str) = if code < 0 {
         ERRNOS
             .iter()
-            .find(|(errno, ..)| errno.raw_os_error() == -code)
+            .find(|(errno, ..)| errno.raw_os_error() == code.wrapping_neg())
             .map_or(("", "an error number of the system"), |(_, name, description)| (name, description))
     } else {
         let plain = (code as u8) & status::CODE;

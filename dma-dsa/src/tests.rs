@@ -29,8 +29,6 @@ fn shared() -> Fake {
     Fake { shared: true, fault_every: 3, ..Fake::default() }
 }
 
-// The suite's largest memory, 1 GiB and more, is not for a device that copies byte by byte; `run_all` has the
-// same cases.
 conformance_tests!(dedicated, Fake::default().open().engine);
 conformance_tests!(with_page_faults, faulty().open().engine);
 conformance_tests!(by_write, written(4).open().engine);
