@@ -121,7 +121,7 @@ fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `sim` | a simulated device | [`SimOptions`](crate::sim::SimOptions), as `sim:seed=7,faults=fail@5` |
 /// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
 /// | `ioat` | I/OAT channels, one for each queue, or the given one | `IoatOptions`, as `ioat:mem=512` |
-/// | `dsa` | the first DSA work queue that can be used, or the given one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
+/// | `dsa` | the first usable DSA work queue, or the given one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
 ///

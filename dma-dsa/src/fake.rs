@@ -174,10 +174,9 @@ impl FakePortal {
         match d.opcode() {
             op::FILL => {
                 at = (d.dst + n as u64, status::WRITE);
-                for i in 0..n {
-                    // SAFETY: within the destination.
-                    unsafe { bytes(d.dst).add(i).write(d.src.to_le_bytes()[i % 8]) };
-                }
+                // SAFETY: the destination, which nobody else uses.
+                let dst = unsafe { std::slice::from_raw_parts_mut(bytes(d.dst), n) };
+                dst.iter_mut().zip(d.src.to_le_bytes().iter().cycle()).for_each(|(to, byte)| *to = *byte);
             }
             op::COMPARE => {
                 // SAFETY: the sources, which nobody writes.
