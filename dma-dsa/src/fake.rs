@@ -170,7 +170,8 @@ impl FakePortal {
         let n = fault.unwrap_or(len) as usize;
         let (mut end, mut done, mut result) = (status::SUCCESS, n as u64, 0);
         // The address of the fault, and whether it was written to.
-        let mut at = (d.src + n as u64, 0);
+        // A fill has its pattern in the place of the source.
+        let mut at = (d.src.wrapping_add(n as u64), 0);
         match d.opcode() {
             op::FILL => {
                 at = (d.dst + n as u64, status::WRITE);

@@ -13,6 +13,9 @@ use crate::portal::ForkMark;
 #[path = "../../dma-ioat/tests/script/mod.rs"]
 mod script;
 
+#[path = "../../tests/counting/mod.rs"]
+mod counting;
+
 fn faulty() -> Fake {
     Fake { fault_every: 3, ..Fake::default() }
 }
@@ -60,6 +63,40 @@ proptest! {
             let free = engine.opened().entries.as_ref().map(crate::portal::Entries::free);
             prop_assert_eq!(free, Some(size), "entries of the work queue are lost");
         }
+    }
+}
+
+/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, those of the device of
+/// the tests, too; an allocation per operation fails the test.
+fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
+    let mut allocated = 0;
+    for _ in 0..20 {
+        let before = counting::of_thread();
+        for _ in 0..200 {
+            operands = work(operands);
+        }
+        allocated = counting::of_thread() - before;
+        if allocated == 0 {
+            return;
+        }
+    }
+    panic!("{what} still allocates: {allocated} times in 200 rounds");
+}
+
+#[test]
+fn nothing_is_allocated_per_copy_once_warm() {
+    for fake in [Fake::default(), faulty(), written(0), shared()] {
+        let Rig { engine, .. } = fake.open();
+        let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+        let buffer = |len| engine.allocate(len).unwrap();
+        for len in [64, 4096] {
+            warm(&format!("a copy of {len} on {fake:?}"), (buffer(len), buffer(len)), |(src, dst)| {
+                queue.copy(src, dst).unwrap().wait().unwrap()
+            });
+        }
+        warm("a fill", buffer(3000), |dst| queue.fill(dst, *b"12345678").unwrap().wait().unwrap());
+        let batch: Batch<_, _> = (0..40).map(|_| (buffer(64), buffer(64))).collect();
+        warm("a batch", batch, |batch| queue.submit(batch).unwrap().wait().unwrap());
     }
 }
 
