@@ -85,15 +85,9 @@ fn no_driver(dir: &Path, usual: bool, e: &std::io::Error) -> Error {
 
 /// Returns whether the processor has MOVDIR64B.
 pub(crate) fn has_instructions() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        // Leaf 7, ECX bit 28.
-        std::arch::x86_64::__cpuid(0).eax >= 7 && std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 28 != 0
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "movdir64b"))
 }
 
 /// The content of a small file, without white space at its ends.
@@ -117,9 +111,13 @@ fn contradiction(dir: &Path, what: String) -> Error {
     )
 }
 
-/// The state of the work queue in `dir`, or the reason why it cannot be read.
-pub(crate) fn state(dir: &Path) -> String {
-    text(dir, "state").unwrap_or_else(|| "gone".to_owned())
+/// Returns whether the work queue in `dir` is disabled or gone. The kernel writes that once the device has
+/// ended what it had of the work queue. False if it cannot be read for another reason.
+pub(crate) fn is_disabled(dir: &Path) -> bool {
+    match fs::read_to_string(dir.join("state")) {
+        Ok(state) => state.trim() == "disabled",
+        Err(e) => e.kind() == std::io::ErrorKind::NotFound && dir.parent().is_some_and(Path::is_dir),
+    }
 }
 
 impl WorkQueue {
@@ -140,7 +138,7 @@ impl WorkQueue {
         }
         let wq = format!("{device}/{name}");
         let kind = text(&dir, "type").unwrap_or_default();
-        let state = state(&dir);
+        let state = text(&dir, "state").unwrap_or_else(|| "gone".to_owned());
         if state != "enabled" {
             return Err(error(ErrorKind::NotFound, format!("work queue {name} is {state}")).with_hint(format!(
                 "`accel-config config-wq {wq} --group-id=0 --mode=dedicated --wq-size=16 --type=user --driver-name=user --name=dma --priority=10`, \
@@ -332,6 +330,19 @@ pub(crate) mod tests {
         let read = WorkQueue::read(&options, "wq0.0").unwrap();
         let error = read.open(&options.with_dev_dir("/nowhere")).unwrap_err();
         assert!(error.kind() == NotFound && error.hint().contains("udev"), "{error}");
+    }
+
+    #[test]
+    fn only_a_state_that_is_read_ends_a_queue() {
+        let (root, options) = tree(&[("wq0.0/state", "unknown")]);
+        let dir = options.sysfs().0.join("wq0.0");
+        assert!(!is_disabled(&dir));
+        fs::write(dir.join("state"), "disabled\n").unwrap();
+        assert!(is_disabled(&dir));
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(is_disabled(&dir), "the device is gone");
+        drop(root);
+        assert!(!is_disabled(&dir), "no device is described any more");
     }
 
     #[test]

@@ -55,6 +55,12 @@ enum Kind {
     First,
 }
 
+impl Kind {
+    const fn has_result(self) -> bool {
+        matches!(self, Self::Compare | Self::Crc)
+    }
+}
+
 /// Descriptors with consecutive places, which go out with one doorbell.
 #[derive(Debug)]
 struct List {
@@ -375,7 +381,9 @@ impl DsaQueue {
                     (Some(status), _) => self.end(place, status),
                     (None, None) => break,
                     // Without a request to report it, the record of a success is not written.
-                    (None, Some(end)) if at < end.run => self.end(place, status::SUCCESS),
+                    (None, Some(end)) if at < end.run && !entry.kind.has_result() => {
+                        self.end(place, status::SUCCESS)
+                    }
                     (None, Some(end)) if end.status & status::CODE == status::LIST_FAULT => {
                         self.again.push_back(place);
                         None
@@ -529,7 +537,7 @@ impl DsaQueue {
         self.looked = Some(Instant::now());
         if self.opened.fork.is_child() {
             self.give_up(FORKED);
-        } else if device::state(&self.opened.wq.dir) != "enabled" {
+        } else if device::is_disabled(&self.opened.wq.dir) {
             self.give_up("the work queue was disabled");
         }
     }
