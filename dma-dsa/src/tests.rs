@@ -66,8 +66,8 @@ proptest! {
     }
 }
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, the fake device's, too;
-/// an allocation per operation fails the test.
+/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, those of the fake
+/// device, too; an allocation per operation fails the test.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
