@@ -25,11 +25,12 @@
 //! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, with the faults of real ones |
 //! | `doca:03:00.0` | `doca::DocaEngine`: an NVIDIA BlueField through its SDK, which is loaded at run time |
 //! | `ioat:00:04.0` | `ioat::IoatEngine`: Intel I/OAT through SPDK, which is loaded at run time |
+//! | `dsa:wq0.0` | `dsa::DsaEngine`: Intel DSA through the work queues of the kernel |
 //!
 //! [`discover`] lists the engines of this machine, [`doctor`] the obstacles to the others. [`backends`] lists
 //! the names and their options; a program adds names of its own with [`register`]. The documentation of
 //! `dma-core` describes the contract and the safe API, all of which is re-exported here; those of `dma-sim`,
-//! `dma-doca` and `dma-ioat` the engines.
+//! `dma-doca`, `dma-ioat` and `dma-dsa` the engines.
 //!
 //! # Features
 //!
@@ -37,6 +38,7 @@
 //! |---|---|---|
 //! | `doca` | yes | the backend `doca`: `dma::doca` |
 //! | `ioat` | yes | the backend `ioat`: `dma::ioat` |
+//! | `dsa` | yes | the backend `dsa`: `dma::dsa` |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
 //! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and
@@ -51,6 +53,8 @@ pub use dma_core::*;
 pub use dma_cpu as cpu;
 #[cfg(feature = "doca")]
 pub use dma_doca as doca;
+#[cfg(feature = "dsa")]
+pub use dma_dsa as dsa;
 #[cfg(feature = "ioat")]
 pub use dma_ioat as ioat;
 pub use dma_ipc as ipc;

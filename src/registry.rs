@@ -23,7 +23,8 @@ registry! {
     dma_cpu::BACKEND,
     dma_sim::BACKEND;
     ["doca"] dma_doca::BACKEND,
-    ["ioat"] dma_ioat::BACKEND
+    ["ioat"] dma_ioat::BACKEND,
+    ["dsa"] dma_dsa::BACKEND
 }
 
 /// The backends that the program added.
@@ -120,12 +121,13 @@ fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `sim` | a simulated device | [`SimOptions`](crate::sim::SimOptions), as `sim:seed=7,faults=fail@5` |
 /// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
 /// | `ioat` | I/OAT channels, one for each queue, or the given one | `IoatOptions`, as `ioat:mem=512` |
+/// | `dsa` | the first usable DSA work queue, or the given one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
 ///
 /// A name is trusted as a command line is: the option `lib` of `doca` and `ioat` names a directory whose
-/// libraries are loaded, which runs their code in this process. For names from elsewhere there is
-/// [`parse_untrusted`].
+/// libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name directories
+/// whose files are opened for writing. For names from elsewhere there is [`parse_untrusted`].
 ///
 /// # Errors
 ///
@@ -165,7 +167,8 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 /// # Errors
 ///
 /// As [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown backend;
-/// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`.
+/// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`, or that names
+/// files to write to, as `dev` and `sysfs` of `dsa` do.
 pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     let parsed: EngineName = name.parse()?;
     let allowed = backend(parsed.backend()).and_then(|backend| parsed.refuse_code_loading(backend));
@@ -253,6 +256,22 @@ mod tests {
             assert_eq!(parse_untrusted(name).expect(name).to_string(), name);
         }
         assert_eq!(parse_untrusted("cpo").expect_err("no such engine").kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[cfg(feature = "dsa")]
+    #[test]
+    fn untrusted_names_choose_no_device_files() {
+        for name in ["dsa:dev=/nowhere", "dsa:wq0.0,sysfs=/nowhere"] {
+            assert_eq!(parse_untrusted(name).expect_err(name).kind(), ErrorKind::PermissionDenied);
+        }
+        assert_eq!(
+            parse_untrusted("dsa:wq0.0,depth=4").expect("it is allowed").to_string(),
+            "dsa:wq0.0,depth=4"
+        );
+        let missing = error("dsa:sysfs=/nowhere");
+        let expected =
+            if cfg!(target_arch = "x86_64") { ErrorKind::NotFound } else { ErrorKind::Unsupported };
+        assert_eq!(missing.kind(), expected, "{missing}");
     }
 
     #[cfg(all(feature = "doca", feature = "ioat"))]

@@ -1,0 +1,193 @@
+//! [`DsaEngine`]: a work queue of DSA as an engine.
+
+use std::sync::Arc;
+
+use dma_core::{
+    Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
+    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+};
+
+use crate::DsaOptions;
+use crate::device::{self, WorkQueue};
+use crate::error::{BACKEND, error};
+use crate::hardware::op;
+use crate::portal::{Entries, ForkMark, Portal};
+use crate::queue::DsaQueue;
+use crate::region::DsaRegion;
+
+/// The default depth of a queue.
+const DEFAULT_DEPTH: usize = 256;
+/// The longest batch that queues make: longer ones only delay the report of their first descriptors.
+const BATCH: u32 = 64;
+
+/// An opened work queue, shared by an engine and its queues.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) wq: WorkQueue,
+    pub(crate) portal: Box<dyn Portal>,
+    /// Free entries; `None` for a shared work queue, which refuses what it has no room for.
+    pub(crate) entries: Option<Entries>,
+    pub(crate) fork: ForkMark,
+    /// The longest batch; 1 if there are none.
+    pub(crate) batch: usize,
+}
+
+/// A work queue of Intel DSA. The README describes the set-up.
+///
+/// All queues of the engine share the work queue's entries.
+///
+/// ```
+/// use dma_dsa::{DsaEngine, DsaOptions};
+///
+/// // Without driver or device, the error names the remedy.
+/// match DsaEngine::open(&DsaOptions::new()) {
+///     Ok(engine) => println!("{engine:?}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+#[derive(Debug)]
+pub struct DsaEngine {
+    opened: Arc<Opened>,
+    id: EngineId,
+    info: EngineInfo,
+}
+
+impl DsaEngine {
+    /// Opens a work queue: the given one, or the first that can be used. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: no driver, no device, or no such work queue that is enabled. `InUse`: a work queue of the
+    /// kernel, or a dedicated one that is open already. `PermissionDenied`: no right to open its file.
+    /// `Malformed`: the kernel's description is not complete. `Unsupported`: another processor than x86-64,
+    /// no PASID, or a work queue that does not copy. `OutOfResources`: a work queue of 0 entries.
+    /// `OutOfRange`: a depth beyond the device's. Each error names the remedy.
+    pub fn open(options: &DsaOptions) -> Result<Self> {
+        Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
+    }
+
+    fn open_unnamed(options: &DsaOptions) -> Result<Self> {
+        if cfg!(not(target_arch = "x86_64")) {
+            return Err(error(ErrorKind::Unsupported, "DSA is a device of Intel's processors")
+                .with_hint("name another engine, such as cpu"));
+        }
+        if let Some(name) = &options.queue {
+            return Self::open_queue_named(options, name);
+        }
+        let mut first_error: Option<Error> = None;
+        for name in device::names(options)? {
+            match Self::open_queue_named(options, &name) {
+                Ok(engine) => return Ok(engine),
+                Err(e) => first_error = first_error.or(Some(e)),
+            }
+        }
+        Err(first_error.unwrap_or_else(|| error(ErrorKind::NotFound, "there is no work queue")))
+    }
+
+    fn open_queue_named(options: &DsaOptions, name: &str) -> Result<Self> {
+        let wq = WorkQueue::read(options, name)?;
+        let portal = wq.open(options)?;
+        Self::on(wq, portal, options)
+    }
+
+    /// Makes the engine of a work queue and the way to submit to it.
+    pub(crate) fn on(wq: WorkQueue, portal: Box<dyn Portal>, options: &DsaOptions) -> Result<Self> {
+        let batches = portal.takes_batches() && wq.has(op::BATCH) && wq.max_batch >= 2;
+        let batch = if batches { wq.max_batch.min(BATCH) } else { 1 } as usize;
+        let most = (wq.size as usize).saturating_mul(batch).min(DsaOptions::DEPTH_MAX);
+        let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
+        if depth == 0 || depth > most {
+            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+                .with_numbers(depth as u64, most as u64)
+                .with_hint("the work queue's entries times its longest batch bound the depth: lower it, or raise --wq-size"));
+        }
+        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        for (opcode, capability) in [
+            (op::FILL, Capabilities::FILL),
+            (op::COMPARE, Capabilities::COMPARE),
+            (op::CRC, Capabilities::CRC32C),
+            (op::COPY_CRC, Capabilities::COPY_CRC32C),
+            (op::DUALCAST, Capabilities::COPY_TO_BOTH),
+        ] {
+            capabilities.set(capability, wq.has(opcode));
+        }
+        let limits = Limits::default()
+            .with_max_transfer(wq.max_transfer)
+            .with_max_segments(1)
+            .with_queue_depth(most, depth)
+            .with_alignment(1, 64);
+        let version = format!("DSA {}, idxd, {}", wq.version, portal.name());
+        let info = EngineInfo::new(BACKEND, wq.name.clone(), version)
+            .with_capabilities(capabilities)
+            .with_limits(limits);
+        let entries = (!wq.shared).then(|| Entries::new(wq.size));
+        let fork = ForkMark::new().map_err(|errno| {
+            error(ErrorKind::OutOfMemory, "a page cannot be mapped")
+                .with_source(std::io::Error::from(errno))
+                .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
+        })?;
+        let opened = Opened { wq, portal, entries, fork, batch };
+        Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
+    }
+
+    /// The opened work queue.
+    #[cfg(test)]
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+}
+
+#[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
+// SAFETY: `info` holds the properties that the kernel reports of the work queue, which all queues share.
+unsafe impl DmaEngine for DsaEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        if !request.export.is_empty() {
+            return Err(error(ErrorKind::Unsupported, "DSA copies within one process: it exports nothing"));
+        }
+        request.validate()?;
+        Ok(Box::new(DsaRegion::allocate(self.id, request)?))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(DsaRegion::register(self.id, memory, request.access)?))
+    }
+
+    fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Err(error(ErrorKind::Unsupported, "DSA copies within one process: it imports nothing"))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let depth = options.depth_on(&self.info.limits).max(1);
+        let most = self.info.limits.max_queue_depth;
+        if depth > most {
+            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+                .with_numbers(depth as u64, most as u64)
+                .with_hint("the work queue's entries times its longest batch bound the depth"));
+        }
+        Ok(Box::new(DsaQueue::open(&self.opened, self.id, depth, options.hint)))
+    }
+}
+
+/// Lists the work queues of this machine. Those that cannot be used, and a missing driver, are listed with
+/// their error and its remedy. Opens each usable work queue for a moment.
+#[must_use]
+pub fn discover(options: &DsaOptions) -> Vec<Discovered> {
+    let plain = EngineName::of(&crate::BACKEND);
+    let names = match device::names(options) {
+        Ok(names) => names,
+        Err(error) => return vec![Discovered::new(plain, Err(error.with_operation("open engine")))],
+    };
+    let discovered = names.into_iter().map(|queue| {
+        let name = plain.clone().with_device(queue.clone()).unwrap_or_else(|_| plain.clone());
+        Discovered::opened(name, DsaEngine::open(&options.clone().with_queue(queue)))
+    });
+    discovered.collect()
+}

@@ -1,0 +1,224 @@
+//! A device of the tests: it runs descriptors while they are submitted, with page faults and failures.
+#![expect(unsafe_code, reason = "runs descriptors on memory, as the device does")]
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use crate::device::WorkQueue;
+use crate::device::tests::tree;
+use crate::hardware::{HwDescriptor, Record, flag, op, status};
+use crate::portal::Portal;
+use crate::{DsaEngine, DsaOptions};
+
+/// Settings of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct Fake {
+    pub(crate) shared: bool,
+    /// False: as by `write()`.
+    pub(crate) batches: bool,
+    pub(crate) size: u32,
+    pub(crate) max_batch: u32,
+    pub(crate) max_transfer: u64,
+    /// One of so many operations, lists and submissions meets a page fault, a fault of the list, or a full
+    /// work queue; 0 for none.
+    pub(crate) fault_every: u64,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self { shared: false, batches: true, size: 16, max_batch: 32, max_transfer: 1 << 31, fault_every: 0 }
+    }
+}
+
+/// The state of a device.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    random: u64,
+    /// Statuses of the next operations, instead of running them.
+    pub(crate) statuses: VecDeque<u8>,
+    /// The answer to every submission.
+    pub(crate) errno: Option<Errno>,
+    /// Operations are taken and never run.
+    pub(crate) hangs: bool,
+    /// The opcodes that came through the portal, and those that were run.
+    pub(crate) submitted: Vec<u8>,
+    pub(crate) run: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct FakePortal {
+    fake: Fake,
+    state: Arc<Mutex<State>>,
+}
+
+/// An engine on a device, with its state and the folder that describes it.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) engine: DsaEngine,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Fake {
+    pub(crate) fn open(&self) -> Rig {
+        let (folder, options) = tree(&[
+            ("wq0.0/mode", if self.shared { "shared" } else { "dedicated" }),
+            ("wq0.0/size", &self.size.to_string()),
+            ("wq0.0/max_batch_size", &self.max_batch.to_string()),
+            ("wq0.0/max_transfer_size", &self.max_transfer.to_string()),
+        ]);
+        let wq = WorkQueue::read(&options, "wq0.0").unwrap();
+        let state = Arc::new(Mutex::new(State { random: 0x9e37_79b9_7f4a_7c15, ..State::default() }));
+        let portal = FakePortal { fake: self.clone(), state: Arc::clone(&state) };
+        let engine = DsaEngine::on(wq, Box::new(portal), &DsaOptions::new()).unwrap();
+        Rig { engine, state, folder }
+    }
+}
+
+impl State {
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn one_of(&mut self, every: u64) -> bool {
+        every > 0 && self.random().is_multiple_of(every)
+    }
+}
+
+impl Portal for FakePortal {
+    unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno> {
+        let mut state = self.state.lock().unwrap();
+        if let Some(errno) = state.errno {
+            return Err(errno);
+        }
+        for (n, descriptor) in descriptors.iter().enumerate() {
+            if (self.fake.shared || !self.fake.batches) && state.one_of(self.fake.fault_every) {
+                return Ok(n);
+            }
+            state.submitted.push(descriptor.opcode());
+            if state.hangs {
+                continue;
+            }
+            if descriptor.opcode() == op::BATCH {
+                assert!(self.fake.batches, "the kernel refuses batches by write()");
+                self.run_batch(&mut state, descriptor);
+            } else {
+                assert_ne!(descriptor.command & flag::REPORT, 0, "a success would not be reported");
+                self.run(&mut state, descriptor);
+            }
+        }
+        Ok(descriptors.len())
+    }
+
+    fn takes_batches(&self) -> bool {
+        self.fake.batches
+    }
+
+    fn name(&self) -> &'static str {
+        "a fake"
+    }
+}
+
+fn bytes(addr: u64) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(addr as usize)
+}
+
+fn record(descriptor: &HwDescriptor) -> &Record {
+    assert!(descriptor.record.is_multiple_of(32) && descriptor.record != 0);
+    // SAFETY: the queue's record, which lives as long as the device runs the descriptor.
+    unsafe { &*ptr::with_exposed_provenance::<Record>(descriptor.record as usize) }
+}
+
+impl FakePortal {
+    fn run_batch(&self, state: &mut State, batch: &HwDescriptor) {
+        let count = batch.len as usize;
+        assert!((2..=self.fake.max_batch as usize).contains(&count), "a batch of {count}");
+        assert!(batch.src.is_multiple_of(64));
+        let list = ptr::with_exposed_provenance::<HwDescriptor>(batch.src as usize);
+        // SAFETY: the queue's list.
+        let list = unsafe { std::slice::from_raw_parts(list, count) };
+        let fault = state.one_of(self.fake.fault_every).then(|| state.random() as usize % count);
+        let mut end = status::SUCCESS;
+        for descriptor in &list[..fault.unwrap_or(count)] {
+            if self.run(state, descriptor) != status::SUCCESS {
+                end = status::BATCH_FAILED;
+            }
+        }
+        let record = record(batch);
+        record.done.store(fault.unwrap_or(count) as u32, Relaxed);
+        record.status.store(if fault.is_some() { status::LIST_FAULT } else { end }, Release);
+    }
+
+    fn run(&self, state: &mut State, d: &HwDescriptor) -> u8 {
+        state.run.push(d.opcode());
+        let (len, record) = (u64::from(d.len), record(d));
+        assert!(len > 0 && len <= self.fake.max_transfer, "{len} bytes");
+        if let Some(status) = state.statuses.pop_front() {
+            record.done.store(0, Relaxed);
+            record.fault.store(d.src, Relaxed);
+            record.status.store(status, Release);
+            return status;
+        }
+        let fault = state.one_of(self.fake.fault_every).then(|| state.random() % len);
+        let n = fault.unwrap_or(len) as usize;
+        let (mut end, mut done, mut result) = (status::SUCCESS, n as u64, 0);
+        // The address of the fault, and whether it was written to.
+        // A fill has its pattern in the place of the source.
+        let mut at = (d.src.wrapping_add(n as u64), 0);
+        match d.opcode() {
+            op::FILL => {
+                at = (d.dst + n as u64, status::WRITE);
+                // SAFETY: the destination, which nobody else uses.
+                let dst = unsafe { std::slice::from_raw_parts_mut(bytes(d.dst), n) };
+                dst.iter_mut().zip(d.src.to_le_bytes().iter().cycle()).for_each(|(to, byte)| *to = *byte);
+            }
+            op::COMPARE => {
+                // SAFETY: the sources, which nobody writes.
+                let a = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
+                // SAFETY: as above.
+                let b = unsafe { std::slice::from_raw_parts(bytes(d.dst), n) };
+                if let Some(differs) = a.iter().zip(b).position(|(a, b)| a != b) {
+                    (done, result) = (differs as u64, 1);
+                }
+            }
+            op::MEMMOVE | op::COPY_CRC | op::DUALCAST | op::CRC => {
+                // SAFETY: the source, which nobody writes.
+                let src = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
+                if d.opcode() != op::CRC {
+                    // SAFETY: the destination is apart from the source.
+                    unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.dst), n) };
+                }
+                if d.opcode() == op::DUALCAST {
+                    assert_eq!((d.dst ^ d.extra) & 0xfff, 0);
+                    at = (d.extra + n as u64, status::WRITE);
+                    // SAFETY: as above.
+                    unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.extra), n) };
+                }
+                if matches!(d.opcode(), op::CRC | op::COPY_CRC) {
+                    assert!(d.extra <= u64::from(u32::MAX));
+                    let crc = crc32c::crc32c_append(d.extra as u32, src);
+                    // What is above the CRC is undefined.
+                    record.value.store(u64::from(crc) | 0xdead << 32, Relaxed);
+                }
+            }
+            other => panic!("opcode {other}"),
+        }
+        if fault.is_some() && result == 0 {
+            end = status::PAGE_FAULT | at.1;
+            record.fault.store(at.0 & !0xfff, Relaxed);
+        }
+        record.done.store(done as u32, Relaxed);
+        record.result.store(result, Relaxed);
+        if end != status::SUCCESS || d.command & flag::REPORT != 0 {
+            record.status.store(end, Release);
+        }
+        end
+    }
+}

@@ -1,0 +1,178 @@
+//! [`DsaOptions`]: the work queue, its depth, and the kernel's directories.
+
+use std::path::PathBuf;
+
+use dma_core::{EngineName, OptionInfo, Result};
+
+use crate::error::BACKEND;
+
+/// The work queue to open.
+///
+/// In engine names, such as `dsa:wq0.0,depth=64`, the work queue follows the backend, and these options come
+/// next:
+///
+/// | key | value | default |
+/// |---|---|---|
+/// | `depth` | default depth of the engine's queues, from 1 to 4096 | 256, or less if the device takes less |
+/// | `dev` | directory of the device files | `DSA_DEV_PATH`, then `/dev/dsa` |
+/// | `sysfs` | directory of the devices' descriptions | `DSA_SYSFS_PATH`, then `/sys/bus/dsa/devices` |
+///
+/// The file in `dev` is opened for writing, and descriptors with addresses of this process are stored to it.
+/// So untrusted names must not choose these directories: `dma::parse_untrusted` refuses them.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct DsaOptions {
+    /// The work queue's name, such as `wq0.0`. `None` (the default): the first that can be used.
+    pub queue: Option<String>,
+    /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
+    /// limit if that is less.
+    pub depth: Option<usize>,
+    /// The directory of the device files. `None` (the default): the environment variable `DSA_DEV_PATH`, then
+    /// `/dev/dsa`.
+    pub dev_dir: Option<PathBuf>,
+    /// The directory of the devices' descriptions. `None` (the default): the environment variable
+    /// `DSA_SYSFS_PATH`, then `/sys/bus/dsa/devices`.
+    pub sysfs_dir: Option<PathBuf>,
+}
+
+impl DsaOptions {
+    /// The options that engine names can have.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
+        OptionInfo::new("dev", "FOLDER", "DSA_DEV_PATH, then /dev/dsa", "the folder of the device files")
+            .loading_code(),
+        OptionInfo::new(
+            "sysfs",
+            "FOLDER",
+            "DSA_SYSFS_PATH, then /sys/bus/dsa/devices",
+            "the folder of the devices' descriptions",
+        )
+        .loading_code(),
+    ];
+    /// The deepest queue, in descriptors. The device's limit may be lower.
+    pub const DEPTH_MAX: usize = 4096;
+
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the work queue's name.
+    #[must_use]
+    pub fn with_queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Sets the depth of queues that do not choose one, in descriptors.
+    #[must_use]
+    pub const fn with_depth(mut self, depth: usize) -> Self {
+        self.depth = Some(depth);
+        self
+    }
+
+    /// Sets the directory of the device files.
+    #[must_use]
+    pub fn with_dev_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dev_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets the directory of the devices' descriptions.
+    #[must_use]
+    pub fn with_sysfs_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.sysfs_dir = Some(dir.into());
+        self
+    }
+
+    /// Reads the device and the options of an engine name; see the table above.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a number that is
+    /// not allowed. Each error lists the valid values.
+    pub fn from_name(name: &EngineName) -> Result<Self> {
+        let mut options = Self::new();
+        options.queue = name.device().map(str::to_owned);
+        if let Some(queue) = &options.queue {
+            crate::device::check_name(queue).map_err(|e| e.with_backend(BACKEND))?;
+        }
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
+                "dev" => options.dev_dir = Some(value.path()?),
+                "sysfs" => options.sysfs_dir = Some(value.path()?),
+                _ => return Err(value.not_read()),
+            }
+            Ok(())
+        })?;
+        Ok(options)
+    }
+
+    /// The directory of the device files, and whether it is the system's.
+    pub(crate) fn dev(&self) -> (PathBuf, bool) {
+        directory(self.dev_dir.as_ref(), "DSA_DEV_PATH", "/dev/dsa")
+    }
+
+    /// The directory of the devices' descriptions, and whether it is the system's.
+    pub(crate) fn sysfs(&self) -> (PathBuf, bool) {
+        directory(self.sysfs_dir.as_ref(), "DSA_SYSFS_PATH", "/sys/bus/dsa/devices")
+    }
+}
+
+fn directory(chosen: Option<&PathBuf>, variable: &str, usual: &str) -> (PathBuf, bool) {
+    let chosen = chosen.cloned().or_else(|| std::env::var_os(variable).map(PathBuf::from));
+    let usual = PathBuf::from(usual);
+    match chosen {
+        Some(dir) => (dir.clone(), dir == usual),
+        None => (usual, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::ErrorKind;
+
+    use super::*;
+
+    fn options(name: &str) -> Result<DsaOptions> {
+        DsaOptions::from_name(&name.parse().unwrap())
+    }
+
+    #[test]
+    fn names_set_every_option() {
+        let read = options("dsa:wq1.3,depth=64,dev=/a,sysfs=/b").unwrap();
+        let expected =
+            DsaOptions::new().with_queue("wq1.3").with_depth(64).with_dev_dir("/a").with_sysfs_dir("/b");
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+        assert_eq!((read.dev(), read.sysfs()), (("/a".into(), false), ("/b".into(), false)));
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        for (name, says) in [
+            ("dsa:dsa0", "such as wq0.0"),
+            ("dsa:wq0", "such as wq0.0"),
+            ("dsa:wq0.0/../x", "such as wq0.0"),
+            ("dsa:wq0.0,deep=1", "depth, dev"),
+            ("dsa:wq0.0,dev=", "path"),
+        ] {
+            let error = options(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.to_string().contains(says), "{name}: {error}");
+        }
+        for name in ["dsa:depth=0", "dsa:depth=5000"] {
+            assert_eq!(options(name).unwrap_err().kind(), ErrorKind::OutOfRange, "{name}");
+        }
+    }
+
+    #[test]
+    fn directories_are_for_trusted_names_only() {
+        for name in ["dsa:wq0.0,dev=/tmp/x", "dsa:sysfs=/tmp/x"] {
+            let refused =
+                name.parse::<EngineName>().unwrap().refuse_code_loading(&crate::BACKEND).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        }
+    }
+}

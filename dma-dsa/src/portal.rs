@@ -1,0 +1,269 @@
+//! Submission of descriptors to a work queue: MOVDIR64B, ENQCMD, or `write()`.
+#![expect(unsafe_code, reason = "maps the work queue, and passes descriptors with addresses to it")]
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::hardware::HwDescriptor;
+
+/// Size of a work queue's portal in bytes.
+const PAGE: usize = 4096;
+/// Tries of ENQCMD in one call. A refusal costs the round trip to the device, about 0.5 us.
+#[cfg(target_arch = "x86_64")]
+const TRIES: u32 = 16;
+
+/// A way to submit descriptors.
+pub(crate) trait Portal: fmt::Debug + Send + Sync {
+    /// Submits descriptors in order, and returns the number taken. Fewer than all: the work queue is full.
+    ///
+    /// # Safety
+    ///
+    /// The descriptors and what they name (records, lists, memory) stay valid until their records are
+    /// written, and nobody else accesses the memory that they name otherwise than `RawQueue::submit` says.
+    unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno>;
+
+    /// Returns whether batch descriptors are taken.
+    fn takes_batches(&self) -> bool;
+
+    /// The way, for the engine's description.
+    fn name(&self) -> &'static str;
+}
+
+/// A mapped work queue.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    page: NonNull<u8>,
+    shared: bool,
+    /// Keeps the work queue open.
+    _file: OwnedFd,
+}
+
+// SAFETY: the page takes stores of 64 bytes from any thread at any time.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps the work queue, or returns the file and the reason.
+    pub(crate) fn new(file: OwnedFd, shared: bool) -> Result<Self, (OwnedFd, Errno)> {
+        // SAFETY: a new mapping, anywhere.
+        let page = unsafe { mmap(std::ptr::null_mut(), PAGE, ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
+        match page.map(|page| NonNull::new(page.cast::<u8>())) {
+            Ok(Some(page)) => Ok(Self { page, shared, _file: file }),
+            Ok(None) => Err((file, Errno::NOMEM)),
+            Err(errno) => Err((file, errno)),
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; nobody uses it any more.
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE) };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Portal for Mapped {
+    #[inline]
+    unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno> {
+        // The device reads the list and the source behind the descriptor: earlier stores come first.
+        // SAFETY: x86-64 has SSE.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+        for (n, descriptor) in descriptors.iter().enumerate() {
+            if !self.shared {
+                // SAFETY: stores 64 bytes of an aligned descriptor to the portal; the caller's promise.
+                unsafe {
+                    std::arch::asm!("movdir64b rax, [rdx]", in("rax") self.page.as_ptr(), in("rdx") descriptor, options(nostack));
+                }
+                continue;
+            }
+            let mut refused = 1_u8;
+            for _ in 0..TRIES {
+                // SAFETY: as above; the zero flag says that the work queue refused.
+                unsafe {
+                    std::arch::asm!(
+                        "enqcmd rax, [rdx]",
+                        "setz {refused}",
+                        in("rax") self.page.as_ptr(),
+                        in("rdx") descriptor,
+                        refused = out(reg_byte) refused,
+                        options(nostack)
+                    );
+                }
+                if refused == 0 {
+                    break;
+                }
+            }
+            if refused != 0 {
+                return Ok(n);
+            }
+        }
+        Ok(descriptors.len())
+    }
+
+    fn takes_batches(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> &'static str {
+        if self.shared { "ENQCMD" } else { "MOVDIR64B" }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Portal for Mapped {
+    unsafe fn submit(&self, _: &[HwDescriptor]) -> Result<usize, Errno> {
+        Err(Errno::NODEV)
+    }
+
+    fn takes_batches(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> &'static str {
+        if self.shared { "ENQCMD" } else { "MOVDIR64B" }
+    }
+}
+
+/// A work queue that the kernel does not map: it submits by `write()`.
+#[derive(Debug)]
+pub(crate) struct Written(pub(crate) OwnedFd);
+
+impl Portal for Written {
+    unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno> {
+        let len = size_of_val(descriptors);
+        // SAFETY: descriptors are plain bytes without padding.
+        let bytes = unsafe { std::slice::from_raw_parts(descriptors.as_ptr().cast::<u8>(), len) };
+        match rustix::io::write(&self.0, bytes) {
+            Ok(written) => Ok(written / size_of::<HwDescriptor>()),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn takes_batches(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> &'static str {
+        "write()"
+    }
+}
+
+/// Tells the process that opened a work queue from its children: a page that is zero after a fork.
+#[derive(Debug)]
+pub(crate) struct ForkMark(NonNull<u8>);
+
+// SAFETY: the page is only read, atomically.
+unsafe impl Send for ForkMark {}
+// SAFETY: as above.
+unsafe impl Sync for ForkMark {}
+
+impl ForkMark {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, anywhere.
+        let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, rights, MapFlags::PRIVATE) }?;
+        let mark = Self(NonNull::new(page.cast()).ok_or(Errno::NOMEM)?);
+        // SAFETY: this page alone; a child finds zeroes in it.
+        unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) }?;
+        mark.byte().store(1, Ordering::Relaxed);
+        Ok(mark)
+    }
+
+    /// Returns whether this process is a child of the one that made the mark.
+    #[inline]
+    pub(crate) fn is_child(&self) -> bool {
+        self.byte().load(Ordering::Relaxed) == 0
+    }
+
+    #[inline]
+    fn byte(&self) -> &AtomicU8 {
+        // SAFETY: mapped until the drop.
+        unsafe { AtomicU8::from_ptr(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for ForkMark {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; nobody uses it any more.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE) };
+    }
+}
+
+/// Free entries of a dedicated work queue, which gives no answer to a store: shared by all its queues.
+#[derive(Debug)]
+pub(crate) struct Entries(AtomicU32);
+
+impl Entries {
+    pub(crate) const fn new(size: u32) -> Self {
+        Self(AtomicU32::new(size))
+    }
+
+    /// Takes an entry, if there is one.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, |free| free.checked_sub(1)).is_ok()
+    }
+
+    /// Gives entries back.
+    #[inline]
+    pub(crate) fn give(&self, entries: u32) {
+        self.0.fetch_add(entries, Ordering::Release);
+    }
+
+    /// The number of free entries.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Maps the pages of `len` bytes at `addr` to be read, or written. The system does not take a page from the
+/// process for that, and answers `EFAULT` or `ENOMEM` where there is none.
+///
+/// # Safety
+///
+/// The bytes are memory of this process, whose pages may be mapped.
+pub(crate) unsafe fn populate(addr: u64, len: u64, write: bool) -> Result<(), Errno> {
+    let page = rustix::param::page_size() as u64;
+    let start = addr & !(page - 1);
+    let len = (addr - start).saturating_add(len);
+    let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+    // SAFETY: the caller's promise; the advice changes no byte.
+    unsafe { madvise(std::ptr::with_exposed_provenance_mut(start as usize), len as usize, advice) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_there_are_not_are_refused() {
+        let page = rustix::param::page_size();
+        let read = ProtFlags::READ;
+        // SAFETY: a new mapping, anywhere.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), page, read, MapFlags::PRIVATE) }.unwrap();
+        let addr = start.expose_provenance() as u64;
+        // SAFETY: the mapping above.
+        unsafe { populate(addr + 5, 9, false) }.unwrap();
+        // SAFETY: as above; it may not be written.
+        unsafe { populate(addr, 1, true) }.unwrap_err();
+        // SAFETY: mapped above, and used by nobody.
+        unsafe { munmap(start, page) }.unwrap();
+    }
+
+    #[test]
+    fn entries_run_out() {
+        let entries = Entries::new(2);
+        assert!(entries.take() && entries.take() && !entries.take());
+        entries.give(1);
+        assert!(entries.take() && entries.free() == 0);
+    }
+}
