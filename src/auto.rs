@@ -1,18 +1,41 @@
-//! `auto`: the best engine of this machine.
+//! `auto`: the CPU, and a device beside it where that pays.
 
 use std::sync::Arc;
 
-use dma_core::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Result};
+use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result};
+use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 
-/// The backend `auto`: today always [`cpu`](crate::cpu).
+use crate::registry::backend;
+
+/// The backend `auto`.
 pub(crate) static BACKEND: Auto = Auto;
 
 #[derive(Debug)]
 pub(crate) struct Auto;
 
-/// The best that every machine has.
-fn best() -> &'static dyn Backend {
+/// The member that every machine has.
+fn cpu() -> &'static dyn Backend {
     &dma_cpu::BACKEND
+}
+
+impl Auto {
+    /// Returns the name of the device, if `name` has one. Within it, `;` stands for a comma.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is no name, or if it is `auto` or the CPU.
+    pub(crate) fn device_of(&self, name: &EngineName) -> Result<Option<EngineName>> {
+        let Some(text) = name.option("device") else { return Ok(None) };
+        let device: EngineName = text.replace(';', ",").parse()?;
+        let named = backend(device.backend())?;
+        if named.name() == self.name() || named.name() == cpu().name() {
+            let message = format!("`{device}` is no device for `auto`");
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_backend(self.name())
+                .with_hint("name one, such as auto:device=doca:03:00.0; the CPU always belongs to `auto`"));
+        }
+        Ok(Some(device))
+    }
 }
 
 impl Backend for Auto {
@@ -21,11 +44,11 @@ impl Backend for Auto {
     }
 
     fn about(&self) -> &'static str {
-        "the best that this machine has: today `cpu`"
+        "the CPU, and a device for the copies that are cheaper there"
     }
 
     fn stands_for(&self) -> Option<&'static str> {
-        Some(best().name())
+        Some(cpu().name())
     }
 
     fn device(&self) -> Option<&'static str> {
@@ -33,23 +56,40 @@ impl Backend for Auto {
     }
 
     fn is_hardware(&self) -> bool {
-        best().is_hardware()
+        cpu().is_hardware()
     }
 
     fn options(&self) -> &'static [OptionInfo] {
-        &[]
+        const {
+            &[
+                OptionInfo::new("device", "NAME", "none", "engine beside the CPU; `;` for each comma in its name"),
+                OptionInfo::new("prefer", "measured|device", "measured", "choice between the CPU and the device"),
+            ]
+        }
     }
 
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
-        name.read_options(self, |_, value| Err(value.not_read()))?;
-        best().open(&EngineName::of(best()))
+        let mut options = AutoOptions::new();
+        name.read_options(self, |key, value| match key {
+            "device" => value.text().map(drop),
+            "prefer" => {
+                let choices = [("measured", Prefer::Measured), ("device", Prefer::Device)];
+                options.prefer = value.choice(&choices)?;
+                Ok(())
+            }
+            _ => Err(value.not_read()),
+        })?;
+        let cpu = cpu().open(&EngineName::of(cpu()))?;
+        let Some(device) = self.device_of(name)? else { return Ok(cpu) };
+        let device = crate::registry::open_name(&device)?;
+        Ok(Arc::new(AutoEngine::new(cpu, device, &options).map_err(|e| e.with_backend(self.name()))?))
     }
 
     fn discover(&self) -> Vec<Discovered> {
-        best().discover()
+        cpu().discover()
     }
 
     fn doctor(&self) -> Vec<Finding> {
-        best().doctor()
+        cpu().doctor()
     }
 }
