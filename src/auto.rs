@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result};
+use dma_core::{
+    Backend, Discovered, DmaEngine, EngineInfo, EngineName, Error, ErrorKind, Finding, OptionInfo, Result,
+};
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 
-use crate::registry::backend;
+use crate::registry::{backend, backends};
 
 /// The backend `auto`.
 pub(crate) static BACKEND: Auto = Auto;
@@ -18,14 +20,25 @@ fn cpu() -> &'static dyn Backend {
     &dma_cpu::BACKEND
 }
 
+/// The value of `device` for the first one that there is.
+const ANY: &str = "any";
+
+/// Returns the first hardware device that can be used and is no model.
+fn any_device() -> Option<EngineName> {
+    let hardware = backends().into_iter().filter(|backend| backend.is_hardware());
+    let found = hardware.filter(|backend| backend.stands_for().is_none()).flat_map(Backend::discover);
+    let usable = |info: &Result<EngineInfo>| info.as_ref().is_ok_and(|info| info.model.is_none());
+    found.filter(|found| usable(&found.info)).map(|found| found.name).next()
+}
+
 impl Auto {
-    /// Returns the name of the device, if `name` has one. Within it, `;` stands for a comma.
+    /// Returns the name of the device, if `name` has one other than [`ANY`]. Within it, `;` stands for a comma.
     ///
     /// # Errors
     ///
     /// `InvalidArgument` if it is no name, or if it is `auto` or the CPU.
     pub(crate) fn device_of(&self, name: &EngineName) -> Result<Option<EngineName>> {
-        let Some(text) = name.option("device") else { return Ok(None) };
+        let Some(text) = name.option("device").filter(|text| *text != ANY) else { return Ok(None) };
         let device: EngineName = text.replace(';', ",").parse()?;
         let named = backend(device.backend())?;
         if named.name() == self.name() || named.name() == cpu().name() {
@@ -62,8 +75,18 @@ impl Backend for Auto {
     fn options(&self) -> &'static [OptionInfo] {
         const {
             &[
-                OptionInfo::new("device", "NAME", "none", "engine beside the CPU; `;` for each comma in its name"),
-                OptionInfo::new("prefer", "measured|device", "measured", "choice between the CPU and the device"),
+                OptionInfo::new(
+                    "device",
+                    "NAME|any",
+                    "none",
+                    "engine beside the CPU; `;` for each comma in its name",
+                ),
+                OptionInfo::new(
+                    "prefer",
+                    "measured|device",
+                    "measured",
+                    "choice between the CPU and the device",
+                ),
             ]
         }
     }
@@ -80,7 +103,17 @@ impl Backend for Auto {
             _ => Err(value.not_read()),
         })?;
         let cpu = cpu().open(&EngineName::of(cpu()))?;
-        let Some(device) = self.device_of(name)? else { return Ok(cpu) };
+        let device = match name.option("device") {
+            Some(ANY) => any_device(),
+            _ => self.device_of(name)?,
+        };
+        if name.option("device").is_none() && name.option("prefer").is_some() {
+            let message = "there is nothing to prefer without a device";
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_backend(self.name())
+                .with_hint("name one, such as auto:device=doca:03:00.0"));
+        }
+        let Some(device) = device else { return Ok(cpu) };
         let device = crate::registry::open_name(&device)?;
         Ok(Arc::new(AutoEngine::new(cpu, device, &options).map_err(|e| e.with_backend(self.name()))?))
     }

@@ -626,7 +626,8 @@ mod tests {
             }
         }
         let expecting = |blob: &[u8]| Import::open_expecting(blob, MIB);
-        let (import, _exporter) = import_by(expecting, granted(MIB, Access::all()), &[&file, &sealed()]).unwrap();
+        let (import, _exporter) =
+            import_by(expecting, granted(MIB, Access::all()), &[&file, &sealed()]).unwrap();
         assert_eq!(import.len() as u64, MIB);
     }
 

@@ -33,10 +33,12 @@ dma_core::conformance_tests!(refusing, device("sim:faults=refuse@every=4,seed=8"
 dma_core::conformance_tests!(vanishing, device("sim:faults=gone@5,seed=9"));
 dma_core::conformance_tests!(
     nested,
-    Box::new(AutoEngine::new(
-        Arc::new(measured("sim:seed=10")),
-        Arc::new(SimEngine::open(&SimOptions::new()).expect("it opens")),
-        &AutoOptions::new().with_prefer(Prefer::Device)
-    )
-    .expect("it opens")) as Box<dyn DmaEngine>
+    Box::new(
+        AutoEngine::new(
+            Arc::new(measured("sim:seed=10")),
+            Arc::new(SimEngine::open(&SimOptions::new()).expect("it opens")),
+            &AutoOptions::new().with_prefer(Prefer::Device)
+        )
+        .expect("it opens")
+    ) as Box<dyn DmaEngine>
 );

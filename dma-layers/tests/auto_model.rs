@@ -45,7 +45,11 @@ unsafe impl<E: DmaEngine> DmaEngine for Spy<E> {
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.inner.allocate_raw(request)
     }
-    unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
         // SAFETY: the caller's promise.
         unsafe { self.inner.register_raw(memory, request) }
     }
@@ -211,8 +215,17 @@ fn run(faults: &str, prefer: Prefer, depth: usize, batches: &[Vec<(usize, bool)>
     engine.report()
 }
 
-const FAULTS: [&str; 9] =
-    ["", "fail@every=3", "reset@7", "lose@5", "stick@9", "gone@12", "refuse@every=5", "slow@3:for=1ms", "oversize"];
+const FAULTS: [&str; 9] = [
+    "",
+    "fail@every=3",
+    "reset@7",
+    "lose@5",
+    "stick@9",
+    "gone@12",
+    "refuse@every=5",
+    "slow@3:for=1ms",
+    "oversize",
+];
 
 fn batches() -> impl Strategy<Value = Vec<Vec<(usize, bool)>>> {
     let one = (1..=SLOT, proptest::bool::weighted(0.1));
@@ -254,4 +267,41 @@ fn each_fault_moves_work_to_the_cpu() {
     assert!(report.cpu > 0 && report.device > 0, "both are measured: {report}");
     assert_eq!(report.cpu + report.device, 512, "{report}");
     assert_eq!(report.costs.len(), 1, "{report}");
+}
+
+/// An owner that sleeps is woken to look after a device that hangs.
+#[cfg(target_os = "linux")]
+#[test]
+fn sleepers_are_woken_when_the_device_hangs() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let cpu = CpuEngine::open(&CpuOptions::new()).unwrap();
+    let name = "sim:profile=bluefield3,faults=stick@3".parse().unwrap();
+    let device = SimEngine::open(&SimOptions::from_name(&name).unwrap()).unwrap();
+    let options = AutoOptions::new().with_prefer(Prefer::Device).with_stall_timeout(Duration::from_millis(8));
+    let engine = AutoEngine::new(Arc::new(cpu), Arc::new(device), &options).unwrap();
+    let memory = |len| engine.allocate_raw(&MemoryRequest::new(len)).unwrap();
+    let (src, dst) = (memory(64), memory(8 * 64));
+    let mut q = engine.open_queue_raw(&QueueOptions::new()).unwrap();
+    let copy =
+        |i: usize| Descriptor::copy(i as u64, src.info().segment(0, 64), dst.info().segment(i * 64, 64));
+    let copies: Vec<_> = (0..8).map(copy).collect();
+    // SAFETY: ranges of the engine's regions, which outlive the queue; destinations are apart.
+    assert_eq!(unsafe { q.submit(&copies) }.unwrap(), 8);
+    q.flush();
+    let mut completions = [Completion::done(0); 8];
+    let mut done = 0;
+    while done < 8 {
+        let events = q.events().expect("both members have events");
+        if events.arm().unwrap() {
+            let fd = events.fd();
+            let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+            let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&minute)).unwrap();
+            assert_eq!(ready, 1, "{done} of 8 are done, and nothing wakes the owner");
+        }
+        events.disarm();
+        done += q.poll(&mut completions);
+    }
+    let report = engine.report();
+    assert!(report.left == 1 && report.repeated >= 6, "the third hangs, and none behind it ends: {report}");
 }

@@ -99,6 +99,7 @@ impl DeviceQueue {
     ) -> Result<Self> {
         let depth = options.depth.min(shared.device.info().limits.max_queue_depth);
         let options = options.clone().with_depth(depth);
+        dma_core::check_headroom(depth.saturating_mul(size_of::<Option<Slot>>() + size_of::<Repeat>()))?;
         let events = match cpu {
             Some(fd) => {
                 let events = Events::new()?;
@@ -149,6 +150,11 @@ impl DeviceQueue {
             }
         }
         Ok(opened)
+    }
+
+    /// The most copies in flight on it.
+    pub(super) fn depth(&self) -> usize {
+        self.slots.len()
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -257,12 +263,7 @@ impl DeviceQueue {
     }
 
     /// Submits what was taken. The CPU repeats what the device refuses.
-    pub(super) fn submit(
-        &mut self,
-        repeats: &mut VecDeque<Repeat>,
-        learner: &mut Learner,
-        counts: &Counts,
-    ) {
+    pub(super) fn submit(&mut self, repeats: &mut VecDeque<Repeat>, learner: &mut Learner, counts: &Counts) {
         if self.pending.is_empty() {
             return;
         }

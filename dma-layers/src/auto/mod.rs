@@ -53,8 +53,8 @@ use dma_core::{
 use device::DeviceQueue;
 use memory::{AutoRegion, DeviceMap};
 use queue::AutoQueue;
-pub use report::{AutoCost, AutoReport};
 use report::Ledger;
+pub use report::{AutoCost, AutoReport};
 
 /// Failures in a row, with no success between, after which a queue leaves its device.
 pub const FAILURES: u32 = 4;
@@ -157,8 +157,7 @@ impl AutoEngine {
         info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
         info.limits.preferred_alignment =
             own.limits.preferred_alignment.max(other.limits.preferred_alignment);
-        let shared =
-            Shared { device, options: options.clone(), map: Arc::default(), ledger: Ledger::new() };
+        let shared = Shared { device, options: options.clone(), map: Arc::default(), ledger: Ledger::new() };
         Ok(Self { cpu, info, shared: Arc::new(shared) })
     }
 
