@@ -13,7 +13,7 @@ pub(super) const LENGTHS: usize = 40;
 pub(super) const DEPTHS: usize = 3;
 /// Descriptors of a partial run, in each class of descriptors in flight. Deep queues take longer to fill.
 const PART: [u32; DEPTHS] = [4, 8, 32];
-/// Partial runs of a run, of which the median counts. One that is disturbed has no say.
+/// Partial runs of a run, of which the shortest counts: a disturbance only makes them longer.
 const PARTS: usize = 3;
 /// Most descriptors between two runs.
 const MOST: u32 = 250_000;
@@ -149,23 +149,21 @@ impl Learner {
         if cell.done < PARTS {
             return None;
         }
-        let mut parts = cell.parts;
-        parts.sort_by(f32::total_cmp);
-        let median = parts[PARTS / 2];
+        let shortest = cell.parts.iter().copied().fold(f32::INFINITY, f32::min);
         match cell.phase {
             Phase::Run(Member::Cpu) => {
-                cell.cost[Member::Cpu as usize] = median;
+                cell.cost[Member::Cpu as usize] = shortest;
                 cell.begin(Member::Device);
                 None
             }
             Phase::Run(Member::Device) => {
-                cell.cost[Member::Device as usize] = median;
+                cell.cost[Member::Device as usize] = shortest;
                 Some(cell.settle(length))
             }
             Phase::Settled(member) => {
                 // It became dearer than the other one was.
                 let other = cell.cost[1 - member as usize];
-                if median > 1.1 * other && median > 1.1 * cell.cost[member as usize] {
+                if shortest > 1.1 * other && shortest > 1.1 * cell.cost[member as usize] {
                     cell.begin(Member::Cpu);
                 }
                 None
@@ -246,7 +244,7 @@ mod tests {
         let (mut learner, class) = (Learner::new(), Class::new(1, 64));
         for n in 0..24 {
             let (member, _) = learner.choose(class);
-            let disturbed = if n == 2 { 1e9 } else { 0.0 };
+            let disturbed = if n % 12 < 8 { 1e9 } else { 0.0 };
             learner.record(class, member, [20.0, 3000.0][member as usize] + disturbed);
         }
         assert_eq!(learner.choose(class), (Member::Cpu, false));

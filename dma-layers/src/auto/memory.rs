@@ -113,10 +113,8 @@ impl AutoRegion {
         info: RegionInfo,
         map: &Arc<DeviceMap>,
     ) -> Self {
-        let same = |region: &Box<dyn RawRegion>| {
-            region.info().addr == info.addr && region.info().len >= info.len && info.cpu.is_some()
-        };
-        let device = device.filter(same);
+        let same = |own: &RegionInfo| own.addr == info.addr && own.len >= info.len && info.cpu.is_some();
+        let device = device.filter(|region| same(region.info()));
         if let Some(region) = &device {
             let (start, len) = (info.addr.0, info.len as u64);
             map.insert(Entry { start, end: start + len, cpu: info.key, device: region.info().key });

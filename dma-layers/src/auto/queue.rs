@@ -86,7 +86,7 @@ impl AutoQueue {
     ///
     /// As [`RawQueue::submit`].
     #[inline]
-    unsafe fn to_cpu(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+    unsafe fn submit_cpu(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
         }
@@ -133,7 +133,7 @@ impl AutoQueue {
             }
             // In this order: once the device has a descriptor, all before it have been taken.
             // SAFETY: the caller's promise.
-            first += match unsafe { self.to_cpu(&batch[first..at]) } {
+            first += match unsafe { self.submit_cpu(&batch[first..at]) } {
                 Ok(taken) if taken == at - first => taken,
                 short => return self.taken(first, short),
             };
@@ -150,7 +150,7 @@ impl AutoQueue {
             }
         }
         // SAFETY: the caller's promise.
-        let rest = unsafe { self.to_cpu(&batch[first..]) };
+        let rest = unsafe { self.submit_cpu(&batch[first..]) };
         if settled {
             self.fast = (all, self.learner.take_credit(all, CREDIT));
         } else if unreached && self.device.in_flight() == 0 {
@@ -181,7 +181,7 @@ impl AutoQueue {
             } else {
                 // SAFETY: `submit`'s caller promised it until the completion, which has not been reported. The
                 // device has ended the copy.
-                match unsafe { self.to_cpu(&[Descriptor::copy(token, src, dst)]) } {
+                match unsafe { self.submit_cpu(&[Descriptor::copy(token, src, dst)]) } {
                     Ok(0) => return,
                     Ok(_) => {}
                     Err(error) => {
@@ -292,7 +292,7 @@ unsafe impl RawQueue for AutoQueue {
             self.fast.1 -= count as u32;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.to_cpu(batch) }
+        unsafe { self.submit_cpu(batch) }
     }
 
     fn flush(&mut self) {
