@@ -32,7 +32,7 @@ fn any_device() -> Option<EngineName> {
 }
 
 impl Auto {
-    /// Returns the name of the device, if `name` has one other than [`ANY`]. Within it, `;` stands for a comma.
+    /// Returns the name of the device, if `name` has one other than [`ANY`]. In it, `;` stands for a comma.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Backend for Auto {
             &[
                 OptionInfo::new(
                     "device",
-                    "NAME|any",
+                    "ENGINE|any",
                     "none",
                     "engine beside the CPU; `;` for each comma in its name",
                 ),
@@ -107,12 +107,6 @@ impl Backend for Auto {
             Some(ANY) => any_device(),
             _ => self.device_of(name)?,
         };
-        if name.option("device").is_none() && name.option("prefer").is_some() {
-            let message = "there is nothing to prefer without a device";
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_backend(self.name())
-                .with_hint("name one, such as auto:device=doca:03:00.0"));
-        }
         let Some(device) = device else { return Ok(cpu) };
         let device = crate::registry::open_name(&device)?;
         Ok(Arc::new(AutoEngine::new(cpu, device, &options).map_err(|e| e.with_backend(self.name()))?))

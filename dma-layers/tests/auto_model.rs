@@ -132,7 +132,7 @@ unsafe impl RawQueue for SpyQueue {
 const SLOTS: usize = 64;
 const SLOT: usize = 8192;
 
-/// Runs batches of copies and fills of these lengths; true for a fill. Checks every byte and every descriptor.
+/// Runs batches of copies and fills of these lengths; true for a fill. Checks all bytes and descriptors.
 fn run(faults: &str, prefer: Prefer, depth: usize, batches: &[Vec<(usize, bool)>]) -> AutoReport {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let inner = CpuEngine::open(&CpuOptions::from_name(&"cpu:threads=1".parse().unwrap()).unwrap()).unwrap();

@@ -15,6 +15,8 @@ pub(super) const DEPTHS: usize = 3;
 const PART: [u32; DEPTHS] = [4, 8, 32];
 /// Partial runs of a run, of which the shortest counts: a disturbance only makes them longer.
 const PARTS: usize = 3;
+/// Growth of a cost by one run at most, because a disturbance may last longer than a run.
+const GROWTH: f32 = 1.25;
 /// Most descriptors between two runs.
 const MOST: u32 = 250_000;
 /// A run of the dearer member may cost one part in so many of the time.
@@ -151,13 +153,13 @@ impl Learner {
         }
         let shortest = cell.parts.iter().copied().fold(f32::INFINITY, f32::min);
         match cell.phase {
-            Phase::Run(Member::Cpu) => {
-                cell.cost[Member::Cpu as usize] = shortest;
-                cell.begin(Member::Device);
-                None
-            }
-            Phase::Run(Member::Device) => {
-                cell.cost[Member::Device as usize] = shortest;
+            Phase::Run(member) => {
+                let cost = &mut cell.cost[member as usize];
+                *cost = if *cost > 0.0 { shortest.min(*cost * GROWTH) } else { shortest };
+                if member == Member::Cpu {
+                    cell.begin(Member::Device);
+                    return None;
+                }
                 Some(cell.settle(length))
             }
             Phase::Settled(member) => {
@@ -174,6 +176,7 @@ impl Learner {
     /// Forgets what is known of the device: it went away.
     pub(super) fn forget_device(&mut self) {
         for cell in &mut self.cells {
+            cell.cost[Member::Device as usize] = 0.0;
             cell.begin(Member::Cpu);
         }
     }

@@ -179,7 +179,7 @@ impl AutoQueue {
             if self.stopped {
                 self.ended.push_back(Completion::ended(token, Outcome::Aborted, 0));
             } else {
-                // SAFETY: `submit`'s caller promised it until the completion, which has not been reported. The
+                // SAFETY: `submit`'s caller promised it until the completion, which was not reported. The
                 // device has ended the copy.
                 match unsafe { self.submit_cpu(&[Descriptor::copy(token, src, dst)]) } {
                     Ok(0) => return,
