@@ -39,15 +39,19 @@ impl Auto {
     /// `InvalidArgument` if it is no name, or if it is `auto` or the CPU.
     pub(crate) fn device_of(&self, name: &EngineName) -> Result<Option<EngineName>> {
         let Some(text) = name.option("device").filter(|text| *text != ANY) else { return Ok(None) };
-        let device: EngineName = text.replace(';', ",").parse()?;
-        let named = backend(device.backend())?;
-        if named.name() == self.name() || named.name() == cpu().name() {
-            let message = format!("`{device}` is no device for `auto`");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_backend(self.name())
-                .with_hint("name one, such as auto:device=doca:03:00.0; the CPU always belongs to `auto`"));
+        let refused = |kind, message: &str| {
+            Error::new(kind, format!("option device={text}: {message}")).with_backend(self.name())
+        };
+        let named = text.replace(';', ",").parse().and_then(|device: EngineName| {
+            let kind = backend(device.backend())?.name();
+            Ok((device, kind == self.name() || kind == cpu().name()))
+        });
+        match named {
+            Ok((device, false)) => Ok(Some(device)),
+            Ok((_, true)) => Err(refused(ErrorKind::InvalidArgument, "that is no device for `auto`")
+                .with_hint("name one, such as auto:device=doca:03:00.0; the CPU always belongs to `auto`")),
+            Err(e) => Err(refused(e.kind(), e.message()).with_hint(e.hint().to_owned())),
         }
-        Ok(Some(device))
     }
 }
 

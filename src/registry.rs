@@ -240,7 +240,7 @@ mod tests {
         assert!(says("auto:x=1").contains("device, prefer"));
         assert!(says("auto:device=sim,prefer=best").contains("measured, device"));
         for nested in ["auto", "auto:device=sim", "cpu", "cpu:threads=2"] {
-            assert!(says(&format!("auto:device={nested}")).contains("is no device for `auto`"));
+            assert!(says(&format!("auto:device={nested}")).contains("that is no device for `auto`"));
         }
         assert!(says("auto:device=").contains("device="));
         assert!(says("auto:device=smi").contains("did you mean `sim`?"));
