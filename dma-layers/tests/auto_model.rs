@@ -305,3 +305,34 @@ fn sleepers_are_woken_when_the_device_hangs() {
     let report = engine.report();
     assert!(report.left == 1 && report.repeated >= 6, "the third hangs, and none behind it ends: {report}");
 }
+
+/// A device that hung is opened again, and takes copies again.
+#[test]
+fn a_device_that_was_left_is_tried_again() {
+    let cpu = CpuEngine::open(&CpuOptions::new()).unwrap();
+    let name = "sim:faults=stick@9:ch=0".parse().unwrap();
+    let device = SimEngine::open(&SimOptions::from_name(&name).unwrap()).unwrap();
+    let options = AutoOptions::new().with_prefer(Prefer::Device).with_stall_timeout(Duration::from_millis(8));
+    let engine = AutoEngine::new(Arc::new(cpu), Arc::new(device), &options).unwrap();
+    let memory = |len| engine.allocate_raw(&MemoryRequest::new(len)).unwrap();
+    let (src, dst) = (memory(64), memory(64));
+    let mut q = engine.open_queue_raw(&QueueOptions::new()).unwrap();
+    let begun = std::time::Instant::now();
+    let mut before = None;
+    loop {
+        let copy = Descriptor::copy(1, src.info().segment(0, 64), dst.info().segment(0, 64));
+        // SAFETY: ranges of the engine's regions, which outlive the queue; one copy at a time.
+        assert_eq!(unsafe { q.submit(&[copy]) }.unwrap(), 1);
+        q.flush();
+        let mut completions = [Completion::done(0)];
+        while q.poll(&mut completions) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{}", engine.report());
+        }
+        assert_eq!(completions[0], Completion::done(1));
+        let report = engine.report();
+        if report.returned > 0 && report.device > *before.get_or_insert(report.device) {
+            assert!(report.left > 0 && report.cpu > 0, "{report}");
+            return;
+        }
+    }
+}
