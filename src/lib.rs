@@ -20,7 +20,7 @@
 //!
 //! | name | engine |
 //! |---|---|
-//! | `auto` | the best that this machine has: today `cpu` |
+//! | `auto` | `cpu`; with a device, [`layers::auto::AutoEngine`]: the cheaper of both for each copy |
 //! | `cpu` | [`cpu::CpuEngine`]: copies on all CPUs with their fastest instructions; the default |
 //! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, with the faults of real ones |
 //! | `doca:03:00.0` | `doca::DocaEngine`: an NVIDIA BlueField through its SDK, which is loaded at run time |
@@ -58,6 +58,7 @@ pub use dma_dsa as dsa;
 #[cfg(feature = "ioat")]
 pub use dma_ioat as ioat;
 pub use dma_ipc as ipc;
+pub use dma_layers as layers;
 pub use dma_sim as sim;
 pub use doctor::{Diagnosis, doctor};
 pub use registry::{backends, discover, open, open_name, parse_untrusted, register};

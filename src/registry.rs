@@ -4,6 +4,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result};
 
+use crate::auto;
+
 /// Makes [`BUILT_IN`] and [`LEFT_OUT`] of a list of backends. One in brackets is of the feature of that name.
 macro_rules! registry {
     ($($always:path),*; $([$feature:literal] $optional:path),*) => {
@@ -116,7 +118,7 @@ fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// | name | engine | options |
 /// |---|---|---|
-/// | `auto` | the best of this machine: today always `cpu` | none |
+/// | `auto` | `cpu`; with a device, the cheaper of both | as `auto:device=sim:profile=dsa;clock=real` |
 /// | `cpu` | the CPU | [`CpuOptions`](crate::cpu::CpuOptions::INFO), as `cpu:threads=2` |
 /// | `sim` | a simulated device | [`SimOptions`](crate::sim::SimOptions), as `sim:seed=7,faults=fail@5` |
 /// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
@@ -171,9 +173,19 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 /// files to write to, as `dev` and `sysfs` of `dsa` do.
 pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     let parsed: EngineName = name.parse()?;
-    let allowed = backend(parsed.backend()).and_then(|backend| parsed.refuse_code_loading(backend));
-    allowed.map_err(|e| e.with_operation(format!("open engine `{name}`")))?;
+    refuse_code_loading(&parsed).map_err(|e| e.with_operation(format!("open engine `{name}`")))?;
     Ok(parsed)
+}
+
+/// Refuses a name that loads code, and one that has such a name within.
+fn refuse_code_loading(name: &EngineName) -> Result<()> {
+    let backend = backend(name.backend())?;
+    name.refuse_code_loading(backend)?;
+    if backend.name() != auto::BACKEND.name() {
+        return Ok(());
+    }
+    // It has no device in turn: `auto` within `auto` is refused.
+    auto::BACKEND.device_of(name)?.map_or(Ok(()), |device| refuse_code_loading(&device))
 }
 
 /// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
@@ -228,7 +240,15 @@ mod tests {
         }
         assert!(says("cpu,threads=2").contains("behind a colon"));
         assert!(says("sim:seed").contains("key=value"));
-        assert!(says("auto:x=1").contains("auto takes no options"));
+        assert!(says("auto:x=1").contains("device, prefer"));
+        assert!(says("auto:device=sim,prefer=best").contains("measured, device"));
+        for nested in ["auto", "auto:device=sim", "cpu", "cpu:threads=2"] {
+            assert!(says(&format!("auto:device={nested}")).contains("that is no device for `auto`"));
+        }
+        assert!(says("auto:device=").contains("device="));
+        assert!(says("auto:device=smi").contains("did you mean `sim`?"));
+        assert!(says("auto:device=sim:seed=1;color=red").contains("profile"));
+        assert!(says("auto:device=sim:seed=1,depth=4").contains("device, prefer"));
         assert!(says("cpu:thread=2").contains("threads"));
         assert!(says("sim:color=red").contains("profile"));
         for (feature, there) in [("doca", cfg!(feature = "doca")), ("ioat", cfg!(feature = "ioat"))] {
@@ -240,10 +260,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn auto_takes_a_device_by_name() {
+        let engine = open("auto:device=sim:profile=dsa;clock=real,prefer=measured").expect("it opens");
+        assert!(engine.info().device.contains("dsa, seed 0, real clock"), "{engine:?}");
+        assert!(format!("{engine:?}").contains("AutoReport"), "{engine:?}");
+        let alone = open("auto").expect("it opens");
+        assert_eq!(format!("{alone:?}"), format!("{:?}", open("cpu").expect("it opens")));
+        assert!(open("auto:device=any").is_ok(), "without a device it is the CPU");
+    }
+
     #[cfg(all(feature = "doca", feature = "ioat"))]
     #[test]
     fn untrusted_names_load_no_code() {
-        for name in ["doca:lib=/nowhere", "doca:03:00.0,lib=/nowhere", "ioat:00:04.0,cores=1,lib=/nowhere"] {
+        for name in [
+            "doca:lib=/nowhere",
+            "doca:03:00.0,lib=/nowhere",
+            "ioat:00:04.0,cores=1,lib=/nowhere",
+            "auto:device=doca:lib=/nowhere",
+            "auto:device=ioat:00:04.0;lib=/nowhere,prefer=device",
+        ] {
             let missing = error(name);
             assert_eq!(missing.kind(), ErrorKind::MissingSdk);
             assert!(missing.to_string().contains("/nowhere"), "{missing}");
@@ -252,7 +288,15 @@ mod tests {
             assert!(refused.to_string().contains("lib=") && refused.to_string().contains(name), "{refused}");
         }
         assert_eq!(parse_untrusted("doca:lib=").expect_err("it has lib").kind(), ErrorKind::PermissionDenied);
-        for name in ["auto", "cpu:threads=2", "sim:seed=7", "doca", "doca:03:00.0,depth=4", "ioat:00:04.0"] {
+        for name in [
+            "auto",
+            "auto:device=sim:seed=7;depth=4",
+            "cpu:threads=2",
+            "sim:seed=7",
+            "doca",
+            "doca:03:00.0,depth=4",
+            "ioat:00:04.0",
+        ] {
             assert_eq!(parse_untrusted(name).expect(name).to_string(), name);
         }
         assert_eq!(parse_untrusted("cpo").expect_err("no such engine").kind(), ErrorKind::InvalidArgument);

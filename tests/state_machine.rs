@@ -22,7 +22,7 @@ const GUARD: usize = 64;
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
-const SOUND: [&str; 10] = [
+const SOUND: [&str; 13] = [
     "cpu",
     "cpu:threads=0",
     "cpu:threads=1,inline=0",
@@ -33,6 +33,9 @@ const SOUND: [&str; 10] = [
     "sim:profile=dsa",
     "doca:03:00.0",
     "ioat",
+    "auto:device=sim:profile=dsa",
+    "auto:device=sim:max_transfer=100;depth=5,prefer=device",
+    "auto:device=sim:profile=bluefield3;faults=reset@7+fail@every=9,prefer=device",
 ];
 const FAULTY: [&str; 6] = [
     "sim:profile=bluefield3,faults=reset@7",

@@ -1,7 +1,8 @@
 //! Operations with results on one core, against what they are made of, in the same run.
 //!
-//! `cargo bench -p dma-cpu --bench results`. Copies with CRC-32C of cold memory, 512 MiB on either side, against
-//! plain copies of the same queue; CRC-32C and comparison of hot memory against the crate `crc32c` and
+//! `cargo bench -p dma-cpu --bench results`. Copies with CRC-32C of cold memory, 512 MiB on either side,
+//! against plain copies of the same queue; CRC-32C and comparison of hot memory against the crate `crc32c`
+//! and
 //! `memcmp`. By CPU time, contenders in turns. The results are checked.
 
 #![expect(unsafe_code, reason = "drives the raw queue")]

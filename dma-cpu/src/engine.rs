@@ -34,8 +34,8 @@ use super::{CpuOptions, Kernel, NAME};
 ///   threads and by polling threads: see [`CpuOptions`]. A poll does about one chunk at most.
 /// - A descriptor is 16 MiB at most, so that long copies show progress. The safe API splits longer copies.
 /// - Operations of one queue complete in any order, except across fences.
-/// - Comparisons, CRC-32C and copies with CRC-32C are done by the engine, long ones by several threads. A copy
-///   with CRC-32C reads the source once.
+/// - Comparisons, CRC-32C and copies with CRC-32C are done by the engine, long ones by several threads. A
+///   copy with CRC-32C reads the source once.
 /// - Memory from [`allocate`](dma_core::DmaEngineExt::allocate) is resident from the start. Memory made
 ///   [exportable](MemoryRequest::exportable) can be imported by another process of the same machine, on
 ///   Linux: see [`dma_ipc`]. A copy to or from a peer that revoked or died fails with

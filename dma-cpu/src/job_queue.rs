@@ -47,7 +47,8 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Clears the results of the entry's last job; `kind` is that of this one. `taken`: ticks at its submission.
+    /// Clears the results of the entry's last job; `kind` is that of this one. `taken`: ticks at its
+    /// submission.
     pub(super) fn reset(&mut self, taken: u64) {
         *self.failure.get_mut() = 0;
         *self.result.get_mut() = self.kind.initial();

@@ -87,8 +87,8 @@ struct Op {
     to: (usize, usize),
     len: usize,
     pattern: [u8; 8],
-    /// The seed of an operation with a result in place of one without: a copy with CRC-32C, or a comparison in place
-    /// of lists, or a CRC-32C of the destination in place of a fill.
+    /// The seed of an operation with a result in place of one without: a copy with CRC-32C, or a comparison
+    /// in place of lists, or a CRC-32C of the destination in place of a fill.
     answer: Option<u32>,
     /// Cuts of the lists; none for flat ones.
     cuts: Option<(Vec<usize>, Vec<usize>)>,

@@ -6,8 +6,8 @@ const PIECE: usize = 16 << 10;
 /// Bytes that go through the stack at a time.
 const CHUNK: usize = 1024;
 
-/// Returns the offset of the first byte in which the `len` bytes at `a` differ from those at `b`, if any does.
-/// The ranges may overlap.
+/// Returns the offset of the first byte in which the `len` bytes at `a` differ from those at `b`, if any
+/// does. The ranges may overlap.
 ///
 /// If others write the bytes meanwhile, the answer is that of unspecified bytes.
 ///

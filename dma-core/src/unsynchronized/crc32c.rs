@@ -21,9 +21,9 @@ pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
     unsafe { blocks(crc, None, src, len, Store::None) }
 }
 
-/// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c`] does. Reads the source from
-/// memory once. With `past_cache`, whole cache lines are written straight to memory where the CPU can; they
-/// are ordered before later stores of this thread.
+/// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c`] does. Reads the source
+/// from memory once. With `past_cache`, whole cache lines are written straight to memory where the CPU can;
+/// they are ordered before later stores of this thread.
 ///
 /// If others write the source meanwhile, the result need not be the CRC of the destination.
 ///
@@ -87,8 +87,8 @@ mod x86_64 {
 
     /// A cache line.
     const LINE: usize = 64;
-    /// Bytes of each chain in a block: a page, which one hardware prefetch stream covers. A block stays in the
-    /// level-1 cache.
+    /// Bytes of each chain in a block: a page, which one hardware prefetch stream covers. A block stays in
+    /// the level-1 cache.
     const CHAIN: usize = 4096;
     const BLOCK: usize = 3 * CHAIN;
     /// Distance from a load to the prefetch ahead of it, in lines.
@@ -183,8 +183,8 @@ mod x86_64 {
                 // The last lines prefetch the first ones of the next block.
                 let next_block = BLOCK - CHAIN + AHEAD * LINE;
                 for (lines, ahead) in [(CHAIN / LINE - AHEAD, AHEAD * LINE), (AHEAD, next_block)] {
-                    // SAFETY: reads those lines at `src` and copies them to `dst`, if there is one; a prefetch
-                    // cannot fault.
+                    // SAFETY: reads those lines at `src` and copies them to `dst`, if there is one; a
+                    // prefetch cannot fault.
                     unsafe {
                         asm!(
                             "2:",

@@ -1,0 +1,264 @@
+//! [`Learner`]: which member takes a copy, by measured times.
+
+/// A member of an [`AutoEngine`](super::AutoEngine).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Cpu = 0,
+    Device = 1,
+}
+
+/// Classes of lengths: powers of two, up to the longest descriptor.
+pub(super) const LENGTHS: usize = 40;
+/// Classes of descriptors in flight: 1; 2 to 7; 8 and more.
+pub(super) const DEPTHS: usize = 3;
+/// Descriptors of a partial run, in each class of descriptors in flight. Deep queues take longer to fill.
+const PART: [u32; DEPTHS] = [4, 8, 32];
+/// Partial runs of a run, of which the shortest counts: a disturbance only makes them longer.
+const PARTS: usize = 3;
+/// Growth of a cost by one run at most, because a disturbance may last longer than a run.
+const GROWTH: f32 = 1.25;
+/// Most descriptors between two runs.
+const MOST: u32 = 250_000;
+/// A run of the dearer member may cost one part in so many of the time.
+const SHARE: f32 = 200.0;
+
+/// A class of copies: in flight and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Class {
+    depth: u8,
+    len: u8,
+}
+
+impl Class {
+    #[inline]
+    pub(super) const fn new(in_flight: usize, len: usize) -> Self {
+        let depth = match in_flight {
+            0..=1 => 0,
+            2..=7 => 1,
+            _ => 2,
+        };
+        let log = usize::BITS - 1 - (len | 1).leading_zeros();
+        Self { depth, len: if log < LENGTHS as u32 { log as u8 } else { LENGTHS as u8 - 1 } }
+    }
+
+    /// The place in a table of all classes.
+    pub(super) const fn index(self) -> usize {
+        self.depth as usize * LENGTHS + self.len as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// All copies of the class go to this member, to be timed.
+    Run(Member),
+    /// They go to the cheaper one.
+    Settled(Member),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    phase: Phase,
+    /// Descriptors until the next run.
+    left: u32,
+    /// Nanoseconds of a descriptor, of each member; 0 until measured.
+    cost: [f32; 2],
+    /// The partial run: nanoseconds and descriptors.
+    part: (f32, u32),
+    parts: [f32; PARTS],
+    done: usize,
+}
+
+/// Which member takes a copy. Each class of copies has a run on each member; then the cheaper one takes them,
+/// until the next runs.
+#[derive(Debug)]
+pub(super) struct Learner {
+    cells: Box<[Cell]>,
+}
+
+/// What was learned of a class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Learned {
+    pub(super) choice: Member,
+    /// Nanoseconds of a descriptor, of each member.
+    pub(super) cost: [f32; 2],
+}
+
+impl Learner {
+    pub(super) fn new() -> Self {
+        let cell = Cell {
+            phase: Phase::Run(Member::Cpu),
+            left: 0,
+            cost: [0.0; 2],
+            part: (0.0, 0),
+            parts: [0.0; PARTS],
+            done: 0,
+        };
+        Self { cells: vec![cell; DEPTHS * LENGTHS].into_boxed_slice() }
+    }
+
+    /// Returns the member for a copy, and true if it is to be timed.
+    #[inline]
+    pub(super) fn choose(&mut self, class: Class) -> (Member, bool) {
+        let cell = &mut self.cells[class.index()];
+        match cell.phase {
+            Phase::Settled(member) if cell.left > 0 => {
+                cell.left -= 1;
+                (member, false)
+            }
+            Phase::Settled(_) => {
+                cell.begin(Member::Cpu);
+                (Member::Cpu, true)
+            }
+            Phase::Run(member) => (member, true),
+        }
+    }
+
+    /// Takes up to `most` copies in advance that go to the CPU without a question.
+    #[inline]
+    pub(super) fn take_credit(&mut self, class: Class, most: u32) -> u32 {
+        let cell = &mut self.cells[class.index()];
+        if cell.phase != Phase::Settled(Member::Cpu) {
+            return 0;
+        }
+        let credit = cell.left.min(most);
+        cell.left -= credit;
+        credit
+    }
+
+    /// Gives back what is left of a credit.
+    pub(super) fn give_credit(&mut self, class: Class, credit: u32) {
+        let cell = &mut self.cells[class.index()];
+        cell.left = cell.left.saturating_add(credit).min(MOST);
+    }
+
+    /// Notes that one copy took `nanos`. Returns what was learned, if a run ended by it.
+    pub(super) fn record(&mut self, class: Class, member: Member, nanos: f32) -> Option<Learned> {
+        let cell = &mut self.cells[class.index()];
+        let (Phase::Run(timed) | Phase::Settled(timed)) = cell.phase;
+        if timed != member {
+            return None;
+        }
+        cell.part.0 += nanos;
+        cell.part.1 += 1;
+        let length = PART[class.depth as usize];
+        if cell.part.1 < length {
+            return None;
+        }
+        let took = cell.part.0 / length as f32;
+        cell.part = (0.0, 0);
+        cell.parts[cell.done % PARTS] = took;
+        cell.done += 1;
+        if cell.done < PARTS {
+            return None;
+        }
+        let shortest = cell.parts.iter().copied().fold(f32::INFINITY, f32::min);
+        match cell.phase {
+            Phase::Run(member) => {
+                let cost = &mut cell.cost[member as usize];
+                *cost = if *cost > 0.0 { shortest.min(*cost * GROWTH) } else { shortest };
+                if member == Member::Cpu {
+                    cell.begin(Member::Device);
+                    return None;
+                }
+                Some(cell.settle(length))
+            }
+            Phase::Settled(member) => {
+                // It became dearer than the other one was.
+                let other = cell.cost[1 - member as usize];
+                if shortest > 1.1 * other && shortest > 1.1 * cell.cost[member as usize] {
+                    cell.begin(Member::Cpu);
+                }
+                None
+            }
+        }
+    }
+
+    /// Forgets what is known of the device: it went away.
+    pub(super) fn forget_device(&mut self) {
+        for cell in &mut self.cells {
+            cell.cost[Member::Device as usize] = 0.0;
+            cell.begin(Member::Cpu);
+        }
+    }
+}
+
+impl Cell {
+    fn begin(&mut self, member: Member) {
+        (self.phase, self.part, self.done) = (Phase::Run(member), (0.0, 0), 0);
+    }
+
+    fn settle(&mut self, length: u32) -> Learned {
+        let [cpu, device] = self.cost;
+        let choice = if device < cpu { Member::Device } else { Member::Cpu };
+        let (cheap, dear) = (cpu.min(device).max(1.0), cpu.max(device).max(1.0));
+        let run = length * PARTS as u32;
+        let apart = SHARE * run as f32 * (dear / cheap - 1.0);
+        self.begin(choice);
+        self.phase = Phase::Settled(choice);
+        self.left = (apart.min(MOST as f32) as u32).max(16 * run);
+        Learned { choice, cost: self.cost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `copies` on members of these costs, and returns how many each had.
+    fn run(learner: &mut Learner, class: Class, costs: [f32; 2], copies: u32) -> [u32; 2] {
+        let mut had = [0; 2];
+        for _ in 0..copies {
+            let (member, _) = learner.choose(class);
+            had[member as usize] += 1;
+            learner.record(class, member, costs[member as usize]);
+        }
+        had
+    }
+
+    #[test]
+    fn the_cheaper_one_has_nearly_all() {
+        for in_flight in [1, 4, 32] {
+            for (costs, cheap) in
+                [([20.0, 3000.0], 0), ([90_000.0, 30_000.0], 1), ([100.0, 150.0], 0), ([150.0, 100.0], 1)]
+            {
+                let (mut learner, class) = (Learner::new(), Class::new(in_flight, 64));
+                run(&mut learner, class, costs, 192);
+                let had = run(&mut learner, class, costs, 600_000);
+                let spent = had[0] as f32 * costs[0] + had[1] as f32 * costs[1];
+                let best = 600_000.0 * costs[cheap];
+                assert!(spent < 1.05 * best, "{costs:?} at {in_flight}: {had:?}, {}", spent / best);
+                assert!(had[1 - cheap] > 0, "the other one is tried again");
+            }
+        }
+    }
+
+    #[test]
+    fn costs_that_change_are_seen() {
+        let (mut learner, class) = (Learner::new(), Class::new(1, 1 << 20));
+        run(&mut learner, class, [100.0, 50.0], 100);
+        let had = run(&mut learner, class, [100.0, 1000.0], 10_000);
+        assert!(had[1] < 200, "a device that became slow is left: {had:?}");
+        let had = run(&mut learner, class, [100.0, 50.0], 600_000);
+        assert!(had[1] > 300_000, "one that became fast is used again: {had:?}");
+    }
+
+    #[test]
+    fn a_disturbance_has_no_say() {
+        let (mut learner, class) = (Learner::new(), Class::new(1, 64));
+        for n in 0..24 {
+            let (member, _) = learner.choose(class);
+            let disturbed = if n % 12 < 8 { 1e9 } else { 0.0 };
+            learner.record(class, member, [20.0, 3000.0][member as usize] + disturbed);
+        }
+        assert_eq!(learner.choose(class), (Member::Cpu, false));
+    }
+
+    #[test]
+    fn classes_are_powers_of_two() {
+        assert_eq!(Class::new(1, 64), Class::new(0, 127));
+        assert_ne!(Class::new(1, 64), Class::new(2, 64));
+        assert_ne!(Class::new(1, 64), Class::new(1, 128));
+        let all = [0, 1, 63, 4096, usize::MAX].map(|len| Class::new(1000, len).index());
+        assert!(all.iter().all(|index| *index < DEPTHS * LENGTHS), "{all:?}");
+    }
+}

@@ -1,0 +1,255 @@
+//! [`AutoEngine`]: each copy goes to the cheaper of the CPU and a device.
+//!
+//! - A queue measures both members, for each class of copies: by length (powers of two) and by descriptors in
+//!   flight (1; 2 to 7; 8 and more). The cheaper one takes the class until the next measurement. A queue has
+//!   one cache hint, so that its measurements are for that hint.
+//! - The device takes copies of one segment. Lists and fills go to the CPU.
+//! - A copy that the device refuses, fails or aborts is repeated on the CPU: nobody writes its source or
+//!   reads its destination before it ends. So the device's failures do not reach the caller.
+//! - A queue leaves a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
+//!   [`AutoOptions::stall_timeout`]. It goes back after 100 ms, and after twice the time whenever that fails,
+//!   up to 10 s.
+//! - A queue stops a device's queue that stalls. Copies that the device then reports as aborted are repeated.
+//!   A copy that the device never reports is never reported by this queue either, because the device may
+//!   still write its memory. The device is not used again by this queue until it has reported all.
+//! - Memory is registered with both members, once. Memory that the device refuses, imported memory and
+//!   exportable memory are the CPU's alone.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dma_core::{DmaEngine, DmaEngineExt, QueueOptions};
+//! use dma_layers::auto::{AutoEngine, AutoOptions};
+//!
+//! let cpu: Arc<dyn DmaEngine> = Arc::new(dma_cpu::CpuEngine::open(&dma_cpu::CpuOptions::new())?);
+//! let device: Arc<dyn DmaEngine> = Arc::new(dma_sim::sim::SimEngine::open(&Default::default())?);
+//! let engine = AutoEngine::new(cpu, device, &AutoOptions::new())?;
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! let mut src = engine.allocate(1 << 20)?;
+//! src.fill(7);
+//! let (src, dst) = queue.copy(src, engine.allocate(1 << 20)?)?.wait()?;
+//! assert_eq!(src[..], dst[..]);
+//! println!("{}", engine.report());
+//! # Ok::<(), dma_core::Error>(())
+//! ```
+#![expect(unsafe_code, reason = "implements `DmaEngine`")]
+
+mod device;
+mod event;
+mod learner;
+mod memory;
+mod queue;
+mod report;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dma_core::{
+    Capabilities, DmaEngine, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
+    QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
+};
+
+use device::DeviceQueue;
+use memory::{AutoRegion, DeviceMap};
+use queue::AutoQueue;
+use report::Ledger;
+pub use report::{AutoCost, AutoReport};
+
+/// Failures in a row, with no success between, after which a queue leaves its device.
+pub const FAILURES: u32 = 4;
+
+/// The choice between the members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Prefer {
+    /// By measured times.
+    #[default]
+    Measured,
+    /// The device, for every copy that it can take.
+    Device,
+}
+
+/// The options of an [`AutoEngine`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AutoOptions {
+    /// The choice between the members. Default [`Prefer::Measured`].
+    pub prefer: Prefer,
+    /// Time that the device may have work of a queue and complete none of it before that queue leaves it.
+    /// Only time in which the queue is polled counts. Default 400 ms.
+    pub stall_timeout: Duration,
+}
+
+impl Default for AutoOptions {
+    fn default() -> Self {
+        Self { prefer: Prefer::Measured, stall_timeout: Duration::from_millis(400) }
+    }
+}
+
+impl AutoOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`prefer`](Self::prefer).
+    #[must_use]
+    pub const fn with_prefer(mut self, prefer: Prefer) -> Self {
+        self.prefer = prefer;
+        self
+    }
+
+    /// Sets [`stall_timeout`](Self::stall_timeout).
+    #[must_use]
+    pub const fn with_stall_timeout(mut self, stall_timeout: Duration) -> Self {
+        self.stall_timeout = stall_timeout;
+        self
+    }
+}
+
+/// What the engine's queues and regions share.
+#[derive(Debug)]
+struct Shared {
+    device: Arc<dyn DmaEngine>,
+    options: AutoOptions,
+    map: Arc<DeviceMap>,
+    ledger: Ledger,
+}
+
+/// The CPU and a device as one engine: see the [module](self).
+///
+/// Its regions, exports and imports are those of its CPU engine, whose backend it also names.
+pub struct AutoEngine {
+    cpu: Arc<dyn DmaEngine>,
+    info: EngineInfo,
+    shared: Arc<Shared>,
+}
+
+impl AutoEngine {
+    /// Makes one engine of `cpu`, whose memory and operations it has, and of `device`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if `device` cannot register memory, or if the memory of `cpu` is not visible to the CPU.
+    pub fn new(cpu: Arc<dyn DmaEngine>, device: Arc<dyn DmaEngine>, options: &AutoOptions) -> Result<Self> {
+        let (own, other) = (cpu.info(), device.info());
+        if !other.capabilities.contains(Capabilities::REGISTER) {
+            let message = format!("{} {} cannot register memory of others", other.backend, other.device);
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint("choose another device, or open this one without `auto`"));
+        }
+        if !own.capabilities.contains(Capabilities::CPU_VISIBLE) {
+            let message = format!("memory of {} is not visible to the CPU", own.backend);
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("give the engine `cpu` first"));
+        }
+        let mut info = own.clone();
+        info.device = format!("{}; or, if that is cheaper, {} {}", own.device, other.backend, other.device);
+        info.model = info.model.or_else(|| other.model.clone());
+        // The planner supplies the fences, also those between members.
+        info.capabilities &= Capabilities::FILL
+            | Capabilities::ALLOCATE
+            | Capabilities::REGISTER
+            | Capabilities::EXPORT
+            | Capabilities::IMPORT
+            | Capabilities::CPU_VISIBLE;
+        info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
+        info.limits.preferred_alignment =
+            own.limits.preferred_alignment.max(other.limits.preferred_alignment);
+        let shared = Shared { device, options: options.clone(), map: Arc::default(), ledger: Ledger::new() };
+        Ok(Self { cpu, info, shared: Arc::new(shared) })
+    }
+
+    /// Returns the work of each member so far, and the measured times.
+    #[must_use]
+    pub fn report(&self) -> AutoReport {
+        self.shared.ledger.report()
+    }
+
+    /// Registers the `len` bytes of `info` with the device, if that takes them.
+    ///
+    /// # Safety
+    ///
+    /// As [`DmaEngine::register_raw`], until the region is dropped.
+    unsafe fn register_with_device(
+        &self,
+        memory: &HostMemory,
+        info: &RegionInfo,
+    ) -> Option<Box<dyn RawRegion>> {
+        let align = self.shared.device.info().limits.register_alignment as u64;
+        if !info.addr.0.is_multiple_of(align) || !(memory.len() as u64).is_multiple_of(align) {
+            return None;
+        }
+        let request = MemoryRequest::new(memory.len()).with_access(info.access);
+        // SAFETY: the caller's promise.
+        let registered = unsafe { self.shared.device.register_raw(memory, &request) };
+        registered
+            .inspect_err(|error| {
+                tracing::warn!(%error, len = memory.len(), "the device refuses memory: the CPU copies it");
+            })
+            .ok()
+    }
+}
+
+impl fmt::Debug for AutoEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AutoEngine")
+            .field("device", &self.info.device)
+            .field("report", &self.report())
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: queues take what the CPU's take, whose info this is with lower limits; the device is given only
+// what its own info declares. Regions have the CPU's engine id and keys.
+unsafe impl DmaEngine for AutoEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        request.validate()?;
+        let align = self.shared.device.info().limits.register_alignment;
+        let padded = request.len.checked_next_multiple_of(align).ok_or_else(|| request.out_of_memory())?;
+        let mut larger = request.clone().with_align(request.align.max(align));
+        larger.len = padded;
+        let cpu = self.cpu.allocate_raw(&larger)?;
+        let mut info = *cpu.info();
+        info.len = request.len;
+        let shared_with_peers = !request.export.is_empty();
+        let base = info.cpu.filter(|_| !shared_with_peers && !request.access.is_empty());
+        let device = base.and_then(|base| {
+            // SAFETY: the CPU's region has these bytes, and outlives the device's. They are accessed as
+            // descriptors say, by either member, and by views of the region made here.
+            let memory = unsafe { HostMemory::from_raw(base, padded, ()) };
+            // SAFETY: as above.
+            unsafe { self.register_with_device(&memory, &info) }
+        });
+        Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.map)))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        let cpu = unsafe { self.cpu.register_raw(memory, request) }?;
+        let info = *cpu.info();
+        // SAFETY: as above.
+        let device = unsafe { self.register_with_device(memory, &info) };
+        Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.map)))
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        self.cpu.import_raw(descriptor)
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        let mut cpu = self.cpu.open_queue_raw(&options)?;
+        let device = DeviceQueue::open(&self.shared, &options, cpu.events().map(|events| events.fd()))?;
+        Ok(Box::new(AutoQueue::new(&self.shared, cpu, device)))
+    }
+}
