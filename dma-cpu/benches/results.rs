@@ -56,9 +56,10 @@ fn main() {
     let mut pairs = Pairs::new(src, dst, len, 1);
     let count = 5000;
     let (b, a) = pairs.next();
-    // SAFETY: ranges of mappings that stay and that nobody writes.
-    let (left, right) =
-        unsafe { (std::slice::from_raw_parts(a, len), std::slice::from_raw_parts(b.cast_const(), len)) };
+    // SAFETY: a range of a mapping that stays and that nobody writes.
+    let left = unsafe { std::slice::from_raw_parts(a, len) };
+    // SAFETY: as above.
+    let right = unsafe { std::slice::from_raw_parts(b.cast_const(), len) };
     let crc = crc32c::crc32c(left);
     let mut of = |name: &str, peer: &dyn Fn(), descriptor: Descriptor<'static>, result: u64| {
         let results = compare(ROUNDS, 2, count * len, |contender| {

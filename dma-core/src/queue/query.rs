@@ -209,9 +209,10 @@ impl Running {
                 unsynchronized::first_difference(left, right, a.len)
                     .map_or(Completion::EQUAL, |differs| differs as u64)
             },
-            // SAFETY: as above.
             (false, _) => {
-                unsafe { unsynchronized::crc32c(self.result as u32, read[0].addr.as_ptr(), a.len) }.into()
+                let from = read[0].addr.as_ptr();
+                // SAFETY: as above.
+                unsafe { unsynchronized::crc32c(self.result as u32, from, a.len) }.into()
             }
         };
         self.a.advance(a.len);

@@ -114,13 +114,13 @@ mod x86_64 {
             while len - at >= BLOCK {
                 let from = src.wrapping_add(at);
                 let to = dst.map_or(std::ptr::null_mut(), |dst| dst.wrapping_add(at));
-                // SAFETY: a block within the ranges; the CPU has the instructions.
-                let raw = unsafe {
-                    match store {
-                        Store::None => chains(!crc, from),
-                        Store::Cached => chains_copied(!crc, from, to),
-                        Store::PastCache => chains_past_cache(!crc, from, to),
-                    }
+                let raw = match store {
+                    // SAFETY: a block within the range; the CPU has the instructions.
+                    Store::None => unsafe { chains(!crc, from) },
+                    // SAFETY: as above, within both ranges; the destination is aligned since the first bytes.
+                    Store::Cached => unsafe { chains_copied(!crc, from, to) },
+                    // SAFETY: as above.
+                    Store::PastCache => unsafe { chains_past_cache(!crc, from, to) },
                 };
                 let [first, second, third] = raw.map(|raw| !raw);
                 crc = shift(shift(first) ^ second) ^ third;
