@@ -158,17 +158,50 @@ impl Work<'_> {
                     // SAFETY: within the segments, whose access the caller promises, and under leases.
                     Some(dst) => unsafe {
                         let to = dst.addr.offset(skip).as_ptr();
-                        unsynchronized::copy_crc32c(seed, to, from, len, kernel.is_streaming())
+                        unsynchronized::copy_crc32c(seed, to, from, len)
                     },
                     // SAFETY: as above.
                     None => unsafe { unsynchronized::crc32c(seed, from, len) },
                 };
                 // CRCs are linear: the parts, each moved to its distance from the end, add up.
-                return Ok(crc32c::crc32c_combine(crc, 0, src.len - skip - len).into());
+                return Ok(behind(crc, src.len - skip - len).into());
             }
         }
         Ok(0)
     }
+}
+
+/// Products of CRCs as polynomials over the field of two elements, modulo CRC-32C's; the highest bit is that
+/// of `x^0`.
+const fn product(a: u32, mut b: u32) -> u32 {
+    /// CRC-32C's polynomial (RFC 3720, appendix B.4), in that order of bits.
+    const POLYNOMIAL: u32 = 0x82F6_3B78;
+    let mut sum = 0;
+    let mut bit = 32;
+    while bit > 0 {
+        bit -= 1;
+        if a >> bit & 1 == 1 {
+            sum ^= b;
+        }
+        b = if b & 1 == 1 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+    }
+    sum
+}
+
+/// Returns the part of `crc` in the CRC of its bytes and `bytes` more: its product with `x^(8 * bytes)`.
+fn behind(crc: u32, bytes: usize) -> u32 {
+    /// `x^(8 * 2^n)`.
+    const POWERS: [u32; 32] = {
+        let mut powers = [1 << 23; 32];
+        let mut n = 1;
+        while n < 32 {
+            powers[n] = product(powers[n - 1], powers[n - 1]);
+            n += 1;
+        }
+        powers
+    };
+    let powers = POWERS.iter().enumerate().filter(|(n, _)| bytes >> n & 1 == 1);
+    powers.fold(crc, |crc, (_, power)| product(*power, crc))
 }
 
 /// # Safety
@@ -271,6 +304,21 @@ impl<'a> Cursor<'a> {
         {
             self.at -= segment.len;
             self.list = &self.list[1..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::MAX_TRANSFER;
+    use super::*;
+
+    #[test]
+    fn a_crc_moves_by_as_many_bytes_as_follow() {
+        for bytes in [0, 1, 2, 3, 1000, 4096, 262_144, MAX_TRANSFER] {
+            for crc in [0, 1, 0x8000_0000, 0xE306_9283] {
+                assert_eq!(behind(crc, bytes), crc32c::crc32c_combine(crc, 0, bytes), "{crc:x} {bytes}");
+            }
         }
     }
 }

@@ -18,36 +18,27 @@ const CHUNK: usize = 4096;
 /// `src` is mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
 pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { blocks(crc, None, src, len, Store::None) }
+    unsafe { blocks(crc, None, src, len) }
 }
 
-/// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c`] does. Reads the source
-/// from memory once. With `past_cache`, whole cache lines are written straight to memory where the CPU can;
-/// they are ordered before later stores of this thread.
+/// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c()`] does. Reads the source
+/// from memory once, and writes through the cache.
 ///
 /// If others write the source meanwhile, the result need not be the CRC of the destination.
 ///
 /// # Safety
 ///
 /// As [`copy`](super::copy), and the ranges do not overlap.
-pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize, past_cache: bool) -> u32 {
-    let store = if past_cache { Store::PastCache } else { Store::Cached };
+pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { blocks(crc, Some(dst), src, len, store) }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Store {
-    None,
-    Cached,
-    PastCache,
+    unsafe { blocks(crc, Some(dst), src, len) }
 }
 
 /// Takes the bytes through the stack. With `dst`, copies them.
 ///
 /// # Safety
 ///
-/// As [`copy_crc32c`], or [`crc32c`] without `dst`.
+/// As [`copy_crc32c`], or [`crc32c()`] without `dst`.
 unsafe fn buffered(mut crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize) -> u32 {
     let mut bytes = [0; CHUNK];
     for at in (0..len).step_by(CHUNK) {
@@ -64,16 +55,7 @@ unsafe fn buffered(mut crc: u32, dst: Option<*mut u8>, src: *const u8, len: usiz
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
-use buffered_only as blocks;
-
-/// # Safety
-///
-/// As [`buffered`].
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
-unsafe fn buffered_only(crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize, _: Store) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { buffered(crc, dst, src, len) }
-}
+use buffered as blocks;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 use x86_64::blocks;
@@ -83,7 +65,7 @@ mod x86_64 {
     use std::arch::asm;
     use std::sync::OnceLock;
 
-    use super::{Store, buffered};
+    use super::buffered;
 
     /// A cache line.
     const LINE: usize = 64;
@@ -97,13 +79,7 @@ mod x86_64 {
     /// # Safety
     ///
     /// As [`buffered`].
-    pub(super) unsafe fn blocks(
-        mut crc: u32,
-        dst: Option<*mut u8>,
-        src: *const u8,
-        len: usize,
-        store: Store,
-    ) -> u32 {
+    pub(super) unsafe fn blocks(mut crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize) -> u32 {
         let mut at = 0;
         if len >= BLOCK + LINE && std::arch::is_x86_feature_detected!("sse4.2") {
             if let Some(dst) = dst {
@@ -113,22 +89,15 @@ mod x86_64 {
             }
             while len - at >= BLOCK {
                 let from = src.wrapping_add(at);
-                let to = dst.map_or(std::ptr::null_mut(), |dst| dst.wrapping_add(at));
-                let raw = match store {
-                    // SAFETY: a block within the range; the CPU has the instructions.
-                    Store::None => unsafe { chains(!crc, from) },
+                let raw = match dst {
+                    // SAFETY: a block within the range; the CPU has the instruction.
+                    None => unsafe { chains(!crc, from) },
                     // SAFETY: as above, within both ranges; the destination is aligned since the first bytes.
-                    Store::Cached => unsafe { chains_copied(!crc, from, to) },
-                    // SAFETY: as above.
-                    Store::PastCache => unsafe { chains_past_cache(!crc, from, to) },
+                    Some(dst) => unsafe { chains_copied(!crc, from, dst.wrapping_add(at)) },
                 };
                 let [first, second, third] = raw.map(|raw| !raw);
                 crc = shift(shift(first) ^ second) ^ third;
                 at += BLOCK;
-            }
-            if store == Store::PastCache {
-                // SAFETY: touches no register, flag or stack.
-                unsafe { asm!("sfence", options(nostack, preserves_flags)) };
             }
         }
         // SAFETY: the rest of both ranges.
@@ -147,9 +116,9 @@ mod x86_64 {
         crc.to_le_bytes().iter().zip(tables).fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)])
     }
 
-    /// The 16 bytes at offset `$at` of each chain: `crc32`, and copies by `$store` if there is one.
+    /// The 16 bytes at offset `$at` of each chain: `crc32`, and copies with `$dst`.
     macro_rules! words {
-        ($at:literal $(, $store:literal)?) => {
+        ($at:literal $(, $dst:ident)?) => {
             concat!(
                 "crc32 {a}, qword ptr [{src} + ", $at, "]\n",
                 "crc32 {b}, qword ptr [{src} + 4096 + ", $at, "]\n",
@@ -161,9 +130,9 @@ mod x86_64 {
                     "movdqu {x}, [{src} + ", $at, "]\n",
                     "movdqu {y}, [{src} + 4096 + ", $at, "]\n",
                     "movdqu {z}, [{src} + 8192 + ", $at, "]\n",
-                    $store, " [{dst} + ", $at, "], {x}\n",
-                    $store, " [{dst} + 4096 + ", $at, "], {y}\n",
-                    $store, " [{dst} + 8192 + ", $at, "], {z}\n",
+                    "movdqu [{", stringify!($dst), "} + ", $at, "], {x}\n",
+                    "movdqu [{", stringify!($dst), "} + 4096 + ", $at, "], {y}\n",
+                    "movdqu [{", stringify!($dst), "} + 8192 + ", $at, "], {z}\n",
                 )?
             )
         };
@@ -171,7 +140,7 @@ mod x86_64 {
 
     /// Declares a function that takes a block through three chains, a line of each in turn.
     macro_rules! chains {
-        ($name:ident $(, $dst:ident, $store:literal)?) => {
+        ($name:ident $(, $dst:ident)?) => {
             /// Returns the registers of the three chains; the first begins with `crc`.
             ///
             /// # Safety
@@ -191,10 +160,10 @@ mod x86_64 {
                             "prefetcht0 [{src} + {ahead}]",
                             "prefetcht0 [{src} + {ahead} + 4096]",
                             "prefetcht0 [{src} + {ahead} + 8192]",
-                            words!("0" $(, $store)?),
-                            words!("16" $(, $store)?),
-                            words!("32" $(, $store)?),
-                            words!("48" $(, $store)?),
+                            words!("0" $(, $dst)?),
+                            words!("16" $(, $dst)?),
+                            words!("32" $(, $dst)?),
+                            words!("48" $(, $dst)?),
                             "add {src}, 64",
                             $(concat!("add {", stringify!($dst), "}, 64"),)?
                             "dec {n}",
@@ -216,8 +185,7 @@ mod x86_64 {
     }
 
     chains!(chains);
-    chains!(chains_copied, dst, "movdqu");
-    chains!(chains_past_cache, dst, "movntdq");
+    chains!(chains_copied, dst);
 }
 
 #[cfg(test)]
@@ -233,7 +201,6 @@ mod tests {
             (from, to) in (0..70_usize, 0..70_usize),
             seed in prop_oneof![Just(0), any::<u32>()],
             first in any::<u64>(),
-            past_cache in any::<bool>(),
         ) {
             let src: Vec<u8> = (0..(len + from) as u64).map(|i| (first.wrapping_mul(i + 1) >> 23) as u8).collect();
             let expected = crc32c::crc32c_append(seed, &src[from..]);
@@ -243,7 +210,7 @@ mod tests {
             let mut dst = vec![0xA5; to + len + 70];
             let end = dst.as_mut_ptr().wrapping_add(to);
             // SAFETY: within both vectors.
-            prop_assert_eq!(unsafe { copy_crc32c(seed, end, start, len, past_cache) }, expected);
+            prop_assert_eq!(unsafe { copy_crc32c(seed, end, start, len) }, expected);
             prop_assert_eq!(&dst[to..to + len], &src[from..]);
             prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
         }
