@@ -2,7 +2,7 @@
 //!
 //! On x86-64 with SSE 4.2, blocks go through three independent `crc32` chains, since the instruction has a
 //! latency of three cycles and a throughput of one (Intel's optimization manual and uops.info). The block's
-//! value is put together by [`shift`]. All other bytes, and those of other CPUs, go through a buffer in the
+//! value is put together by `shift`. All other bytes, and those of other CPUs, go through a buffer in the
 //! level-1 cache to the crate `crc32c`.
 #![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
 
