@@ -10,10 +10,8 @@ use crate::fake::{Fake, Rig};
 use crate::hardware::{op, status};
 use crate::portal::ForkMark;
 
-#[path = "../../dma-ioat/tests/script/mod.rs"]
 mod script;
 
-#[path = "../../tests/counting/mod.rs"]
 mod counting;
 
 fn faulty() -> Fake {
