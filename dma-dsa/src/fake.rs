@@ -44,6 +44,9 @@ pub(crate) struct State {
     pub(crate) errno: Option<Errno>,
     /// Operations are taken and never run.
     pub(crate) hangs: bool,
+    /// Records of operations whose last run met a page fault at their first byte. The next one gets further,
+    /// as on a page that was mapped for it.
+    stuck: Vec<u64>,
     /// The opcodes that came through the portal, and those that were run.
     pub(crate) submitted: Vec<u8>,
     pub(crate) run: Vec<u8>,
@@ -166,7 +169,13 @@ impl FakePortal {
             record.status.store(status, Release);
             return status;
         }
+        let was_stuck = state.stuck.iter().position(|stuck| *stuck == d.record);
+        let was_stuck = was_stuck.map(|at| state.stuck.swap_remove(at)).is_some();
         let fault = state.one_of(self.fake.fault_every).then(|| state.random() % len);
+        let fault = fault.filter(|n| *n > 0 || !was_stuck);
+        if fault == Some(0) {
+            state.stuck.push(d.record);
+        }
         let n = fault.unwrap_or(len) as usize;
         let (mut end, mut done, mut result) = (status::SUCCESS, n as u64, 0);
         // The address of the fault, and whether it was written to.
