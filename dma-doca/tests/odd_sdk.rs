@@ -302,6 +302,7 @@ fn an_export_that_cannot_be_taken_back_says_so_in_time() {
 }
 
 #[test]
+#[inline(never)] // so that ci/lsan.supp finds the memory that it leaves
 fn memory_whose_export_cannot_be_taken_back_is_never_unmapped() {
     let host = exporter();
     let window = host.allocate_window(&MemoryRequest::new(LONG).exportable(Access::READ)).unwrap();
