@@ -90,6 +90,9 @@ bitflags! {
         const EXPORT = 1 << 4;
         /// Imports a peer's memory.
         const IMPORT = 1 << 5;
+        /// The CPU makes the copies, and a doorbell costs no more than a call: operations do not wait for
+        /// others to share one (see [`QueueOptions::gather`](crate::QueueOptions::gather)).
+        const CPU_COPIES = 1 << 6;
         /// The CPU can read and write the engine's allocated memory (a GPU's it may not).
         const CPU_VISIBLE = 1 << 7;
         /// Completions of one queue are reported in the order of submission. The conformance suite checks the

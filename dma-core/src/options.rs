@@ -26,6 +26,16 @@ pub struct QueueOptions {
     /// Time that dropping the queue waits for operations in flight. Default 5 s. The rest is aborted then,
     /// which takes up to a second more.
     pub drop_timeout: Duration,
+    /// Longest time that an awaited operation waits for others, so that they share a doorbell. Default 50 us;
+    /// 0 rings one for each.
+    ///
+    /// On an engine whose doorbell costs nothing ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), none
+    /// waits.
+    ///
+    /// An operation that nobody shares the device with never waits. Others are handed over together as soon
+    /// as every task that can run has submitted its own, as many wait as are in flight, or 32 wait. Threads
+    /// that block in a wait ring at once, and so does [`Queue::flush`](crate::Queue::flush).
+    pub gather: Duration,
 }
 
 impl Default for QueueOptions {
@@ -35,6 +45,7 @@ impl Default for QueueOptions {
             hint: CacheHint::Auto,
             stall_timeout: Duration::from_secs(30),
             drop_timeout: Duration::from_secs(5),
+            gather: Duration::from_micros(50),
         }
     }
 }
@@ -64,6 +75,8 @@ impl QueueOptions {
         with_stall_timeout(stall_timeout: Duration);
         /// Sets [`drop_timeout`](Self::drop_timeout).
         with_drop_timeout(drop_timeout: Duration);
+        /// Sets [`gather`](Self::gather).
+        with_gather(gather: Duration);
     }
 }
 

@@ -57,7 +57,8 @@ impl CpuEngine {
     /// `OutOfRange` if a number in `options` is, with the allowed range.
     pub fn open(options: &CpuOptions) -> Result<Self> {
         let threads = options.check()?;
-        let mut capabilities = Capabilities::FILL
+        let mut capabilities = Capabilities::CPU_COPIES
+            | Capabilities::FILL
             | Capabilities::FENCE
             | Capabilities::COMPARE
             | Capabilities::CRC32C

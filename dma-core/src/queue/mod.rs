@@ -86,6 +86,8 @@ struct State {
     ended: Vec<u32>,
     spare: Callbacks,
     stall_timeout: Duration,
+    /// Longest time that awaited operations wait for others; 0 if they do not.
+    gather: Duration,
     /// Consulted when the queue is full.
     stall_detector: StallDetector,
     /// True without a [`Driver`]: an awaiting transfer asks to be polled again.
@@ -143,9 +145,16 @@ impl PanicCollector {
 }
 
 impl State {
-    /// Flushes, and polls the device; the caller runs the callbacks.
+    /// Returns whether an operation that is awaited should let other tasks submit theirs first.
+    fn gathers(&self) -> bool {
+        self.cooperative && !self.gather.is_zero() && self.planner.open_operations() > 1
+    }
+
+    /// Flushes for a task, and polls the device; the caller runs the callbacks. A driver needs the doorbell
+    /// at once, since the device wakes it.
     fn drive(&mut self) -> Option<Callbacks> {
-        self.planner.flush(&mut self.ended);
+        let limit = if self.cooperative { self.gather } else { Duration::ZERO };
+        self.planner.flush_gathered(|| true, limit, &mut self.ended);
         self.planner.poll(&mut self.ended);
         self.collect()
     }
@@ -267,15 +276,17 @@ impl Queue {
     ) -> Self {
         let depth = raw.depth();
         let slots = u32::try_from(depth).unwrap_or(u32::MAX);
+        let planner = Planner::new(raw, info, depth, fill_block);
         Self {
             shared: Rc::new(RefCell::new(State {
-                planner: Planner::new(raw, info, depth, fill_block),
                 // Taken from the end: low slots first.
                 free: (0..slots).rev().collect(),
                 waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
                 ended: Vec::new(),
                 spare: Callbacks::default(),
                 stall_timeout: options.stall_timeout,
+                gather: planner.gather(options),
+                planner,
                 stall_detector: StallDetector::new(options.stall_timeout),
                 cooperative: true,
             })),

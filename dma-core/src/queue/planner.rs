@@ -10,6 +10,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use super::check::{self, Lists};
 use super::cut::{Fence, Piece, Staged};
@@ -19,7 +20,7 @@ use super::query::{Running, Step};
 use crate::operand::sealed::Operand;
 use crate::{
     BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
-    Outcome, QueueEvents, RawQueue, Segment,
+    Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
 };
 
 /// Memory that a planner allocates for each place of its depth, in bytes.
@@ -151,6 +152,8 @@ pub(crate) struct Planner {
     unrung: bool,
     /// Pending and staged work goes out, with a doorbell, as soon as there is room.
     push: bool,
+    /// The time since which operations wait for others, to share a doorbell.
+    gathering: Option<Instant>,
     /// A call into the engine is active. If it is found set, the engine has panicked; its state is unknown,
     /// and it is not called again.
     asked: bool,
@@ -204,6 +207,7 @@ impl Planner {
             fence: false,
             unrung: false,
             push: false,
+            gathering: None,
             asked: false,
             stopped: false,
             scratch: scratch.map(|mut buffer| {
@@ -522,11 +526,38 @@ impl Planner {
         if self.asked {
             return self.wrecked();
         }
+        self.gathering = None;
         if self.pending.len() > self.handed || !self.staged.is_empty() {
             self.push = true;
             self.pump(ended);
         }
         self.ring();
+    }
+
+    /// Returns the longest time that awaited operations wait for others, by these options.
+    pub(crate) fn gather(&self, options: &QueueOptions) -> Duration {
+        if self.capabilities.contains(Capabilities::CPU_COPIES) { Duration::ZERO } else { options.gather }
+    }
+
+    /// Flushes if enough has gathered for a doorbell: as much as the device has, [`HAND_OVER`] descriptors,
+    /// or what has waited for `limit`. For a device that has nothing, `idle` decides.
+    #[inline]
+    pub(crate) fn flush_gathered(
+        &mut self,
+        idle: impl FnOnce() -> bool,
+        limit: Duration,
+        ended: &mut Vec<u32>,
+    ) {
+        let gathered = self.pending.len() - self.handed + self.staged.len();
+        if gathered == 0 && !self.unrung {
+            return;
+        }
+        let enough = if self.in_flight == 0 { idle() } else { gathered >= self.in_flight };
+        // Without a doorbell, the device has a full hand. With `push`, polls hand over what finds room.
+        let due = enough || self.unrung || self.push || limit.is_zero();
+        if due || self.gathering.get_or_insert_with(Instant::now).elapsed() >= limit {
+            self.flush(ended);
+        }
     }
 
     /// Makes progress. Returns the number of descriptors reported; adds slots that ended and have a waiter to

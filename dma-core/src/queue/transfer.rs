@@ -29,6 +29,8 @@ pub struct Transfer<T: 'static, R: Answer = ()> {
     shared: Rc<RefCell<State>>,
     slot: u32,
     operation: Operation,
+    /// Its task has let others submit before the doorbell.
+    yielded: bool,
     operands: ManuallyDrop<T>,
     answer: PhantomData<fn() -> R>,
 }
@@ -39,7 +41,8 @@ impl<T, R: Answer> Unpin for Transfer<T, R> {}
 impl<T: 'static, R: Answer> Transfer<T, R> {
     #[inline]
     pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: Operation, operands: T) -> Self {
-        Self { shared, slot, operation, operands: ManuallyDrop::new(operands), answer: PhantomData }
+        let operands = ManuallyDrop::new(operands);
+        Self { shared, slot, operation, yielded: false, operands, answer: PhantomData }
     }
 
     fn has_ended(state: &State, slot: u32) -> bool {
@@ -231,9 +234,15 @@ impl<T: 'static, R: Answer> Future for Transfer<T, R> {
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
         if !Self::is_over(&state, this.slot) {
-            let callbacks = state.drive();
-            drop(state);
-            run(callbacks, &this.shared);
+            if this.yielded || !state.gathers() {
+                let callbacks = state.drive();
+                drop(state);
+                run(callbacks, &this.shared);
+            } else {
+                // It asks to be polled again, below, after the other tasks.
+                this.yielded = true;
+                drop(state);
+            }
             if this.register_waker(context.waker()) {
                 return Poll::Pending;
             }

@@ -112,6 +112,16 @@ impl FreeSlots {
         self.0.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
     }
 
+    /// Returns whether two of `slots` slots or more are taken. Other threads take and give slots meanwhile.
+    pub(super) fn are_shared(&self, slots: usize) -> bool {
+        let mut taken = 0;
+        self.0.iter().zip((0..slots).step_by(64)).any(|(word, first)| {
+            let has = (slots - first).min(64) as u32;
+            taken += has - word.0.load(Ordering::Relaxed).count_ones();
+            taken > 1
+        })
+    }
+
     /// Returns the number of free slots.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(|word| word.0.load(Ordering::Relaxed).count_ones() as usize).sum()
@@ -130,6 +140,14 @@ mod tests {
             let free = FreeSlots::new(slots);
             let taken: HashSet<_> = std::iter::from_fn(|| free.take(1)).collect();
             assert_eq!(taken, (0..slots as u32).collect());
+            assert_eq!(free.are_shared(slots), slots > 1);
+            let [last, others @ ..] = &taken.iter().copied().collect::<Vec<_>>()[..] else { unreachable!() };
+            others.iter().for_each(|slot| free.give(*slot));
+            assert!(!free.are_shared(slots), "one of {slots} is taken");
+            free.give(*last);
+            assert!(!free.are_shared(slots));
+            assert_eq!(free.count(), slots);
+            (0..slots).for_each(|_| _ = free.take(0));
             free.give(0);
             assert_eq!(free.take(7), Some(0));
             assert_eq!(free.take(0), None);

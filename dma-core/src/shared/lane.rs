@@ -46,6 +46,8 @@ pub(super) struct Lane {
     pub(super) backend: &'static str,
     pub(super) means: Means,
     pub(super) stall_timeout: Duration,
+    /// Longest time that operations of tasks wait for others; 0 if they do not.
+    gather: Duration,
     pub(super) slots: Box<[Slot]>,
     /// Slots that no operation uses.
     free: FreeSlots,
@@ -84,6 +86,19 @@ struct Core {
     runs: u32,
 }
 
+/// The one for whom the device is polled, which decides when the doorbell rings.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Caller {
+    /// A thread with this submitter id that waits: at once. Its own requests come first.
+    Waiter(usize),
+    /// A task, after other tasks had their turn: once enough has gathered.
+    Task,
+    /// The lane's thread: as for a task, but not for a device that is idle only because tasks still gather.
+    Lane,
+    /// A thread that closes the queue: at once.
+    Closer,
+}
+
 /// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driven {
@@ -118,6 +133,7 @@ impl Lane {
             backend: planner.backend,
             means: planner.means(),
             stall_timeout: options.stall_timeout,
+            gather: planner.gather(options),
             slots: std::iter::repeat_with(Slot::new).take(depth).collect(),
             free: FreeSlots::new(depth),
             wait_queue,
@@ -180,7 +196,7 @@ impl Lane {
             // The lane was closed while this thread submitted. It waits for the lock, which is never held for
             // long now: a request left behind would hang.
             let mut core = self.enter();
-            self.run(&mut core, None);
+            self.run(&mut core, Caller::Closer);
             self.leave(core);
         } else if self.presence.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
             && let Some(thread) = self.thread.get()
@@ -215,15 +231,20 @@ impl Lane {
         self.free.count()
     }
 
-    /// Submits gathered requests and polls the device, unless another thread does. Does not block. With a
-    /// `submitter_id`, takes that submitter's requests first.
-    pub(super) fn drive(&self, submitter_id: Option<usize>) -> Driven {
+    /// Returns whether an operation that a task awaits should let other tasks submit theirs first: they share
+    /// the device.
+    pub(super) fn gathers(&self) -> bool {
+        !self.gather.is_zero() && self.free.are_shared(self.slots.len())
+    }
+
+    /// Submits gathered requests and polls the device, unless another thread does. Does not block.
+    pub(super) fn drive(&self, caller: Caller) -> Driven {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
             Err(TryLockError::WouldBlock) => return Driven::Busy,
             Err(TryLockError::Poisoned(e)) => self.wrecked(e.into_inner()),
         };
-        let progress = self.run(&mut core, submitter_id);
+        let progress = self.run(&mut core, caller);
         self.leave(core);
         Driven::Progress(progress)
     }
@@ -231,7 +252,7 @@ impl Lane {
     /// As [`drive`](Self::drive), by a thread that waits for an operation. The lane's own thread stays away
     /// meanwhile.
     pub(super) fn help(&self, submitter_id: usize) -> Driven {
-        let driven = self.drive(Some(submitter_id));
+        let driven = self.drive(Caller::Waiter(submitter_id));
         if let Driven::Progress(1..) = driven {
             self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
@@ -279,9 +300,9 @@ impl Lane {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, core: &mut Core, submitter_id: Option<usize>) -> usize {
+    fn run(&self, core: &mut Core, caller: Caller) -> usize {
         core.runs = core.runs.wrapping_add(1);
-        if let Some(submitter_id) = submitter_id
+        if let Caller::Waiter(submitter_id) = caller
             && !core.runs.is_multiple_of(Self::TURNS)
         {
             self.submitted[submitter_id % Self::INBOXES].take(&self.links, &mut core.taken);
@@ -295,7 +316,13 @@ impl Lane {
         } else {
             if progress > 0 {
                 self.accept(core);
-                core.planner.flush(&mut core.ended);
+            }
+            match caller {
+                Caller::Waiter(_) | Caller::Closer => core.planner.flush(&mut core.ended),
+                Caller::Task => core.planner.flush_gathered(|| true, self.gather, &mut core.ended),
+                Caller::Lane => {
+                    core.planner.flush_gathered(|| !self.gathers(), self.gather, &mut core.ended);
+                }
             }
             if core.planner.open_operations() > 0 {
                 let reported = core.planner.poll(&mut core.ended);
@@ -469,7 +496,7 @@ impl Lane {
                 continue;
             }
             // If the engine panics, the next poll finds the lock poisoned.
-            if let Some(Driven::Progress(1..)) = guarded("the engine", || self.drive(None)) {
+            if let Some(Driven::Progress(1..)) = guarded("the engine", || self.drive(Caller::Lane)) {
                 idle = 0;
                 naps = 0;
                 continue;
@@ -601,7 +628,7 @@ impl Lane {
     /// Polls once. Gives the device up if nothing is in flight; returns the progress and whether it did.
     fn poll_to_drain(&self) -> (usize, bool) {
         let mut core = self.enter();
-        let progress = self.run(&mut core, None);
+        let progress = self.run(&mut core, Caller::Closer);
         let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
         if over {
             // Under the same lock: a late request would be taken and then abandoned.
@@ -630,7 +657,7 @@ impl Lane {
         // Requests before GONE are ended here; later ones by their submitters. The inboxes are read without a
         // fence.
         fence(Ordering::SeqCst);
-        self.run(&mut core, None);
+        self.run(&mut core, Caller::Closer);
         self.leave(core);
     }
 

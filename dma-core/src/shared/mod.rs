@@ -79,10 +79,13 @@ impl SharedQueueOptions {
 /// A queue for any number of threads and tasks. Clones share it; its transfers are `Send` futures.
 ///
 /// Submitting a copy of one range to another is lock-free. Operations that gather go to the device together,
-/// with one doorbell. A thread that waits for its transfer polls the device itself. Tasks must not block, so
-/// each lane has a thread that polls for them.
+/// with one doorbell: those of tasks wait for others for up to [`QueueOptions::gather`]. A thread that waits
+/// for its transfer rings at once, and polls the device itself. Tasks must not block, so each lane has a
+/// thread that polls for them.
 ///
-/// A full queue hands the operands back; [`ready`](Self::ready) waits until it has room.
+/// A full queue hands the operands back. [`ready`](Self::ready) waits until it has room, and
+/// [`copy_when_ready`](Self::copy_when_ready) does both. For the completions of thousands of transfers as a
+/// stream, put them into a `FuturesUnordered` of the `futures` crate.
 ///
 /// Operations are unordered and there is no fence, since threads and lanes run in parallel: await an
 /// operation before you submit one that depends on it.
@@ -354,6 +357,83 @@ impl SharedQueue {
             plan.discard(|list| lane.lists().keep(list));
         }
         submitted
+    }
+
+    /// As [`copy`](Self::copy), once awaited, but a full queue is waited for. Then awaits the copy.
+    ///
+    /// ```
+    /// # use dma_core::{BufferMut, Result, SharedQueue};
+    /// # async fn both(queue: &SharedQueue, src: BufferMut, dst: BufferMut) -> Result<()> {
+    /// let (src, dst) = queue.copy_when_ready(src, dst).await?;
+    /// # assert_eq!(src[..], dst[..]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Dropping the future before it has submitted drops the operands; after that, it is as dropping the
+    /// transfer.
+    ///
+    /// # Errors
+    ///
+    /// With the operands: as [`copy`](Self::copy) except `QueueFull`, as [`ready`](Self::ready), and as
+    /// [`SharedTransfer::wait`].
+    pub async fn copy_when_ready<S, D>(&self, src: S, dst: D) -> Result<(S, D), OpError<(S, D)>>
+    where
+        S: Source + Send,
+        D: Destination + Send,
+    {
+        self.when_ready((src, dst), |(src, dst)| self.copy(src, dst)).await
+    }
+
+    /// As [`fill`](Self::fill), once awaited, but a full queue is waited for. Then awaits the fill. See
+    /// [`copy_when_ready`](Self::copy_when_ready).
+    ///
+    /// # Errors
+    ///
+    /// With the operand: as [`fill`](Self::fill) except `QueueFull`, as [`ready`](Self::ready), and as
+    /// [`SharedTransfer::wait`].
+    pub async fn fill_when_ready<D: Destination + Send>(
+        &self,
+        dst: D,
+        pattern: [u8; 8],
+    ) -> Result<D, OpError<D>> {
+        self.when_ready(dst, |dst| self.fill(dst, pattern)).await
+    }
+
+    /// As [`submit`](Self::submit), once awaited, but a full queue is waited for. Then awaits the batch. See
+    /// [`copy_when_ready`](Self::copy_when_ready).
+    ///
+    /// # Errors
+    ///
+    /// With the batch: as [`submit`](Self::submit) except `QueueFull`, as [`ready`](Self::ready), and as
+    /// [`SharedTransfer::wait`].
+    pub async fn submit_when_ready<S, D>(
+        &self,
+        batch: Batch<S, D>,
+    ) -> Result<Batch<S, D>, OpError<Batch<S, D>>>
+    where
+        S: Source + Send,
+        D: Destination + Send,
+    {
+        self.when_ready(batch, |batch| self.submit(batch)).await
+    }
+
+    async fn when_ready<T: Send + 'static>(
+        &self,
+        mut operands: T,
+        submit: impl Fn(T) -> SharedResult<T>,
+    ) -> Result<T, OpError<T>> {
+        loop {
+            match submit(operands) {
+                Ok(transfer) => return transfer.await,
+                Err(e) if e.kind() == ErrorKind::QueueFull => {
+                    operands = e.into_operands().expect("a refusal gives them back");
+                }
+                Err(e) => return Err(e),
+            }
+            if let Err(e) = self.ready().await {
+                return Err(OpError::new(e, Some(operands)));
+            }
+        }
     }
 
     /// Submits to the clone's own lane, or to the next one with room.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::Handle;
-use super::lane::Driven;
+use super::lane::{Caller, Driven};
 use super::slot::let_go;
 use crate::queue::error;
 use crate::queue::wait::Backoff;
@@ -105,7 +105,7 @@ impl Future for SharedReady {
         let mut answer = self.answer();
         if answer.is_none() {
             // A fast device may have freed a place already.
-            self.handle.hub.lanes.iter().for_each(|lane| _ = lane.drive(Some(self.handle.submitter_id)));
+            self.handle.hub.lanes.iter().for_each(|lane| _ = lane.drive(Caller::Task));
             answer = self.answer();
         }
         if answer.is_none() {

@@ -1,6 +1,7 @@
 //! Shared queues whose users' code panics, calls the queue, or comes at a bad time; and engines that panic.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
+mod gather;
 mod ready;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 
-use super::lane::{Driven, nap_for};
+use super::lane::{Caller, Driven, nap_for};
 use super::slot::{Request, Seen};
 use super::*;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
@@ -265,7 +266,7 @@ fn who_drives_takes_the_requests_of_others_too() {
     let theirs = lane.submit(1, nothing).expect("room");
     for _ in 0..100 {
         let own = lane.submit(0, nothing).expect("room");
-        lane.drive(Some(0));
+        lane.drive(Caller::Waiter(0));
         assert_eq!(lane.slots[own as usize].look(), Seen::Done, "a run takes its driver's own");
         lane.release(own);
     }
@@ -420,7 +421,7 @@ fn memory_that_a_silent_device_has_is_never_given_back_by_a_lane() {
         request.flat = Some((segment.0.segment(), target.0.segment()));
         request.work = Work::Flat;
     });
-    lane.drive(None);
+    lane.drive(Caller::Closer);
     let owner = Owner(Vec::new(), Some(move || of_owner.store(true, SeqCst)));
     // SAFETY: this test holds the operation.
     let parked = unsafe { lane.slots[slot.expect("room") as usize].park(Box::new((owner, segment, target))) };
@@ -509,7 +510,7 @@ fn what_comes_as_the_lane_ends_is_refused_rather_than_abandoned() {
         let late = lane.submit(0, |request| {
             (request.operations, request.flat, request.work) = (1, flat, Work::Flat);
         });
-        lane.drive(None);
+        lane.drive(Caller::Closer);
         sender.send(late.expect("room")).expect("it is heard");
     }));
     let lane = rig.lane();
@@ -556,7 +557,7 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     assert!(spent.is_done() && spent.wait_for(Duration::ZERO).is_ok());
     catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands are gone");
     rig.mute(false);
-    rig.lane().drive(None);
+    rig.lane().drive(Caller::Closer);
     receiver.try_recv().expect("its task would sleep for ever");
 }
 
@@ -586,7 +587,7 @@ fn a_waker_that_panics_as_it_is_let_go_costs_nobody_the_wake() {
     let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut transfer, &waker).is_pending()));
     assert!(polled.expect("it is not this task's"));
     rig.mute(false);
-    rig.lane().drive(None);
+    rig.lane().drive(Caller::Closer);
     receiver.try_recv().expect("its task would sleep for ever");
 }
 
@@ -602,7 +603,7 @@ fn wakers_that_nobody_will_wake_are_let_go() {
     drop(waker);
     receiver.try_recv().expect("the slot keeps a task that may keep the queue");
     rig.mute(false);
-    rig.lane().drive(None);
+    rig.lane().drive(Caller::Closer);
 }
 
 /// A device that completes descriptors is not stalled, whichever thread polls it.
@@ -619,7 +620,7 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
         let waiter = std::thread::spawn(move || long.block(None, STALL));
         let (started, mut before, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         while started.elapsed() < 4 * STALL && !waiter.is_finished() {
-            if let Driven::Progress(1..) = rig.lane().drive(None) {
+            if let Driven::Progress(1..) = rig.lane().drive(Caller::Closer) {
                 longest = longest.max(before.elapsed());
                 before = Instant::now();
             }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::Handle;
-use super::lane::{Driven, Lane};
+use super::lane::{Caller, Driven, Lane};
 use super::slot::{Report, Seen};
 use crate::queue::error;
 use crate::queue::wait::{Backoff, deadline};
@@ -28,6 +28,8 @@ pub struct SharedTransfer<T: Send + 'static, R: Answer = ()> {
     lane: u32,
     slot: u32,
     operation: Operation,
+    /// Its task has let others submit before the doorbell.
+    yielded: bool,
     /// `None` once given back.
     operands: Option<T>,
     answer: PhantomData<fn() -> R>,
@@ -45,7 +47,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         operation: Operation,
         operands: T,
     ) -> Self {
-        Self { handle, lane: lane as u32, slot, operation, operands: Some(operands), answer: PhantomData }
+        let (lane, operands) = (lane as u32, Some(operands));
+        Self { handle, lane, slot, operation, yielded: false, operands, answer: PhantomData }
     }
 
     fn lane(&self) -> &Lane {
@@ -195,8 +198,17 @@ impl<T: Send + 'static, R: Answer> Future for SharedTransfer<T, R> {
         // The slot may serve another operation by now.
         assert!(self.operands.is_some(), "a transfer is not polled again once it was ready");
         if self.look() == Seen::InFlight {
+            if !self.yielded && self.lane().gathers() {
+                self.yielded = true;
+                if self.lane().slots[self.slot as usize].register_waker(context.waker()) {
+                    // The doorbell can wait until all tasks that can run have submitted. If this one is not
+                    // polled again, the lane's thread rings.
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
             // A fast device may be done already.
-            self.lane().drive(Some(self.handle.submitter_id));
+            self.lane().drive(Caller::Task);
             if self.look() == Seen::InFlight
                 && self.lane().slots[self.slot as usize].register_waker(context.waker())
             {

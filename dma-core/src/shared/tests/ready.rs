@@ -18,7 +18,7 @@ fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
 fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     let rig = small(|_| ());
     let held = [rig.copy(|| ()), rig.copy(|| ())];
-    (0..2).for_each(|_| _ = rig.lane().drive(None));
+    (0..2).for_each(|_| _ = rig.lane().drive(Caller::Closer));
     assert_eq!((rig.queue.counters().completed, rig.queue.room()), (2, 0));
     (rig, held)
 }
@@ -201,7 +201,7 @@ fn dropped_transfers_free_their_places_for_who_waits() {
     drop([rig.copy(|| ()), rig.copy(|| ())]);
     let (mut ready, waker, woken) = waiter(&rig);
     rig.mute(false);
-    rig.lane().drive(None);
+    rig.lane().drive(Caller::Closer);
     woken.try_recv().expect("there is room");
     assert!(matches!(super::poll(&mut ready, &waker), Poll::Ready(Ok(()))));
 }
