@@ -254,11 +254,41 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
 
 /// # Safety
 ///
+/// `register` points to a mapped register.
+unsafe fn read_register(register: *mut u8) -> u8 {
+    // The stand-in is a thread of this process: ThreadSanitizer takes it for one that races with a volatile
+    // access. SAFETY: the caller's promise.
+    #[cfg(dma_thread_sanitizer)]
+    let value =
+        unsafe { std::sync::atomic::AtomicU8::from_ptr(register) }.load(std::sync::atomic::Ordering::Relaxed);
+    // SAFETY: as above.
+    #[cfg(not(dma_thread_sanitizer))]
+    let value = unsafe { register.read_volatile() };
+    value
+}
+
+/// # Safety
+///
+/// As [`read_register`].
+unsafe fn write_register(register: *mut u8, value: u8) {
+    // SAFETY: the caller's promise.
+    #[cfg(dma_thread_sanitizer)]
+    unsafe { std::sync::atomic::AtomicU8::from_ptr(register) }
+        .store(value, std::sync::atomic::Ordering::Relaxed);
+    // SAFETY: as above.
+    #[cfg(not(dma_thread_sanitizer))]
+    unsafe {
+        register.write_volatile(value);
+    }
+}
+
+/// # Safety
+///
 /// `start` points to the mapped registers of a channel.
 unsafe fn reset(start: *mut u8) -> bool {
     let command = start.wrapping_add(registers::COMMAND);
     // SAFETY: a mapped register of 8 bits.
-    let read = || unsafe { command.read_volatile() };
+    let read = || unsafe { read_register(command) };
     let done = |bit: u8| {
         let until = Instant::now() + COMMAND_TIMEOUT;
         while read() & bit != 0 && Instant::now() < until {
@@ -271,10 +301,10 @@ unsafe fn reset(start: *mut u8) -> bool {
     }
     // A reset during a transfer may block the bus: suspend first, as SPDK does. An engine that hangs may
     // ignore that. SAFETY: as above.
-    unsafe { command.write_volatile(registers::SUSPEND) };
+    unsafe { write_register(command, registers::SUSPEND) };
     done(registers::SUSPEND);
     // SAFETY: as above.
-    unsafe { command.write_volatile(registers::RESET) };
+    unsafe { write_register(command, registers::RESET) };
     done(registers::RESET)
 }
 
