@@ -66,7 +66,7 @@ pub use registry::{backends, discover, open, open_name, parse_untrusted, registe
 /// The traits and types that most programs need.
 pub mod prelude {
     pub use dma_core::{
-        Access, Batch, Buffer, BufferMut, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, HostMemory,
-        MemoryRequest, QueueOptions, SharedQueueOptions, Window,
+        Access, Batch, Buffer, BufferMut, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor,
+        HostMemory, MemoryRequest, QueueOptions, SharedQueue, SharedQueueOptions, Window,
     };
 }

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
+use crate::buffer_writer::BufferWriter;
 use crate::region::{Range, Region, view_methods};
 
 /// A unique, writable view of local registered memory.
@@ -44,6 +45,12 @@ impl BufferMut {
         } else {
             Err(next)
         }
+    }
+
+    /// Fills it from its front, by [`std::io::Write`] or [`bytes::BufMut`].
+    #[must_use]
+    pub const fn writer(self) -> BufferWriter {
+        BufferWriter::new(self)
     }
 
     /// Makes it read-only and shared. No copy.

@@ -1,8 +1,14 @@
 //! [`Counters`]: counts of a queue's work.
 
+use std::fmt;
+use std::ops::Sub;
+
 /// Counts of a queue's operations so far. Every accepted operation is in exactly one of `completed`,
 /// `failed`, `aborted`, `abandoned` and `in_flight`; operations of a batch count one by one.
+///
+/// As text, those that are not 0, by name. Later counters minus earlier ones are those of the time between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Counters {
     /// Operations accepted.
@@ -36,20 +42,74 @@ pub struct Counters {
 impl Counters {
     /// Adds two queues' counters, up to [`u64::MAX`].
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
-            submitted: self.submitted.saturating_add(other.submitted),
-            completed: self.completed.saturating_add(other.completed),
-            failed: self.failed.saturating_add(other.failed),
-            aborted: self.aborted.saturating_add(other.aborted),
-            abandoned: self.abandoned.saturating_add(other.abandoned),
-            in_flight: self.in_flight.saturating_add(other.in_flight),
-            bytes: self.bytes.saturating_add(other.bytes),
-            full: self.full.saturating_add(other.full),
-            descriptors: self.descriptors.saturating_add(other.descriptors),
-            doorbells: self.doorbells.saturating_add(other.doorbells),
-            polls: self.polls.saturating_add(other.polls),
-            resets: self.resets.saturating_add(other.resets),
+            submitted: f(self.submitted, other.submitted),
+            completed: f(self.completed, other.completed),
+            failed: f(self.failed, other.failed),
+            aborted: f(self.aborted, other.aborted),
+            abandoned: f(self.abandoned, other.abandoned),
+            in_flight: f(self.in_flight, other.in_flight),
+            bytes: f(self.bytes, other.bytes),
+            full: f(self.full, other.full),
+            descriptors: f(self.descriptors, other.descriptors),
+            doorbells: f(self.doorbells, other.doorbells),
+            polls: f(self.polls, other.polls),
+            resets: f(self.resets, other.resets),
         }
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    /// Returns what was counted since `earlier`, a former state of the same counters. `in_flight`, which is no
+    /// count of events, stays that of `self`. A difference below 0 is 0.
+    fn sub(self, earlier: Self) -> Self {
+        Self { in_flight: self.in_flight, ..self.with(earlier, u64::saturating_sub) }
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            ("submitted", self.submitted),
+            ("completed", self.completed),
+            ("failed", self.failed),
+            ("aborted", self.aborted),
+            ("abandoned", self.abandoned),
+            ("in flight", self.in_flight),
+            ("bytes", self.bytes),
+            ("full", self.full),
+            ("descriptors", self.descriptors),
+            ("doorbells", self.doorbells),
+            ("polls", self.polls),
+            ("resets", self.resets),
+        ];
+        let mut first = true;
+        for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            write!(f, "{}{count} {name}", if first { "" } else { ", " })?;
+            first = false;
+        }
+        if first { f.write_str("nothing submitted") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_and_compared() {
+        let earlier = Counters { submitted: 3, completed: 1, in_flight: 2, ..Counters::default() };
+        let later = Counters { submitted: 8, completed: 7, in_flight: 1, bytes: 64, ..Counters::default() };
+        assert_eq!(later.to_string(), "8 submitted, 7 completed, 1 in flight, 64 bytes");
+        assert_eq!((later - earlier).to_string(), "5 submitted, 6 completed, 1 in flight, 64 bytes");
+        assert_eq!(Counters::default().to_string(), "nothing submitted");
+        assert_eq!(earlier.plus(later) - later, Counters { in_flight: 3, ..earlier });
     }
 }

@@ -410,6 +410,33 @@ impl From<std::io::Error> for Error {
     }
 }
 
+impl From<Error> for std::io::Error {
+    /// Keeps the error as the source, with the nearest kind.
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind as Io;
+        let of_source = || std::error::Error::source(&error)?.downcast_ref::<Self>().map(Self::kind);
+        let kind = match error.kind() {
+            ErrorKind::InvalidArgument
+            | ErrorKind::OutOfRange
+            | ErrorKind::LengthMismatch
+            | ErrorKind::Overlap
+            | ErrorKind::WrongEngine => Io::InvalidInput,
+            ErrorKind::AccessDenied | ErrorKind::PermissionDenied => Io::PermissionDenied,
+            ErrorKind::Unsupported => Io::Unsupported,
+            ErrorKind::QueueFull => Io::WouldBlock,
+            ErrorKind::InUse => Io::ResourceBusy,
+            ErrorKind::OutOfMemory => Io::OutOfMemory,
+            ErrorKind::NotFound | ErrorKind::MissingSdk => Io::NotFound,
+            ErrorKind::TimedOut => Io::TimedOut,
+            ErrorKind::Revoked => Io::ConnectionReset,
+            ErrorKind::Closed => Io::NotConnected,
+            ErrorKind::Malformed | ErrorKind::VersionMismatch => Io::InvalidData,
+            _ => of_source().unwrap_or(Io::Other),
+        };
+        Self::new(kind, error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -442,6 +469,21 @@ mod tests {
         let error = Error::from(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn errors_become_io_errors() {
+        let error = Error::new(ErrorKind::Overlap, "of 3 bytes").with_operation("copy");
+        let text = error.to_string();
+        let error = std::io::Error::from(error);
+        assert_eq!((error.kind(), error.to_string()), (std::io::ErrorKind::InvalidInput, text));
+        assert_eq!(
+            std::io::Error::from(Error::bare(ErrorKind::QueueFull)).kind(),
+            std::io::ErrorKind::WouldBlock
+        );
+        // One of the operating system comes back as it was.
+        let os = Error::from(std::io::Error::from(std::io::ErrorKind::AddrInUse));
+        assert_eq!(std::io::Error::from(os).kind(), std::io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Descriptions of engines: identity, capabilities and limits.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitflags::bitflags;
@@ -25,6 +26,7 @@ impl EngineId {
 
 /// The description of an engine.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct EngineInfo {
     /// The backend's short name, as in engine names: `cpu`, `sim`, `doca`, `ioat`.
@@ -110,8 +112,52 @@ bitflags! {
     }
 }
 
+/// Writes names as `fill, fence`.
+fn write_names<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
+    let mut first = true;
+    for name in names {
+        write!(f, "{}{}", if first { "" } else { ", " }, name.to_lowercase().replace('_', " "))?;
+        first = false;
+    }
+    if first { f.write_str("none") } else { Ok(()) }
+}
+
+impl fmt::Display for Capabilities {
+    /// Writes the names, as `fill, copy to both`; for none, `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_names(f, self.iter_names().map(|(name, _)| name))
+    }
+}
+
+impl fmt::Display for Access {
+    /// Writes the rights, as `read, write`; for none, `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_names(f, self.iter_names().map(|(name, _)| name))
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serialized {
+    use serde::{Serialize, Serializer};
+
+    /// As a list of names, such as `COPY_TO_BOTH`.
+    impl Serialize for super::Capabilities {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(self.iter_names().map(|(name, _)| name))
+        }
+    }
+
+    /// As a list of names: `READ`, `WRITE`.
+    impl Serialize for super::Access {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(self.iter_names().map(|(name, _)| name))
+        }
+    }
+}
+
 /// The numbers that bound an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Limits {
     /// The longest descriptor, in bytes; at least 64. Longer operations are cut up by the safe API.
@@ -143,6 +189,31 @@ impl Default for Limits {
             register_alignment: 1,
             preferred_alignment: 1,
         }
+    }
+}
+
+impl fmt::Display for Limits {
+    /// Writes one line, as `transfers to 1048576 bytes, 1 segment, depth 256 of 65536`, and alignments and the
+    /// number of queues if they are bounded.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_transfer, max_segments, max_queue_depth, default_queue_depth, .. } = self;
+        if *max_transfer == u64::MAX {
+            f.write_str("transfers of any length")?;
+        } else {
+            write!(f, "transfers to {max_transfer} bytes")?;
+        }
+        let s = if *max_segments == 1 { "" } else { "s" };
+        write!(f, ", {max_segments} segment{s}, depth {default_queue_depth} of {max_queue_depth}")?;
+        if let Some(max_queues) = self.max_queues {
+            write!(f, ", {max_queues} queue{}", if max_queues == 1 { "" } else { "s" })?;
+        }
+        for (what, alignment) in [("registered", self.register_alignment), ("best", self.preferred_alignment)]
+        {
+            if alignment > 1 {
+                write!(f, ", {what} at multiples of {alignment} bytes")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -186,5 +257,25 @@ bitflags! {
         const READ = 1 << 0;
         /// May be written, as the destination of a copy or a fill.
         const WRITE = 1 << 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read() {
+        assert_eq!((Capabilities::FILL | Capabilities::COPY_TO_BOTH).to_string(), "fill, copy to both");
+        assert_eq!((Access::READ | Access::WRITE).to_string(), "read, write");
+        assert_eq!(Access::empty().to_string(), "none");
+        let limits = Limits::default();
+        assert_eq!(limits.to_string(), "transfers of any length, 1 segment, depth 256 of 65536");
+        let limits = limits.with_max_transfer(64).with_max_segments(2).with_queue_depth(8, 4);
+        let limits = limits.with_max_queues(Some(1)).with_alignment(4096, 1);
+        assert_eq!(
+            limits.to_string(),
+            "transfers to 64 bytes, 2 segments, depth 4 of 8, 1 queue, registered at multiples of 4096 bytes"
+        );
     }
 }

@@ -31,6 +31,7 @@
 
 mod backend;
 mod buffer;
+mod buffer_writer;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 mod contract;
@@ -58,6 +59,7 @@ mod window;
 
 pub use backend::{Backend, Discovered, Finding, OptionInfo, Verdict};
 pub use buffer::{Buffer, BufferMut};
+pub use buffer_writer::BufferWriter;
 pub use contract::*;
 pub use counters::Counters;
 pub use descriptor::Descriptor;

@@ -130,6 +130,50 @@ impl Drop for Owner {
     }
 }
 
+/// Memory of the allocator.
+struct Aligned {
+    start: NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+impl Aligned {
+    /// Returns `None` if there is not enough memory. The layout is not empty.
+    fn new(layout: std::alloc::Layout) -> Option<Self> {
+        #[expect(unsafe_code, reason = "allocates with an alignment that is known at run time")]
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        NonNull::new(start).map(|start| Self { start, layout })
+    }
+}
+
+#[expect(unsafe_code, reason = "memory that this value owns")]
+// SAFETY: as above.
+unsafe impl Send for Aligned {}
+
+#[expect(unsafe_code, reason = "memory that this value owns")]
+// SAFETY: as above; its bytes are reached through `&mut` only.
+unsafe impl Sync for Aligned {}
+
+impl AsMut<[u8]> for Aligned {
+    fn as_mut(&mut self) -> &mut [u8] {
+        #[expect(unsafe_code, reason = "makes a slice of allocated memory")]
+        // SAFETY: allocated with this length, zeroed, and borrowed exclusively.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size())
+        }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "frees allocated memory")]
+        // SAFETY: allocated with this layout, and freed once.
+        unsafe {
+            std::alloc::dealloc(self.start.as_ptr(), self.layout);
+        }
+    }
+}
+
 impl HostMemory {
     /// Takes the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type with
     /// exclusive bytes.
@@ -145,6 +189,29 @@ impl HostMemory {
         let len = bytes.len();
         let ptr = NonNull::from(bytes).cast();
         Self { ptr, len, fd: None, owner }
+    }
+
+    /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, rounded up to a
+    /// multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at such an address.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the alignment is no power of two or `len` is too long, `OutOfMemory`.
+    pub fn aligned(len: usize, limits: &crate::Limits) -> Result<Self> {
+        let alignment = limits.register_alignment.max(1);
+        let layout = len
+            .max(1)
+            .checked_next_multiple_of(alignment)
+            .and_then(|len| std::alloc::Layout::from_size_align(len, alignment).ok())
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("{len} bytes at multiples of {alignment} bytes cannot be"),
+                )
+                .with_hint("ask for less, at a power of two")
+            })?;
+        let owner = Aligned::new(layout).ok_or_else(|| MemoryRequest::new(len).out_of_memory())?;
+        Ok(Self::from_owner(owner))
     }
 
     /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).
@@ -226,6 +293,20 @@ impl fmt::Debug for HostMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn aligned_memory_is_as_its_engine_asks() {
+        for (len, alignment) in [(0, 1), (1, 4096), (5000, 4096), (1, 2 << 20), (64, 64)] {
+            let limits = crate::Limits::default().with_alignment(alignment, 1);
+            let memory = HostMemory::aligned(len, &limits).unwrap();
+            assert!(memory.as_ptr().addr().get().is_multiple_of(alignment));
+            assert!(memory.len() >= len && memory.len().is_multiple_of(alignment));
+        }
+        let limits = crate::Limits::default().with_alignment(3, 1);
+        assert_eq!(HostMemory::aligned(1, &limits).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let limits = crate::Limits::default();
+        assert_eq!(HostMemory::aligned(usize::MAX, &limits).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
 
     #[test]
     fn what_there_is_no_memory_for_says_what_to_lower() {

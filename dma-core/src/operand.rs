@@ -26,15 +26,27 @@ pub(crate) mod sealed {
 use sealed::Operand;
 
 /// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed
-/// slice, array, pair or triple of those, read one after the other.
+/// slice, array or tuple of up to eight of those, read one after the other.
 ///
 /// It moves into the operation and comes back with the completion.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not memory that a device can read",
+    label = "not registered memory",
+    note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
+    note = "a borrowed slice may be freed while the device reads it: copy it into a `BufferMut`"
+)]
 pub trait Source: Operand {}
 
-/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array,
-/// pair or triple of those, written one after the other.
+/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array or
+/// tuple of up to eight of those, written one after the other.
 ///
 /// It moves into the operation and comes back with the completion.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not memory that a device can write",
+    label = "not registered writable memory",
+    note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
+    note = "a borrowed slice may be freed while the device writes it, and a `Buffer` is shared: `try_into_mut` makes it writable"
+)]
 pub trait Destination: Operand {}
 
 macro_rules! view {
@@ -98,3 +110,8 @@ macro_rules! tuple {
 }
 tuple!(A, B);
 tuple!(A, B, C);
+tuple!(A, B, C, D);
+tuple!(A, B, C, D, E);
+tuple!(A, B, C, D, E, F);
+tuple!(A, B, C, D, E, F, G);
+tuple!(A, B, C, D, E, F, G, H);

@@ -82,6 +82,40 @@ impl<S: Source, D: Destination> FromIterator<(S, D)> for Batch<S, D> {
     }
 }
 
+impl<S: Source, D: Destination> Extend<(S, D)> for Batch<S, D> {
+    fn extend<I: IntoIterator<Item = (S, D)>>(&mut self, pairs: I) {
+        self.pairs.extend(pairs);
+    }
+}
+
+impl<S, D> IntoIterator for Batch<S, D> {
+    type Item = (S, D);
+    type IntoIter = std::vec::IntoIter<(S, D)>;
+
+    /// The operands, in the order in which they were added. [`drain`](Self::drain) keeps the batch's memory.
+    fn into_iter(self) -> Self::IntoIter {
+        self.pairs.into_iter()
+    }
+}
+
+impl<'a, S, D> IntoIterator for &'a Batch<S, D> {
+    type Item = &'a (S, D);
+    type IntoIter = std::slice::Iter<'a, (S, D)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.pairs.iter()
+    }
+}
+
+impl<'a, S, D> IntoIterator for &'a mut Batch<S, D> {
+    type Item = &'a mut (S, D);
+    type IntoIter = std::slice::IterMut<'a, (S, D)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.pairs.iter_mut()
+    }
+}
+
 impl<S, D> fmt::Debug for Batch<S, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch").field("len", &self.pairs.len()).finish()
