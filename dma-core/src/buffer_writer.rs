@@ -94,8 +94,8 @@ impl fmt::Debug for BufferWriter {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::conformance::{ReferenceEngine, ReferenceOptions};
     use crate::DmaEngineExt;
+    use crate::conformance::{ReferenceEngine, ReferenceOptions};
 
     #[test]
     fn what_is_written_comes_first_and_the_rest_is_left() {

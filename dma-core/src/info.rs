@@ -193,8 +193,8 @@ impl Default for Limits {
 }
 
 impl fmt::Display for Limits {
-    /// Writes one line, as `transfers to 1048576 bytes, 1 segment, depth 256 of 65536`, and alignments and the
-    /// number of queues if they are bounded.
+    /// Writes one line, as `transfers to 1048576 bytes, 1 segment, depth 256 of 65536`, with
+    /// alignments and the number of queues if they are bounded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { max_transfer, max_segments, max_queue_depth, default_queue_depth, .. } = self;
         if *max_transfer == u64::MAX {

@@ -37,8 +37,8 @@ use sealed::Operand;
 )]
 pub trait Source: Operand {}
 
-/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array or
-/// tuple of up to eight of those, written one after the other.
+/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array
+/// or tuple of up to eight of those, written one after the other.
 ///
 /// It moves into the operation and comes back with the completion.
 #[diagnostic::on_unimplemented(
