@@ -26,11 +26,12 @@
 //! | `doca:03:00.0` | `doca::DocaEngine`: an NVIDIA BlueField through its SDK, which is loaded at run time |
 //! | `ioat:00:04.0` | `ioat::IoatEngine`: Intel I/OAT through SPDK, which is loaded at run time |
 //! | `dsa:wq0.0` | `dsa::DsaEngine`: Intel DSA through the work queues of the kernel |
+//! | `rdma:mlx5_0` | `rdma::RdmaEngine`: an RDMA NIC through libibverbs, which is loaded at run time |
 //!
 //! [`discover`] lists the engines of this machine, [`doctor`] the obstacles to the others. [`backends`] lists
 //! the names and their options; a program adds names of its own with [`register`]. The documentation of
 //! `dma-core` describes the contract and the safe API, all of which is re-exported here; those of `dma-sim`,
-//! `dma-doca`, `dma-ioat` and `dma-dsa` the engines.
+//! `dma-doca`, `dma-ioat`, `dma-dsa` and `dma-rdma` the engines.
 //!
 //! # Features
 //!
@@ -39,6 +40,7 @@
 //! | `doca` | yes | the backend `doca`: `dma::doca` |
 //! | `ioat` | yes | the backend `ioat`: `dma::ioat` |
 //! | `dsa` | yes | the backend `dsa`: `dma::dsa` |
+//! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
 //! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and
@@ -59,6 +61,8 @@ pub use dma_dsa as dsa;
 pub use dma_ioat as ioat;
 pub use dma_ipc as ipc;
 pub use dma_layers as layers;
+#[cfg(feature = "rdma")]
+pub use dma_rdma as rdma;
 pub use dma_sim as sim;
 pub use doctor::{Diagnosis, doctor};
 pub use registry::{backends, discover, open, open_name, parse_untrusted, register};

@@ -26,7 +26,8 @@ registry! {
     dma_sim::BACKEND;
     ["doca"] dma_doca::BACKEND,
     ["ioat"] dma_ioat::BACKEND,
-    ["dsa"] dma_dsa::BACKEND
+    ["dsa"] dma_dsa::BACKEND,
+    ["rdma"] dma_rdma::BACKEND
 }
 
 /// The backends that the program added.
@@ -124,12 +125,13 @@ fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
 /// | `ioat` | I/OAT channels, one for each queue, or the given one | `IoatOptions`, as `ioat:mem=512` |
 /// | `dsa` | the first usable DSA work queue, or the given one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
+/// | `rdma` | the first active RDMA device, or the given one | `RdmaOptions`, as `rdma:mlx5_0,port=1` |
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
 ///
-/// A name is trusted as a command line is: the option `lib` of `doca` and `ioat` names a directory whose
-/// libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name directories
-/// whose files are opened for writing. For names from elsewhere there is [`parse_untrusted`].
+/// A name is trusted as a command line is: the option `lib` of `doca`, `ioat` and `rdma` names a directory
+/// whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
+/// directories whose files are opened for writing. For names from elsewhere there is [`parse_untrusted`].
 ///
 /// # Errors
 ///

@@ -1,0 +1,355 @@
+//! RDMA devices: the library's list, an opened device with its port, and memory regions.
+#![expect(unsafe_code, reason = "calls libibverbs")]
+
+use std::ffi::{CStr, c_int};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dma_core::{Access, Error, ErrorKind, Result};
+use rustix::io::Errno;
+
+use crate::RdmaOptions;
+use crate::error::{error, failed};
+use crate::verbs::*;
+
+/// The pointer to an object of the library, all of whose calls may be made by several threads at once:
+/// `ibv_open_device(3)` and its kin of rdma-core are thread-safe.
+#[derive(Debug)]
+pub(crate) struct Handle<T>(NonNull<T>);
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+// SAFETY: by the library's promise, see above.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Handle<T> {}
+
+impl<T> Handle<T> {
+    /// Takes the result of a call, or its error number.
+    pub(crate) fn new(made: *mut T) -> Result<Self, Errno> {
+        NonNull::new(made).map(Self).ok_or_else(errno)
+    }
+
+    pub(crate) const fn as_ptr(self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+/// The error number of the last call that failed.
+fn errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+/// The result of a call that answers 0, an error number, or -1 with the number beside it.
+pub(crate) fn checked(code: c_int) -> Result<(), Errno> {
+    match code {
+        0 => Ok(()),
+        1.. => Err(Errno::from_raw_os_error(code)),
+        _ => Err(errno()),
+    }
+}
+
+/// The path of a port to itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub(crate) number: u8,
+    pub(crate) attr: ibv_port_attr,
+    /// The GID and its index, on ports that are addressed by it.
+    pub(crate) gid: Option<(u8, ibv_gid)>,
+    /// The code of the MTU.
+    pub(crate) mtu: c_int,
+}
+
+/// An opened device with its protection domain, shared by an engine, its regions and its queues.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) verbs: Verbs,
+    pub(crate) context: Handle<ibv_context>,
+    pub(crate) pd: Handle<ibv_pd>,
+    pub(crate) name: String,
+    pub(crate) attr: ibv_device_attr,
+    pub(crate) port: Port,
+    pub(crate) options: RdmaOptions,
+    fatal: AtomicBool,
+}
+
+/// The names of the devices, in the library's order.
+pub(crate) fn names(verbs: &Verbs) -> Result<Vec<String>> {
+    with_list(verbs, |devices| Ok(devices.iter().map(|(name, _)| name.clone()).collect()))
+}
+
+/// Calls `work` with the names and entries of the library's list.
+fn with_list<T>(verbs: &Verbs, work: impl FnOnce(&[(String, *mut ibv_device)]) -> Result<T>) -> Result<T> {
+    let mut number = 0;
+    // SAFETY: writes the number.
+    let list = unsafe { (verbs.ibv_get_device_list)(&raw mut number) };
+    let list = Handle::new(list).map_err(|errno| match errno {
+        Errno::NOSYS | Errno::NOENT => error(ErrorKind::NotFound, "the kernel has no RDMA support")
+            .with_hint("load the driver of the NIC, such as `modprobe mlx5_ib`, and `modprobe ib_uverbs`"),
+        other => failed("the devices cannot be listed", other),
+    })?;
+    let entry = |at: usize| {
+        // SAFETY: the list has `number` entries.
+        let place = unsafe { list.as_ptr().add(at) };
+        // SAFETY: as above.
+        let device = unsafe { *place };
+        // SAFETY: an entry of the list.
+        let name = unsafe { (verbs.ibv_get_device_name)(device) };
+        // SAFETY: a name that ends with 0, and lives as long as the list.
+        let name = unsafe { CStr::from_ptr(name) };
+        (name.to_string_lossy().into_owned(), device)
+    };
+    let devices: Vec<_> = (0..usize::try_from(number).unwrap_or(0)).map(entry).collect();
+    let result = work(&devices);
+    // SAFETY: the list of the call above; its entries are not used any more.
+    unsafe { (verbs.ibv_free_device_list)(list.as_ptr()) };
+    result
+}
+
+impl Device {
+    /// Opens the device that the options name, or the first with an active port.
+    pub(crate) fn open(verbs: &Verbs, options: &RdmaOptions) -> Result<Arc<Self>> {
+        with_list(verbs, |devices| match &options.device {
+            Some(name) => {
+                let found = devices.iter().find(|(known, _)| known == name);
+                let (_, device) = found.ok_or_else(|| nothing(devices, name))?;
+                Self::open_one(verbs, *device, name, options)
+            }
+            None => {
+                let mut first: Option<Error> = None;
+                for (name, device) in devices {
+                    match Self::open_one(verbs, *device, name, options) {
+                        Ok(opened) => return Ok(opened),
+                        Err(why) => first = first.or(Some(why)),
+                    }
+                }
+                Err(first.unwrap_or_else(|| nothing(devices, "")))
+            }
+        })
+    }
+
+    fn open_one(
+        verbs: &Verbs,
+        device: *mut ibv_device,
+        name: &str,
+        options: &RdmaOptions,
+    ) -> Result<Arc<Self>> {
+        // SAFETY: an entry of the library's list.
+        let context = Handle::new(unsafe { (verbs.ibv_open_device)(device) })
+            .map_err(|errno| failed(format!("{name} cannot be opened"), errno))?;
+        let opened = Self::on(verbs, context, name, options);
+        if opened.is_err() {
+            // SAFETY: just opened, and nothing uses it.
+            unsafe { (verbs.ibv_close_device)(context.as_ptr()) };
+        }
+        opened.map(Arc::new)
+    }
+
+    fn on(verbs: &Verbs, context: Handle<ibv_context>, name: &str, options: &RdmaOptions) -> Result<Self> {
+        let mut attr = std::mem::MaybeUninit::<ibv_device_attr>::zeroed();
+        // SAFETY: an open device, and room for its properties.
+        checked(unsafe { (verbs.ibv_query_device)(context.as_ptr(), attr.as_mut_ptr()) })
+            .map_err(|errno| failed(format!("the properties of {name} cannot be read"), errno))?;
+        // SAFETY: numbers, of which zero is one.
+        let attr = unsafe { attr.assume_init() };
+        let port = choose_port(verbs, context, name, attr.phys_port_cnt, options)?;
+        // SAFETY: an open device, whose `async_fd` is constant.
+        let events = unsafe { (*context.as_ptr()).async_fd };
+        // SAFETY: open as long as the device.
+        let events = unsafe { std::os::fd::BorrowedFd::borrow_raw(events) };
+        nonblocking(events)?;
+        // SAFETY: an open device.
+        let pd = Handle::new(unsafe { (verbs.ibv_alloc_pd)(context.as_ptr()) })
+            .map_err(|errno| failed(format!("{name} has no protection domain left"), errno))?;
+        Ok(Self {
+            verbs: *verbs,
+            context,
+            pd,
+            name: name.to_owned(),
+            attr,
+            port,
+            options: options.clone(),
+            fatal: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the error of the port or the device, if either does not work now.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.read_events();
+        if self.fatal.load(Ordering::Relaxed) {
+            return Err(error(ErrorKind::DeviceLost, format!("{} reported a fatal failure", self.name))
+                .with_hint("see `dmesg`; once the driver has reset the device, open the engine again"));
+        }
+        let attr = query_port(&self.verbs, self.context, self.port.number).map_err(|errno| {
+            failed(format!("port {} of {} cannot be read", self.port.number, self.name), errno)
+        })?;
+        if attr.state == PORT_ACTIVE {
+            return Ok(());
+        }
+        Err(down(&self.name, self.port.number))
+    }
+
+    /// Takes the events that came meanwhile.
+    fn read_events(&self) {
+        let mut event = ibv_async_event { element: std::ptr::null_mut(), event_type: -1 };
+        // SAFETY: an open device, whose file does not block, and room for an event.
+        while unsafe { (self.verbs.ibv_get_async_event)(self.context.as_ptr(), &raw mut event) } == 0 {
+            tracing::warn!(device = self.name, event = event.event_type, "an RDMA device reported an event");
+            self.fatal.fetch_or(event.event_type == EVENT_DEVICE_FATAL, Ordering::Relaxed);
+            // SAFETY: the event of the call above.
+            unsafe { (self.verbs.ibv_ack_async_event)(&raw mut event) };
+        }
+    }
+
+    /// Registers memory, which pins it.
+    ///
+    /// # Safety
+    ///
+    /// It stays mapped until the handle is given to [`deregister`](Self::deregister).
+    pub(crate) unsafe fn register(
+        &self,
+        base: NonNull<u8>,
+        len: usize,
+        access: Access,
+    ) -> Result<Handle<ibv_mr>, Errno> {
+        let mut flags = 0;
+        if access.contains(Access::READ) {
+            flags |= access::REMOTE_READ;
+        }
+        if access.contains(Access::WRITE) {
+            flags |= access::LOCAL_WRITE;
+        }
+        let addr = base.as_ptr().cast();
+        // SAFETY: this device's domain, and memory by the caller's promise.
+        Handle::new(unsafe { (self.verbs.ibv_reg_mr)(self.pd.as_ptr(), addr, len, flags) })
+    }
+
+    /// Deregisters memory. Returns whether the device reaches it no more.
+    pub(crate) fn deregister(&self, region: Handle<ibv_mr>) -> bool {
+        // SAFETY: registered on this device, and given here once.
+        let code = unsafe { (self.verbs.ibv_dereg_mr)(region.as_ptr()) };
+        checked(code).is_ok()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: regions and queues, which use the domain, hold this value, and so are gone.
+        unsafe { (self.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
+        // SAFETY: nothing uses the device any more.
+        unsafe { (self.verbs.ibv_close_device)(self.context.as_ptr()) };
+    }
+}
+
+/// Makes calls that read from a file of the library return at once.
+pub(crate) fn nonblocking(file: std::os::fd::BorrowedFd<'_>) -> Result<()> {
+    let set = rustix::fs::fcntl_getfl(file)
+        .and_then(|flags| rustix::fs::fcntl_setfl(file, flags | rustix::fs::OFlags::NONBLOCK));
+    set.map_err(|errno| failed("a file of the device refuses to be read without blocking", errno))
+}
+
+fn query_port(verbs: &Verbs, context: Handle<ibv_context>, port: u8) -> Result<ibv_port_attr, Errno> {
+    let mut attr = ibv_port_attr::default();
+    // SAFETY: an open device, and room for the properties: older libraries write a prefix.
+    checked(unsafe { (verbs.ibv_query_port)(context.as_ptr(), port, &raw mut attr) })?;
+    Ok(attr)
+}
+
+fn choose_port(
+    verbs: &Verbs,
+    context: Handle<ibv_context>,
+    name: &str,
+    ports: u8,
+    options: &RdmaOptions,
+) -> Result<Port> {
+    let mtu = options.validate()?;
+    let read = |number| {
+        let attr = query_port(verbs, context, number);
+        attr.map_err(|errno| failed(format!("port {number} of {name} cannot be read"), errno))
+    };
+    let (number, attr) = match options.port {
+        Some(number) if number > ports => {
+            return Err(error(ErrorKind::NotFound, format!("{name} has no port {number}"))
+                .with_hint(format!("its ports are 1 to {ports}")));
+        }
+        Some(number) => (number, read(number)?),
+        None => {
+            let mut active = (1..=ports).filter_map(|number| Some((number, read(number).ok()?)));
+            active.find(|(_, attr)| attr.state == PORT_ACTIVE).ok_or_else(|| down(name, 1))?
+        }
+    };
+    if attr.state != PORT_ACTIVE {
+        return Err(down(name, number));
+    }
+    if let Some(code) = mtu.filter(|code| *code > attr.max_mtu) {
+        let bytes = |code: c_int| 128_u64 << code.clamp(1, 5);
+        return Err(error(ErrorKind::OutOfRange, format!("an MTU of {} bytes", bytes(code)))
+            .with_numbers(bytes(code), bytes(attr.max_mtu))
+            .with_hint("choose a smaller one, or leave the option `mtu` out"));
+    }
+    let gid = match options.gid {
+        Some(index) => Some((index, query_gid(verbs, context, number, index)?)),
+        None if attr.link_layer == LINK_LAYER_ETHERNET => {
+            let indices = 0..u8::try_from(attr.gid_tbl_len).unwrap_or(u8::MAX);
+            let mut set = indices.filter_map(|i| Some((i, query_gid(verbs, context, number, i).ok()?)));
+            Some(set.next().ok_or_else(|| no_gid(number, None))?)
+        }
+        None => None,
+    };
+    Ok(Port { number, attr, gid, mtu: mtu.unwrap_or(attr.active_mtu) })
+}
+
+fn query_gid(verbs: &Verbs, context: Handle<ibv_context>, port: u8, index: u8) -> Result<ibv_gid> {
+    let mut gid = ibv_gid::default();
+    // SAFETY: an open device, and room for a GID.
+    let code = unsafe { (verbs.ibv_query_gid)(context.as_ptr(), port, index.into(), &raw mut gid) };
+    // The lower half is the interface's number, which is never 0.
+    let set = code == 0 && gid.raw[8..] != [0; 8];
+    if set { Ok(gid) } else { Err(no_gid(port, Some(index))) }
+}
+
+fn no_gid(port: u8, index: Option<u8>) -> Error {
+    let what = index.map_or_else(|| "no GID".to_owned(), |index| format!("no GID at index {index}"));
+    error(ErrorKind::NotFound, format!("port {port} has {what}")).with_hint(
+        "give the network interface an address and set it up (`ip link set DEV up`); `ibv_devinfo -v` lists the GIDs",
+    )
+}
+
+/// A port may become active again, so that the kind is one that may pass.
+fn down(name: &str, port: u8) -> Error {
+    error(ErrorKind::DeviceFault, format!("port {port} of {name} is not active")).with_hint(
+        "see to the cable and the switch; set the network interface up (`ip link set DEV up`), or run a subnet manager on InfiniBand; \
+         `ibv_devinfo` shows the state",
+    )
+}
+
+fn nothing(devices: &[(String, *mut ibv_device)], name: &str) -> Error {
+    let names: Vec<_> = devices.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return error(ErrorKind::NotFound, "there is no RDMA device").with_hint(
+            "it takes a NIC with RDMA and its driver, such as `modprobe mlx5_ib`; `rdma link add rxe0 type rxe netdev DEV` (as root) makes \
+             a software device",
+        );
+    }
+    error(ErrorKind::NotFound, format!("there is no RDMA device `{name}`"))
+        .with_hint(format!("there are: {}", names.join(", ")))
+}
+
+/// The verdict on forks, if the library tells: whether a child leaves the parent's registered pages alone.
+pub(crate) fn is_fork_safe(verbs: &Verbs) -> Option<bool> {
+    // SAFETY: takes nothing.
+    verbs.ibv_is_fork_initialized.map(|call| unsafe { call() } != FORK_DISABLED)
+}
+
+/// Loads the library, as [`crate::library::open`], with the error of this backend.
+pub(crate) fn load(dir: Option<&Path>) -> Result<Verbs> {
+    crate::library::open(dir).map_err(crate::error::load)
+}

@@ -1,0 +1,169 @@
+//! [`RdmaEngine`]: an RDMA device as an engine.
+
+use std::sync::Arc;
+
+use dma_core::{
+    Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, ErrorKind, ExportDescriptor,
+    HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+};
+
+use crate::RdmaOptions;
+use crate::device::{self, Device};
+use crate::error::{BACKEND, error};
+use crate::queue::RdmaQueue;
+use crate::region::RdmaRegion;
+use crate::verbs::Verbs;
+
+/// The default depth of a queue.
+const DEFAULT_DEPTH: usize = 256;
+/// The longest descriptor: RDMA messages have at most 2 GiB, and some devices report no limit.
+const MAX_TRANSFER: u64 = 1 << 30;
+
+pub(crate) const LOCAL_ONLY: &str = "the RDMA engine copies within one host: it neither exports nor imports";
+pub(crate) const LOCAL_HINT: &str = "export memory of the CPU engine, or of a BlueField's";
+
+/// A port of an RDMA device. The README describes the set-up.
+///
+/// ```
+/// use dma_rdma::{RdmaEngine, RdmaOptions};
+///
+/// // Without library or device, the error names the remedy.
+/// match RdmaEngine::open(&RdmaOptions::new()) {
+///     Ok(engine) => println!("{engine:?}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+#[derive(Debug)]
+pub struct RdmaEngine {
+    device: Arc<Device>,
+    id: EngineId,
+    info: EngineInfo,
+}
+
+impl RdmaEngine {
+    /// Opens a device: the given one, or the first that has an active port. Loads `libibverbs.so.1` if nobody
+    /// did so before, which reads files.
+    ///
+    /// # Errors
+    ///
+    /// `MissingSdk`: the library cannot be loaded. `NotFound`: no RDMA device, none of that name, no such
+    /// port, or no GID. `DeviceFault`: the port is not active. `PermissionDenied`: no right to open
+    /// `/dev/infiniband`. `OutOfRange`, `InvalidArgument`: options beyond the device's limits. `Unsupported`:
+    /// a processor without 64-bit addresses. `OutOfResources`, `DeviceLost`, `Os`: the library fails. Each
+    /// error names the remedy.
+    pub fn open(options: &RdmaOptions) -> Result<Self> {
+        let opened = options.validate().and_then(|_| device::load(options.lib_dir.as_deref()));
+        opened.and_then(|verbs| Self::with(&verbs, options)).map_err(|e| e.with_operation("open engine"))
+    }
+
+    /// Opens a device by the calls of a table.
+    pub(crate) fn with(verbs: &Verbs, options: &RdmaOptions) -> Result<Self> {
+        if cfg!(not(target_pointer_width = "64")) {
+            return Err(error(ErrorKind::Unsupported, "the RDMA engine needs addresses of 64 bits")
+                .with_hint("name another engine, such as cpu"));
+        }
+        let device = Device::open(verbs, options)?;
+        let most = device.attr.max_qp_wr.min(device.attr.max_cqe.saturating_sub(1));
+        let most = usize::try_from(most).unwrap_or(0).clamp(1, RdmaOptions::DEPTH_MAX);
+        let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
+        if depth == 0 || depth > most {
+            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+                .with_numbers(depth as u64, most as u64)
+                .with_hint(
+                    "the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`): lower it",
+                ));
+        }
+        // A copy goes out as an RDMA read, so that its completion says that the bytes are in place.
+        let capabilities = Capabilities::ALLOCATE
+            | Capabilities::REGISTER
+            | Capabilities::CPU_VISIBLE
+            | Capabilities::IN_ORDER
+            | Capabilities::FENCE;
+        let longest = match u64::from(device.port.attr.max_msg_sz) {
+            0 => MAX_TRANSFER,
+            longest => longest.min(MAX_TRANSFER),
+        };
+        let limits = Limits::default()
+            .with_max_transfer(longest)
+            .with_max_segments(1)
+            .with_queue_depth(most, depth)
+            .with_max_queues(usize::try_from(device.attr.max_qp).ok().filter(|most| *most > 0))
+            .with_alignment(1, 64);
+        let firmware: Vec<u8> =
+            device.attr.fw_ver.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
+        let version = format!("libibverbs, firmware {}", String::from_utf8_lossy(&firmware));
+        let port = format!("{} port {}", device.name, device.port.number);
+        let info =
+            EngineInfo::new(BACKEND, port, version).with_capabilities(capabilities).with_limits(limits);
+        Ok(Self { device, id: EngineId::unique(), info })
+    }
+}
+
+#[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
+// SAFETY: `info` holds the properties that the device reports, which all queues share.
+unsafe impl DmaEngine for RdmaEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        if !request.export.is_empty() {
+            return Err(error(ErrorKind::Unsupported, LOCAL_ONLY).with_hint(LOCAL_HINT));
+        }
+        request.validate()?;
+        Ok(Box::new(RdmaRegion::allocate(&self.device, self.id, request)?))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        let region = unsafe { RdmaRegion::register(&self.device, self.id, memory, request.access) }?;
+        Ok(Box::new(region))
+    }
+
+    fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Err(error(ErrorKind::Unsupported, LOCAL_ONLY).with_hint(LOCAL_HINT))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let depth = options.depth_on(&self.info.limits).max(1);
+        let most = self.info.limits.max_queue_depth;
+        if depth > most {
+            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+                .with_numbers(depth as u64, most as u64)
+                .with_hint("the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`)"));
+        }
+        Ok(Box::new(RdmaQueue::open(&self.device, self.id, depth)?))
+    }
+}
+
+/// Lists the RDMA devices of this machine. Those that cannot be used, and a missing library, are listed with
+/// their error and its remedy. Opens each device for a moment.
+#[must_use]
+pub fn discover(options: &RdmaOptions) -> Vec<Discovered> {
+    match device::load(options.lib_dir.as_deref()) {
+        Ok(verbs) => discover_with(&verbs, options),
+        Err(error) => {
+            vec![Discovered::new(EngineName::of(&crate::BACKEND), Err(error.with_operation("open engine")))]
+        }
+    }
+}
+
+pub(crate) fn discover_with(verbs: &Verbs, options: &RdmaOptions) -> Vec<Discovered> {
+    let plain = EngineName::of(&crate::BACKEND);
+    let names = match device::names(verbs) {
+        Ok(names) if !names.is_empty() => names,
+        // The error says what is missing.
+        _ => {
+            return vec![Discovered::opened(plain, RdmaEngine::with(verbs, options))];
+        }
+    };
+    let discovered = names.into_iter().map(|device| {
+        let name = plain.clone().with_device(device.clone()).unwrap_or_else(|_| plain.clone());
+        Discovered::opened(name, RdmaEngine::with(verbs, &options.clone().with_device(device)))
+    });
+    discovered.collect()
+}

@@ -1,0 +1,42 @@
+//! RDMA NICs (InfiniBand and RoCE) as an engine of the `dma` crate, through rdma-core's `libibverbs.so.1`,
+//! for copies within one host.
+//!
+//! The library is loaded when the first engine is opened: nothing of it is needed to build. Without it, or
+//! without a device with an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy.
+//! The README describes the set-up of a machine.
+//!
+//! Properties of RDMA that users see:
+//!
+//! - **A queue is a queue pair connected to itself.** A copy is an RDMA read of the source into the
+//!   destination, because only a read's completion promises that the bytes are in place for the CPU.
+//! - **Rights are the device's.** A region is registered with its rights, and the device checks each request
+//!   against them. Registering pins memory (`ulimit -l`), so it is dear and belongs to the set-up.
+//! - **Doorbells.** All that gathered since the last doorbell goes out as one chain of work requests. Only
+//!   its last request, and each 32nd, makes a completion, which stands for those before it.
+//! - **Fences** are the device's: a fenced request starts when all reads before it have completed.
+//! - **Errors.** The first failure stops the queue pair. That descriptor has its status, those behind it are
+//!   [`Aborted`](dma_core::ErrorKind::Aborted), and the queue pair is connected again inside `poll`. While
+//!   the port is down, submissions fail with an error that says so.
+//! - **Sleeping.** A queue's event is its completion channel.
+//! - **Forks.** Queues and regions belong to the process that opened them. On kernels before 5.12, set
+//!   `RDMAV_FORK_SAFE=1` in programs that start others.
+
+mod backend;
+mod device;
+mod doctor;
+mod engine;
+mod error;
+#[cfg(test)]
+mod fake;
+mod library;
+mod options;
+mod pair;
+mod queue;
+mod region;
+#[cfg(test)]
+mod tests;
+mod verbs;
+
+pub use backend::{BACKEND, RdmaBackend};
+pub use engine::{RdmaEngine, discover};
+pub use options::RdmaOptions;

@@ -1,0 +1,248 @@
+//! [`RdmaOptions`]: the device, its port and path, and the depth.
+
+use std::path::PathBuf;
+
+use dma_core::{EngineName, ErrorKind, OptionInfo, Result};
+
+use crate::error::error;
+
+/// The device to open.
+///
+/// In engine names, such as `rdma:mlx5_0,port=2`, the device follows the backend, and these options come
+/// next:
+///
+/// | key | value | default |
+/// |---|---|---|
+/// | `port` | port of the device, from 1 to 255 | the first that is active |
+/// | `gid` | index of the port's GID, from 0 to 255 | the first that is set, if the port needs one |
+/// | `sl` | service level, from 0 to 15 | 0 |
+/// | `mtu` | 256, 512, 1024, 2048 or 4096 bytes | that of the port |
+/// | `timeout` | wait for an answer, N from 1 to 31: 4.096 us times 2 to the power N | 14, 67 ms |
+/// | `depth` | default depth of the engine's queues, from 1 to 16384 | 256, or the device's limit |
+/// | `lib` | directory of `libibverbs.so.1` | `DMA_IBVERBS_LIB_DIR`, then where the system looks |
+///
+/// An answer that does not come is asked for 7 times more. So a copy without an answer fails after 8 to 32
+/// times the timeout: a device may take up to 4 times as long as it was told.
+///
+/// Loading a library runs its code, so untrusted names must not choose `lib`: `dma::parse_untrusted` refuses
+/// it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RdmaOptions {
+    /// The device's name, such as `mlx5_0`. `None` (the default): the first that has an active port.
+    pub device: Option<String>,
+    /// The port, from 1 on. `None` (the default): the first that is active.
+    pub port: Option<u8>,
+    /// The index of the port's GID. `None` (the default): the first that is set, on ports that need one.
+    pub gid: Option<u8>,
+    /// The service level, from 0 (the default) to 15.
+    pub service_level: u8,
+    /// The longest packet in bytes: 256, 512, 1024, 2048 or 4096. `None` (the default): as the port.
+    pub mtu: Option<u32>,
+    /// The exponent of the time to wait for an answer, from 1 to 31. `None` (the default): 14.
+    pub timeout: Option<u8>,
+    /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
+    /// limit if that is less.
+    pub depth: Option<usize>,
+    /// The directory of `libibverbs.so.1`. `None` (the default): the environment variable
+    /// `DMA_IBVERBS_LIB_DIR`, then where the system looks.
+    pub lib_dir: Option<PathBuf>,
+}
+
+/// The MTUs, whose code is their place in the list, from 1 on.
+const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+
+impl RdmaOptions {
+    /// The options that engine names can have.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("port", "N", "the first active one", "port of the device"),
+        OptionInfo::new("gid", "N", "the first that is set", "index of the port's GID"),
+        OptionInfo::new("sl", "N", "0", "service level"),
+        OptionInfo::new("mtu", "BYTES", "that of the port", "longest packet: 256, 512, 1024, 2048 or 4096"),
+        OptionInfo::new("timeout", "N", "14", "time to wait for an answer: 4.096 us times 2 to the power N"),
+        OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
+        OptionInfo::new(
+            "lib",
+            "FOLDER",
+            "DMA_IBVERBS_LIB_DIR, then the system's",
+            "folder of libibverbs.so.1",
+        )
+        .loading_code(),
+    ];
+    /// The deepest queue, in descriptors. The device's limit may be lower.
+    pub const DEPTH_MAX: usize = 16_384;
+
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the device's name.
+    #[must_use]
+    pub fn with_device(mut self, device: impl Into<String>) -> Self {
+        self.device = Some(device.into());
+        self
+    }
+
+    /// Sets the port, from 1 on.
+    #[must_use]
+    pub const fn with_port(mut self, port: u8) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Sets the index of the port's GID.
+    #[must_use]
+    pub const fn with_gid(mut self, gid: u8) -> Self {
+        self.gid = Some(gid);
+        self
+    }
+
+    /// Sets the service level, from 0 to 15.
+    #[must_use]
+    pub const fn with_service_level(mut self, service_level: u8) -> Self {
+        self.service_level = service_level;
+        self
+    }
+
+    /// Sets the longest packet in bytes: 256, 512, 1024, 2048 or 4096.
+    #[must_use]
+    pub const fn with_mtu(mut self, mtu: u32) -> Self {
+        self.mtu = Some(mtu);
+        self
+    }
+
+    /// Sets the exponent of the time to wait for an answer, from 1 to 31.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: u8) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the depth of queues that do not choose one, in descriptors.
+    #[must_use]
+    pub const fn with_depth(mut self, depth: usize) -> Self {
+        self.depth = Some(depth);
+        self
+    }
+
+    /// Sets the directory of `libibverbs.so.1`.
+    #[must_use]
+    pub fn with_lib_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.lib_dir = Some(dir.into());
+        self
+    }
+
+    /// Reads the device and the options of an engine name; see the table above.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an option or value that does not exist, `OutOfRange` for a number that is not
+    /// allowed. Each error lists the valid values.
+    pub fn from_name(name: &EngineName) -> Result<Self> {
+        let mut options = Self::new();
+        options.device = name.device().map(str::to_owned);
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "port" => options.port = Some(value.number(1..=u8::MAX)?),
+                "gid" => options.gid = Some(value.number(0..=u8::MAX)?),
+                "sl" => options.service_level = value.number(0..=15)?,
+                "mtu" => {
+                    let mtus = ["256", "512", "1024", "2048", "4096"];
+                    options.mtu =
+                        Some(value.choice(&std::array::from_fn::<_, 5, _>(|i| (mtus[i], MTUS[i])))?);
+                }
+                "timeout" => options.timeout = Some(value.number(1..=31)?),
+                "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
+                "lib" => options.lib_dir = Some(value.path()?),
+                _ => return Err(value.not_read()),
+            }
+            Ok(())
+        })?;
+        Ok(options)
+    }
+
+    /// Checks what was set without a name, and returns the MTU's code.
+    pub(crate) fn validate(&self) -> Result<Option<i32>> {
+        let wrong = |what: String, limit: u64, hint| {
+            let kind = ErrorKind::OutOfRange;
+            Err(error(kind, what.clone()).with_hint(format!("{hint}, at most {limit}")))
+        };
+        match *self {
+            Self { port: Some(0), .. } => return wrong("port 0".to_owned(), 255, "ports count from 1"),
+            Self { service_level: level @ 16.., .. } => {
+                return wrong(format!("a service level of {level}"), 15, "levels count from 0");
+            }
+            Self { timeout: Some(exponent @ (0 | 32..)), .. } => {
+                return wrong(format!("a timeout of {exponent}"), 31, "exponents count from 1");
+            }
+            _ => {}
+        }
+        let Some(mtu) = self.mtu else { return Ok(None) };
+        match MTUS.iter().zip(1..).find(|(known, _)| **known == mtu) {
+            Some((_, code)) => Ok(Some(code)),
+            None => Err(error(ErrorKind::InvalidArgument, format!("an MTU of {mtu} bytes"))
+                .with_hint("choose 256, 512, 1024, 2048 or 4096")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(name: &str) -> Result<RdmaOptions> {
+        RdmaOptions::from_name(&name.parse().unwrap())
+    }
+
+    #[test]
+    fn names_set_every_option() {
+        let read = options("rdma:mlx5_0,port=2,gid=3,sl=4,mtu=1024,timeout=20,depth=64,lib=/x").unwrap();
+        let expected = RdmaOptions::new()
+            .with_device("mlx5_0")
+            .with_port(2)
+            .with_gid(3)
+            .with_service_level(4)
+            .with_mtu(1024)
+            .with_timeout(20)
+            .with_depth(64)
+            .with_lib_dir("/x");
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+        assert_eq!(read.validate().unwrap(), Some(3));
+        assert_eq!(RdmaOptions::new().validate().unwrap(), None);
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        for (name, says) in [("rdma:mtu=9000", "4096"), ("rdma:mlx5_0,prot=1", "port"), ("rdma:lib=", "path")]
+        {
+            let error = options(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.to_string().contains(says), "{name}: {error}");
+        }
+        for name in ["rdma:port=0", "rdma:sl=16", "rdma:timeout=0", "rdma:timeout=32", "rdma:depth=0"] {
+            assert_eq!(options(name).unwrap_err().kind(), ErrorKind::OutOfRange, "{name}");
+        }
+        let defaults = RdmaOptions::new;
+        for odd in [
+            defaults().with_port(0),
+            defaults().with_service_level(16),
+            defaults().with_timeout(0),
+            defaults().with_timeout(32),
+            defaults().with_mtu(1500),
+        ] {
+            let error = odd.validate().unwrap_err();
+            assert!(!error.hint().is_empty(), "{error}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_for_trusted_names_only() {
+        let name = "rdma:mlx5_0,lib=/tmp/x".parse::<EngineName>().unwrap();
+        assert_eq!(
+            name.refuse_code_loading(&crate::BACKEND).unwrap_err().kind(),
+            ErrorKind::PermissionDenied
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Regions: memory of this process that is registered with the device.
+#![expect(unsafe_code, reason = "implements `RawRegion`, and allocates")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dma_core::{
+    Access, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo,
+    RegionKey, Result,
+};
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+use rustix::process::{Resource, getrlimit};
+
+use crate::device::{Device, Handle};
+use crate::error::{error, failed};
+use crate::verbs::ibv_mr;
+
+/// Memory that the device reaches.
+#[derive(Debug)]
+pub(crate) struct RdmaRegion {
+    device: Arc<Device>,
+    handle: Handle<ibv_mr>,
+    info: RegionInfo,
+    /// The layout of allocated memory; `None` for registered memory.
+    allocated: Option<Layout>,
+}
+
+/// The keys of a region, as one number: the lower half is for the device itself, the upper half for a peer.
+pub(crate) const fn keys(key: RegionKey) -> (u32, u32) {
+    (key.0 as u32, (key.0 as u64 >> 32) as u32)
+}
+
+impl RdmaRegion {
+    /// Allocates zeroed memory, in whole pages, because a page is pinned as a whole.
+    pub(crate) fn allocate(device: &Arc<Device>, engine: EngineId, request: &MemoryRequest) -> Result<Self> {
+        let &MemoryRequest { len, align, access, huge_pages, .. } = request;
+        let lacking = || request.out_of_memory();
+        let page = rustix::param::page_size();
+        let layout = Layout::from_size_align(len, align.max(page)).map_err(|_| lacking())?;
+        let layout = Layout::from_size_align(layout.size().next_multiple_of(page), layout.align())
+            .map_err(|_| lacking())?;
+        // SAFETY: the length is not 0: `MemoryRequest::validate`.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(lacking)?;
+        if huge_pages {
+            // SAFETY: memory of this region; a hint that changes no byte.
+            let _ = unsafe { madvise(base.as_ptr().cast(), layout.size(), Advice::LinuxHugepage) };
+        }
+        // SAFETY: allocated above, and freed after it is deregistered.
+        let region = unsafe { Self::on(device, engine, base, len, access, Some(layout)) };
+        region.inspect_err(|_| {
+            // SAFETY: allocated above with this layout, and not registered.
+            unsafe { dealloc(base.as_ptr(), layout) };
+        })
+    }
+
+    /// Registers memory of the caller.
+    ///
+    /// # Safety
+    ///
+    /// It stays mapped until the region is dropped.
+    pub(crate) unsafe fn register(
+        device: &Arc<Device>,
+        engine: EngineId,
+        memory: &HostMemory,
+        access: Access,
+    ) -> Result<Self> {
+        if memory.is_empty() {
+            return Err(error(ErrorKind::InvalidArgument, "0 bytes to register")
+                .with_hint("register at least 1 byte"));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::on(device, engine, memory.as_ptr(), memory.len(), access, None) }
+    }
+
+    unsafe fn on(
+        device: &Arc<Device>,
+        engine: EngineId,
+        base: NonNull<u8>,
+        len: usize,
+        access: Access,
+        allocated: Option<Layout>,
+    ) -> Result<Self> {
+        let most = device.attr.max_mr_size;
+        if len as u64 > most {
+            return Err(error(ErrorKind::OutOfRange, format!("a region of {len} bytes"))
+                .with_numbers(len as u64, most)
+                .with_hint("the device registers no more in one piece: use several regions"));
+        }
+        // SAFETY: the caller's promise.
+        let handle = unsafe { device.register(base, len, access) }.map_err(|errno| refused(len, errno))?;
+        // SAFETY: a region of the library, which only this value uses.
+        let region = unsafe { &*handle.as_ptr() };
+        let key = RegionKey((u64::from(region.rkey) << 32 | u64::from(region.lkey)) as usize);
+        let info = RegionInfo::local(engine, key, base, len, access);
+        Ok(Self { device: Arc::clone(device), handle, info, allocated })
+    }
+}
+
+/// The error if the device does not register memory.
+fn refused(len: usize, errno: Errno) -> Error {
+    let what = format!("{len} bytes cannot be registered");
+    let limit = getrlimit(Resource::Memlock).current;
+    match errno {
+        Errno::NOMEM if limit.is_some_and(|limit| limit < 1 << 30) => {
+            let limit = limit.unwrap_or(0);
+            error(ErrorKind::PermissionDenied, format!("{what}: this process may pin {} KiB in all", limit >> 10))
+                .with_source(std::io::Error::from(errno))
+                .with_hint("raise the limit: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf")
+        }
+        Errno::NOMEM => error(ErrorKind::OutOfMemory, what)
+            .with_source(std::io::Error::from(errno))
+            .with_hint("registering pins memory: free some, or some regions"),
+        Errno::FAULT | Errno::INVAL => error(ErrorKind::InvalidArgument, what)
+            .with_source(std::io::Error::from(errno))
+            .with_hint("check that all of it is mapped, writable if the device is to write it, and no file of a disk"),
+        other => failed(what, other),
+    }
+}
+
+// SAFETY: the description never changes. The memory is allocated here, or valid by the promise of the caller
+// of `register_raw`. Only descriptors write to it.
+unsafe impl RawRegion for RdmaRegion {
+    fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+
+    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+        Err(error(ErrorKind::Unsupported, crate::engine::LOCAL_ONLY).with_hint(crate::engine::LOCAL_HINT))
+    }
+}
+
+impl Drop for RdmaRegion {
+    fn drop(&mut self) {
+        if !self.device.deregister(self.handle) {
+            // The device may still reach it, so allocated memory is leaked.
+            tracing::error!(device = self.device.name, "memory cannot be deregistered");
+            return;
+        }
+        if let (Some(layout), Some(base)) = (self.allocated, self.info.cpu) {
+            // SAFETY: allocated with this layout; a region is dropped only when no descriptor names it.
+            unsafe { dealloc(base.as_ptr(), layout) };
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The engine on the device of the tests.
+
+use dma_core::{
+    Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, Error, ErrorKind, HostMemory,
+    MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo, conformance, conformance_tests,
+};
+use proptest::prelude::*;
+
+use crate::fake::{Fake, State, wc};
+use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
+use crate::{RdmaEngine, RdmaOptions};
+
+mod counting;
+mod script;
+
+fn tight() -> Fake {
+    Fake::with(|state| (state.max_qp_wr, state.max_msg_sz, state.link_layer) = (3, 100, 1))
+}
+
+conformance_tests!(ethernet, Fake::default().open());
+conformance_tests!(infiniband, Fake::with(|state| state.link_layer = 1).open());
+
+#[test]
+fn conforms_with_short_descriptors_and_three_in_flight() {
+    conformance::run_all(&tight().open());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_leave_the_right_bytes(
+        program in script::programs(false),
+        depth in 1..40_usize,
+        max_msg_sz in prop_oneof![Just(1 << 30), 64..20_000_u32],
+    ) {
+        let fake = Fake::with(|state| state.max_msg_sz = max_msg_sz);
+        script::run(&fake.open(), depth, true, &program, |_| ());
+        prop_assert_eq!(fake.state().objects, 0, "objects of the library are left");
+    }
+
+    #[test]
+    fn random_programs_survive_failures(
+        program in script::programs(false),
+        depth in 1..40_usize,
+        fail_every in 2..30_u64,
+    ) {
+        let fake = Fake::with(|state| state.fail_every = fail_every);
+        script::run(&fake.open(), depth, false, &program, |_| ());
+        prop_assert_eq!(fake.state().objects, 0, "objects of the library are left");
+    }
+}
+
+fn buffers(engine: &RdmaEngine, len: usize) -> (BufferMut, BufferMut) {
+    let mut src = engine.allocate(len).unwrap();
+    src.iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8 | 1);
+    (src, engine.allocate(len).unwrap())
+}
+
+fn open_queue(engine: &RdmaEngine) -> Queue {
+    engine.open_queue(&QueueOptions::new()).unwrap()
+}
+
+/// Copies 64 bytes.
+fn copy(engine: &RdmaEngine, queue: &Queue) -> Result<(), Error> {
+    let (src, dst) = buffers(engine, 64);
+    let transfer = queue.copy(src, dst)?;
+    let (src, dst) = transfer.wait()?;
+    assert_eq!(src[..], dst[..]);
+    Ok(())
+}
+
+/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, those of the fake
+/// device, too; an allocation per operation fails the test.
+fn warm<T>(what: &str, fake: &Fake, mut operands: T, mut work: impl FnMut(T) -> T) {
+    let mut allocated = 0;
+    for _ in 0..20 {
+        (fake.state().chains, fake.state().flags) = (Vec::with_capacity(9000), Vec::with_capacity(9000));
+        let before = counting::of_thread();
+        for _ in 0..200 {
+            operands = work(operands);
+        }
+        allocated = counting::of_thread() - before;
+        if allocated == 0 {
+            return;
+        }
+    }
+    panic!("{what} still allocates: {allocated} times in 200 rounds");
+}
+
+#[test]
+fn nothing_is_allocated_per_copy_once_warm() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    let queue = open_queue(&engine);
+    for len in [64, 4096] {
+        warm(&format!("a copy of {len}"), &fake, buffers(&engine, len), |(src, dst)| {
+            queue.copy(src, dst).unwrap().wait().unwrap()
+        });
+    }
+    let batch: Batch<_, _> = (0..40).map(|_| buffers(&engine, 64)).collect();
+    warm("a batch", &fake, batch, |batch| queue.submit(batch).unwrap().wait().unwrap());
+}
+
+/// A queue and a region, to be used without the safe API.
+struct Raw {
+    queue: Box<dyn RawQueue>,
+    info: RegionInfo,
+    _memory: Box<dyn dma_core::RawRegion>,
+}
+
+impl Raw {
+    fn open(engine: &RdmaEngine, depth: usize) -> Self {
+        let queue = engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).unwrap();
+        let memory = engine.allocate_raw(&MemoryRequest::new(128)).unwrap();
+        Self { queue, info: *memory.info(), _memory: memory }
+    }
+
+    /// Submits copies with these tokens, and returns how many were taken.
+    fn submit(&mut self, tokens: std::ops::Range<u64>) -> dma_core::Result<usize> {
+        self.submit_each(tokens, |descriptor| descriptor)
+    }
+
+    fn submit_each(
+        &mut self,
+        tokens: std::ops::Range<u64>,
+        set: impl Fn(Descriptor<'static>) -> Descriptor<'static>,
+    ) -> dma_core::Result<usize> {
+        let (src, dst) = (self.info.segment(0, 64), self.info.segment(64, 64));
+        let batch: Vec<_> = tokens.map(|token| set(Descriptor::copy(token, src, dst))).collect();
+        #[expect(unsafe_code, reason = "calls the raw queue")]
+        // SAFETY: the region outlives the queue, and the device runs requests one by one.
+        unsafe {
+            self.queue.submit(&batch)
+        }
+    }
+
+    /// Polls for `number` completions.
+    fn ended(&mut self, number: usize) -> Vec<(u64, Outcome, i32)> {
+        let mut ended = Vec::new();
+        for _ in 0..100_000 {
+            let mut completions = [Completion::done(9); 4];
+            let n = self.queue.poll(&mut completions);
+            ended.extend(completions[..n].iter().map(|c| (c.token, c.outcome, c.native)));
+            if ended.len() >= number {
+                return ended;
+            }
+        }
+        panic!("{} of {number} completions", ended.len());
+    }
+}
+
+fn done(tokens: std::ops::Range<u64>) -> Vec<(u64, Outcome, i32)> {
+    tokens.map(|token| (token, Outcome::Done, 0)).collect()
+}
+
+fn aborted(tokens: std::ops::Range<u64>) -> Vec<(u64, Outcome, i32)> {
+    tokens.map(|token| (token, Outcome::Aborted, wc::FLUSHED)).collect()
+}
+
+#[test]
+fn a_batch_has_one_doorbell_and_few_completions() {
+    let fake = Fake::default();
+    let mut raw = Raw::open(&fake.open(), 200);
+    assert_eq!(raw.submit(0..100).unwrap(), 100);
+    raw.queue.flush();
+    raw.queue.flush();
+    assert_eq!(raw.ended(100), done(0..100));
+    let state = fake.state();
+    assert_eq!(state.chains, [100]);
+    let signalled: Vec<_> = (0..100).filter(|i| state.flags[*i] & SEND_SIGNALED != 0).collect();
+    assert_eq!(signalled, [31, 63, 95, 99]);
+    assert_eq!(raw.queue.stats().doorbells, 1);
+}
+
+/// The send queue frees places by completions alone, and there is one for each doorbell.
+#[test]
+fn no_sequence_of_doorbells_stalls() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    for depth in [1, 2, 3, 31, 32, 33, 64] {
+        let mut raw = Raw::open(&engine, depth);
+        let mut next = 0;
+        for round in 1..400_u64 {
+            let number = round * 7 % (depth as u64 + 1);
+            let taken = raw.submit(next..next + number).unwrap() as u64;
+            raw.queue.flush();
+            assert_eq!(taken, number);
+            assert_eq!(raw.ended(taken as usize), done(next..next + taken), "depth {depth}");
+            next += taken;
+        }
+    }
+}
+
+#[test]
+fn depth_bounds_what_is_in_flight() {
+    let mut raw = Raw::open(&tight().open(), 3);
+    assert_eq!(raw.submit(0..5).unwrap(), 3);
+    assert_eq!(raw.submit(3..5).unwrap(), 0);
+    raw.queue.flush();
+    assert_eq!(raw.ended(3), done(0..3));
+    assert_eq!(raw.submit(3..5).unwrap(), 2);
+}
+
+#[test]
+fn a_fence_is_the_devices() {
+    let fake = Fake::default();
+    let mut raw = Raw::open(&fake.open(), 8);
+    raw.submit(0..1).unwrap();
+    raw.submit_each(1..2, |descriptor| descriptor.with_fence(true)).unwrap();
+    raw.queue.flush();
+    raw.ended(2);
+    let fences: Vec<_> = fake.state().flags.iter().map(|flags| flags & SEND_FENCE != 0).collect();
+    assert_eq!(fences, [false, true]);
+}
+
+#[test]
+fn the_first_failure_is_told_and_the_rest_is_aborted() {
+    for (status, kind) in [
+        (1, ErrorKind::OutOfRange),
+        (2, ErrorKind::DeviceFault),
+        (wc::PROTECTION, ErrorKind::AccessDenied),
+        (wc::REMOTE_ACCESS, ErrorKind::AccessDenied),
+        (wc::NO_ANSWER, ErrorKind::DeviceFault),
+        (19, ErrorKind::DeviceLost),
+        (21, ErrorKind::DeviceFault),
+    ] {
+        let fake = Fake::with(|state| state.statuses.extend([0, 0, status]));
+        let mut raw = Raw::open(&fake.open(), 16);
+        raw.submit(0..10).unwrap();
+        raw.queue.flush();
+        let failed = vec![(2, Outcome::Failed(kind), status)];
+        assert_eq!(raw.ended(10), [done(0..2), failed, aborted(3..10)].concat());
+        assert!(raw.queue.explain(status).name.starts_with("IBV_WC_"));
+        assert_eq!(raw.queue.stats().resets, 1);
+        raw.submit(10..20).unwrap();
+        raw.queue.flush();
+        assert_eq!(raw.ended(10), done(10..20));
+    }
+}
+
+/// Descriptors whose doorbell was rung after the failure, before it was seen, start by themselves.
+#[test]
+fn descriptors_behind_a_failure_start_without_another_doorbell() {
+    let fake = Fake::with(|state| state.statuses.extend([wc::NO_ANSWER]));
+    let mut raw = Raw::open(&fake.open(), 16);
+    raw.submit(0..4).unwrap();
+    raw.queue.flush();
+    let first = raw.ended(1);
+    raw.submit(4..6).unwrap();
+    raw.queue.flush();
+    let rest = raw.ended(6 - first.len());
+    let all = [first, rest].concat();
+    let failed = vec![(0, Outcome::Failed(ErrorKind::DeviceFault), wc::NO_ANSWER)];
+    assert_eq!(all, [failed, aborted(1..4), done(4..6)].concat());
+}
+
+#[test]
+fn rights_are_the_devices() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    let mut raw = Raw::open(&engine, 4);
+    // A region that is gone: its keys are unknown.
+    let gone = *engine.allocate_raw(&MemoryRequest::new(64)).unwrap().info();
+    for (src, dst, status) in [
+        (gone.segment(0, 64), raw.info.segment(64, 64), wc::REMOTE_ACCESS),
+        (raw.info.segment(0, 64), gone.segment(0, 64), wc::PROTECTION),
+    ] {
+        #[expect(unsafe_code, reason = "calls the raw queue")]
+        // SAFETY: the device of the tests refuses the keys, and touches no memory.
+        unsafe { raw.queue.submit(&[Descriptor::copy(1, src, dst)]) }.unwrap();
+        raw.queue.flush();
+        assert_eq!(raw.ended(1), [(1, Outcome::Failed(ErrorKind::AccessDenied), status)]);
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_ends_alone() {
+    let fake = Fake::with(|state| state.refuse_after = Some(3));
+    let mut raw = Raw::open(&fake.open(), 16);
+    raw.submit(0..6).unwrap();
+    raw.queue.flush();
+    let failed = vec![(3, Outcome::Failed(ErrorKind::DeviceFault), -libc::EINVAL)];
+    assert_eq!(raw.ended(6), [aborted(0..3), failed, aborted(4..6)].concat());
+    raw.submit(6..8).unwrap();
+    raw.queue.flush();
+    assert_eq!(raw.ended(2), done(6..8));
+}
+
+#[test]
+fn a_port_that_is_down_is_named_until_it_is_up() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    let queue = open_queue(&engine);
+    copy(&engine, &queue).unwrap();
+    fake.state().port_down = true;
+    let error = copy(&engine, &queue).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.native().unwrap().name.as_ref()),
+        (ErrorKind::DeviceFault, "IBV_WC_RETRY_EXC_ERR")
+    );
+    let error = copy(&engine, &queue).unwrap_err();
+    assert!(error.to_string().contains("not active") && error.hint().contains("ip link set"), "{error}");
+    fake.state().port_down = false;
+    copy(&engine, &queue).unwrap();
+}
+
+#[test]
+fn a_fatal_event_loses_the_device() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    let queue = open_queue(&engine);
+    fake.state().events.extend([10, EVENT_DEVICE_FATAL, 9]);
+    fake.state().statuses.extend([19]);
+    copy(&engine, &queue).unwrap_err();
+    let error = copy(&engine, &queue).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+    assert!(error.hint().contains("dmesg"), "{error}");
+}
+
+#[test]
+fn a_completion_queue_that_fails_ends_everything() {
+    let fake = Fake::default();
+    let mut raw = Raw::open(&fake.open(), 8);
+    raw.submit(0..4).unwrap();
+    raw.queue.flush();
+    fake.state().errors.insert("poll_cq", libc::EIO);
+    assert_eq!(raw.ended(4), aborted(0..4));
+    assert_eq!(raw.submit(4..5).unwrap_err().kind(), ErrorKind::DeviceLost);
+}
+
+#[test]
+fn what_hangs_or_is_lost_ends_with_a_stop() {
+    let settings: [fn(&mut State); 2] = [|state| state.hangs = true, |state| state.loses = true];
+    for set in settings {
+        let fake = Fake::with(set);
+        let mut raw = Raw::open(&fake.open(), 8);
+        raw.submit(0..4).unwrap();
+        raw.queue.flush();
+        raw.submit(4..6).unwrap();
+        assert_eq!(raw.queue.poll(&mut [Completion::done(0); 8]), 0);
+        raw.queue.stop();
+        raw.queue.stop();
+        assert_eq!(raw.ended(6), aborted(0..6));
+        assert_eq!(raw.submit(6..7).unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
+/// A queue pair that does not reset is destroyed; one that is not even destroyed keeps its descriptors.
+#[test]
+fn memory_is_given_back_only_if_the_device_lets_go() {
+    let fake = Fake::with(|state| state.hangs = true);
+    let engine = fake.open();
+    let open = || {
+        let mut raw = Raw::open(&engine, 8);
+        raw.submit(0..2).unwrap();
+        raw.queue.flush();
+        raw
+    };
+    let (mut resets_not, mut stays) = (open(), open());
+    fake.state().errors.insert("modify_qp", libc::EIO);
+    resets_not.queue.stop();
+    assert_eq!(resets_not.ended(2), aborted(0..2));
+    fake.state().errors.insert("destroy_qp", libc::EIO);
+    stays.queue.stop();
+    assert_eq!(stays.queue.poll(&mut [Completion::done(0); 8]), 0);
+    assert_eq!(stays.submit(2..3).unwrap_err().kind(), ErrorKind::DeviceLost);
+    fake.state().errors.clear();
+    stays.queue.stop();
+    assert_eq!(stays.ended(2), aborted(0..2));
+}
+
+#[test]
+fn nothing_is_left_when_opening_fails() {
+    for (call, errno, kind, says) in [
+        ("get_device_list", libc::ENOSYS, ErrorKind::NotFound, "modprobe"),
+        ("open_device", libc::EACCES, ErrorKind::PermissionDenied, "/dev/infiniband"),
+        ("alloc_pd", libc::ENOMEM, ErrorKind::OutOfResources, "close some"),
+    ] {
+        let fake = Fake::with(|state| _ = state.errors.insert(call, errno));
+        let error = fake.open_with(&RdmaOptions::new()).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.hint().contains(says), "{error}");
+        assert_eq!(fake.state().objects, 0, "{call}");
+    }
+    for (call, errno, kind) in [
+        ("create_comp_channel", libc::EMFILE, ErrorKind::OutOfResources),
+        ("create_cq", libc::ENOMEM, ErrorKind::OutOfResources),
+        ("create_qp", libc::ENOMEM, ErrorKind::OutOfResources),
+        ("modify_qp", libc::EINVAL, ErrorKind::InvalidArgument),
+    ] {
+        let fake = Fake::with(|state| _ = state.errors.insert(call, errno));
+        let engine = fake.open();
+        let objects = fake.state().objects;
+        let error = engine.open_queue_raw(&QueueOptions::new()).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(fake.state().objects, objects, "{call}");
+    }
+}
+
+#[test]
+fn devices_and_ports_are_chosen() {
+    let fake = Fake::with(|state| state.devices = 2);
+    let open = |options: RdmaOptions| fake.open_with(&options);
+    assert_eq!(open(RdmaOptions::new().with_device("fake1")).unwrap().info().device, "fake1 port 1");
+    for (options, kind, says) in [
+        (RdmaOptions::new().with_device("mlx5_0"), ErrorKind::NotFound, "fake0, fake1"),
+        (RdmaOptions::new().with_port(2), ErrorKind::NotFound, "1 to 1"),
+        (RdmaOptions::new().with_gid(2), ErrorKind::NotFound, "ibv_devinfo"),
+        (RdmaOptions::new().with_mtu(4096), ErrorKind::OutOfRange, "mtu"),
+        (RdmaOptions::new().with_depth(301), ErrorKind::OutOfRange, "max_qp_wr"),
+    ] {
+        let error = open(options).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.hint().contains(says), "{error}");
+    }
+    assert!(open(RdmaOptions::new().with_gid(1).with_mtu(2048).with_port(1)).is_ok());
+    let found = crate::engine::discover_with(&fake.verbs(), &RdmaOptions::new());
+    assert_eq!(found.len(), 2);
+    let options = RdmaOptions::new();
+    for (set, kind, says) in [
+        ((|state| state.devices = 0) as fn(&mut State), ErrorKind::NotFound, "rdma link add"),
+        (|state| state.has_gid = false, ErrorKind::NotFound, "address"),
+        (|state| state.port_down = true, ErrorKind::DeviceFault, "ip link set"),
+    ] {
+        let error = Fake::with(set).open_with(&options).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.hint().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn registration_failures_have_remedies() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    for (errno, kinds) in [
+        (libc::ENOMEM, [ErrorKind::PermissionDenied, ErrorKind::OutOfMemory]),
+        (libc::EFAULT, [ErrorKind::InvalidArgument; 2]),
+        (libc::EPERM, [ErrorKind::PermissionDenied; 2]),
+    ] {
+        fake.state().errors.insert("reg_mr", errno);
+        let error = engine.register(HostMemory::from_owner(vec![0_u8; 100])).unwrap_err();
+        assert!(kinds.contains(&error.kind()), "{error}");
+        assert!(!error.hint().is_empty(), "{error}");
+        assert!(engine.allocate(100).is_err());
+    }
+    fake.state().errors.clear();
+    let objects = fake.state().objects;
+    drop(engine.register(HostMemory::from_owner(vec![0_u8; 100])).unwrap());
+    assert_eq!(fake.state().objects, objects);
+}
+
+#[test]
+fn memory_that_stays_registered_is_not_freed() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    let region = engine.allocate_raw(&MemoryRequest::new(64)).unwrap();
+    let info = *region.info();
+    fake.state().errors.insert("dereg_mr", libc::EBUSY);
+    drop(region);
+    fake.state().errors.clear();
+    // The device still writes to it, which a tool that watches memory would report if it were free.
+    let mut raw = Raw::open(&engine, 1);
+    #[expect(unsafe_code, reason = "calls the raw queue")]
+    // SAFETY: the region was leaked.
+    unsafe { raw.queue.submit(&[Descriptor::copy(1, raw.info.segment(0, 64), info.segment(0, 64))]) }
+        .unwrap();
+    raw.queue.flush();
+    assert_eq!(raw.ended(1), done(1..2));
+}
+
+#[test]
+fn exports_and_imports_are_refused() {
+    let engine = Fake::default().open();
+    let request = MemoryRequest::new(64).exportable(dma_core::Access::READ);
+    let error = engine.allocate_raw(&request).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(!error.hint().is_empty());
+}
