@@ -130,7 +130,7 @@ mod tests {
     fn what_is_bad_has_a_fix() {
         let report = examine(&[]).unwrap();
         let names: Vec<_> = report.backends.iter().map(|backend| backend.name).collect();
-        assert_eq!(names, ["cpu", "sim", "doca", "ioat", "dsa"]);
+        assert_eq!(names, ["cpu", "sim", "doca", "ioat", "dsa", "rdma"]);
         for backend in &report.backends {
             assert!(!backend.findings.is_empty(), "{}", backend.name);
             for finding in &backend.findings {
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(auto.backends[0].name, "cpu");
         let error = examine(&["cpo".to_owned()]).unwrap_err();
         assert!(
-            error.contains("did you mean `cpu`?") && error.contains("cpu, sim, doca, ioat, dsa"),
+            error.contains("did you mean `cpu`?") && error.contains("cpu, sim, doca, ioat, dsa, rdma"),
             "{error}"
         );
     }
