@@ -67,8 +67,8 @@ impl Counters {
 impl Sub for Counters {
     type Output = Self;
 
-    /// Returns what was counted since `earlier`, a former state of the same counters. `in_flight`, which is no
-    /// count of events, stays that of `self`. A difference below 0 is 0.
+    /// Returns what was counted since `earlier`, a former state of the same counters. `in_flight`, which is
+    /// no count of events, stays that of `self`. A difference below 0 is 0.
     fn sub(self, earlier: Self) -> Self {
         Self { in_flight: self.in_flight, ..self.with(earlier, u64::saturating_sub) }
     }
