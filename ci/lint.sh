@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # sdk.sh checks features that need an installed SDK.
-cargo clippy --locked --workspace --all-targets --features dma/conformance,bindings/generate -- -D warnings
+cargo clippy --locked --workspace --all-targets --features dma/conformance,dma/serde,bindings/generate -- -D warnings
 
 # One package at a time, because cargo would unify their features.
 ci/members.sh | while read -r package _; do

@@ -2,7 +2,6 @@
 //!
 //! `cargo run --example 04_async_tokio`
 
-use dma::SharedQueue;
 use dma::prelude::*;
 use tokio::io::unix::AsyncFd;
 
@@ -62,7 +61,7 @@ fn many_threads() -> dma::Result<()> {
                     let mut src = engine.allocate(LEN)?;
                     src.fill(i as u8);
                     let dst = engine.allocate(LEN)?;
-                    let (src, dst) = copy(&queue, src, dst).await?;
+                    let (src, dst) = queue.copy_when_ready(src, dst).await?;
                     assert_eq!(src[..], dst[..]);
                     Ok::<(), dma::Error>(())
                 })
@@ -77,21 +76,4 @@ fn many_threads() -> dma::Result<()> {
     println!("many threads: {} copies awaited, {} doorbells", counters.completed, counters.doorbells);
     assert_eq!(counters.completed as usize, COPIES);
     Ok(())
-}
-
-async fn copy(
-    queue: &SharedQueue,
-    mut src: BufferMut,
-    mut dst: BufferMut,
-) -> dma::Result<(BufferMut, BufferMut)> {
-    loop {
-        match queue.copy(src, dst) {
-            Ok(transfer) => return Ok(transfer.await?),
-            Err(e) if e.kind() == ErrorKind::QueueFull => {
-                (src, dst) = e.into_operands().expect("a refusal gives them back");
-                queue.ready().await?;
-            }
-            Err(e) => return Err(e.into()),
-        }
-    }
 }
