@@ -191,9 +191,9 @@ impl HostMemory {
         Self { ptr, len, fd: None, owner }
     }
 
-    /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded up
-    /// to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at such an address.
-    /// May write every page of it.
+    /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
+    /// up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at such an
+    /// address. May write every page of it.
     ///
     /// # Errors
     ///
