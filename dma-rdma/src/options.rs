@@ -58,7 +58,7 @@ impl RdmaOptions {
         OptionInfo::new("port", "N", "the first active one", "port of the device"),
         OptionInfo::new("gid", "N", "the first that is set", "index of the port's GID"),
         OptionInfo::new("sl", "N", "0", "service level"),
-        OptionInfo::new("mtu", "BYTES", "that of the port", "longest packet: 256, 512, 1024, 2048 or 4096"),
+        OptionInfo::new("mtu", "256|512|1024|2048|4096", "that of the port", "longest packet, in bytes"),
         OptionInfo::new("timeout", "N", "14", "time to wait for an answer: 4.096 us times 2 to the power N"),
         OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
         OptionInfo::new(
