@@ -27,14 +27,13 @@ pub struct QueueOptions {
     /// which takes up to a second more.
     pub drop_timeout: Duration,
     /// Longest time that an awaited operation waits for others, so that they share a doorbell. Default 50 us;
-    /// 0 rings one for each.
+    /// 0 rings one for each. At most half of `stall_timeout` counts.
     ///
-    /// On an engine whose doorbell costs nothing ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), none
-    /// waits.
-    ///
-    /// An operation that nobody shares the device with never waits. Others are handed over together as soon
-    /// as every task that can run has submitted its own, as many wait as are in flight, or 32 wait. Threads
-    /// that block in a wait ring at once, and so does [`Queue::flush`](crate::Queue::flush).
+    /// An operation that is the only one of its queue does not wait; transfers that have ended count as long
+    /// as they are held. Others are handed over together as soon as every task that can run has submitted its
+    /// own, as many wait as are in flight, or 32 wait. Threads that block in a wait ring at once, and so do
+    /// [`Queue::flush`](crate::Queue::flush) and tasks of a queue with a [`Driver`](crate::Driver). On an
+    /// engine whose doorbell costs nothing ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), none waits.
     pub gather: Duration,
 }
 

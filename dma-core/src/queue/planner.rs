@@ -536,7 +536,11 @@ impl Planner {
 
     /// Returns the longest time that awaited operations wait for others, by these options.
     pub(crate) fn gather(&self, options: &QueueOptions) -> Duration {
-        if self.capabilities.contains(Capabilities::CPU_COPIES) { Duration::ZERO } else { options.gather }
+        if self.capabilities.contains(Capabilities::CPU_COPIES) {
+            return Duration::ZERO;
+        }
+        // What waits here must not look like what the device does not complete.
+        options.gather.min(options.stall_timeout / 2)
     }
 
     /// Flushes if enough has gathered for a doorbell: as much as the device has, [`HAND_OVER`] descriptors,
