@@ -31,7 +31,7 @@ core_known=(
     bitflags bytes cfg-if crc32fast crossbeam-utils
     crc32c rustc_version semver # The CRC-32C of operations whose device has none; the latter two at build time.
     rustix linux-raw-sys
-    libc # Declarations of pread and pwrite: rustix takes slices, and a window has none.
+    libc                          # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     serde serde_core serde_derive # Its feature alone.
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
