@@ -30,6 +30,9 @@ nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
 ran=0
 failed=()
 
+# ci/lsan.supp names functions that the compiler inlines, which only line tables tell.
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
+
 # Tests request impossible sizes, which must return NULL as they do without a sanitizer.
 refuse=allocator_may_return_null=1
 
