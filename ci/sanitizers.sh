@@ -30,7 +30,7 @@ nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
 ran=0
 failed=()
 
-# ci/lsan.supp names functions that the compiler inlines, which only line tables tell.
+# ci/lsan.supp names functions. Line tables tell those that are inlined, frame pointers the callers of small ones.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
 
 # Tests request impossible sizes, which must return NULL as they do without a sanitizer.
@@ -82,7 +82,7 @@ if [[ "$which" != thread ]]; then
         mapfile -t chosen < <(targets_of "$package" address)
         CARGO_TARGET_DIR=$targets/san-address \
             ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp \
-            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address "$through_libc" --cfg=dma_address_sanitizer)" \
+            cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address -Cforce-frame-pointers=yes "$through_libc" --cfg=dma_address_sanitizer)" \
             -p "$package" --target "$host" "${chosen[@]}" -- --skip little_memory_is_an_error_and_no_abort ||
             failed+=("address: $package")
     done
