@@ -22,7 +22,6 @@ unsafe extern "C" {
 /// A map: the caller's `doca_mmap`.
 struct Map {
     raw: *mut doca_mmap,
-    imported: bool,
     /// What 1.5 is given after the start.
     dev: Cell<*mut doca_dev>,
     range: Cell<(*mut c_void, usize)>,
@@ -32,10 +31,9 @@ struct Map {
 }
 
 impl Map {
-    fn give(raw: *mut doca_mmap, imported: bool) -> *mut doca_mmap {
+    fn give(raw: *mut doca_mmap) -> *mut doca_mmap {
         let map = Self {
             raw,
-            imported,
             dev: Cell::new(ptr::null_mut()),
             range: Cell::new((ptr::null_mut(), 0)),
             free: Cell::new((None, ptr::null_mut())),
@@ -61,7 +59,7 @@ pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_
     let code = unsafe { (calls().common.doca_mmap_create)(ptr::null(), &raw mut raw) };
     if code == DOCA_SUCCESS {
         // SAFETY: the caller's place for the handle.
-        unsafe { mmap.write(Map::give(raw, false)) };
+        unsafe { mmap.write(Map::give(raw)) };
     }
     code
 }
@@ -173,7 +171,7 @@ pub(super) unsafe extern "C" fn import(
     let code = unsafe { create(user_data, export_desc, export_desc_len, dev, &raw mut raw) };
     if code == DOCA_SUCCESS {
         // SAFETY: the caller's place for the handle.
-        unsafe { mmap.write(Map::give(raw, true)) };
+        unsafe { mmap.write(Map::give(raw)) };
     }
     code
 }
@@ -219,7 +217,6 @@ pub(super) unsafe extern "C" fn export_rdma(
     }
 }
 
-/// 1.5 does not tell the range of an imported map, but refuses buffers outside of it: all addresses are told.
 pub(super) unsafe extern "C" fn get_memrange(
     mmap: *const doca_mmap,
     addr: *mut *mut c_void,
@@ -227,16 +224,11 @@ pub(super) unsafe extern "C" fn get_memrange(
 ) -> doca_error_t {
     // SAFETY: the caller's handle.
     let map = unsafe { of(mmap) };
-    if let Some(get) = calls().common.doca_mmap_get_memrange {
+    match calls().common.doca_mmap_get_memrange {
         // SAFETY: the library's handle, and the caller's places.
-        return unsafe { get(map.raw, addr, len) };
+        Some(get) => unsafe { get(map.raw, addr, len) },
+        None => DOCA_ERROR_NOT_SUPPORTED,
     }
-    let range = if map.imported { (ptr::null_mut(), usize::MAX) } else { map.range.get() };
-    // SAFETY: the caller's place.
-    unsafe { addr.write(range.0) };
-    // SAFETY: as above.
-    unsafe { len.write(range.1) };
-    DOCA_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn buf_get_by_args(

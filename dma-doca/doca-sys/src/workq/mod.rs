@@ -12,6 +12,7 @@
 //! The calls that nothing of that generation can stand for are absent: submission flags, limits of tasks.
 #![expect(unsafe_code, reason = "calls C")]
 
+#[expect(clashing_extern_declarations, reason = "later versions have calls of the same names")]
 pub mod bindings;
 mod map;
 mod queue;
@@ -138,7 +139,7 @@ fn common_table(own: &WorkqCommon) -> Common {
         doca_mmap_export_pci: (own.doca_mmap_export_dpu.is_some() || own.doca_mmap_export.is_some())
             .then_some(map::export_pci),
         doca_mmap_export_rdma: own.doca_mmap_export_rdma.map(|_| map::export_rdma as _),
-        doca_mmap_get_memrange: Some(map::get_memrange),
+        doca_mmap_get_memrange: own.doca_mmap_get_memrange.map(|_| map::get_memrange as _),
         doca_mmap_set_dmabuf_memrange: None,
         doca_mmap_set_free_cb: Some(map::set_free_cb),
         doca_pe_clear_notification: events.then_some(queue::pe_clear_notification),
@@ -203,36 +204,40 @@ unsafe extern "C" fn devinfo_get_pci_addr_str(
     let Some(get) = calls().common.doca_devinfo_get_pci_addr else {
         return crate::bindings::DOCA_ERROR_NOT_SUPPORTED;
     };
+    let mut bdf = doca_pci_bdf::default();
     // SAFETY: the caller's device, and a place for the address.
-    unsafe { address_text(|bdf| get(devinfo, bdf), text) }
+    let code = unsafe { get(devinfo, &raw mut bdf) };
+    if code == DOCA_SUCCESS {
+        // SAFETY: the caller's array is of that size.
+        unsafe { write_address(bdf, text) };
+    }
+    code
 }
 
 unsafe extern "C" fn rep_get_pci_addr_str(rep: *const doca_devinfo_rep, text: *mut c_char) -> doca_error_t {
     let Some(get) = calls().common.doca_devinfo_rep_get_pci_addr else {
         return crate::bindings::DOCA_ERROR_NOT_SUPPORTED;
     };
+    let mut bdf = doca_pci_bdf::default();
     // SAFETY: the caller's representor, and a place for the address.
-    unsafe { address_text(|bdf| get(rep, bdf), text) }
+    let code = unsafe { get(rep, &raw mut bdf) };
+    if code == DOCA_SUCCESS {
+        // SAFETY: the caller's array is of that size.
+        unsafe { write_address(bdf, text) };
+    }
+    code
 }
 
-/// Writes the address that `get` writes as text, in domain 0: 1.5 does not tell the domain.
+/// Writes an address as text, in domain 0: 1.5 does not tell the domain.
 ///
 /// # Safety
 ///
 /// `text` has room for 13 bytes.
-unsafe fn address_text(
-    get: impl FnOnce(*mut doca_pci_bdf) -> doca_error_t,
-    text: *mut c_char,
-) -> doca_error_t {
-    let mut bdf = doca_pci_bdf::default();
-    let code = get(&raw mut bdf);
-    if code == DOCA_SUCCESS {
-        let (bus, device, function) = (bdf.raw & 0xff, bdf.raw >> 8 & 0x1f, bdf.raw >> 13);
-        let address = format!("0000:{bus:02x}:{device:02x}.{function:x}\0");
-        // SAFETY: 12 characters and a NUL, for which the caller has room.
-        unsafe { text.cast::<u8>().copy_from_nonoverlapping(address.as_ptr(), address.len()) };
-    }
-    code
+unsafe fn write_address(bdf: doca_pci_bdf, text: *mut c_char) {
+    let (bus, device, function) = (bdf.raw & 0xff, bdf.raw >> 8 & 0x1f, bdf.raw >> 13);
+    let address = format!("0000:{bus:02x}:{device:02x}.{function:x}\0");
+    // SAFETY: 12 characters and a NUL, for which the caller has room.
+    unsafe { text.cast::<u8>().copy_from_nonoverlapping(address.as_ptr(), address.len()) };
 }
 
 /// The flags of no option.

@@ -430,8 +430,10 @@ pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
 /// A full work queue is out of memory in its own words.
 pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_t {
     let task = task.cast::<Task>();
-    // SAFETY: the caller's task, whose context outlives it.
-    let context = unsafe { &*(*task).owner };
+    // SAFETY: the caller's task, which is not in flight.
+    let owner = unsafe { (*task).owner };
+    // SAFETY: a context outlives its tasks.
+    let context = unsafe { &*owner };
     if context.state.get() != DOCA_CTX_STATE_RUNNING {
         return DOCA_ERROR_BAD_STATE;
     }
