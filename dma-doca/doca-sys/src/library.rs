@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use dma_loader::{LoadError, Loaded, Vendor, version_in_name};
 
@@ -27,6 +28,10 @@ pub static DOCA: Vendor = Vendor {
     beside: |home| vec![home.to_owned()],
     undeclared: &[],
 };
+
+/// Whether the library that was loaded first has work queues, and its file. The generations have calls of the
+/// same names, and the system's loader would mix them in one process.
+static GENERATION: OnceLock<(bool, PathBuf)> = OnceLock::new();
 
 /// `doca_emu_model` of the stand-in SDK: writes the profile of a device, in at most `size` bytes.
 pub type StandIn =
@@ -106,11 +111,21 @@ impl Library {
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
         let [common, dma] = loaded else { unreachable!("as many as `needs`") };
+        let work_queues =
+            common.symbol(c"doca_workq_create").is_some() && common.symbol(c"doca_pe_create").is_none();
+        if let Some((_, other)) = GENERATION.get().filter(|(of, _)| *of != work_queues) {
+            return Err(LoadError::Second { path: common.path().to_owned(), other: other.clone() });
+        }
+        let library =
+            if work_queues { Self::of_work_queues(common, dma) } else { Self::of_tasks(common, dma) }?;
+        GENERATION.get_or_init(|| (work_queues, common.path().to_owned()));
+        Ok(library)
+    }
+
+    /// The calls of DOCA 2.5 and later.
+    fn of_tasks(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
         let incomplete =
             |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);
-        if common.symbol(c"doca_workq_create").is_some() && common.symbol(c"doca_pe_create").is_none() {
-            return Self::of_work_queues(common, dma);
-        }
         // SAFETY: the library says by its name that it is the SDK's, whose functions the declarations
         // describe; it stays loaded.
         let common_calls = unsafe { Common::load(|name| common.symbol(name)) }

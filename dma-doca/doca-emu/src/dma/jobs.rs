@@ -13,6 +13,10 @@ use crate::task::{Owner, Submit, TaskCallback, TaskConf};
 
 impl Dma {
     /// A running context for `depth` tasks on `pe`. `ended` is called with `user_data` at the end of each.
+    ///
+    /// # Errors
+    ///
+    /// `NO_MEMORY` for more tasks than the card has.
     pub(crate) fn joining(
         dev: Arc<Dev>,
         pe: &Rc<Pe>,
@@ -21,7 +25,8 @@ impl Dma {
         user_data: c::doca_data,
     ) -> Outcome<Rc<Self>> {
         let range = 1..=dev.card().limits.max_tasks;
-        let conf = TaskConf::new(Some(ended), Some(ended), depth, range)?;
+        let conf =
+            TaskConf::new(Some(ended), Some(ended), depth, range).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
         let dma = Self::create(dev)?;
         dma.tasks.conf.set(Some(conf));
         dma.ctx().set_user_data(user_data);
