@@ -1,5 +1,5 @@
-//! Compiles the functions with any number of arguments, which Rust cannot define; tells the generations of work
-//! queues from later ones.
+//! Compiles the functions with any number of arguments, which Rust cannot define; tells the generations of
+//! work queues from later ones.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -185,7 +185,7 @@ impl Mmap {
         Ok(Some((base.cast(), len)))
     }
 
-    /// Whether all of the `len` bytes at `addr` are the map's: a library makes no buffer of others.
+    /// Returns true if all of the `len` bytes at `addr` are the map's: a library makes no buffer of others.
     pub(crate) fn has(&self, addr: *mut u8, len: usize) -> Result<bool> {
         let (sdk, common) = (&self.device.sdk, &self.device.sdk.common);
         let name = "doca_buf_inventory_create";

@@ -112,7 +112,8 @@ pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
     Ok((u64::from_le_bytes(*address), blob))
 }
 
-/// The address of the first byte, if the map grants all `len` bytes at `addr`. The descriptor must not claim more.
+/// The address of the first byte, if the map grants all `len` bytes at `addr`. The descriptor must not claim
+/// more.
 fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     let too_much = |grants: String| {
         let message = format!("the descriptor states {len} bytes at {addr:#x}, {grants}");

@@ -29,7 +29,7 @@ pub static DOCA: Vendor = Vendor {
     undeclared: &[],
 };
 
-/// Whether the library that was loaded first has work queues, and its file. The generations have calls of the
+/// True if the library that was loaded first has work queues; and its file. The generations have calls of the
 /// same names, and the system's loader would mix them in one process.
 static GENERATION: OnceLock<(bool, PathBuf)> = OnceLock::new();
 

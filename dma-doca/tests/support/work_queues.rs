@@ -133,7 +133,7 @@ fn programs_on_a_card() {
                 // In pieces that go to the device together.
                 let piece = len.div_ceil(pieces).max(1);
                 let mut flights = Vec::new();
-                while src_mid.len() > 0 {
+                while !src_mid.is_empty() {
                     let cut = piece.min(src_mid.len());
                     let (src_next, dst_next) = (src_mid.split_off(cut), dst_mid.split_off(cut));
                     flights.push((queue.copy(src_mid, dst_mid).unwrap(), cut));
