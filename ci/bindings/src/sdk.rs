@@ -84,8 +84,8 @@ const WORKQ: Sdk = Sdk {
     by_hand: &[
         (
             "doca_(buf|buf_inventory|ctx|data|dev|dev_rep|devinfo|devinfo_rep|dma|error|error_t|event_handle_t|mmap|pci_func_type)",
-            "use crate::bindings::{\n    doca_buf, doca_buf_inventory, doca_ctx, doca_data, doca_dev, doca_dev_rep, doca_devinfo, \
-            doca_devinfo_rep, doca_dma,\n    doca_error_t, doca_event_handle_t, doca_mmap, doca_pci_func_type,\n};\n",
+            "use crate::bindings::{\n    doca_buf, doca_buf_inventory, doca_ctx, doca_data, doca_dev, doca_dev_rep, doca_devinfo,\n    \
+            doca_devinfo_rep, doca_dma, doca_error_t, doca_event_handle_t, doca_mmap, doca_pci_func_type,\n};\n",
         ),
         (
             "doca_pci_bdf.*",
