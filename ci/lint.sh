@@ -6,6 +6,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # sdk.sh checks features that need an installed SDK.
 cargo clippy --locked --workspace --all-targets --features dma/conformance,dma/serde,bindings/generate -- -D warnings
 
+# The stand-in of DOCA 1.5 to 2.2 is another library.
+for generation in 1-5 2-2; do
+    cargo clippy --locked --quiet -p dma-doca-emu --lib --features "generation-$generation" -- -D warnings
+done
+
 # One package at a time, because cargo would unify their features.
 ci/members.sh | while read -r package _; do
     echo "$package without default features"

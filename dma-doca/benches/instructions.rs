@@ -4,7 +4,8 @@
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs
 //! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the cost of one more copy in
 //! each, and the ratio. Above 1.10 it exits with 1, unless run with `--test`. `DMA_DOCA_LIB_DIR` with the
-//! headers beside it takes an installed stand-in instead.
+//! headers beside it takes an installed stand-in instead. The same for DOCA 2.2, with its work queues, and
+//! `jobs.c`.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use std::path::{Path, PathBuf};
@@ -73,30 +74,47 @@ fn main() {
         println!("skipped: valgrind, which counts instructions, is not installed");
         return;
     }
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let prefix = match std::env::var_os("DMA_DOCA_LIB_DIR") {
-        Some(dir) => Path::new(&dir).join("../..").canonicalize().expect("DMA_DOCA_LIB_DIR is a directory"),
+    let installed = std::env::var_os("DMA_DOCA_LIB_DIR")
+        .map(|dir| Path::new(&dir).join("../..").canonicalize().expect("DMA_DOCA_LIB_DIR is a directory"));
+    let worst = match installed {
+        Some(prefix) => ratio("DOCA 3", &prefix, "copies"),
         None => {
-            let prefix = target.join("doca-emu-release");
-            let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("doca-emu/install");
-            let status = Command::new(install).arg(&prefix).status().expect("doca-emu/install starts");
-            assert!(status.success(), "doca-emu/install failed");
-            prefix
+            let third = ratio("DOCA 3", &install("3"), "copies");
+            third.max(ratio("DOCA 2.2", &install("2.2"), "jobs"))
         }
     };
+    // As a test it only has to run, because the ratio depends on the compilers.
+    if worst > BAR && !args.iter().any(|arg| arg == "--test") {
+        eprintln!("the ratio is above {BAR}");
+        std::process::exit(1);
+    }
+}
+
+/// Installs the stand-in of a generation.
+fn install(generation: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doca-emu-release-{generation}"));
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("doca-emu/install");
+    let mut command = Command::new(install);
+    let status = command.arg(&prefix).args(["--generation", generation]).status();
+    assert!(status.expect("doca-emu/install starts").success(), "doca-emu/install failed");
+    prefix
+}
+
+/// Measures the C program and this one on an installation. Prints and returns the ratio of instructions.
+fn ratio(generation: &str, prefix: &Path, source: &str) -> f64 {
     let lib_dir = prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
-    let program = target.join("copies");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
     let compiled = Command::new("cc")
         .args(["-O2", "-DDOCA_ALLOW_EXPERIMENTAL_API", "-o"])
         .arg(&program)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/copies.c"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("benches/{source}.c")))
         .arg(format!("-I{}", prefix.join("include").display()))
         .arg(format!("-L{}", lib_dir.display()))
         .args(["-ldoca_dma", "-ldoca_common"])
         .arg(format!("-Wl,-rpath,{}", lib_dir.display()))
         .status()
         .expect("cc starts");
-    assert!(compiled.success(), "copies.c does not compile");
+    assert!(compiled.success(), "{source}.c does not compile");
     let (few, many) = (2_000_u64, 12_000_u64);
     let per_copy = |run: &dyn Fn(u64) -> Command| {
         let more = instructions(&mut run(many)) - instructions(&mut run(few));
@@ -120,11 +138,7 @@ fn main() {
     });
     let ratio = rust / c;
     println!(
-        "instructions per copy of {SIZE} bytes, batches of {BATCH}: C {c:.1}, Box<dyn RawQueue> {rust:.1}, ratio {ratio:.3}"
+        "{generation}: instructions per copy of {SIZE} bytes, batches of {BATCH}: C {c:.1}, Box<dyn RawQueue> {rust:.1}, ratio {ratio:.3}"
     );
-    // As a test it only has to run, because the ratio depends on the compilers.
-    if ratio > BAR && !args.iter().any(|arg| arg == "--test") {
-        eprintln!("the ratio is above {BAR}");
-        std::process::exit(1);
-    }
+    ratio
 }

@@ -1,7 +1,16 @@
-//! Compiles the functions with any number of arguments, which Rust cannot define.
+//! Compiles the functions with any number of arguments, which Rust cannot define; tells the generations of
+//! work queues from later ones.
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/variadic.c");
+    println!("cargo::rustc-check-cfg=cfg(workq)");
+    let work_queues = ["CARGO_FEATURE_GENERATION_1_5", "CARGO_FEATURE_GENERATION_2_2"];
+    if work_queues.iter().any(|feature| std::env::var_os(feature).is_some()) {
+        println!("cargo::rustc-cfg=workq");
+        // Of those functions they have none.
+        return;
+    }
     cc::Build::new()
         .file("src/variadic.c")
         .std("c11")

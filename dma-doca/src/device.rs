@@ -116,7 +116,7 @@ pub struct Representor {
 ///
 /// # Errors
 ///
-/// `MissingSdk` or `VersionMismatch` if there is no usable SDK; errors of the SDK. No device is no error: the
+/// `MissingSdk` if there is no usable SDK; errors of the SDK. No device is no error: the
 /// list is empty.
 pub fn discover() -> Result<Vec<DeviceInfo>> {
     discover_with(&DocaOptions::new())

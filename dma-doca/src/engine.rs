@@ -53,7 +53,7 @@ impl DocaEngine {
     ///
     /// # Errors
     ///
-    /// `MissingSdk` or `VersionMismatch` if there is no usable SDK; `InvalidArgument` for an address of
+    /// `MissingSdk` if there is no usable SDK; `InvalidArgument` for an address of
     /// several devices; `NotFound` if no device has it; `Unsupported` for a device without DMA;
     /// `PermissionDenied`; other errors of the SDK. Each names the remedy.
     pub fn open(options: &DocaOptions) -> Result<Self> {
@@ -83,7 +83,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
         Fabric::Rdma => common.doca_mmap_export_rdma.is_some(),
     };
     capabilities.set(Capabilities::EXPORT, exports);
-    capabilities.set(Capabilities::IMPORT, can.import_pci && common.doca_mmap_get_memrange.is_some());
+    capabilities.set(Capabilities::IMPORT, can.import_pci);
     let most = max_tasks(device)? as usize;
     let default = options.queue_depth.unwrap_or(DEPTH.min(most));
     if default == 0 || default > most {

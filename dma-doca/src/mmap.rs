@@ -173,17 +173,45 @@ impl Mmap {
         Self::of(device, raw, name)
     }
 
-    /// The address and length of the map's memory in the process that registered it.
-    pub(crate) fn range(&self) -> Result<(*mut u8, usize)> {
+    /// The address and length of the map's memory in the process that registered it. `None` if the library
+    /// does not tell it.
+    pub(crate) fn range(&self) -> Result<Option<(*mut u8, usize)>> {
         let sdk = &self.device.sdk;
-        let Some(call) = sdk.common.doca_mmap_get_memrange else {
-            return Err(error(ErrorKind::Unsupported, "the library has no doca_mmap_get_memrange"));
-        };
+        let Some(call) = sdk.common.doca_mmap_get_memrange else { return Ok(None) };
         let (mut base, mut len) = (std::ptr::null_mut(), 0);
         // SAFETY: a started map.
         let code = unsafe { call(self.raw(), &raw mut base, &raw mut len) };
         check(sdk, "doca_mmap_get_memrange", code)?;
-        Ok((base.cast(), len))
+        Ok(Some((base.cast(), len)))
+    }
+
+    /// Returns true if all of the `len` bytes at `addr` are the map's: a library makes no buffer of others.
+    pub(crate) fn has(&self, addr: *mut u8, len: usize) -> Result<bool> {
+        let (sdk, common) = (&self.device.sdk, &self.device.sdk.common);
+        let name = "doca_buf_inventory_create";
+        // SAFETY: the pointer can be written.
+        let inventory =
+            out(sdk, name, std::ptr::null_mut(), |p| unsafe { (common.doca_buf_inventory_create)(1, p) })?;
+        // SAFETY: an inventory that is not started.
+        let mut code = unsafe { (common.doca_buf_inventory_start)(inventory) };
+        let mut buf = std::ptr::null_mut();
+        if code == DOCA_SUCCESS {
+            let _serial = lock(&self.device.maps);
+            let get = common.doca_buf_inventory_buf_get_by_args;
+            // SAFETY: a started inventory and a started map.
+            code = unsafe { get(inventory, self.raw(), addr.cast(), len, addr.cast(), 0, &raw mut buf) };
+            if code == DOCA_SUCCESS {
+                // SAFETY: made above.
+                unsafe { (common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
+            }
+        }
+        // SAFETY: made above, and without buffers.
+        let destroyed = unsafe { (common.doca_buf_inventory_destroy)(inventory) };
+        check(sdk, "doca_buf_inventory_destroy", destroyed)?;
+        match code {
+            DOCA_ERROR_INVALID_VALUE => Ok(false),
+            code => check(sdk, "doca_buf_inventory_buf_get_by_args", code).map(|()| true),
+        }
     }
 
     /// A descriptor from which a peer creates a map.

@@ -61,23 +61,8 @@ impl DocaRegion {
         }
         let (asked, blob) = split_native(descriptor.native())?;
         let map = Mmap::import(&engine.device, blob).map_err(not_imported)?;
-        let (base, len) = map.range()?;
-        // The map has the granted range, which the descriptor must not exceed.
-        let asked = (asked, descriptor.len());
-        let granted = (base.addr() as u64, len as u64);
-        let inside = asked.0 >= granted.0
-            && asked.0.checked_add(asked.1).is_some_and(|end| end <= granted.0.saturating_add(granted.1));
-        if !inside {
-            let message = format!(
-                "the descriptor states {} bytes at {:#x}, but grants {} bytes at {:#x}",
-                asked.1, asked.0, granted.1, granted.0
-            );
-            return Err(error(ErrorKind::Malformed, message)
-                .with_numbers(asked.1, granted.1)
-                .with_hint("have the peer export the memory again, and pass its descriptor on unchanged"));
-        }
-        let base = base.with_addr(asked.0 as usize);
-        let len = usize::try_from(asked.1).map_err(|_| ErrorKind::OutOfRange)?;
+        let base = granted(&map, asked, descriptor.len())?;
+        let len = usize::try_from(descriptor.len()).map_err(|_| ErrorKind::OutOfRange)?;
         Ok(Self::new(engine, map, base, len, descriptor.rights(), None, Some(blob.into())))
     }
 
@@ -125,6 +110,32 @@ pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
             .with_hint("pass on the bytes of an export of this backend unchanged")
     })?;
     Ok((u64::from_le_bytes(*address), blob))
+}
+
+/// The address of the first byte, if the map grants all `len` bytes at `addr`. The descriptor must not claim
+/// more.
+fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
+    let too_much = |grants: String| {
+        let message = format!("the descriptor states {len} bytes at {addr:#x}, {grants}");
+        error(ErrorKind::Malformed, message)
+            .with_hint("have the peer export the memory again, and pass its descriptor on unchanged")
+    };
+    let Some((base, granted)) = map.range()? else {
+        let base = std::ptr::null_mut::<u8>().with_addr(addr as usize);
+        let len = usize::try_from(len).map_err(|_| ErrorKind::OutOfRange)?;
+        return if map.has(base, len)? {
+            Ok(base)
+        } else {
+            Err(too_much("which is more than it grants".to_owned()))
+        };
+    };
+    let (first, granted) = (base.addr() as u64, granted as u64);
+    let inside =
+        addr >= first && addr.checked_add(len).is_some_and(|end| end <= first.saturating_add(granted));
+    if !inside {
+        return Err(too_much(format!("but grants {granted} bytes at {first:#x}")).with_numbers(len, granted));
+    }
+    Ok(base.with_addr(addr as usize))
 }
 
 /// The SDK's rights for local memory. Exports have maps of their own.

@@ -48,6 +48,7 @@ impl From<&LoadError> for Failure {
             }
             E::NotALibrary { path, .. }
             | E::Unloadable { path, .. }
+            | E::Second { path, .. }
             | E::TooOld { path, .. }
             | E::MissingSymbols { path, .. } => Self::Unusable { path: path.clone(), why: error.to_string() },
             other => Self::Unusable { path: PathBuf::new(), why: other.to_string() },

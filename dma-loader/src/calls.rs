@@ -10,7 +10,8 @@ use std::ptr::NonNull;
 /// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
 /// versions export, are `Option` fields. All types of the declarations have to be in scope. The macro
 /// compares each declaration with the function of the same name in the module `bindings`, so a wrong
-/// signature does not compile.
+/// signature does not compile. A table that is `loaded only` has no function `linked`: for libraries that
+/// share names with those that are linked.
 ///
 /// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
 /// address:
@@ -53,7 +54,7 @@ use std::ptr::NonNull;
 macro_rules! calls {
     (
         $(#[$meta:meta])*
-        pub struct $table:ident of $bindings:ident;
+        pub struct $table:ident of $bindings:ident $(, $loaded:ident only)?;
         required: $(fn $need:ident($($need_arg:ident: $need_type:ty),*) $(-> $need_result:ty)?;)*
         optional: $(fn $may:ident($($may_arg:ident: $may_type:ty),*) $(-> $may_result:ty)?;)*
     ) => {
@@ -109,20 +110,8 @@ macro_rules! calls {
                 all().ok_or(missing)
             }
 
-            /// Takes the required calls from the linker, and the others from `get`.
-            ///
-            /// # Safety
-            ///
-            /// As [`load`](Self::load).
-            #[cfg(feature = "linked")]
-            pub unsafe fn linked(
-                mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
-            ) -> Self {
-                Self {
-                    $($need: $bindings::$need,)*
-                    // SAFETY: as in `load`.
-                    $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
-                }
+            $crate::calls! {
+                @linked [$($loaded)?] [$($bindings::$need,)*] [$($need,)*] [$($may,)*]
             }
 
             /// The optional calls that the library does not export.
@@ -130,6 +119,24 @@ macro_rules! calls {
             pub fn absent(&self) -> Vec<&'static str> {
                 let optional: &[(&'static str, bool)] = &[$((stringify!($may), self.$may.is_none())),*];
                 optional.iter().filter(|(_, absent)| *absent).map(|(name, _)| *name).collect()
+            }
+        }
+    };
+    (@linked [loaded] $($rest:tt)*) => {};
+    (@linked [] [$($linked:path,)*] [$($need:ident,)*] [$($may:ident,)*]) => {
+        /// Takes the required calls from the linker, and the others from `get`.
+        ///
+        /// # Safety
+        ///
+        /// As [`load`](Self::load).
+        #[cfg(feature = "linked")]
+        pub unsafe fn linked(
+            mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
+        ) -> Self {
+            Self {
+                $($need: $linked,)*
+                // SAFETY: as in `load`.
+                $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
             }
         }
     };

@@ -39,6 +39,14 @@ pub enum LoadError {
         /// The message of the system's loader.
         reason: String,
     },
+    /// The process has loaded another library of this kind, and can use only one.
+    #[error("{} cannot be used beside {}, which this process has loaded", path.display(), other.display())]
+    Second {
+        /// The library.
+        path: PathBuf,
+        /// The one that was loaded before.
+        other: PathBuf,
+    },
     /// The libraries are older than what the backend can call.
     #[error("{} is of {version}, which is too old", path.display())]
     TooOld {
@@ -79,6 +87,7 @@ impl LoadError {
                  processor"
                     .to_owned()
             }
+            Self::Second { .. } => "use one of them in a process".to_owned(),
             Self::TooOld { .. } => format!("install {sdk}, {least} or later"),
             Self::MissingSymbols { .. } => {
                 format!("install a complete {sdk}, {least} or later, all of its libraries of one build")

@@ -13,7 +13,12 @@ use std::process::{Command, Stdio};
 ///
 /// If the installation fails; the message has what it printed.
 pub(crate) fn doca_emu_prefix() -> PathBuf {
-    install("dma-doca/doca-emu")
+    install("dma-doca/doca-emu", &[])
+}
+
+/// As [`doca_emu_prefix`], for DOCA 1.5 or 2.2.
+pub(crate) fn doca_emu_generation(generation: &str) -> PathBuf {
+    install("dma-doca/doca-emu", &["--generation", generation])
 }
 
 /// The directory of its libraries under [`doca_emu_prefix`].
@@ -23,21 +28,23 @@ pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
 
 /// The directory under which the stand-in SPDK lies: as [`doca_emu_prefix`].
 pub(crate) fn spdk_emu_prefix() -> PathBuf {
-    install("dma-ioat/spdk-emu")
+    install("dma-ioat/spdk-emu", &[])
 }
 
-fn install(package: &str) -> PathBuf {
+fn install(package: &str, options: &[&str]) -> PathBuf {
     let name = Path::new(package).file_name().expect("a directory");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let prefix = target.join(name);
+    let prefix = target.join(name.to_string_lossy().into_owned() + &options.join("-"));
     fs::create_dir_all(target).expect("the directory for what tests write");
-    let lock = File::create(prefix.with_extension("lock")).expect("a lock file");
+    // One for all, as the generations of an SDK have one archive of cargo's.
+    let lock = File::create(target.join("stand-ins.lock")).expect("a lock file");
     lock.lock().expect("the lock");
     let script = Path::new(package).join("install");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join(&script).is_file());
     let output = Command::new(root.expect("a repository").join(&script))
         .arg(&prefix)
         .args(["--profile", "test"])
+        .args(options)
         .stdin(Stdio::null())
         .output()
         .expect("it starts");

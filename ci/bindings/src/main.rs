@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         match generate(&root, sdk, check) {
             Ok(true) => {}
             Ok(false) => {
-                eprintln!("{}/src/bindings.rs is out of date", sdk.dir);
+                eprintln!("{}/{} is out of date", sdk.dir, sdk.output);
                 stale = true;
             }
             Err(e) => {
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 /// Writes or checks one SDK's declarations. When checking, returns whether they are up to date.
 fn generate(root: &Path, sdk: &Sdk, check: bool) -> Result<bool, Box<dyn Error>> {
-    let path = root.join(sdk.dir).join("src/bindings.rs");
+    let path = root.join(sdk.dir).join(sdk.output);
     let text = sdk::bindgen(sdk, root)?;
     let in_path = |e| format!("{}: {e}", path.display());
     if !check {

@@ -7,6 +7,9 @@ use std::path::Path;
 pub(crate) struct Sdk {
     /// The crate of its declarations, from the repository's root.
     pub(crate) dir: &'static str,
+    /// The directory of its headers, and the file of the declarations, in that crate.
+    pub(crate) include: &'static str,
+    pub(crate) output: &'static str,
     /// Prefix of the names of its functions and types.
     pub(crate) prefix: &'static str,
     /// Prefix of the names of its constants.
@@ -22,10 +25,12 @@ pub(crate) struct Sdk {
 }
 
 /// All of them.
-pub(crate) const ALL: &[Sdk] = &[DOCA, SPDK];
+pub(crate) const ALL: &[Sdk] = &[DOCA, WORKQ, SPDK];
 
 const DOCA: Sdk = Sdk {
     dir: "dma-doca/doca-sys",
+    include: "include",
+    output: "src/bindings.rs",
     prefix: "doca_",
     constants: "DOCA_",
     headers: &[
@@ -64,8 +69,37 @@ const DOCA: Sdk = Sdk {
     ],
 };
 
+/// DOCA's generations of work queues. Types that later ones have too are those of their declarations.
+const WORKQ: Sdk = Sdk {
+    dir: "dma-doca/doca-sys",
+    include: "include-workq",
+    output: "src/workq/bindings.rs",
+    prefix: "doca_",
+    constants: "DOCA_(BUF_EXTENSION|DMA_JOB|JOB_FLAGS|WORKQ_RETRIEVE)_",
+    headers: &["doca_buf_inventory.h", "doca_dma.h", "doca_error.h", "doca_mmap.h", "doca_version.h"],
+    uncalled: "doca_(buf_(get|is|list_(is|last|next|num|unchain)|refcount_add|reset)_?.*|buf_inventory_(get|stop|buf_dup).*\
+        |ctx_get_max.*|dev_rep_as_devinfo|devinfo_(get_(ip|is_pci|lid|mac)|rep_get_is).*|mmap_(dev_rm|stop)\
+        |mmap_(get_(ex|from|max|num|user)|set_max_num_devices).*|version|workq_(get_(depth|event_driven)|set_depth).*)",
+    defines: &["DOCA_ALLOW_EXPERIMENTAL_API", "DOCA_WORKQ_1_5", "DOCA_WORKQ_2_2"],
+    by_hand: &[
+        (
+            "doca_(buf|buf_inventory|ctx|data|dev|dev_rep|devinfo|devinfo_rep|dma|error|error_t|event_handle_t|mmap|pci_func_type)",
+            "use crate::bindings::{\n    doca_buf, doca_buf_inventory, doca_ctx, doca_data, doca_dev, doca_dev_rep, doca_devinfo,\n    \
+            doca_devinfo_rep, doca_dma, doca_error_t, doca_event_handle_t, doca_mmap, doca_pci_func_type,\n};\n",
+        ),
+        (
+            "doca_pci_bdf.*",
+            "/// The function in the upper 3 bits, the device in 5 below, the bus in the lowest 8.\n\
+            #[repr(C)]\n#[derive(Clone, Copy, Debug, Default)]\npub struct doca_pci_bdf {\n    pub raw: u16,\n}\n",
+        ),
+        ("doca_access_flags", ""),
+    ],
+};
+
 const SPDK: Sdk = Sdk {
     dir: "dma-ioat/spdk-sys",
+    include: "include",
+    output: "src/bindings.rs",
     prefix: "spdk_",
     constants: "SPDK_",
     headers: &["spdk/env.h", "spdk/ioat.h", "spdk/log.h", "spdk/cpuset.h", "spdk/version.h"],
@@ -81,7 +115,7 @@ const SPDK: Sdk = Sdk {
     ],
 };
 
-const HEAD: &str = r#"//! The declarations of the headers in `include/`, by the names that they have there.
+const HEAD: &str = r#"//! The declarations of the headers in `INCLUDE/`, by the names that they have there.
 //!
 //! Written by the program in ci/bindings: change the headers, not this.
 #![allow(
@@ -103,7 +137,7 @@ const HEAD: &str = r#"//! The declarations of the headers in `include/`, by the 
 
 /// Runs bindgen on the headers of an SDK.
 pub(crate) fn bindgen(sdk: &Sdk, root: &Path) -> Result<String, Box<dyn Error>> {
-    let include = root.join(sdk.dir).join("include");
+    let include = root.join(sdk.dir).join(sdk.include);
     let all: String = sdk.headers.iter().map(|h| format!("#include <{h}>\n")).collect();
     let builder = bindgen::Builder::default()
         .header_contents("all.h", &all)
@@ -130,7 +164,7 @@ pub(crate) fn bindgen(sdk: &Sdk, root: &Path) -> Result<String, Box<dyn Error>> 
         .rustfmt_configuration_file(Some(root.join("rustfmt.toml")))
         .disable_header_comment();
     let text = builder.generate()?.to_string();
-    Ok(format!("{HEAD}{text}"))
+    Ok(format!("{}{text}", HEAD.replace("INCLUDE", sdk.include)))
 }
 
 /// The C compiler's directory of `stddef.h` and the like, which libclang packages often lack.

@@ -1,7 +1,7 @@
 //! `doca_buf.h`: windows onto memory maps, and lists of them.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
-mod calls;
+pub(crate) mod calls;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;

@@ -40,26 +40,39 @@ pub(crate) const INVALID: Code = c::DOCA_ERROR_INVALID_VALUE;
 /// ```
 macro_rules! c_calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
-        $($crate::c_abi::c_call! { $(#[$doc])* $name ($($arg: $type),*) ($($result)?) $body })*
+        $($crate::c_abi::c_call! {
+            $(#[$doc])* #[cfg_attr(not(workq), unsafe(no_mangle))]
+            (pub(crate)) $name ($($arg: $type),*) ($($result)?) $body
+        })*
     };
 }
 pub(crate) use c_calls;
 
 macro_rules! c_call {
-    ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) () $body:block) => {
+    ($(#[$doc:meta])* ($($public:tt)*) $name:ident ($($arg:ident: $type:ty),*) () $body:block) => {
         $(#[$doc])*
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> $crate::c_abi::Code {
+        $($public)* unsafe extern "C" fn $name($($arg: $type),*) -> $crate::c_abi::Code {
             $crate::c_abi::answer(|| $body)
         }
     };
-    ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) ($result:ty) $body:block) => {
+    ($(#[$doc:meta])* ($($public:tt)*) $name:ident ($($arg:ident: $type:ty),*) ($result:ty) $body:block) => {
         $(#[$doc])*
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
+        $($public)* unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
     };
 }
 pub(crate) use c_call;
+
+/// As [`c_calls!`], for the calls of DOCA 1.5 to 2.2, some of which have the names of later ones.
+#[cfg(workq)]
+macro_rules! workq_calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
+        $($crate::c_abi::c_call! {
+            $(#[$doc])* #[unsafe(no_mangle)] () $name ($($arg: $type),*) ($($result)?) $body
+        })*
+    };
+}
+#[cfg(workq)]
+pub(crate) use workq_calls;
 
 /// Exports functions that write a value of an object to their last argument.
 ///
@@ -353,6 +366,14 @@ impl<T> Clone for In<T> {
 }
 
 impl<T> Copy for In<T> {}
+
+impl<T> In<T> {
+    /// The address as that of a value which begins with this one.
+    #[cfg(workq)]
+    pub(crate) fn cast<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+}
 
 impl<T: Copy> In<T> {
     pub(crate) fn get(&self) -> Option<T> {

@@ -10,7 +10,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 /// The version that is stated where the configuration states none.
+#[cfg(not(workq))]
 pub const VERSION: &str = "3.0.0058";
+/// The version of the headers.
+#[cfg(workq)]
+pub const VERSION: &str = if cfg!(feature = "generation-1-5") { "1.5.0055" } else { "2.2.0080" };
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

@@ -137,6 +137,11 @@ impl Ctx {
         self.user_data.get()
     }
 
+    #[cfg(workq)]
+    pub(crate) fn set_user_data(&self, user_data: c::doca_data) {
+        self.user_data.set(user_data);
+    }
+
     /// Counts a task that the device took.
     #[inline]
     pub(crate) fn take(&self, task: &Head) {
@@ -218,7 +223,7 @@ impl Ctx {
         Ok(())
     }
 
-    fn start(&self) -> Outcome {
+    pub(crate) fn start(&self) -> Outcome {
         require(self.pe.borrow().is_some(), c::DOCA_ERROR_NOT_CONNECTED)?;
         self.require_idle()?;
         let this = self.this.upgrade().ok_or(INVALID)?;
@@ -227,7 +232,7 @@ impl Ctx {
         require(state == State::Running, c::DOCA_ERROR_IN_PROGRESS)
     }
 
-    fn stop(&self) -> Outcome {
+    pub(crate) fn stop(&self) -> Outcome {
         match self.state() {
             // NVIDIA's samples stop a context once more that has become idle in its callbacks.
             State::Idle => return Ok(()),

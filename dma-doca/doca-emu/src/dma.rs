@@ -1,6 +1,8 @@
 //! `doca_dma.h`: copies by the device.
 
-mod calls;
+pub(crate) mod calls;
+#[cfg(workq)]
+mod jobs;
 mod queue;
 
 use std::cell::Cell;

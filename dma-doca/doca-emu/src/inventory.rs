@@ -123,6 +123,30 @@ impl Inventory {
         self.shelf.at(index).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
+    /// A buffer whose window is the `len` bytes at `addr`, with `data_len` bytes of data at `data`.
+    pub(crate) fn window(
+        &self,
+        mmap: &Mmap,
+        addr: *mut c_void,
+        len: usize,
+        data: *mut c_void,
+        data_len: usize,
+    ) -> Outcome<&Buf> {
+        require(!addr.is_null() && !data.is_null(), INVALID)?;
+        require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        let memory = mmap.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        let (addr, data) = (addr.addr(), data.addr());
+        memory.check_window(addr, len, data, data_len)?;
+        let made = self.next()?;
+        made.take(memory, addr, len, data, data_len);
+        Ok(made)
+    }
+
+    #[cfg(workq)]
+    pub(crate) fn set_user_data(&self, user_data: c::doca_data) {
+        self.user_data.set(user_data);
+    }
+
     /// A duplicate of a list.
     fn duplicate(&self, list: &Buf) -> Outcome<&Buf> {
         require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
@@ -174,15 +198,7 @@ c_calls! {
         buf: Out<Handle<Buf>>,
     ) {
         buf.check()?;
-        let (inventory, mmap) = (inventory.get()?, mmap.get()?);
-        require(!addr.is_null() && !data.is_null(), INVALID)?;
-        require(inventory.started.get(), c::DOCA_ERROR_BAD_STATE)?;
-        let memory = mmap.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
-        let (addr, data) = (addr.addr(), data.addr());
-        memory.check_window(addr, len, data, data_len)?;
-        let made = inventory.next()?;
-        made.take(memory, addr, len, data, data_len);
-        buf.put(Handle::of(made))
+        buf.put(Handle::of(inventory.get()?.window(mmap.get()?, addr, len, data, data_len)?))
     }
     /// Changes the window of a buffer that no task has.
     fn doca_buf_inventory_buf_reuse_by_args(

@@ -131,6 +131,8 @@
 //!   standard error, prints the usage and returns a code. Without a callback, `-v` prints the SDK's version
 //!   and ends the program. The command line overrides a JSON file. A program with commands must be given one.
 
+#![cfg_attr(workq, allow(dead_code, reason = "of the calls of later versions, few are called"))]
+
 mod argp;
 mod buf;
 mod buf_pool;
@@ -154,6 +156,8 @@ mod pe;
 mod rep;
 mod sync_event;
 mod task;
+#[cfg(workq)]
+mod workq;
 mod world;
 
 pub use config::VERSION;

@@ -1,7 +1,9 @@
 //! `doca_mmap.h`: memory that devices may touch.
 #![expect(unsafe_code, reason = "functions that C calls by name, and the memory that it registers")]
 
-mod calls;
+pub(crate) mod calls;
+#[cfg(workq)]
+mod chunk;
 mod dmabuf;
 mod export;
 mod import;

@@ -47,7 +47,7 @@ pub(crate) struct Pe {
 object!(Pe, 0x9e_00_00_01);
 
 impl Pe {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             mark: Mark::of::<Self>(),
             contexts: RefCell::default(),
@@ -57,7 +57,7 @@ impl Pe {
         }
     }
 
-    fn notifier(&self) -> Outcome<&Notifier> {
+    pub(crate) fn notifier(&self) -> Outcome<&Notifier> {
         if let Some(notifier) = self.notifier.get() {
             return Ok(notifier);
         }
@@ -95,7 +95,7 @@ impl Pe {
     }
 
     /// Gives contexts a turn, beginning behind the last that did something, until one does something.
-    fn progress(&self) -> bool {
+    pub(crate) fn progress(&self) -> bool {
         let mut done = false;
         let count = self.contexts.borrow().len();
         for _ in 0..count {
@@ -117,7 +117,7 @@ impl Pe {
         done
     }
 
-    fn arm(&self) -> Outcome {
+    pub(crate) fn arm(&self) -> Outcome {
         let notifier = self.notifier()?;
         if self.all.get() {
             // In this mode programs need not clear.

@@ -13,14 +13,19 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 struct Sdk {
     include: PathBuf,
     libraries: PathBuf,
+    names: &'static [&'static str],
+}
+
+impl Sdk {
+    fn at(prefix: &Path, names: &'static [&'static str]) -> Self {
+        Self { include: prefix.join("include"), libraries: support::library_dir(prefix), names }
+    }
 }
 
 fn sdk() -> &'static Sdk {
     static SDK: OnceLock<Sdk> = OnceLock::new();
-    SDK.get_or_init(|| {
-        let prefix = support::doca_emu_prefix();
-        Sdk { include: prefix.join("include"), libraries: support::library_dir(&prefix) }
-    })
+    const ALL: &[&str] = &["-ldoca_comch", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"];
+    SDK.get_or_init(|| Sdk::at(&support::doca_emu_prefix(), ALL))
 }
 
 fn is_there(tool: &str) -> bool {
@@ -48,9 +53,8 @@ fn source(name: &str) -> PathBuf {
 }
 
 /// Builds a program and runs it; the failure of either is the test's.
-fn build_and_run(name: &str, how: &str, compiler: &str, flags: &[&str]) {
-    let sdk = sdk();
-    let program = binary(name, how);
+fn build_and_run(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) {
+    let program = binary(&name.replace('/', "-"), how);
     let built = Command::new(compiler)
         .args(flags)
         .args(WARNINGS)
@@ -62,7 +66,7 @@ fn build_and_run(name: &str, how: &str, compiler: &str, flags: &[&str]) {
         .arg(&program)
         .arg("-L")
         .arg(&sdk.libraries)
-        .args(["-ldoca_comch", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"])
+        .args(sdk.names)
         .output()
         .expect("the compiler starts");
     assert!(built.status.success(), "building {name} as {how}: {}", shown(&built));
@@ -77,15 +81,20 @@ fn build_and_run(name: &str, how: &str, compiler: &str, flags: &[&str]) {
 }
 
 fn check(name: &str) {
-    build_and_run(name, "c", "cc", &["-std=c11"]);
+    check_on(sdk(), name, "");
+}
+
+fn check_on(sdk: &Sdk, name: &str, version: &str) {
+    let how = |how: &str| how.to_owned() + version;
+    build_and_run(sdk, name, &how("c"), "cc", &["-std=c11"]);
     if is_there("g++") {
-        build_and_run(name, "c++", "g++", &["-std=c++17", "-x", "c++"]);
+        build_and_run(sdk, name, &how("c++"), "g++", &["-std=c++17", "-x", "c++"]);
     } else {
         println!("skipped: {name} as C++, without g++");
     }
     if can_sanitize() {
         let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        build_and_run(name, "sanitized", "cc", &flags);
+        build_and_run(sdk, name, &how("sanitized"), "cc", &flags);
     } else {
         println!("skipped: {name} with sanitizers, which this compiler lacks");
     }
@@ -129,3 +138,12 @@ macro_rules! programs {
 }
 
 programs! { argp comch comch_fast devices dma export graph headers log memory sync_event }
+
+/// The programs for DOCA 1.5 and 2.2.
+#[test]
+fn work_queues() {
+    for generation in ["1.5", "2.2"] {
+        let prefix = support::doca_emu_generation(generation);
+        check_on(&Sdk::at(&prefix, &["-ldoca_dma", "-ldoca_common"]), "workq/copies", generation);
+    }
+}

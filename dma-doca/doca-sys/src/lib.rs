@@ -5,6 +5,9 @@
 //! pointers: calls that every supported version has are plain fields, others are options. Nothing of the SDK
 //! is needed to build.
 //!
+//! DOCA 1.5 to 2.2 has work queues in place of progress engines and tasks. [`workq`] fills the same tables
+//! with functions that use those.
+//!
 //! A table is a plain value: a test can hand in other functions ([`Library::from_tables`]).
 //!
 //! # Features
@@ -44,6 +47,7 @@ pub mod bindings {
 }
 mod library;
 mod table;
+pub mod workq;
 
 pub use dma_loader::{LoadError, Vendor};
 pub use library::{DOCA, LIB_DIR_VARIABLE, Library, StandIn};

@@ -3,10 +3,12 @@
 
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use dma_loader::{LoadError, Loaded, Vendor, version_in_name};
 
 use crate::bindings::{doca_devinfo, doca_error_t};
+use crate::workq::{self, WorkqCommon, WorkqDma};
 use crate::{Comch, Common, Dma};
 
 /// The environment variable that names the directory of the libraries.
@@ -15,7 +17,7 @@ pub const LIB_DIR_VARIABLE: &str = "DMA_DOCA_LIB_DIR";
 /// The SDK's libraries and their usual directories.
 pub static DOCA: Vendor = Vendor {
     sdk: "the DOCA SDK",
-    least: "2.5",
+    least: "1.5",
     build: "",
     variable: LIB_DIR_VARIABLE,
     needs: &["libdoca_common.so", "libdoca_dma.so"],
@@ -26,6 +28,10 @@ pub static DOCA: Vendor = Vendor {
     beside: |home| vec![home.to_owned()],
     undeclared: &[],
 };
+
+/// True if the library that was loaded first has work queues; and its file. The generations have calls of the
+/// same names, and the system's loader would mix them in one process.
+static GENERATION: OnceLock<(bool, PathBuf)> = OnceLock::new();
 
 /// `doca_emu_model` of the stand-in SDK: writes the profile of a device, in at most `size` bytes.
 pub type StandIn =
@@ -105,25 +111,31 @@ impl Library {
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
         let [common, dma] = loaded else { unreachable!("as many as `needs`") };
+        let work_queues =
+            common.symbol(c"doca_workq_create").is_some() && common.symbol(c"doca_pe_create").is_none();
+        if let Some((_, other)) = GENERATION.get().filter(|(of, _)| *of != work_queues) {
+            return Err(LoadError::Second { path: common.path().to_owned(), other: other.clone() });
+        }
+        let library =
+            if work_queues { Self::of_work_queues(common, dma) } else { Self::of_tasks(common, dma) }?;
+        GENERATION.get_or_init(|| (work_queues, common.path().to_owned()));
+        Ok(library)
+    }
+
+    /// The calls of DOCA 2.5 and later.
+    fn of_tasks(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
         let incomplete =
-            |library: &Loaded, missing: Vec<&CStr>| library.incomplete(named(version(common)), &missing);
+            |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);
         // SAFETY: the library says by its name that it is the SDK's, whose functions the declarations
         // describe; it stays loaded.
-        let common_calls = unsafe { Common::load(|name| common.symbol(name)) }.map_err(|missing| {
-            // DOCA 1.5 has work queues where later versions have progress engines and tasks.
-            match common.symbol(c"doca_workq_create") {
-                Some(_) => {
-                    LoadError::TooOld { path: common.path().to_owned(), version: named(version(common)) }
-                }
-                None => incomplete(common, missing),
-            }
-        })?;
+        let common_calls = unsafe { Common::load(|name| common.symbol(name)) }
+            .map_err(|missing| incomplete(common, &missing))?;
         // SAFETY: as above.
         let dma_calls =
-            unsafe { Dma::load(|name| dma.symbol(name)) }.map_err(|missing| incomplete(dma, missing))?;
+            unsafe { Dma::load(|name| dma.symbol(name)) }.map_err(|missing| incomplete(dma, &missing))?;
         let comch = DOCA.open_beside("libdoca_comch.so", common).and_then(|comch| {
             // SAFETY: as above.
-            unsafe { Comch::load(|name| comch.symbol(name)) }.map_err(|missing| incomplete(&comch, missing))
+            unsafe { Comch::load(|name| comch.symbol(name)) }.map_err(|missing| incomplete(&comch, &missing))
         });
         let (comch, comch_missing) = match comch {
             Ok(calls) => (Some(calls), None),
@@ -137,6 +149,34 @@ impl Library {
             stand_in: stand_in(common),
             version: version(common).unwrap_or_default(),
             path: common.path().to_owned(),
+        })
+    }
+
+    /// The calls of DOCA 1.5 to 2.2.
+    fn of_work_queues(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
+        let incomplete =
+            |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);
+        // SAFETY: the library has the calls of that generation and not those of later ones, so that the
+        // declarations of that generation describe its functions; it stays loaded.
+        let own_common = unsafe { WorkqCommon::load(|name| common.symbol(name)) }
+            .map_err(|missing| incomplete(common, &missing))?;
+        // SAFETY: as above.
+        let own_dma = unsafe { WorkqDma::load(|name| dma.symbol(name)) }
+            .map_err(|missing| incomplete(dma, &missing))?;
+        let missing = workq::missing(&own_common);
+        if !missing.is_empty() {
+            return Err(LoadError::MissingSymbols {
+                path: common.path().to_owned(),
+                version: named(version(common)),
+                symbols: missing.into_iter().map(str::to_owned).collect(),
+            });
+        }
+        let (common_calls, dma_calls) = workq::tables(&own_common, &own_dma, common.path())
+            .map_err(|other| LoadError::Second { path: common.path().to_owned(), other })?;
+        Ok(Self {
+            stand_in: stand_in(common),
+            path: common.path().to_owned(),
+            ..Self::from_tables(common_calls, dma_calls, None, version(common).unwrap_or_default())
         })
     }
 }

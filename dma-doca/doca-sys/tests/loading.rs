@@ -113,14 +113,23 @@ fn the_library_of_another_kind_must_be_there_too() {
 }
 
 #[test]
-fn work_queues_mark_a_library_that_is_too_old() {
+fn work_queues_mark_a_library_of_their_generation() {
     let dir = folder();
-    library(dir.path(), "libdoca_common.so.1.5.0053", &["doca_workq_create", "doca_mmap_create"]);
-    std::os::unix::fs::symlink("libdoca_common.so.1.5.0053", dir.path().join("libdoca_common.so")).unwrap();
-    let e = Library::open_in(dir.path()).unwrap_err();
-    let LoadError::TooOld { version, .. } = &e else { panic!("{e}") };
-    assert_eq!(version, "DOCA 1.5.0053");
-    assert!(e.remedy(&DOCA).contains("2.5 or later"), "{}", e.remedy(&DOCA));
+    let lay = |calls: &[&str]| {
+        library(dir.path(), "libdoca_common.so.1.5.0053", calls);
+        let link = dir.path().join("libdoca_common.so");
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink("libdoca_common.so.1.5.0053", link).unwrap();
+        let LoadError::MissingSymbols { version, symbols, .. } = Library::open_in(dir.path()).unwrap_err()
+        else {
+            panic!("something is missing")
+        };
+        assert_eq!(version, "DOCA 1.5.0053");
+        symbols
+    };
+    let missing = lay(&["doca_workq_create", "doca_mmap_create"]);
+    assert!(missing.contains(&"doca_workq_submit".to_owned()), "{missing:?}");
+    assert!(!missing.contains(&"doca_pe_create".to_owned()), "those of later versions are not wanted");
 }
 
 #[test]

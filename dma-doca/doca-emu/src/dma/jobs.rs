@@ -1,0 +1,56 @@
+//! Copies for the work queues of DOCA 1.5 to 2.2: a context joins each of them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Dma;
+use crate::buf::Buf;
+use crate::c_abi::{Handle, Outcome, c, require};
+use crate::ctx::{Context, State};
+use crate::dev::Dev;
+use crate::pe::Pe;
+use crate::task::{Owner, Submit, TaskCallback, TaskConf};
+
+impl Dma {
+    /// A running context for `depth` tasks on `pe`. `ended` is called with `user_data` at the end of each.
+    ///
+    /// # Errors
+    ///
+    /// `NO_MEMORY` for more tasks than the card has.
+    pub(crate) fn joining(
+        dev: Arc<Dev>,
+        pe: &Rc<Pe>,
+        depth: u32,
+        ended: TaskCallback,
+        user_data: c::doca_data,
+    ) -> Outcome<Rc<Self>> {
+        let range = 1..=dev.card().limits.max_tasks;
+        let conf =
+            TaskConf::new(Some(ended), Some(ended), depth, range).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
+        let dma = Self::create(dev)?;
+        dma.tasks.conf.set(Some(conf));
+        dma.ctx().set_user_data(user_data);
+        dma.ctx().connect(pe)?;
+        dma.ctx().start().inspect_err(|_| _ = dma.ctx().disconnect())?;
+        Ok(dma)
+    }
+
+    /// Submits a copy.
+    pub(crate) fn job(&self, src: Handle<Buf>, dst: Handle<Buf>, user_data: c::doca_data) -> Outcome {
+        let handle = self.alloc(src, dst, user_data)?;
+        let task = handle.get()?;
+        let how = Submit { flush: true, coalesce: false, validate: false };
+        self.submit_task(&task.head, how).inspect_err(|_| self.free_task(&task.head))
+    }
+
+    /// Stops the context, of which nothing is in flight, and takes it off its progress engine.
+    pub(crate) fn leave(&self) -> Outcome {
+        match self.ctx().state() {
+            State::Idle => {}
+            // A job failed.
+            State::Stopping => require(self.ctx().end_stop(), c::DOCA_ERROR_NOT_PERMITTED)?,
+            State::Starting | State::Running => self.ctx().stop()?,
+        }
+        self.ctx().disconnect()
+    }
+}

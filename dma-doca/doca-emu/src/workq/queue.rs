@@ -1,0 +1,308 @@
+//! `doca_ctx.h` and `doca_dma.h`: contexts, work queues and their jobs.
+//!
+//! A work queue has a progress engine. For each context that it is added to, the engine has a DMA context of
+//! later versions, whose tasks are the jobs.
+#![expect(unsafe_code, reason = "functions that C calls by name, and a callback")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use doca_sys::workq::bindings as old;
+
+use super::renamed;
+use crate::buf::Buf;
+use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, object, require, workq_calls};
+use crate::ctx::Context as _;
+use crate::dev::{Dev, Info};
+use crate::dma;
+use crate::pe::Pe;
+use crate::task::Head;
+
+/// The most contexts that a program is told it can have. There is no limit.
+const CONTEXTS: u32 = 512;
+
+/// A context: `struct doca_dma` and `struct doca_ctx`.
+struct Dma {
+    mark: Mark,
+    devs: RefCell<Vec<Arc<Dev>>>,
+    started: Cell<bool>,
+    /// Work queues that it was added to.
+    joined: RefCell<Vec<Joined>>,
+}
+
+object!(Dma, 0xd3_a1_00_01);
+
+/// A context on a work queue.
+struct Joined {
+    queue: *const WorkQueue,
+    dma: Rc<dma::Dma>,
+}
+
+/// A work queue: `struct doca_workq`.
+struct WorkQueue {
+    mark: Mark,
+    pe: Rc<Pe>,
+    depth: Cell<u32>,
+    /// Jobs whose end was not retrieved.
+    in_flight: Cell<u32>,
+    contexts: Cell<u32>,
+    event_driven: Cell<bool>,
+    events: RefCell<VecDeque<Ended>>,
+}
+
+object!(WorkQueue, 0x30_9b_00_01);
+
+#[derive(Clone, Copy)]
+struct Ended {
+    user_data: c::doca_data,
+    status: Code,
+}
+
+/// The start of every job.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Base {
+    kind: c_int,
+    flags: c_int,
+    ctx: Handle<Dma>,
+    user_data: c::doca_data,
+}
+
+/// A copy.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Job {
+    base: Base,
+    dst: Handle<Buf>,
+    src: Handle<Buf>,
+}
+
+const _: () = {
+    assert!(size_of::<Base>() == size_of::<old::doca_job>());
+    assert!(size_of::<Job>() == size_of::<old::doca_dma_job_memcpy>());
+    assert!(std::mem::offset_of!(Job, src) == std::mem::offset_of!(old::doca_dma_job_memcpy, src_buff));
+};
+
+impl WorkQueue {
+    /// Runs until there is an event, or nothing happens.
+    fn progress(&self) {
+        while self.events.borrow().is_empty() && self.pe.progress() {}
+    }
+
+    fn submit(&self, job: In<Base>) -> Outcome {
+        let base = job.get().ok_or(INVALID)?;
+        require(base.kind as u32 == old::DOCA_DMA_JOB_MEMCPY && base.flags == 0, INVALID)?;
+        let job = job.cast::<Job>().get().ok_or(INVALID)?;
+        let dma = base.ctx.get()?;
+        require(dma.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        let on = dma.on(self)?;
+        require(self.in_flight.get() < self.depth.get(), c::DOCA_ERROR_NO_MEMORY)?;
+        on.job(job.src, job.dst, base.user_data).map_err(|code| match code {
+            c::DOCA_ERROR_AGAIN => c::DOCA_ERROR_NO_MEMORY,
+            code => code,
+        })?;
+        self.in_flight.set(self.in_flight.get() + 1);
+        Ok(())
+    }
+}
+
+impl Dma {
+    /// Its DMA context on a work queue.
+    fn on(&self, queue: &WorkQueue) -> Outcome<Rc<dma::Dma>> {
+        let joined = self.joined.borrow();
+        let found = joined.iter().find(|joined| std::ptr::eq(joined.queue, queue));
+        found.map(|joined| Rc::clone(&joined.dma)).ok_or(c::DOCA_ERROR_NOT_FOUND)
+    }
+
+    fn join(&self, queue: &WorkQueue) -> Outcome {
+        require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        require(self.on(queue).is_err(), c::DOCA_ERROR_IN_USE)?;
+        let dev = self.devs.borrow().first().cloned().ok_or(INVALID)?;
+        let user_data = c::doca_data { ptr: std::ptr::from_ref(queue).cast_mut().cast() };
+        let dma = dma::Dma::joining(dev, &queue.pe, queue.depth.get(), ended, user_data)?;
+        self.joined.borrow_mut().push(Joined { queue, dma });
+        queue.contexts.set(queue.contexts.get() + 1);
+        Ok(())
+    }
+
+    fn part(&self, queue: &WorkQueue) -> Outcome {
+        require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        let dma = self.on(queue)?;
+        require(
+            dma.ctx().in_flight.get() == 0 && queue.events.borrow().is_empty(),
+            c::DOCA_ERROR_NOT_PERMITTED,
+        )?;
+        dma.leave()?;
+        self.joined.borrow_mut().retain(|joined| !std::ptr::eq(joined.queue, queue));
+        queue.contexts.set(queue.contexts.get() - 1);
+        Ok(())
+    }
+}
+
+/// A task ended.
+unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx: c::doca_data) {
+    // SAFETY: `join` set the pointer.
+    let queue = unsafe { ctx.ptr }.cast::<WorkQueue>();
+    // SAFETY: the work queue, which outlives its contexts.
+    let queue = unsafe { &*queue };
+    // SAFETY: the head of the task that ended.
+    let head = unsafe { &*task.cast::<Head>() };
+    queue.events.borrow_mut().push_back(Ended { user_data, status: head.status.get() });
+    if let Ok(owner) = head.owner() {
+        owner.free_task(head);
+    }
+}
+
+renamed! {
+    fn doca_dma_get_max_list_buf_num_elem(devinfo: Handle<Info>, count: Out<u32>)
+        = dma::calls::doca_dma_cap_task_memcpy_get_max_buf_list_len;
+    fn doca_dma_get_max_buf_size(devinfo: Handle<Info>, size: Out<u64>)
+        = dma::calls::doca_dma_cap_task_memcpy_get_max_buf_size;
+}
+
+workq_calls! {
+    fn doca_dma_create(dma: Out<Handle<Dma>>) {
+        dma.make(|| {
+            Ok(Handle::new_rc(Dma {
+                mark: Mark::of::<Dma>(),
+                devs: RefCell::default(),
+                started: Cell::new(false),
+                joined: RefCell::default(),
+            }))
+        })
+    }
+    /// `IN_USE` while work queues have it.
+    fn doca_dma_destroy(dma: Handle<Dma>) {
+        require(dma.get()?.joined.borrow().is_empty(), c::DOCA_ERROR_IN_USE)?;
+        dma.take_rc().map(drop)
+    }
+    fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx {
+        dma.get().map_or(std::ptr::null_mut(), |_| dma.cast())
+    }
+    /// Success, or `NOT_SUPPORTED`.
+    fn doca_dma_job_get_supported(devinfo: Handle<Info>, job_type: u32) {
+        let info = devinfo.get()?;
+        let can = info.function().dma && job_type == old::DOCA_DMA_JOB_MEMCPY;
+        require(can, c::DOCA_ERROR_NOT_SUPPORTED)
+    }
+    fn doca_ctx_get_max_num_ctx(max_num_ctx: Out<u32>) { max_num_ctx.put(CONTEXTS) }
+    fn doca_ctx_dev_add(ctx: Handle<Dma>, dev: Handle<Dev>) {
+        let (ctx, dev) = (ctx.get()?, dev.arc()?);
+        require(!ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        require(dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        require(!ctx.devs.borrow().iter().any(|other| Arc::ptr_eq(other, &dev)), c::DOCA_ERROR_IN_USE)?;
+        ctx.devs.borrow_mut().push(dev);
+        Ok(())
+    }
+    fn doca_ctx_dev_rm(ctx: Handle<Dma>, dev: Handle<Dev>) {
+        let (ctx, dev) = (ctx.get()?, dev.arc()?);
+        require(!ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        let mut devs = ctx.devs.borrow_mut();
+        let place = devs.iter().position(|other| Arc::ptr_eq(other, &dev));
+        devs.remove(place.ok_or(c::DOCA_ERROR_NOT_FOUND)?);
+        Ok(())
+    }
+    fn doca_ctx_start(ctx: Handle<Dma>) {
+        let ctx = ctx.get()?;
+        require(!ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        require(!ctx.devs.borrow().is_empty(), INVALID)?;
+        ctx.started.set(true);
+        Ok(())
+    }
+    /// `NOT_PERMITTED` while work queues have it.
+    fn doca_ctx_stop(ctx: Handle<Dma>) {
+        let ctx = ctx.get()?;
+        require(ctx.joined.borrow().is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        ctx.started.set(false);
+        Ok(())
+    }
+    fn doca_ctx_workq_add(ctx: Handle<Dma>, workq: Handle<WorkQueue>) { ctx.get()?.join(workq.get()?) }
+    /// `NOT_PERMITTED` while jobs are in flight or not retrieved.
+    fn doca_ctx_workq_rm(ctx: Handle<Dma>, workq: Handle<WorkQueue>) { ctx.get()?.part(workq.get()?) }
+    fn doca_ctx_get_event_driven_supported(ctx: Handle<Dma>, event_supported: Out<u8>) {
+        ctx.get().and_then(|_| event_supported.put(1))
+    }
+    fn doca_workq_create(depth: u32, workq: Out<Handle<WorkQueue>>) {
+        require(depth > 0, INVALID)?;
+        workq.make(|| {
+            Ok(Handle::new_rc(WorkQueue {
+                mark: Mark::of::<WorkQueue>(),
+                pe: Rc::new(Pe::new()),
+                depth: Cell::new(depth),
+                in_flight: Cell::new(0),
+                contexts: Cell::new(0),
+                event_driven: Cell::new(false),
+                events: RefCell::new(VecDeque::with_capacity(depth as usize)),
+            }))
+        })
+    }
+    /// `IN_USE` while contexts have it.
+    fn doca_workq_destroy(workq: Handle<WorkQueue>) {
+        require(workq.get()?.contexts.get() == 0, c::DOCA_ERROR_IN_USE)?;
+        workq.take_rc().map(drop)
+    }
+    fn doca_workq_submit(workq: Handle<WorkQueue>, job: In<Base>) { workq.get()?.submit(job) }
+    /// Retrieves the end of a job; `AGAIN` if there is none, `IO_FAILED` with the code in the result if it
+    /// failed.
+    fn doca_workq_progress_retrieve(workq: Handle<WorkQueue>, ev: Out<old::doca_event>, flags: c_int) {
+        ev.check()?;
+        require(flags == old::DOCA_WORKQ_RETRIEVE_FLAGS_NONE as c_int, INVALID)?;
+        let queue = workq.get()?;
+        queue.progress();
+        let Ended { user_data, status } = queue.events.borrow_mut().pop_front().ok_or(c::DOCA_ERROR_AGAIN)?;
+        queue.in_flight.set(queue.in_flight.get() - 1);
+        let result = c::doca_data { u64_: status.into() };
+        ev.put(old::doca_event { type_: old::DOCA_DMA_JOB_MEMCPY as c_int, user_data, result })?;
+        require(status == c::DOCA_SUCCESS, c::DOCA_ERROR_IO_FAILED)
+    }
+    fn doca_workq_get_depth(workq: Handle<WorkQueue>, depth: Out<u32>) { depth.put(workq.get()?.depth.get()) }
+    /// `BAD_STATE` while contexts have it.
+    fn doca_workq_set_depth(workq: Handle<WorkQueue>, depth: u32) {
+        let queue = workq.get()?;
+        require(depth > 0, INVALID)?;
+        require(queue.contexts.get() == 0, c::DOCA_ERROR_BAD_STATE)?;
+        queue.depth.set(depth);
+        Ok(())
+    }
+    fn doca_workq_get_event_driven_enable(workq: Handle<WorkQueue>, enabled: Out<u8>) {
+        enabled.put(workq.get()?.event_driven.get().into())
+    }
+    /// `BAD_STATE` while contexts have it.
+    fn doca_workq_set_event_driven_enable(workq: Handle<WorkQueue>, enable: u8) {
+        let queue = workq.get()?;
+        require(enable <= 1, INVALID)?;
+        require(queue.contexts.get() == 0, c::DOCA_ERROR_BAD_STATE)?;
+        if enable == 1 {
+            queue.pe.notifier()?;
+        }
+        queue.event_driven.set(enable == 1);
+        Ok(())
+    }
+    /// The file descriptor to sleep on, which the work queue closes.
+    fn doca_workq_get_event_handle(workq: Handle<WorkQueue>, handle: Out<c::doca_event_handle_t>) {
+        let queue = workq.get()?;
+        require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;
+        handle.put(queue.pe.notifier()?.fd().as_raw_fd())
+    }
+    /// Makes the event handle readable when there is something to retrieve, at once if there is already.
+    fn doca_workq_event_handle_arm(workq: Handle<WorkQueue>) {
+        let queue = workq.get()?;
+        require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;
+        queue.pe.arm()?;
+        if !queue.events.borrow().is_empty() {
+            queue.pe.wake();
+        }
+        Ok(())
+    }
+    /// Makes the event handle unreadable.
+    fn doca_workq_event_handle_clear(workq: Handle<WorkQueue>, _handle: c::doca_event_handle_t) {
+        let queue = workq.get()?;
+        require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;
+        queue.pe.notifier()?.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+/* doca_error.h: result codes.
+ *
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
+ * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+#ifndef DMA_DOCA_WORKQ_ERROR_H
+#define DMA_DOCA_WORKQ_ERROR_H
+
+#include <doca_compat.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum doca_error {
+	DOCA_SUCCESS = 0,
+	DOCA_ERROR_UNKNOWN = 1,
+	DOCA_ERROR_NOT_PERMITTED = 2,
+	DOCA_ERROR_IN_USE = 3,
+	DOCA_ERROR_NOT_SUPPORTED = 4,
+	DOCA_ERROR_AGAIN = 5,
+	DOCA_ERROR_INVALID_VALUE = 6,
+	DOCA_ERROR_NO_MEMORY = 7,
+	DOCA_ERROR_INITIALIZATION = 8,
+	DOCA_ERROR_TIME_OUT = 9,
+	DOCA_ERROR_SHUTDOWN = 10,
+	DOCA_ERROR_CONNECTION_RESET = 11,
+	DOCA_ERROR_CONNECTION_ABORTED = 12,
+	DOCA_ERROR_CONNECTION_INPROGRESS = 13,
+	DOCA_ERROR_NOT_CONNECTED = 14,
+	DOCA_ERROR_NO_LOCK = 15,
+	DOCA_ERROR_NOT_FOUND = 16,
+	DOCA_ERROR_IO_FAILED = 17,
+	DOCA_ERROR_BAD_STATE = 18,
+	DOCA_ERROR_UNSUPPORTED_VERSION = 19,
+	DOCA_ERROR_OPERATING_SYSTEM = 20,
+	DOCA_ERROR_DRIVER = 21,
+	DOCA_ERROR_UNEXPECTED = 22,
+#ifdef DOCA_WORKQ_2_2
+	DOCA_ERROR_ALREADY_EXIST = 23,
+	DOCA_ERROR_FULL = 24,
+	DOCA_ERROR_EMPTY = 25,
+	DOCA_ERROR_IN_PROGRESS = 26,
+#endif
+} doca_error_t;
+
+/* Keeps the first failure. */
+#define DOCA_ERROR_PROPAGATE(r, t)         \
+	do {                               \
+		if ((r) == DOCA_SUCCESS)   \
+			(r) = (t);         \
+	} while (0)
+
+DOCA_EXPERIMENTAL
+const char *doca_get_error_name(doca_error_t error);
+
+DOCA_EXPERIMENTAL
+const char *doca_get_error_string(doca_error_t error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

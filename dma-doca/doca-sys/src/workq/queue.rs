@@ -1,0 +1,449 @@
+//! Progress engines, DMA contexts and tasks, made of contexts, work queues and jobs.
+//!
+//! A job that fails stops its context, as tasks of later versions do: jobs behind it may not have run, and
+//! only a restart clears an error of the device. The context is idle once all its jobs have ended and its
+//! tasks are freed; then its work queue has been removed, and the library's context stopped.
+#![expect(unsafe_code, reason = "calls C with handles that it gave out")]
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use super::bindings::{
+    DOCA_DMA_JOB_MEMCPY, DOCA_JOB_FLAGS_NONE, doca_dma_job_memcpy, doca_event, doca_job, doca_workq,
+};
+use super::{NO_FLAGS, calls};
+use crate::bindings::*;
+
+/// The caller's `doca_pe`: it serves one context.
+struct Engine {
+    dma: Cell<*const Context>,
+}
+
+/// The caller's `doca_dma` and `doca_ctx`.
+struct Context {
+    raw: *mut doca_dma,
+    dev: *mut doca_dev,
+    /// Created at the first start, for `depth` jobs.
+    workq: Cell<*mut doca_workq>,
+    depth: Cell<u32>,
+    completed: Cell<doca_dma_task_memcpy_completion_cb_t>,
+    failed: Cell<doca_dma_task_memcpy_completion_cb_t>,
+    user_data: Cell<doca_data>,
+    state: Cell<doca_ctx_states>,
+    /// The work queue has an event handle.
+    events: Cell<bool>,
+    in_flight: Cell<u32>,
+    /// Tasks that are not freed.
+    tasks: Cell<u32>,
+    submit: unsafe extern "C" fn(*mut doca_workq, *const doca_job) -> doca_error_t,
+    retrieve: unsafe extern "C" fn(*mut doca_workq, *mut doca_event, std::ffi::c_int) -> doca_error_t,
+}
+
+/// The caller's `doca_dma_task_memcpy` and `doca_task`. A job's user data is its address.
+#[repr(C)]
+struct Task {
+    job: doca_dma_job_memcpy,
+    owner: *const Context,
+    user_data: doca_data,
+    status: doca_error_t,
+}
+
+/// The object behind a handle.
+///
+/// # Safety
+///
+/// The handle is one that this module gave out for a `T`, and was not destroyed.
+#[inline]
+unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
+    // SAFETY: the caller's promise; only shared references to objects in C's hands exist.
+    unsafe { &*handle.cast::<T>() }
+}
+
+/// The context of a progress engine.
+///
+/// # Safety
+///
+/// As [`of`], and the engine's context was not destroyed.
+#[inline]
+unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
+    // SAFETY: the caller's promise.
+    let engine = unsafe { of::<Engine>(pe) };
+    // SAFETY: as above.
+    unsafe { of(engine.dma.get()) }
+}
+
+impl Context {
+    fn ctx(&self) -> *mut doca_ctx {
+        // SAFETY: the library's handle.
+        unsafe { (calls().dma.doca_dma_as_ctx)(self.raw) }
+    }
+
+    fn start(&self) -> doca_error_t {
+        let common = &calls().common;
+        // SAFETY: the library's handle.
+        let code = unsafe { (common.doca_ctx_start)(self.ctx()) };
+        if code != DOCA_SUCCESS {
+            return code;
+        }
+        let mut code = DOCA_SUCCESS;
+        if self.workq.get().is_null() {
+            code = self.create_workq();
+        }
+        if code == DOCA_SUCCESS {
+            // SAFETY: the library's handles.
+            code = unsafe { (common.doca_ctx_workq_add)(self.ctx(), self.workq.get()) };
+        }
+        if code == DOCA_SUCCESS {
+            self.state.set(DOCA_CTX_STATE_RUNNING);
+        } else {
+            // SAFETY: a context without work queues.
+            unsafe { (common.doca_ctx_stop)(self.ctx()) };
+        }
+        code
+    }
+
+    fn create_workq(&self) -> doca_error_t {
+        let common = &calls().common;
+        let mut workq = ptr::null_mut();
+        // SAFETY: a place for the handle.
+        let code = unsafe { (common.doca_workq_create)(self.depth.get(), &raw mut workq) };
+        if code != DOCA_SUCCESS {
+            return code;
+        }
+        self.workq.set(workq);
+        let mut supported = 0;
+        if let Some(ask) = common.doca_ctx_get_event_driven_supported {
+            // SAFETY: the library's handle, and a place for the answer.
+            let code = unsafe { ask(self.ctx(), &raw mut supported) };
+            supported *= u8::from(code == DOCA_SUCCESS);
+        }
+        if let (Some(enable), true) = (common.doca_workq_set_event_driven_enable, supported != 0) {
+            // SAFETY: a work queue of no context, for which alone it can be enabled.
+            self.events.set(unsafe { enable(workq, 1) } == DOCA_SUCCESS);
+        }
+        DOCA_SUCCESS
+    }
+
+    /// Makes a stopping context idle if nothing is in flight and all tasks are freed.
+    fn rest(&self) -> bool {
+        if self.state.get() != DOCA_CTX_STATE_STOPPING || self.in_flight.get() > 0 || self.tasks.get() > 0 {
+            return false;
+        }
+        let common = &calls().common;
+        // SAFETY: the library's handles; no job is in flight.
+        let code = unsafe { (common.doca_ctx_workq_rm)(self.ctx(), self.workq.get()) };
+        // An earlier attempt may have removed it, and failed to stop.
+        if code != DOCA_SUCCESS && code != DOCA_ERROR_NOT_FOUND {
+            return false;
+        }
+        // SAFETY: a context without work queues.
+        if unsafe { (common.doca_ctx_stop)(self.ctx()) } != DOCA_SUCCESS {
+            return false;
+        }
+        self.state.set(DOCA_CTX_STATE_IDLE);
+        true
+    }
+
+    fn stop_running(&self) {
+        if self.state.get() == DOCA_CTX_STATE_RUNNING {
+            self.state.set(DOCA_CTX_STATE_STOPPING);
+        }
+    }
+
+    /// Retrieves an event, or completes a stop. Returns whether something happened.
+    #[inline]
+    fn progress(&self) -> bool {
+        if self.in_flight.get() == 0 {
+            return self.rest();
+        }
+        let mut event = MaybeUninit::<doca_event>::zeroed();
+        // SAFETY: the library's handle, and a place for the event.
+        let code = unsafe { (self.retrieve)(self.workq.get(), event.as_mut_ptr(), NO_FLAGS) };
+        match code {
+            DOCA_SUCCESS | DOCA_ERROR_IO_FAILED => {}
+            DOCA_ERROR_AGAIN => return false,
+            _ => {
+                // The queue itself fails. The next submission says so.
+                self.stop_running();
+                return false;
+            }
+        }
+        // SAFETY: zeroed, which is a valid event, and possibly written by the library.
+        let event = unsafe { event.assume_init() };
+        // SAFETY: the address of a task, as `task_alloc_init` gave it, or NULL.
+        let task = unsafe { event.user_data.ptr }.cast::<Task>();
+        if task.is_null() {
+            self.stop_running();
+            return false;
+        }
+        self.in_flight.set(self.in_flight.get() - 1);
+        // SAFETY: the job was submitted from this task, which is not freed while it is in flight.
+        let user_data = unsafe { (*task).user_data };
+        if code == DOCA_SUCCESS {
+            if let Some(completed) = self.completed.get() {
+                // SAFETY: the caller's function, for a task of this context.
+                unsafe { completed(task.cast(), user_data, self.user_data.get()) };
+            }
+            return true;
+        }
+        // SAFETY: the result of a copy is a number.
+        let result = unsafe { event.result.u64_ } as doca_error_t;
+        // SAFETY: as above; nobody else has a reference.
+        unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
+        if let Some(failed) = self.failed.get() {
+            // SAFETY: as above.
+            unsafe { failed(task.cast(), user_data, self.user_data.get()) };
+        }
+        self.stop_running();
+        true
+    }
+}
+
+pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t {
+    let engine = Box::new(Engine { dma: Cell::new(ptr::null()) });
+    // SAFETY: the caller's place for the handle.
+    unsafe { pe.write(Box::into_raw(engine).cast()) };
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn pe_destroy(pe: *mut doca_pe) -> doca_error_t {
+    // SAFETY: made by `pe_create`, and not used again.
+    drop(unsafe { Box::from_raw(pe.cast::<Engine>()) });
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn pe_connect_ctx(pe: *mut doca_pe, ctx: *mut doca_ctx) -> doca_error_t {
+    // SAFETY: the caller's handles.
+    unsafe { of::<Engine>(pe) }.dma.set(ctx.cast());
+    DOCA_SUCCESS
+}
+
+#[inline]
+pub(super) unsafe extern "C" fn pe_progress(pe: *mut doca_pe) -> u8 {
+    // SAFETY: the caller's handle, whose context is not destroyed.
+    unsafe { served(pe) }.progress().into()
+}
+
+pub(super) unsafe extern "C" fn pe_get_notification_handle(
+    pe: *const doca_pe,
+    handle: *mut doca_notification_handle_t,
+) -> doca_error_t {
+    // SAFETY: the caller's handle, whose context is not destroyed.
+    let context = unsafe { served(pe) };
+    match calls().common.doca_workq_get_event_handle {
+        // SAFETY: the library's handle, and the caller's place.
+        Some(get) if context.events.get() => unsafe { get(context.workq.get(), handle) },
+        _ => DOCA_ERROR_NOT_SUPPORTED,
+    }
+}
+
+pub(super) unsafe extern "C" fn pe_request_notification(pe: *mut doca_pe) -> doca_error_t {
+    // SAFETY: the caller's handle, whose context is not destroyed.
+    let context = unsafe { served(pe) };
+    match calls().common.doca_workq_event_handle_arm {
+        // SAFETY: the library's handle.
+        Some(arm) => unsafe { arm(context.workq.get()) },
+        None => DOCA_ERROR_NOT_SUPPORTED,
+    }
+}
+
+pub(super) unsafe extern "C" fn pe_clear_notification(
+    pe: *mut doca_pe,
+    handle: doca_notification_handle_t,
+) -> doca_error_t {
+    // SAFETY: the caller's handle, whose context is not destroyed.
+    let context = unsafe { served(pe) };
+    match calls().common.doca_workq_event_handle_clear {
+        // SAFETY: the library's handles.
+        Some(clear) => unsafe { clear(context.workq.get(), handle) },
+        None => DOCA_ERROR_NOT_SUPPORTED,
+    }
+}
+
+pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut doca_dma) -> doca_error_t {
+    let (common, own) = (&calls().common, &calls().dma);
+    let mut raw = ptr::null_mut();
+    // SAFETY: a place for the handle.
+    let code = unsafe { (own.doca_dma_create)(&raw mut raw) };
+    if code != DOCA_SUCCESS {
+        return code;
+    }
+    let context = Context {
+        raw,
+        dev,
+        workq: Cell::new(ptr::null_mut()),
+        depth: Cell::new(1),
+        completed: Cell::new(None),
+        failed: Cell::new(None),
+        user_data: Cell::new(doca_data { u64_: 0 }),
+        state: Cell::new(DOCA_CTX_STATE_IDLE),
+        events: Cell::new(false),
+        in_flight: Cell::new(0),
+        tasks: Cell::new(0),
+        submit: common.doca_workq_submit,
+        retrieve: common.doca_workq_progress_retrieve,
+    };
+    // SAFETY: the library's handle, and the caller's device.
+    let code = unsafe { (common.doca_ctx_dev_add)(context.ctx(), dev) };
+    if code != DOCA_SUCCESS {
+        // SAFETY: made above.
+        unsafe { (own.doca_dma_destroy)(raw) };
+        return code;
+    }
+    // SAFETY: the caller's place for the handle.
+    unsafe { dma.write(Box::into_raw(Box::new(context)).cast()) };
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t {
+    let (common, own) = (&calls().common, &calls().dma);
+    // SAFETY: the caller's handle.
+    let context = unsafe { of::<Context>(dma) };
+    if context.state.get() != DOCA_CTX_STATE_IDLE {
+        return DOCA_ERROR_IN_USE;
+    }
+    let workq = context.workq.get();
+    if !workq.is_null() {
+        // SAFETY: a work queue of no context.
+        let code = unsafe { (common.doca_workq_destroy)(workq) };
+        if code != DOCA_SUCCESS {
+            return code;
+        }
+        context.workq.set(ptr::null_mut());
+    }
+    // A failure shows at the next call. SAFETY: a stopped context, and its device.
+    unsafe { (common.doca_ctx_dev_rm)(context.ctx(), context.dev) };
+    // SAFETY: a context without work queues.
+    let code = unsafe { (own.doca_dma_destroy)(context.raw) };
+    if code == DOCA_SUCCESS {
+        // SAFETY: made by `dma_create`, and not used again.
+        drop(unsafe { Box::from_raw(dma.cast::<Context>()) });
+    }
+    code
+}
+
+pub(super) unsafe extern "C" fn dma_as_ctx(dma: *mut doca_dma) -> *mut doca_ctx {
+    dma.cast()
+}
+
+pub(super) unsafe extern "C" fn set_conf(
+    dma: *mut doca_dma,
+    completed: doca_dma_task_memcpy_completion_cb_t,
+    failed: doca_dma_task_memcpy_completion_cb_t,
+    tasks: u32,
+) -> doca_error_t {
+    // SAFETY: the caller's handle.
+    let context = unsafe { of::<Context>(dma) };
+    context.depth.set(tasks);
+    context.completed.set(completed);
+    context.failed.set(failed);
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn ctx_set_user_data(ctx: *mut doca_ctx, user_data: doca_data) -> doca_error_t {
+    // SAFETY: the caller's handle.
+    unsafe { of::<Context>(ctx) }.user_data.set(user_data);
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn ctx_get_state(
+    ctx: *const doca_ctx,
+    state: *mut doca_ctx_states,
+) -> doca_error_t {
+    // SAFETY: the caller's handle.
+    let context = unsafe { of::<Context>(ctx) };
+    // SAFETY: the caller's place.
+    unsafe { state.write(context.state.get()) };
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn ctx_start(ctx: *mut doca_ctx) -> doca_error_t {
+    // SAFETY: the caller's handle.
+    let context = unsafe { of::<Context>(ctx) };
+    if context.state.get() == DOCA_CTX_STATE_IDLE { context.start() } else { DOCA_ERROR_BAD_STATE }
+}
+
+pub(super) unsafe extern "C" fn ctx_stop(ctx: *mut doca_ctx) -> doca_error_t {
+    // SAFETY: the caller's handle.
+    let context = unsafe { of::<Context>(ctx) };
+    context.stop_running();
+    if context.state.get() == DOCA_CTX_STATE_IDLE || context.rest() {
+        DOCA_SUCCESS
+    } else {
+        DOCA_ERROR_IN_PROGRESS
+    }
+}
+
+pub(super) unsafe extern "C" fn task_alloc_init(
+    dma: *mut doca_dma,
+    src: *const doca_buf,
+    dst: *mut doca_buf,
+    user_data: doca_data,
+    task: *mut *mut doca_dma_task_memcpy,
+) -> doca_error_t {
+    // SAFETY: the caller's handle.
+    let context = unsafe { of::<Context>(dma) };
+    context.tasks.set(context.tasks.get() + 1);
+    let base = doca_job {
+        type_: DOCA_DMA_JOB_MEMCPY as i32,
+        flags: DOCA_JOB_FLAGS_NONE as i32,
+        ctx: context.ctx(),
+        user_data: doca_data { u64_: 0 },
+    };
+    let job = doca_dma_job_memcpy { base, dst_buff: dst, src_buff: src };
+    let made = Box::into_raw(Box::new(Task { job, owner: context, user_data, status: DOCA_SUCCESS }));
+    // SAFETY: made above, and nobody else has it yet.
+    unsafe { (*made).job.base.user_data = doca_data { ptr: made.cast() } };
+    // SAFETY: the caller's place for the handle.
+    unsafe { task.write(made.cast()) };
+    DOCA_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn memcpy_as_task(task: *mut doca_dma_task_memcpy) -> *mut doca_task {
+    task.cast()
+}
+
+pub(super) unsafe extern "C" fn set_src(task: *mut doca_dma_task_memcpy, src: *const doca_buf) {
+    // SAFETY: the caller's task, which is not in flight.
+    unsafe { (*task.cast::<Task>()).job.src_buff = src };
+}
+
+pub(super) unsafe extern "C" fn set_dst(task: *mut doca_dma_task_memcpy, dst: *mut doca_buf) {
+    // SAFETY: the caller's task, which is not in flight.
+    unsafe { (*task.cast::<Task>()).job.dst_buff = dst };
+}
+
+pub(super) unsafe extern "C" fn task_get_status(task: *const doca_task) -> doca_error_t {
+    // SAFETY: the caller's task.
+    unsafe { (*task.cast::<Task>()).status }
+}
+
+pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
+    // SAFETY: made by `task_alloc_init`, not in flight, and not used again.
+    let task = unsafe { Box::from_raw(task.cast::<Task>()) };
+    // SAFETY: a context outlives its tasks.
+    let context = unsafe { &*task.owner };
+    context.tasks.set(context.tasks.get() - 1);
+}
+
+/// A full work queue is out of memory in its own words.
+pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_t {
+    let task = task.cast::<Task>();
+    // SAFETY: the caller's task, which is not in flight.
+    let owner = unsafe { (*task).owner };
+    // SAFETY: a context outlives its tasks.
+    let context = unsafe { &*owner };
+    if context.state.get() != DOCA_CTX_STATE_RUNNING {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    // SAFETY: the library's handle, and a job that lives until it has ended.
+    match unsafe { (context.submit)(context.workq.get(), task.cast()) } {
+        DOCA_SUCCESS => {
+            context.in_flight.set(context.in_flight.get() + 1);
+            DOCA_SUCCESS
+        }
+        DOCA_ERROR_NO_MEMORY => DOCA_ERROR_AGAIN,
+        code => code,
+    }
+}
