@@ -178,9 +178,11 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
             seen += 1;
             let (good, bad) = values(info);
             for value in good {
-                // The name is valid even without an SDK or such a device.
+                // The name is valid even without an SDK or such a device, and on other processors.
                 if let Err(error) = open(info.key, value) {
-                    assert!(!is_refused(&error), "{error}");
+                    let names = error.to_string().contains(&format!("option {}=", info.key));
+                    let lacks = error.kind() == ErrorKind::Unsupported && !names;
+                    assert!(lacks || !is_refused(&error), "{error}");
                 }
             }
             for value in bad {

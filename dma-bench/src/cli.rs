@@ -223,9 +223,12 @@ Examples:
   dma-bench run -e cpu -o 1M --duration 3600          soak test, every byte compared
   dma-bench run -e cpu -d push,pull -o 64K --peer process   memory of another process
   dma-bench run -e cpu -w fill,gather:64,scatter:64 -o 64K
+  dma-bench run -e cpu -w compare,crc32c,copy-crc32c,copy-to-both -o 64K -a hot
   dma-bench run --campaign mine.toml --json mine.json
 
-Figures are medians over the repetitions. memcpy is the C library's, on one core (memset for fills). Each
+Figures are medians over the repetitions. memcpy is the C library's, on one core. In its place stand memset
+for fills, memcmp for comparisons, the crate crc32c for CRC-32C, after memcpy for a copy with it, and memcpy
+twice for a copy to two destinations. An engine that has no such operation of its own is not measured. Each
 repetition of an engine lies between two of memcpy, and its ratio is to these. Verdicts are by confidence
 intervals of these ratios. Repetitions in which threads waited for a CPU are repeated as time allows.
 Percentiles beyond which nothing was timed are not shown. Models are simulations, in tables of their own.";
@@ -257,8 +260,8 @@ pub struct RunArguments {
     /// Queues, each driven by a thread of its own.
     #[arg(short = 'T', long = "queues", visible_alias = "threads", value_name = "COUNTS")]
     pub queues: Option<Values>,
-    /// Operations: copy, fill, sg, gather, scatter; with a number of segments, gather:64 (many
-    /// into one), scatter:64.
+    /// Operations: copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, gather, scatter; with a number
+    /// of segments, gather:64 (many into one), scatter:64.
     #[arg(short = 'w', long = "op", value_delimiter = ',', value_name = "OPS")]
     pub ops: Vec<OpSpec>,
     /// Segments of operations that have several and do not say how many.

@@ -18,6 +18,8 @@ pub struct Layout {
     /// In random order.
     order: Option<Vec<u32>>,
     depth: usize,
+    /// Distance of the second destination from the first, if there is one.
+    also: Option<usize>,
 }
 
 /// Position of bytes in the source's memory, and in the destination's.
@@ -74,6 +76,7 @@ impl Layout {
             },
             order,
             depth,
+            also: (cell.op == Op::CopyToBoth).then(|| Self::area(cell, footprint)),
         }
     }
 
@@ -110,6 +113,12 @@ impl Layout {
     /// The amount of memory each queue of a cell needs.
     #[must_use]
     pub fn bytes(cell: &Cell, footprint: usize) -> usize {
+        // Second destinations lie behind all first ones, at the same offsets in their pages, as DSA demands.
+        Self::area(cell, footprint) * if cell.op == Op::CopyToBoth { 2 } else { 1 }
+    }
+
+    /// The amount of memory that a queue's buffers take on one side.
+    fn area(cell: &Cell, footprint: usize) -> usize {
         let least = Self::stride(cell) * cell.depth as usize;
         match cell.footprint {
             Footprint::Hot => least,
@@ -160,6 +169,13 @@ impl Layout {
             Some(order) => order[index] as usize,
         };
         self.base.after(slot * self.stride)
+    }
+
+    /// Returns the distance of the second destination from the first, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn also(&self) -> Option<usize> {
+        self.also
     }
 
     /// Returns where the segments of operation `index` begin and how long they are.

@@ -1,4 +1,4 @@
-//! The baseline: the C library's `memcpy` and `memset` on one core.
+//! The baseline on one core: the C library's `memcpy`, `memset` and `memcmp`, and the crate `crc32c`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,18 +19,20 @@ pub struct Memcpy {
     src: BufferMut,
     dst: BufferMut,
     epoch: Instant,
+    /// Where the last operation was, and its result.
+    last: (usize, u64),
 }
 
 /// So many bytes are filled before it is looked again whether the user wants to stop; a multiple of eight.
 const FILLED: usize = 1 << 20;
 
 impl Memcpy {
-    /// `len` bytes on each side.
+    /// `len` bytes on each side. For comparisons, both have the same bytes in each page.
     ///
     /// # Errors
     ///
     /// There is not so much memory.
-    pub fn new(engine: &Arc<dyn DmaEngine>, len: usize) -> dma::Result<Self> {
+    pub fn new(engine: &Arc<dyn DmaEngine>, len: usize, alike: bool) -> dma::Result<Self> {
         let mut request = MemoryRequest::new(len);
         request.huge_pages = true;
         let mut src = engine.allocate_with(&request)?;
@@ -40,13 +42,17 @@ impl Memcpy {
         for (part, (src, dst)) in src.chunks_mut(FILLED).zip(dst.chunks_mut(FILLED)).enumerate() {
             interrupt::check()?;
             for (at, chunk) in src.chunks_mut(8).enumerate() {
-                let word =
-                    ((part * FILLED / 8 + at) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+                let at = if alike { at % 512 } else { part * FILLED / 8 + at };
+                let word = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
                 chunk.copy_from_slice(&word[..chunk.len()]);
             }
-            dst.fill(0xFF);
+            if alike {
+                dst.copy_from_slice(src);
+            } else {
+                dst.fill(0xFF);
+            }
         }
-        Ok(Self { src, dst, epoch: Instant::now() })
+        Ok(Self { src, dst, epoch: Instant::now(), last: (0, 0) })
     }
 
     /// One repetition, or what the user lets be of it, from buffer `index` on, which it leaves behind the
@@ -65,8 +71,8 @@ impl Memcpy {
     ) -> Result<(Slice, f64), Trouble> {
         let (first, size) = (*index, layout.size());
         let compared = size <= extent.compare || extent.compare >= COMPARE_MUCH;
-        if compared {
-            for (at, len) in layout.parts(first) {
+        if compared && cell.op.writes() {
+            for (at, len) in parts(layout, first) {
                 let (to, from) = (at.dst..at.dst + len, at.src..at.src + len);
                 for (to, from) in self.dst[to].iter_mut().zip(&self.src[from]) {
                     *to = !from;
@@ -111,19 +117,33 @@ impl Memcpy {
     fn several(&mut self, count: u64, cell: &Cell, layout: &Layout, index: &mut usize) {
         for _ in 0..count {
             self.once(cell, layout, *index, layout.size());
+            self.last.0 = *index;
             *index = layout.next(*index, 1);
         }
     }
 
     #[inline]
     fn once(&mut self, cell: &Cell, layout: &Layout, index: usize, size: usize) {
-        if cell.op == Op::Copy {
-            let Offsets { src, dst } = layout.at(index);
-            let from = black_box(&self.src[src..src + size]);
-            black_box(&mut self.dst[dst..dst + size]).copy_from_slice(from);
-            return;
+        let Offsets { src, dst } = layout.at(index);
+        let from = black_box(&self.src[src..src + size]);
+        match cell.op {
+            Op::Copy => return black_box(&mut self.dst[dst..dst + size]).copy_from_slice(from),
+            Op::Compare => {
+                self.last.1 = u64::from(from == black_box(&self.dst[dst..dst + size]));
+                return;
+            }
+            Op::Crc32c => {
+                self.last.1 = crc32c::crc32c(from).into();
+                return;
+            }
+            Op::CopyCrc32c => {
+                black_box(&mut self.dst[dst..dst + size]).copy_from_slice(from);
+                self.last.1 = crc32c::crc32c(black_box(&self.dst[dst..dst + size])).into();
+                return;
+            }
+            Op::Fill | Op::Sg | Op::Gather | Op::Scatter | Op::CopyToBoth => {}
         }
-        for (at, len) in layout.parts(index) {
+        for (at, len) in parts(layout, index) {
             let dst = black_box(&mut self.dst[at.dst..at.dst + len]);
             if cell.op == Op::Fill {
                 dst.fill(PATTERN[0]);
@@ -134,8 +154,24 @@ impl Memcpy {
     }
 
     fn check(&self, cell: &Cell, layout: &Layout, index: usize) -> Result<(), Trouble> {
+        let (last, found) = self.last;
+        let (Offsets { src, .. }, size) = (layout.at(last), layout.size());
+        let expected = match cell.op {
+            Op::Compare => 1,
+            Op::Crc32c | Op::CopyCrc32c => {
+                let (one, other) = self.src[src..src + size].split_at(size / 2);
+                crc32c::crc32c_append(crc32c::crc32c(one), other).into()
+            }
+            _ => found,
+        };
+        if found != expected {
+            return Err(Trouble::Answer { at: src, size, expected, found });
+        }
+        if !cell.op.writes() {
+            return Ok(());
+        }
         let mut before = 0;
-        for (at, len) in layout.parts(index) {
+        for (at, len) in parts(layout, index) {
             let (found, copied) = (&self.dst[at.dst..at.dst + len], &self.src[at.src..at.src + len]);
             let right = |i: usize| if cell.op == Op::Fill { PATTERN[0] } else { copied[i] };
             if cell.op != Op::Fill && found == copied {
@@ -143,14 +179,23 @@ impl Memcpy {
                 continue;
             }
             if let Some(i) = (0..len).find(|&i| found[i] != right(i)) {
-                let difference = Difference { offset: before + i, expected: right(i), found: found[i] };
+                let offset = (before + i) % size;
+                let difference = Difference { offset, expected: right(i), found: found[i] };
                 let at = layout.at(index).dst;
-                return Err(Trouble::Verification { at, size: layout.size(), difference });
+                return Err(Trouble::Verification { at, size, difference });
             }
             before += len;
         }
         Ok(())
     }
+}
+
+/// The parts of a buffer, and those of its second destination.
+fn parts(layout: &Layout, index: usize) -> impl Iterator<Item = (Offsets, usize)> {
+    let also = layout.also().into_iter().flat_map(move |also| {
+        layout.parts(index).map(move |(at, len)| (Offsets { dst: at.dst + also, ..at }, len))
+    });
+    layout.parts(index).chain(also)
 }
 
 #[cfg(test)]
@@ -162,7 +207,8 @@ mod tests {
     #[test]
     fn bytes_arrive_where_they_belong() {
         let engine = dma::open("cpu:threads=0").unwrap();
-        for (op, segments) in [(Op::Copy, 1), (Op::Sg, 3), (Op::Fill, 1)] {
+        let ops = [Op::Copy, Op::Fill, Op::Compare, Op::Crc32c, Op::CopyCrc32c, Op::CopyToBoth];
+        for (op, segments) in ops.map(|op| (op, 1)).into_iter().chain([(Op::Sg, 3)]) {
             for footprint in [Footprint::Hot, Footprint::Cold] {
                 let cell = Cell {
                     engine: "memcpy".to_owned(),
@@ -176,17 +222,19 @@ mod tests {
                     direction: Direction::Local,
                 };
                 let (footprint, free) = (100_000, 1 << 20);
-                let mut memcpy = Memcpy::new(&engine, Layout::bytes(&cell, footprint) + free).unwrap();
+                let bytes = Layout::bytes(&cell, footprint) + free;
+                let mut memcpy = Memcpy::new(&engine, bytes, op == Op::Compare).unwrap();
+                let mut right = memcpy.dst.to_vec();
                 let layout = Layout::new(&cell, 0, footprint).in_pass(&cell, 2, 3, free);
                 let (slots, mut at) = (layout.slots(), 0);
                 let ops = slots as u64;
                 let extent = Extent { warm: 0, ops, sample_every: 2, compare: COMPARE_MUCH, each: false };
                 let (slice, _) = memcpy.run(&cell, &layout, extent, &mut at, &mut histogram()).unwrap();
                 assert_eq!((slice.ops, slice.verified, at), (ops, 1, 0));
-                let mut right = vec![0xFF; memcpy.dst.len()];
-                for (Offsets { src, dst }, len) in (0..slots).flat_map(|index| layout.parts(index)) {
+                for (Offsets { src, dst }, len) in (0..slots).flat_map(|index| parts(&layout, index)) {
                     assert_ne!(src, dst);
                     match op {
+                        Op::Compare | Op::Crc32c => {}
                         Op::Fill => right[dst..dst + len].fill(PATTERN[0]),
                         _ => right[dst..dst + len].copy_from_slice(&memcpy.src[src..src + len]),
                     }

@@ -91,6 +91,9 @@ fn expected(at: usize, bytes: &mut [u8]) {
 /// The pattern of fills.
 pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
 
+/// In memory for comparisons, all pages are alike, so that buffers are equal wherever they lie in them.
+const PAGE: usize = 4096;
+
 /// The amount of is compared at once.
 const CHUNK: usize = 64 << 10;
 
@@ -117,6 +120,31 @@ impl Memory {
         len: usize,
         direction: Direction,
     ) -> Result<Self> {
+        Self::with(engine, peer, len, direction, false)
+    }
+
+    /// As [`new`](Self::new), for comparisons: the destination has the bytes of the source, also where it is
+    /// shifted by whole pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn alike(
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Owner>,
+        len: usize,
+        direction: Direction,
+    ) -> Result<Self> {
+        Self::with(engine, peer, len, direction, true)
+    }
+
+    fn with(
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Owner>,
+        len: usize,
+        direction: Direction,
+        alike: bool,
+    ) -> Result<Self> {
         let side =
             |remote: bool| if remote { Side::remote(engine, peer, len) } else { Side::local(engine, len) };
         interrupt::check()?;
@@ -127,10 +155,16 @@ impl Memory {
         for at in (0..len).step_by(CHUNK) {
             interrupt::check()?;
             let n = CHUNK.min(len - at);
-            expected(at, &mut bytes[..n]);
+            if alike {
+                bytes.chunks_mut(PAGE).for_each(|page| expected(0, page));
+            } else {
+                expected(at, &mut bytes[..n]);
+            }
             memory.src.cpu.write_at(at, &bytes[..n])?;
             // Present, so that no copy meets a page fault; and wrong, so that none is right by chance.
-            bytes[..n].iter_mut().for_each(|b| *b = !*b);
+            if !alike {
+                bytes[..n].iter_mut().for_each(|b| *b = !*b);
+            }
             memory.dst.cpu.write_at(at, &bytes[..n])?;
         }
         Ok(memory)
@@ -183,6 +217,28 @@ impl Memory {
                 expected: right[first],
                 found: found[first],
             }))
+        })
+    }
+
+    /// Inverts the byte of the destination at `at`.
+    ///
+    /// # Errors
+    ///
+    /// The memory is not there any more.
+    pub fn invert(&self, at: usize) -> Result<()> {
+        let mut byte = [0];
+        self.dst.cpu.read_at(at, &mut byte)?;
+        self.dst.cpu.write_at(at, &[!byte[0]])
+    }
+
+    /// Returns the CRC-32C of `len` bytes of the source from `at` on, as they were made.
+    #[must_use]
+    pub fn crc32c(at: usize, len: usize) -> u32 {
+        let mut bytes = vec![0; CHUNK.min(len)];
+        (0..len).step_by(CHUNK).fold(0, |crc, from| {
+            let bytes = &mut bytes[..CHUNK.min(len - from)];
+            expected(at + from, bytes);
+            crc32c::crc32c_append(crc, bytes)
         })
     }
 
@@ -269,6 +325,30 @@ mod tests {
                 assert_eq!(part, whole[at..at + len], "{at} {len}");
             }
         }
+    }
+
+    #[test]
+    fn memory_for_comparisons_is_alike_at_the_distance_of_pages() {
+        let memory = Memory::alike(&dma::open("cpu").unwrap(), None, 200_000, Direction::Local).unwrap();
+        let bytes = |side: &Side, at: usize| {
+            let mut bytes = vec![0; 100_000];
+            side.cpu.read_at(at, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(bytes(&memory.src, 77), bytes(&memory.dst, 77 + 12 * PAGE));
+        assert_ne!(bytes(&memory.src, 77), bytes(&memory.dst, 78));
+        memory.invert(50_000).unwrap();
+        assert_ne!(bytes(&memory.src, 77), bytes(&memory.dst, 77));
+        memory.invert(50_000).unwrap();
+        assert_eq!(bytes(&memory.src, 77), bytes(&memory.dst, 77));
+    }
+
+    #[test]
+    fn the_crc_is_that_of_the_source() {
+        let memory = memory(300_000);
+        let mut bytes = vec![0; 200_001];
+        memory.src.cpu.read_at(1003, &mut bytes).unwrap();
+        assert_eq!(Memory::crc32c(1003, bytes.len()), crc32c::crc32c(&bytes));
     }
 
     fn make_right(memory: &Memory) {

@@ -169,7 +169,7 @@ impl Record {
             Some(trouble) => {
                 let status = match trouble {
                     Trouble::Unsupported(_) => Status::Unsupported,
-                    Trouble::Verification { .. } => Status::Wrong,
+                    Trouble::Verification { .. } | Trouble::Answer { .. } => Status::Wrong,
                     _ => Status::Failed,
                 };
                 (status, Some(trouble.to_string()))

@@ -223,6 +223,20 @@ fn every_operation_and_direction_is_measured_and_verified() {
             "-a",
             "hot,cold,random",
         ][..],
+        &["-e", "cpu", "-w", "compare,crc32c,copy-crc32c,copy-to-both", "-a", "hot,cold,random"],
+        &["-e", "cpu", "-w", "compare,crc32c,copy-crc32c,copy-to-both", "-d", "pull", "-y"],
+        &[
+            "-e",
+            "cpu",
+            "-w",
+            "compare,copy-crc32c,copy-to-both",
+            "-d",
+            "push",
+            "-T",
+            "2",
+            "--peer",
+            "process",
+        ],
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
@@ -247,6 +261,27 @@ fn every_operation_and_direction_is_measured_and_verified() {
             assert!(!all || cell["verified"] == cell["ops"], "{cell}");
         }
     }
+}
+
+#[test]
+fn an_operation_that_an_engine_lacks_is_refused_by_name() {
+    for (op, supplied) in [("compare", "has one CPU core do it"), ("copy-to-both", "makes two copies of it")]
+    {
+        let output = bench(
+            &[&SHORT[..], &["-e", "cpu", "-e", "sim:latency=1us", "-w", op, "--format", "json"]].concat(),
+        );
+        let results: Value = serde_json::from_str(&out(&output)).unwrap();
+        let cells = results["cells"].as_array().unwrap();
+        let lacks: Vec<&Value> = cells.iter().filter(|cell| cell["status"] == "unsupported").collect();
+        assert!(
+            !lacks.is_empty() && lacks.iter().all(|cell| cell["engine"] == "sim:latency=1us"),
+            "{results}"
+        );
+        let says = format!("this device has no {op}; `dma::Queue` {supplied}");
+        assert!(lacks.iter().all(|cell| cell["message"].as_str().unwrap().contains(&says)), "{lacks:?}");
+    }
+    let pushed = bench(&["run", "-e", "cpu", "-w", "crc32c", "-d", "push"]);
+    assert!(code(&pushed) == 2 && err(&pushed).contains("local and pull"), "{}", err(&pushed));
 }
 
 #[test]

@@ -98,7 +98,8 @@ impl EngineName {
         }
     }
 
-    /// Refuses an untrusted name with an option that makes `backend` load code, which runs at once.
+    /// Refuses an untrusted name with an option that makes `backend` load code, which runs at once, or use
+    /// files in the place of a device's.
     ///
     /// # Errors
     ///
@@ -108,10 +109,11 @@ impl EngineName {
         match self.options().find(|(key, _)| loads(key)) {
             None => Ok(()),
             Some((key, value)) => {
-                let message =
-                    format!("option {key}={value} would load code, and the name is from untrusted input");
+                let message = format!(
+                    "option {key}={value} would choose a library or a device's files, and the name is from untrusted input"
+                );
                 Err(Error::new(ErrorKind::PermissionDenied, message).with_backend(backend.name()).with_hint(
-                    "leave it out; the backend's environment variables can say where libraries are",
+                    "leave it out; the backend's environment variables can say where libraries and devices are",
                 ))
             }
         }
@@ -130,13 +132,13 @@ pub struct OptionInfo {
     pub default: &'static str,
     /// Its effect, in one line.
     pub about: &'static str,
-    /// The value chooses code that this process loads. Untrusted names must not have it: see
-    /// [`EngineName::refuse_code_loading`].
+    /// The value chooses code that this process loads, or files that it takes for a device's. Untrusted names
+    /// must not have it: see [`EngineName::refuse_code_loading`].
     pub loads_code: bool,
 }
 
 impl OptionInfo {
-    /// An option that loads no code.
+    /// An option that untrusted names may have.
     #[must_use]
     pub const fn new(
         key: &'static str,
@@ -147,7 +149,7 @@ impl OptionInfo {
         Self { key, value, default, about, loads_code: false }
     }
 
-    /// Returns the same option, marked as one that chooses code to load.
+    /// Returns the same option, marked as one that chooses code to load or a device's files.
     #[must_use]
     pub const fn loading_code(self) -> Self {
         Self { loads_code: true, ..self }

@@ -27,6 +27,18 @@ pub(super) fn all_ended(completions: &[Completion]) -> bool {
     rest.iter().all(done) && sum == places * places.saturating_sub(1) / 2
 }
 
+/// Keeps the results of operations by their places, where operations have results.
+#[inline]
+pub(super) fn keep_answers(answers: &mut [Option<u64>], completions: &[Completion]) {
+    if !answers.is_empty() {
+        for completion in completions {
+            if let Some(answer) = answers.get_mut(completion.token as usize) {
+                *answer = Some(completion.result);
+            }
+        }
+    }
+}
+
 /// The places of operations that all succeeded, if they are consecutive and ascend.
 #[inline]
 pub(super) fn row(completions: &[Completion], places: u32) -> Option<Range<u32>> {

@@ -2,7 +2,7 @@
 //! since for these the loop itself is part of what is measured.
 #![expect(unsafe_code, reason = "submits to the raw queue")]
 
-use super::completions::all_ended;
+use super::completions::{all_ended, keep_answers};
 use super::submit::taken;
 use super::{POLL, Trouble, Worker, closed};
 
@@ -34,6 +34,7 @@ impl Worker {
                 odd = Some((taken, Some(n)));
                 break;
             }
+            keep_answers(&mut self.answers, &self.completions[..n]);
             whole += 1;
         }
         let ops = whole * all as u64;

@@ -53,6 +53,8 @@ pub struct Worker {
     ready: Vec<Descriptor<'static>>,
     /// When the operation of each place was submitted or due; 0 if nobody asks.
     stamps: Vec<u64>,
+    /// The last result of each place in this repetition; empty if operations have none.
+    answers: Vec<Option<u64>>,
     free: FreePlaces,
     /// Of which places an operation has begun and has not ended.
     flying: Vec<bool>,
@@ -130,10 +132,8 @@ impl Worker {
         let queue = contender.engine.open_queue_raw(&options)?;
         let places =
             (0..cell.depth as usize).map(|index| Place::new(&memory, &layout, cell, index)).collect();
-        let ready = (0_u64..)
-            .zip(&places)
-            .map(|(token, p): (u64, &Place)| Descriptor::copy(token, p.src, p.dst))
-            .collect();
+        let ready =
+            (0_u64..).zip(&places).map(|(token, p): (u64, &Place)| p.descriptor(cell.op, token)).collect();
         Ok(Self {
             queue: Some(queue),
             memory,
@@ -146,6 +146,7 @@ impl Worker {
             places,
             ready,
             stamps: vec![0; cell.depth as usize],
+            answers: vec![None; if cell.op.has_result() { cell.depth as usize } else { 0 }],
             flying: vec![false; cell.depth as usize],
             out: 0,
             free: FreePlaces::new(cell.depth),
@@ -197,7 +198,7 @@ impl Worker {
         self.free = FreePlaces::new(self.cell.depth);
         for (index, (place, ready)) in self.places.iter_mut().zip(&mut self.ready).enumerate() {
             *place = Place::new(&self.memory, &self.layout, &self.cell, index);
-            *ready = Descriptor::copy(ready.token(), place.src, place.dst);
+            *ready = place.descriptor(self.cell.op, ready.token());
         }
     }
 
@@ -215,18 +216,24 @@ impl Worker {
         self.rung_before = self.queue.as_ref().map_or(0, |q| q.stats().doorbells);
         self.spoilt.clear();
         self.marks.clear();
+        self.answers.fill(None);
         // Each operation is then spoilt before it is submitted.
         self.checking = extent.each || self.verify == Verify::All;
-        if self.checking {
+        if self.checking || !self.cell.op.writes() {
             return Ok(());
         }
         let total = (extent.warm + extent.ops).min(self.places.len() as u64) as usize;
-        let fewest = usize::from(extent.compare >= COMPARE_MUCH);
-        let most = (extent.compare / self.layout.size()).clamp(fewest, COMPARE_OPS);
+        let most = self.compared();
         // These places are handed out first, each for its next buffer.
         let next = |place: u32| self.layout.next(self.places[place as usize].index, self.places.len());
         self.spoilt.extend(self.free.iter().take(total.min(most)).map(next));
         self.spoilt.iter().try_for_each(|&index| self.spoil(index))
+    }
+
+    /// The number of operations of a repetition that are compared at most.
+    fn compared(&self) -> usize {
+        let fewest = usize::from(self.extent.compare >= COMPARE_MUCH);
+        (self.extent.compare / self.layout.size()).clamp(fewest, COMPARE_OPS)
     }
 
     /// Forgets the latencies so far: those of the warm-up are not the cell's.
@@ -264,7 +271,11 @@ impl Worker {
         // In a repetition that was cut off, operations may still be in flight or may never have begun.
         let whole = self.completed == self.submitted && self.submitted >= self.spoilt.len() as u64;
         for index in std::mem::take(&mut self.spoilt).into_iter().filter(|_| whole) {
-            self.compare(index)?;
+            self.compare_bytes(index)?;
+            self.checked += 1;
+        }
+        if whole && !self.checking {
+            self.check_answers()?;
         }
         let rung = self.queue.as_ref().map_or(0, |q| q.stats().doorbells) - self.rung_before;
         Ok(Slice {

@@ -11,6 +11,20 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), T
     let Limits { max_transfer, max_segments, max_queue_depth, .. } = info.limits;
     let pieces = cell.size.div_ceil(max_transfer).max(1);
     let unsupported = |what: String| Err(Trouble::Unsupported(what));
+    let capability = match cell.op {
+        Op::Compare => Capabilities::COMPARE,
+        Op::Crc32c => Capabilities::CRC32C,
+        Op::CopyCrc32c => Capabilities::COPY_CRC32C,
+        Op::CopyToBoth => Capabilities::COPY_TO_BOTH,
+        _ => Capabilities::empty(),
+    };
+    if !info.capabilities.contains(capability) {
+        let supplied = match cell.op {
+            Op::CopyToBoth => "makes two copies of it",
+            _ => "has one CPU core do it",
+        };
+        return unsupported(format!("this device has no {}; `dma::Queue` {supplied}", cell.op));
+    }
     match cell.op {
         Op::Fill if !info.capabilities.contains(Capabilities::FILL) => {
             unsupported("this device has no fill".to_owned())
@@ -26,7 +40,7 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), T
         {
             unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
         }
-        op if op.has_segments() && pieces > 1 => {
+        op if pieces > 1 && (op.has_segments() || !capability.is_empty()) => {
             unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
         }
         _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),

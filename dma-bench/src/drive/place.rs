@@ -1,6 +1,6 @@
 //! The place where an operation reads and writes.
 
-use dma::Segment;
+use dma::{Descriptor, Segment};
 
 use crate::layout::Layout;
 use crate::memory::Memory;
@@ -15,22 +15,45 @@ pub(super) struct Place {
     /// Descriptors that have not ended.
     pub(super) left: u32,
     pub(super) lists: (Vec<Segment>, Vec<Segment>),
+    /// The destinations of a copy to two.
+    pub(super) both: [Segment; 2],
 }
 
 impl Place {
     pub(super) fn new(memory: &Memory, layout: &Layout, cell: &Cell, index: usize) -> Self {
         let (at, parts) = (layout.at(index), cell.segments as usize);
         let lists = match cell.op {
-            Op::Copy | Op::Fill => (0, 0),
             Op::Sg => (parts, parts),
             Op::Gather => (parts, 1),
             Op::Scatter => (1, parts),
+            _ => (0, 0),
         };
         let len = if cell.op.has_segments() { 1 } else { layout.size() };
         let (src, dst) = (memory.src(at.src, len), memory.dst(at.dst, len));
-        let mut place = Self { src, dst, index, left: 0, lists: (vec![src; lists.0], vec![dst; lists.1]) };
+        let lists = (vec![src; lists.0], vec![dst; lists.1]);
+        let mut place = Self { src, dst, index, left: 0, lists, both: [dst; 2] };
         place.list(memory, layout);
+        place.both(layout);
         place
+    }
+
+    /// Writes the pair of destinations anew, if there is one.
+    #[inline]
+    fn both(&mut self, layout: &Layout) {
+        if let Some(also) = layout.also() {
+            self.both = [self.dst, Segment { addr: self.dst.addr.offset(also), ..self.dst }];
+        }
+    }
+
+    /// Makes the descriptor of an operation without lists.
+    #[inline]
+    pub(super) fn descriptor(&self, op: Op, token: u64) -> Descriptor<'static> {
+        match op {
+            Op::Compare => Descriptor::compare(token, self.src, self.dst),
+            Op::Crc32c => Descriptor::crc32c(token, self.src, 0),
+            Op::CopyCrc32c => Descriptor::copy_crc32c(token, self.src, self.dst, 0),
+            _ => Descriptor::copy(token, self.src, self.dst),
+        }
     }
 
     /// Goes on to the place's next buffer.
@@ -40,6 +63,7 @@ impl Place {
         if self.lists.0.is_empty() {
             let at = layout.at(self.index);
             (self.src, self.dst) = (memory.src(at.src, self.src.len), memory.dst(at.dst, self.dst.len));
+            self.both(layout);
         } else {
             self.list(memory, layout);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use dma::{Completion, ErrorKind, Outcome};
 use hdrhistogram::Histogram;
 
-use super::completions::row;
+use super::completions::{keep_answers, row};
 use super::{Trouble, Worker, closed};
 
 impl Worker {
@@ -26,6 +26,7 @@ impl Worker {
             return self.nothing();
         }
         (self.idle, self.refusals) = (0, 0);
+        keep_answers(&mut self.answers, &self.completions[..n]);
         match row(&self.completions[..n], self.cell.depth) {
             Some(row)
                 if self.pieces == 1
@@ -111,7 +112,7 @@ impl Worker {
             }
             if self.checking {
                 let index = place.index;
-                self.compare(index)?;
+                self.compare(index, completion.result)?;
             }
             self.flying[at] = false;
             let number = completion.token as u32;

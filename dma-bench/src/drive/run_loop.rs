@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use super::{Mark, Pace, Trouble, Worker};
-use crate::plan::Op;
 use crate::{cpu_clock, interrupt};
 
 /// Time limit for operations in flight when the user asked to stop.
@@ -47,7 +46,7 @@ impl Worker {
 
     /// Returns whether an operation is one descriptor that is always the same but for its addresses.
     fn is_simple(&self) -> bool {
-        self.pieces == 1 && self.cell.op == Op::Copy && self.cell.segments == 1 && !self.checking
+        self.pieces == 1 && !self.cell.op.has_lists() && self.cell.segments == 1 && !self.checking
     }
 
     /// Stops the clock.

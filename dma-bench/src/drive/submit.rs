@@ -65,7 +65,7 @@ impl Worker {
     fn turn(&mut self, row: Range<usize>) {
         for (place, descriptor) in self.places[row.clone()].iter_mut().zip(&mut self.ready[row]) {
             place.advance(&self.memory, &self.layout, self.cell.depth as usize);
-            *descriptor = Descriptor::copy(descriptor.token(), place.src, place.dst);
+            *descriptor = place.descriptor(self.cell.op, descriptor.token());
         }
     }
 
@@ -110,6 +110,10 @@ impl Worker {
                 }
                 continue;
             }
+            if !self.cell.op.has_lists() {
+                self.pending.push(place.descriptor(self.cell.op, token));
+                continue;
+            }
             let Some(queue) = &mut self.queue else { continue };
             let mut at = 0;
             for _ in 0..self.pieces {
@@ -117,6 +121,7 @@ impl Worker {
                 let dst = [Segment { addr: place.dst.addr.offset(at), len, ..place.dst }];
                 let descriptor = match self.cell.op {
                     Op::Fill => Descriptor::fill(token, PATTERN, &dst),
+                    Op::CopyToBoth => Descriptor::copy_to_both(token, place.src, &place.both),
                     _ => Descriptor::copy_lists(token, &place.lists.0, &place.lists.1),
                 };
                 at += len;

@@ -154,7 +154,8 @@ fn worker(
 ) -> (Worker, Arc<Mutex<Seen>>) {
     let contender = Contender::open(&cell.engine).unwrap();
     let bytes = Layout::bytes(cell, 16 << 10);
-    let memory = Memory::new(&contender.engine, None, bytes + FREE, Direction::Local).unwrap();
+    let make = if cell.op == Op::Compare { Memory::alike } else { Memory::new };
+    let memory = make(&contender.engine, None, bytes + FREE, Direction::Local).unwrap();
     // Sources and destinations do not lie at the same place of their memories.
     let layout = Layout::new(cell, 0, 16 << 10).in_pass(cell, 1, 1, FREE);
     assert_ne!(layout.at(0).src, layout.at(0).dst);
@@ -165,6 +166,9 @@ fn worker(
     worker.queue = Some(Box::new(Whim { queue, held, whims, turn: 0, odd, reported: 0, seen: seen_too }));
     (worker, seen)
 }
+
+/// Operations with results.
+const WITH_RESULTS: [Op; 3] = [Op::Compare, Op::Crc32c, Op::CopyCrc32c];
 
 fn extent(warm: u64, ops: u64, sample_every: u64) -> Extent {
     Extent { warm, ops, sample_every, compare: COMPARE_LITTLE, each: false }
@@ -177,7 +181,7 @@ proptest! {
     /// no place is used twice at once, all that is timed is counted once, and bytes are right.
     #[test]
     fn the_loop_does_what_it_was_asked_for(
-        op in prop_oneof![4 => Just((Op::Copy, 1)), 1 => Just((Op::Fill, 1)), 1 => (1_u32..5).prop_map(|segments| (Op::Sg, segments))],
+        op in prop_oneof![4 => Just((Op::Copy, 1)), 1 => Just((Op::Fill, 1)), 3 => prop::sample::select(&WITH_RESULTS).prop_map(|op| (op, 1)), 1 => Just((Op::CopyToBoth, 1)), 1 => (1_u32..5).prop_map(|segments| (Op::Sg, segments))],
         shape in prop_oneof![
             Just((1, 1)), Just((32, 32)), Just((64, 64)), (1_u32..80).prop_map(|d| (d, d)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))
         ],
@@ -303,5 +307,47 @@ fn a_copy_that_does_not_arrive_is_found() {
         worker.ready[0] = Descriptor::copy(0, late(place.src, 8), late(place.dst, 0));
         let trouble = worker.run(extent(0, 320, 5));
         assert!(matches!(trouble, Err(Trouble::Verification { .. })), "{depth} {batch}: {trouble:?}");
+    }
+}
+
+/// A wrong result is found, of whichever operation it is.
+#[test]
+fn a_wrong_result_is_found() {
+    let wrong = |c: Completion| Completion { result: c.result ^ 1, ..c };
+    for op in WITH_RESULTS {
+        for (verify, at) in [(Verify::All, 1), (Verify::All, 33), (Verify::Sample, 36), (Verify::Sample, 33)]
+        {
+            let cell = cell(op, 4, 4, Footprint::Cold);
+            let (mut worker, _) = worker(&cell, verify, Vec::new(), Some((at, wrong)));
+            let trouble = worker.run(extent(0, 36, 5));
+            assert!(matches!(trouble, Err(Trouble::Answer { .. })), "{op} {verify:?} {at}: {trouble:?}");
+        }
+    }
+}
+
+/// A device that calls everything equal is found where a byte is wrong.
+#[test]
+fn a_comparison_that_sees_no_difference_is_found() {
+    let blind = |c: Completion| c.with_result(Completion::EQUAL);
+    let (mut worker, _) =
+        worker(&cell(Op::Compare, 1, 1, Footprint::Hot), Verify::All, Vec::new(), Some((3, blind)));
+    let trouble = worker.run(extent(0, 8, 1)).unwrap_err();
+    assert!(
+        matches!(trouble, Trouble::Answer { size: 64, expected: 63, found: Completion::EQUAL, .. }),
+        "{trouble}"
+    );
+}
+
+/// Both destinations are compared.
+#[test]
+fn a_second_destination_that_is_missed_is_found() {
+    for missed in [0, 1] {
+        let (mut worker, _) =
+            worker(&cell(Op::CopyToBoth, 2, 2, Footprint::Hot), Verify::Sample, Vec::new(), None);
+        worker.run(extent(0, 8, 1)).unwrap();
+        let both = &mut worker.places[1].both;
+        both[missed].addr = both[missed].addr.offset(1024);
+        let trouble = worker.run(extent(0, 8, 1));
+        assert!(matches!(trouble, Err(Trouble::Verification { .. })), "{missed}: {trouble:?}");
     }
 }

@@ -23,6 +23,18 @@ pub enum Trouble {
         /// The first difference, counted from the operation's first byte.
         difference: Difference,
     },
+    /// The result is another one.
+    #[error("WRONG RESULT: operation of {size} B at {at:#x}: {found:#x} instead of {expected:#x}")]
+    Answer {
+        /// Offset in the source.
+        at: usize,
+        /// Bytes of the operation.
+        size: usize,
+        /// The expected result.
+        expected: u64,
+        /// The result of the completion.
+        found: u64,
+    },
 }
 
 impl From<dma::Error> for Trouble {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::words::labelled;
 use super::{Style, depth, latencies, right, speed, what};
-use crate::plan::Campaign;
+use crate::plan::{Campaign, Cell};
 use crate::results::Measured;
 use crate::stats::Figures;
 use crate::units::{bytes, digits, nanos};
@@ -38,10 +38,18 @@ pub(super) fn tables(
     sort(cells, ranked);
     let mut text = String::new();
     for alike in cells.chunk_by(|a, b| what(&a.cell) == what(&b.cell)) {
-        text += &style.title(&what(&alike[0].cell));
+        text += &style.title(&title(&alike[0].cell));
         text += &table(campaign, alike, style, wide, ranked);
     }
     text
+}
+
+/// Names the kind of cells, and the baseline where it is not plain `memcpy`.
+fn title(c: &Cell) -> String {
+    match c.op.baseline() {
+        "memcpy" => what(c),
+        baseline => format!("{} (memcpy: {baseline})", what(c)),
+    }
 }
 
 fn table(campaign: &Campaign, cells: &[&Measured], style: Style, wide: bool, marked: bool) -> String {

@@ -1,6 +1,8 @@
 //! The answer: at most 12 lines of at most 80 columns, the same on a terminal, in Markdown, in JSON and on
 //! the page.
 
+use std::cmp::Reverse;
+
 use crate::plan::{Direction, Footprint, Op};
 use crate::results::{Measured, Results, Status};
 use crate::units::{bytes, digits};
@@ -11,9 +13,11 @@ pub const LINES: usize = 12;
 /// The most characters of a line.
 pub const COLUMNS: usize = 80;
 
-/// Use of an engine: which memory, and how many operations are in flight on how many queues.
+/// Use of an engine: for which operation, in which memory, and how many operations are in flight on how many
+/// queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
+    op: Op,
     footprint: Footprint,
     queues: u32,
     depth: u32,
@@ -21,14 +25,15 @@ struct Use {
 
 impl Use {
     fn of(v: &Verdict) -> Self {
-        Self { footprint: v.curve.footprint, queues: v.curve.queues, depth: v.curve.depth }
+        Self { op: v.curve.op, footprint: v.curve.footprint, queues: v.curve.queues, depth: v.curve.depth }
     }
 
     fn words(self) -> String {
         let depth =
             if self.depth == 1 { "one at a time".to_owned() } else { format!("{} in flight", self.depth) };
         let queues = if self.queues == 1 { String::new() } else { format!(" x {} queues", self.queues) };
-        format!("{}, {depth}{queues}", self.footprint)
+        let op = if self.op == Op::Copy { String::new() } else { format!("{} ", self.op) };
+        format!("{op}{}, {depth}{queues}", self.footprint)
     }
 }
 
@@ -39,7 +44,12 @@ pub fn summary(results: &Results) -> Vec<String> {
     let advice = advice(results);
     let models = models(results);
     if !advice.is_empty() {
-        lines.push("Which engine, by bytes of a copy (memcpy: the C library's, on one core):".to_owned());
+        let copies = results.verdicts.iter().any(|v| is_plain(v) && v.curve.op == Op::Copy);
+        lines.push(if copies {
+            "Which engine, by bytes of a copy (memcpy: the C library's, on one core):".to_owned()
+        } else {
+            "Which engine, by bytes of an operation (the others: one core):".to_owned()
+        });
         let most = if models.is_empty() { 5 } else { 4 };
         lines.extend(limited(advice, most, "more ways of use: see the verdicts"));
         lines.push(cpu_time(results));
@@ -112,21 +122,22 @@ fn limited(mut lines: Vec<String>, most: usize, rest: &str) -> Vec<String> {
     lines
 }
 
-/// For each way of use, the engine to choose by size: the fastest that is surely faster than `memcpy`, else
-/// `memcpy`.
+/// For each way of use, the engine to choose by size: the fastest that is surely faster than the baseline,
+/// else the baseline.
 fn advice(results: &Results) -> Vec<String> {
     let verdicts: Vec<&Verdict> = results.verdicts.iter().filter(|v| !v.model && is_plain(v)).collect();
     let mut uses: Vec<Use> = verdicts.iter().map(|v| Use::of(v)).collect();
     // Cold memory is what most programs copy.
-    uses.sort_unstable_by_key(|at| (at.footprint != Footprint::Cold, *at));
+    uses.sort_unstable_by_key(|at| (at.op, at.footprint != Footprint::Cold, *at));
     uses.dedup();
     let of = |at: &Use| verdicts.iter().copied().filter(|v| Use::of(v) == *at).collect::<Vec<_>>();
     uses.iter().map(|at| format!("  {}: {}", at.words(), choice(&of(at)))).collect()
 }
 
-/// Copies within local memory, which is what most ask about.
+/// Copies within local memory, which is what most ask about, and operations that copies do not stand for.
 fn is_plain(v: &Verdict) -> bool {
-    v.is_here() && v.curve.op == Op::Copy && v.curve.direction == Direction::Local
+    let of_its_own = v.curve.op.has_result() || matches!(v.curve.op, Op::Copy | Op::CopyToBoth);
+    v.is_here() && of_its_own && v.curve.direction == Direction::Local
 }
 
 fn choice(verdicts: &[&Verdict]) -> String {
@@ -140,7 +151,7 @@ fn choice(verdicts: &[&Verdict]) -> String {
             Some((v, _)) => v.curve.engine.clone(),
             None if points().any(|(_, p)| p.class == Class::NotDecided) => NOT_DECIDED.to_owned(),
             None if points().any(|(_, p)| p.class == Class::AsFast) => "either".to_owned(),
-            None => "memcpy".to_owned(),
+            None => verdicts.first().map_or("memcpy", |v| v.curve.op.baseline()).to_owned(),
         }
     };
     let (Some(first), Some(last)) = (sizes.first().copied(), sizes.last().copied()) else {
@@ -178,7 +189,7 @@ fn models(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for engine in results.engines.iter().filter(|e| e.model.is_some()) {
         let of_it = results.verdicts.iter().filter(|v| v.curve.engine == engine.name && v.is_here());
-        if let Some(v) = of_it.max_by_key(|v| (is_plain(v), v.curve.depth)) {
+        if let Some(v) = of_it.max_by_key(|v| (is_plain(v), Reverse(v.curve.op), v.curve.depth)) {
             let depth = Use::of(v).words();
             let depth = depth.split_once(", ").map_or(depth.as_str(), |(_, depth)| depth);
             lines.push(format!("  {} [model], {depth}: {}", engine.name, v.text));

@@ -25,7 +25,7 @@ use crate::units;
     JsonSchema,
     clap::ValueEnum,
 )]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// One range to one range.
     Copy,
@@ -37,6 +37,14 @@ pub enum Op {
     Gather,
     /// One segment into several, in one descriptor.
     Scatter,
+    /// A comparison of two ranges that are equal.
+    Compare,
+    /// The CRC-32C of one range.
+    Crc32c,
+    /// One range to one range, and its CRC-32C.
+    CopyCrc32c,
+    /// One range to two others.
+    CopyToBoth,
 }
 
 impl Op {
@@ -44,6 +52,35 @@ impl Op {
     #[must_use]
     pub fn has_segments(self) -> bool {
         matches!(self, Self::Sg | Self::Gather | Self::Scatter)
+    }
+
+    /// Returns whether the descriptor names its ranges by lists.
+    pub(crate) fn has_lists(self) -> bool {
+        self.has_segments() || matches!(self, Self::Fill | Self::CopyToBoth)
+    }
+
+    /// Returns whether the completion carries a result.
+    #[must_use]
+    pub fn has_result(self) -> bool {
+        matches!(self, Self::Compare | Self::Crc32c | Self::CopyCrc32c)
+    }
+
+    /// Returns whether there is a destination.
+    pub(crate) fn writes(self) -> bool {
+        !matches!(self, Self::Compare | Self::Crc32c)
+    }
+
+    /// Returns what the baseline does: the same on one core.
+    #[must_use]
+    pub fn baseline(self) -> &'static str {
+        match self {
+            Self::Copy | Self::Sg | Self::Gather | Self::Scatter => "memcpy",
+            Self::Fill => "memset",
+            Self::Compare => "memcmp",
+            Self::Crc32c => "crc32c crate",
+            Self::CopyCrc32c => "memcpy and crc32c crate",
+            Self::CopyToBoth => "memcpy twice",
+        }
     }
 }
 
@@ -68,7 +105,10 @@ impl FromStr for OpSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, segments) = text.split_once(':').map_or((text, None), |(name, n)| (name, Some(n)));
         let op = Op::from_str(name, true).map_err(|_| {
-            format!("`{name}` is no operation; write copy, fill, sg, gather or scatter, the last three with :SEGMENTS")
+            format!(
+                "`{name}` is no operation; write copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, \
+                 gather or scatter, the last three with :SEGMENTS"
+            )
         })?;
         let segments = match segments {
             None => None,
@@ -109,7 +149,7 @@ impl JsonSchema for OpSpec {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let pattern = "^(copy|fill|(sg|gather|scatter)(:[0-9]+)?)$";
+        let pattern = "^(copy|fill|compare|crc32c|copy-crc32c|copy-to-both|(sg|gather|scatter)(:[0-9]+)?)$";
         schemars::json_schema!({ "type": "string", "pattern": pattern })
     }
 }
@@ -164,16 +204,17 @@ pub enum Footprint {
     Random,
 }
 
-macro_rules! lowercase {
+/// Words as the command line has them.
+macro_rules! as_written {
     ($($name:ty),+) => {$(
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&format!("{self:?}").to_lowercase())
+                f.pad(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
             }
         }
     )+};
 }
-lowercase!(Op, Direction, Footprint);
+as_written!(Op, Direction, Footprint);
 
 /// Extent of verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -224,8 +265,8 @@ impl Cell {
     /// The name of the baseline.
     pub const BASELINE: &'static str = "memcpy";
 
-    /// Returns the cell of the baseline: `memcpy` (or `memset`) of the same bytes on one core, one
-    /// after the other, going through as many buffers.
+    /// Returns the cell of the baseline: [`Op::baseline`] of the same bytes on one core, one after the other,
+    /// going through as many buffers.
     #[must_use]
     pub fn baseline(&self) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! Checks of campaigns: refusals, and notes on what is measured otherwise than asked for.
 
-use super::{Campaign, LONGEST, SHORTEST, Sweep, Values};
+use super::{Campaign, Direction, LONGEST, Op, SHORTEST, Sweep, Values};
 use crate::units;
 
 /// Repetitions of more seconds than this are hardly paired with memcpy any more.
@@ -79,6 +79,11 @@ impl Campaign {
             }
             if sweep.ops.is_empty() || sweep.footprints.is_empty() || sweep.directions.is_empty() {
                 return Err("a sweep needs at least one of ops, footprints and directions".to_owned());
+            }
+            if sweep.ops.contains(&Op::Crc32c.into()) && sweep.directions.contains(&Direction::Push) {
+                return Err("crc32c writes nothing that could be pushed to a peer; give it the directions \
+                    local and pull alone"
+                    .to_owned());
             }
         }
         Ok(())

@@ -276,7 +276,10 @@ pub(super) fn baselines(results: &Results) -> String {
         .cells
         .iter()
         .filter(|m| m.cell.is_baseline())
-        .map(|m| baseline(m.cell.depth, m.cell.footprint))
+        .map(|m| match (baseline(m.cell.depth, m.cell.footprint), m.cell.op.baseline()) {
+            (name, "memcpy") => name,
+            (name, other) => format!("{name} ({}: {other})", m.cell.op),
+        })
         .collect();
     names.sort();
     names.dedup();

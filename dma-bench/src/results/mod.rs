@@ -89,7 +89,7 @@ pub enum Status {
     Ok,
     /// The engine failed; the figures are of the repetitions before, if any.
     Failed,
-    /// Bytes did not arrive.
+    /// Bytes did not arrive, or a result is wrong.
     Wrong,
     /// The engine cannot do that.
     Unsupported,

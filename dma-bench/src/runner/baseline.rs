@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::memcpy::Memcpy;
 use crate::pairs::{Pair, Slot};
 use crate::placement::Pinned;
-use crate::plan::SLICE;
+use crate::plan::{Op, SLICE};
 use crate::record::Record;
 use crate::{interrupt, run_delay, slices};
 
@@ -22,14 +22,18 @@ const BESIDE_RATE: u32 = 5;
 impl Runner<'_> {
     /// Warms the baseline up in the first pass, and finds out how many operations a slice takes.
     pub(super) fn baseline_extent(&mut self, base: &mut Record, layout: &Layout) -> Result<(), Trouble> {
-        if self.memcpy.is_none() {
-            self.memcpy = Some(Memcpy::new(&self.baseline, self.engines.baseline_needs())?);
+        let compares = base.cell.op == Op::Compare;
+        let memcpy = &mut self.memcpy[usize::from(compares)];
+        if memcpy.is_none() {
+            *memcpy = Some(Memcpy::new(&self.baseline, self.engines.baseline_needs(&base.cell), compares)?);
         }
         let warm_up = warm_up_of_pass(self.campaign);
         let look = if is_shared(&base.cell) { WARM_SHARED } else { LOOK };
         let least = if self.pass == 0 { warm_up } else { warm_up.min(look) };
         let mut cold = self.cold(&base.cell);
-        let Some(memcpy) = &mut self.memcpy else { return Err(Trouble::Failed("no memory".to_owned())) };
+        let Some(memcpy) = &mut self.memcpy[usize::from(compares)] else {
+            return Err(Trouble::Failed("no memory".to_owned()));
+        };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
         while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
             let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
@@ -59,7 +63,9 @@ impl Runner<'_> {
         layout: &Layout,
         compare: usize,
     ) -> Option<Slot> {
-        let memcpy = self.memcpy.as_mut().filter(|_| base.trouble.is_none())?;
+        let memcpy = self.memcpy[usize::from(base.cell.op == Op::Compare)]
+            .as_mut()
+            .filter(|_| base.trouble.is_none())?;
         let _pinned = Pinned::to(&self.campaign.cpus, 0);
         // Threads that wait for this CPU go first.
         std::thread::yield_now();

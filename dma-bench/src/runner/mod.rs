@@ -34,7 +34,8 @@ pub(crate) struct Runner<'a> {
     engines: Engines,
     /// Whose memory the baseline uses.
     baseline: Arc<dyn DmaEngine>,
-    memcpy: Option<Memcpy>,
+    /// The baseline with memory of its own for comparisons, and for all else.
+    memcpy: [Option<Memcpy>; 2],
     /// Position of the baseline in its memory.
     at: usize,
     /// The number of the pass,
@@ -66,7 +67,7 @@ impl<'a> Runner<'a> {
             campaign,
             engines,
             baseline,
-            memcpy: None,
+            memcpy: [None, None],
             at: 0,
             pass: 0,
             visit: 0,

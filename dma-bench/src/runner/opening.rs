@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::engines::kind;
 use super::{Runner, passes};
 use crate::contender::Contender;
 use crate::drive::{Trouble, Worker};
@@ -57,8 +58,8 @@ impl Runner<'_> {
             return Err(Trouble::Unsupported(TIMELESS.to_owned()));
         }
         let footprint = self.engines.footprint_of(&contender);
-        let memory = self.engines.memory(&contender, cell.direction)?;
-        let free = self.engines.needs(&contender, cell.direction)
+        let memory = self.engines.memory(&contender, kind(&cell))?;
+        let free = self.engines.needs(&contender, kind(&cell))
             - Layout::bytes(&cell, footprint) * cell.queues as usize;
         let stall = Duration::from_secs_f64(self.campaign.stall);
         let layouts = (0..cell.queues as usize)

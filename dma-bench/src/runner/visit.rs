@@ -53,7 +53,8 @@ impl Runner<'_> {
         }
         self.at = 0;
         self.visit = self.visit.wrapping_add(1);
-        let free = self.engines.baseline_needs() - Layout::bytes(&base.cell, self.engines.footprint);
+        let free =
+            self.engines.baseline_needs(&base.cell) - Layout::bytes(&base.cell, self.engines.footprint);
         let layout = Layout::new(&base.cell, 0, self.engines.footprint)
             .in_pass(&base.cell, self.pass, self.visit, free);
         if base.trouble.is_none()
