@@ -8,6 +8,7 @@
 //! - Lists need no extension of the inventory.
 //! - 1.5: a map that was stopped keeps its chunks and devices. Memory is registered when the first buffer or
 //!   export needs it, as the devices may come later.
+//! - 1.5: buffers can be made in a map without devices. While there are any, no device can be added.
 //! - `doca_buf_refcount_add` is `NOT_SUPPORTED`, as the header of 1.5 says.
 //! - Codes of later generations, such as `ALREADY_EXIST`, are `INVALID_VALUE` where 1.5 has none.
 

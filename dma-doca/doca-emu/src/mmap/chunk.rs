@@ -3,15 +3,18 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use dma_sim::model::Rights;
 
 use super::export::Way;
-use super::{Mmap, Setup};
+use super::registered::Place;
+use super::{Mmap, Registered, Setup};
 use crate::c_abi::{INVALID, Outcome};
 use crate::dev::Dev;
 
 impl Mmap {
-    /// A started map.
+    /// A started map. Without devices it is one for buffers only.
     ///
     /// # Safety
     ///
@@ -30,8 +33,32 @@ impl Mmap {
             unsafe { setup.set_range(addr, len, None) }?;
             devs.iter().try_for_each(|dev| setup.add_dev(Arc::clone(dev)))?;
         }
-        map.start()?;
+        if devs.is_empty() {
+            map.hold()?;
+        } else {
+            map.start()?;
+        }
         Ok(map)
+    }
+
+    /// Starts a map that no device has.
+    fn hold(&self) -> Outcome {
+        let mut setup = self.setup();
+        let range = setup.range.as_ref().ok_or(INVALID)?;
+        let registered = Registered {
+            addr: range.addr,
+            len: range.len,
+            rights: Rights::LOCAL_READ | Rights::LOCAL_WRITE,
+            keys: Vec::new(),
+            locked: 0,
+            is_local: true,
+            at: Place::Here(range.addr),
+            lent: AtomicU32::new(0),
+            live: AtomicBool::new(true),
+            bufs: Some(Arc::clone(&self.bufs)),
+        };
+        setup.registered = Some(Arc::new(registered));
+        Ok(())
     }
 
     /// The map of a descriptor.

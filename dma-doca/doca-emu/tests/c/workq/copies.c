@@ -87,6 +87,19 @@ static struct doca_mmap *map(struct doca_dev *dev, void *memory, size_t len, int
 	IS(DOCA_ERROR_INVALID_VALUE, doca_mmap_populate(mmap, memory, len, 1000, free_cb, &freed));
 	/* Memory first, its device later. */
 	OK(doca_mmap_populate(mmap, memory, len, 4096, free_cb, &freed));
+	/* Buffers need no device, but keep others from being added. */
+	{
+		struct doca_buf_inventory *inventory;
+		struct doca_buf *buf;
+		uint16_t refs;
+
+		OK(doca_buf_inventory_create(NULL, 1, DOCA_BUF_EXTENSION_NONE, &inventory));
+		OK(doca_buf_inventory_start(inventory));
+		OK(doca_buf_inventory_buf_by_addr(inventory, mmap, memory, len, &buf));
+		IS(DOCA_ERROR_NOT_PERMITTED, doca_mmap_dev_add(mmap, dev));
+		OK(doca_buf_refcount_rm(buf, &refs));
+		OK(doca_buf_inventory_destroy(inventory));
+	}
 	IS(DOCA_ERROR_NOT_PERMITTED, doca_mmap_populate(mmap, (char *)memory + 1, 1, 4096, NULL, NULL));
 	OK(doca_mmap_dev_add(mmap, dev));
 #else
