@@ -68,9 +68,9 @@ impl PoolOptions {
 ///
 /// ```
 /// use dma_core::{BufferPool, DmaEngineExt, PoolOptions, QueueOptions};
-/// # let engine = dma_core::conformance::doc_engine();
+/// # fn demo(engine: &dyn dma_core::DmaEngine) -> dma_core::Result<()> {
 ///
-/// let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(4096, 8).with_class(1 << 16, 2))?;
+/// let pool = BufferPool::new(engine, &PoolOptions::new().with_class(4096, 8).with_class(1 << 16, 2))?;
 /// let queue = engine.open_queue(&QueueOptions::new())?;
 /// let mut src = pool.try_get(1000)?;
 /// src.fill(7);
@@ -79,7 +79,7 @@ impl PoolOptions {
 /// assert_eq!(bytes[..], [7; 1000]);
 /// drop(bytes); // the last buffer goes back
 /// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
-/// # Ok::<(), dma_core::Error>(())
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct BufferPool(Arc<Pool>);
