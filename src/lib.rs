@@ -70,7 +70,8 @@ pub use registry::{backends, discover, open, open_name, parse_untrusted, registe
 /// The traits and types that most programs need.
 pub mod prelude {
     pub use dma_core::{
-        Access, Batch, Buffer, BufferMut, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor,
-        HostMemory, MemoryRequest, QueueOptions, SharedQueue, SharedQueueOptions, Window,
+        Access, Batch, Buffer, BufferMut, BufferPool, CacheHint, DmaEngine, DmaEngineExt, ErrorKind,
+        ExportDescriptor, HostMemory, MemoryRequest, PoolOptions, QueueOptions, SharedQueue,
+        SharedQueueOptions, Window,
     };
 }

@@ -65,6 +65,11 @@ fn nothing_is_allocated_per_copy_once_warm() {
                 });
             });
         }
+        let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(4096, 4)).expect("a pool");
+        warm(&format!("{name}: a pool"), || {
+            let (src, dst) = (pool.try_get(100).expect("a buffer"), pool.try_get(100).expect("another"));
+            queue.copy(src, dst).expect("accepted").wait().expect("done");
+        });
         let mut dst = Some(buffer(3000));
         warm(&format!("{name}: fill"), || {
             cycle(&mut dst, |dst| queue.fill(dst, [1; 8]).expect("accepted").wait().expect("done"));

@@ -61,6 +61,8 @@ struct Model {
 enum Step {
     Allocate {
         len: usize,
+        /// From the pool, if it has one of that length.
+        pooled: bool,
     },
     Write {
         buffer: Index,
@@ -162,7 +164,7 @@ impl ReferenceStateMachine for Machine {
         let len = prop_oneof![3 => 1..200_usize, 2 => 1..5_000_usize, 1 => 1..150_000_usize];
         let ids: Vec<u32> = model.buffers.keys().copied().collect();
         let mut choices = vec![
-            (3, len.prop_map(|len| Step::Allocate { len }).boxed()),
+            (3, (len, any::<bool>()).prop_map(|(len, pooled)| Step::Allocate { len, pooled }).boxed()),
             (1, Just(Step::Fence).boxed()),
             (2, Just(Step::Flush).boxed()),
             (2, Just(Step::Poll).boxed()),
@@ -224,7 +226,7 @@ impl ReferenceStateMachine for Machine {
 
     fn apply(mut model: Model, step: &Step) -> Model {
         match step {
-            Step::Allocate { len } => {
+            Step::Allocate { len, .. } => {
                 model.buffers.insert(model.next, vec![0; *len]);
                 model.next += 1;
             }
@@ -309,6 +311,7 @@ struct System {
     engine: Arc<dyn DmaEngine>,
     queue: Option<Queue>,
     sound: bool,
+    pool: BufferPool,
     buffers: BTreeMap<u32, BufferMut>,
     flights: BTreeMap<u32, (Flight, Names)>,
     guards: Vec<BufferMut>,
@@ -448,7 +451,9 @@ impl StateMachineTest for Test {
         let options = QueueOptions::new().with_stall_timeout(STALL).with_drop_timeout(STALL);
         let queue =
             engine.open_queue(&if model.sound { QueueOptions::new() } else { options }).expect("a queue");
+        let sizes = PoolOptions::new().with_class(200, 3).with_class(5000, 3);
         System {
+            pool: BufferPool::new(&engine, &sizes).expect("a pool"),
             engine,
             queue: Some(queue),
             sound: model.sound,
@@ -463,8 +468,16 @@ impl StateMachineTest for Test {
     fn apply(mut system: System, model: &Model, step: Step) -> System {
         let newest = model.next.wrapping_sub(1);
         match step {
-            Step::Allocate { len } => {
-                let buffer = system.allocate(len);
+            Step::Allocate { len, pooled } => {
+                let from_pool = if pooled { system.pool.try_get(len).ok() } else { None };
+                let buffer = match from_pool {
+                    Some(mut buffer) => {
+                        // A pool's buffers hold what was in them. Their neighbours are the guards.
+                        buffer.fill(0);
+                        buffer
+                    }
+                    None => system.allocate(len),
+                };
                 system.buffers.insert(newest, buffer);
             }
             Step::Write { buffer, seed } => {
@@ -571,6 +584,11 @@ impl StateMachineTest for Test {
             system.guards.iter().all(|guard| guard.iter().all(|b| *b == CANARY)),
             "bytes beside a buffer changed"
         );
+        if system.sound {
+            system.flights.clear();
+            system.buffers.clear();
+            assert!(system.pool.classes().all(|class| class.in_use == 0), "a buffer did not come back");
+        }
     }
 }
 

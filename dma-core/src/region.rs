@@ -1,9 +1,13 @@
 //! [`Region`]: registered memory, kept alive by everything that uses it.
+#![expect(unsafe_code, reason = "counts its own users, so that a pool's memory goes back to it")]
 
 use std::fmt;
+use std::ops::Deref;
 use std::panic::RefUnwindSafe;
-use std::sync::Arc;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::pool::Home;
 use crate::{Access, DeviceAddr, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment};
 
 /// Registered memory: allocated, the caller's own, or imported from a peer.
@@ -13,7 +17,7 @@ use crate::{Access, DeviceAddr, EngineId, Error, ErrorKind, HostMemory, RawRegio
 /// registered, so that memory is neither freed nor deregistered while a device may access it, whatever the
 /// order of drops.
 #[derive(Clone)]
-pub struct Region(pub(crate) Arc<RegionInner>);
+pub struct Region(pub(crate) Handle);
 
 /// The shared part of all views of a region, with a copy of the raw region's constants, which every copy
 /// reads.
@@ -26,6 +30,113 @@ pub(crate) struct RegionInner {
     raw: Box<dyn RawRegion>,
     memory: Option<HostMemory>,
     pub(crate) backend: &'static str,
+    /// The number of handles; 1 while the region lies idle in a pool.
+    users: AtomicUsize,
+    /// The pool that it goes back to.
+    pub(crate) home: Option<Home>,
+}
+
+/// A counted reference to a region, as `Arc` has them. The last one gives a pool's region back to the pool.
+pub(crate) struct Handle(NonNull<RegionInner>);
+
+// SAFETY: a shared reference to what is `Send` and `Sync`, with an atomic count of its users.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn new(inner: RegionInner) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(inner))))
+    }
+
+    /// Gives the handle up without counting, for [`from_ptr`](Self::from_ptr).
+    pub(crate) fn into_ptr(self) -> NonNull<RegionInner> {
+        std::mem::ManuallyDrop::new(self).0
+    }
+
+    /// Takes a handle back.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is that of a handle which was given up by [`into_ptr`](Self::into_ptr),
+    /// and nobody else takes it back.
+    #[inline]
+    pub(crate) const unsafe fn from_ptr(inner: NonNull<RegionInner>) -> Self {
+        Self(inner)
+    }
+
+    /// Whether this is the only handle, so that nobody else can make another one. What the owners of others
+    /// did with them happened before.
+    #[inline]
+    fn is_sole(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 1
+    }
+
+    /// Returns the number of handles.
+    pub(crate) fn users(&self) -> usize {
+        self.users.load(Ordering::Relaxed)
+    }
+
+    /// Takes the region apart, of which this is the only handle.
+    ///
+    /// # Safety
+    ///
+    /// [`is_sole`](Self::is_sole) has said so.
+    unsafe fn into_inner(self) -> RegionInner {
+        // SAFETY: `new` made the pointer of a box, and nobody else has it.
+        *unsafe { Box::from_raw(self.into_ptr().as_ptr()) }
+    }
+
+    /// Frees a region of which this is the only handle, also if it belongs to a pool.
+    ///
+    /// # Safety
+    ///
+    /// As for [`into_inner`](Self::into_inner).
+    pub(crate) unsafe fn free(self) {
+        // SAFETY: as the caller promises.
+        drop(unsafe { self.into_inner() });
+    }
+}
+
+impl Deref for Handle {
+    type Target = RegionInner;
+
+    #[inline]
+    fn deref(&self) -> &RegionInner {
+        // SAFETY: lives while there is a handle.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for Handle {
+    #[inline]
+    fn clone(&self) -> Self {
+        // As `Arc` does: forgotten handles must not make the count wrap.
+        if self.users.fetch_add(1, Ordering::Relaxed) > isize::MAX as usize {
+            std::process::abort();
+        }
+        Self(self.0)
+    }
+}
+
+impl Drop for Handle {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_sole() {
+            if self.users.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            // Not a fence, which ThreadSanitizer does not know.
+            self.users.load(Ordering::Acquire);
+            self.users.store(1, Ordering::Relaxed);
+        }
+        let last = Self(self.0);
+        match &self.home {
+            // SAFETY: the count says so.
+            None => unsafe { last.free() },
+            Some(_) => Home::give_back(last),
+        }
+    }
 }
 
 /// Nothing in it changes while it is shared, so a panic leaves no partial update. Windows may be half written
@@ -40,7 +151,23 @@ impl Region {
             // Views convert addresses back to pointers.
             info.addr = DeviceAddr::of(base);
         }
-        Self(Arc::new(RegionInner { tag: info.engine.tag(info.access), info, raw, memory, backend }))
+        Self::of(info, raw, memory, backend, None)
+    }
+
+    /// Makes the region of a block of a pool, which the last handle goes back to.
+    pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, home: Home) -> Self {
+        Self::of(*raw.info(), raw, None, backend, Some(home))
+    }
+
+    fn of(
+        info: RegionInfo,
+        raw: Box<dyn RawRegion>,
+        memory: Option<HostMemory>,
+        backend: &'static str,
+        home: Option<Home>,
+    ) -> Self {
+        let tag = info.engine.tag(info.access);
+        Self(Handle::new(RegionInner { tag, info, raw, memory, backend, users: AtomicUsize::new(1), home }))
     }
 
     /// The length in bytes, at least 1.
@@ -76,44 +203,39 @@ impl Region {
 
     /// Returns whether this is the only handle, so that nobody else can make another one.
     pub(crate) fn is_sole(&self) -> bool {
-        Arc::strong_count(&self.0) == 1 && {
-            // Pairs with the release of the handles dropped elsewhere: their owners' accesses happened
-            // before.
-            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-            true
-        }
+        self.0.is_sole()
     }
 
-    /// Returns the engine's own region, for features of one backend; see [`RawRegion`].
+    /// Returns the engine's own region, for features of one backend; see [`RawRegion`]. For a block of a
+    /// [`BufferPool`](crate::BufferPool), it is one that stands for the block.
     #[must_use]
     pub fn as_raw(&self) -> &dyn RawRegion {
         &*self.0.raw
     }
 
     /// Deregisters, and gives back the caller's memory. `None` for memory that the engine allocated or
-    /// imported.
+    /// imported, and for a pool's, which goes back to the pool.
     ///
     /// # Errors
     ///
     /// `InUse`, with the region, while a view, a transfer in flight or an export still names it.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
-        match Arc::try_unwrap(self.0) {
-            Ok(RegionInner { raw, memory, .. }) => {
-                drop(raw);
-                Ok(memory)
+        if self.is_sole() {
+            if self.0.home.is_some() {
+                return Ok(None);
             }
-            Err(inner) => {
-                let users = Arc::strong_count(&inner) - 1;
-                let error = Error::new(
-                    ErrorKind::InUse,
-                    format!("{users} views, transfers or exports use the region"),
-                )
-                .with_operation("deregister")
-                .with_backend(inner.backend)
-                .with_hint("wait for the transfers and drop the views and exports first");
-                Err((Self(inner), error))
-            }
+            // SAFETY: just asked, and no pool takes it back.
+            let RegionInner { raw, memory, .. } = unsafe { self.0.into_inner() };
+            drop(raw);
+            return Ok(memory);
         }
+        let users = self.0.users() - 1;
+        let error =
+            Error::new(ErrorKind::InUse, format!("{users} views, transfers or exports use the region"))
+                .with_operation("deregister")
+                .with_backend(self.0.backend)
+                .with_hint("wait for the transfers and drop the views and exports first");
+        Err((self, error))
     }
 }
 
@@ -251,7 +373,7 @@ impl Range {
 
     /// Returns whether `next` begins at the end of this range.
     pub(crate) fn touches(&self, next: &Self) -> bool {
-        Arc::ptr_eq(&self.region.0, &next.region.0) && self.after(self.len) == next.addr
+        self.region.0.0 == next.region.0.0 && self.after(self.len) == next.addr
     }
 
     pub(crate) fn segment(&self) -> Segment {

@@ -336,7 +336,6 @@ mod tests {
     #[test]
     fn a_panic_of_the_log_frees_nothing_that_a_peer_has() {
         use std::panic::{AssertUnwindSafe, catch_unwind};
-        use std::sync::Arc;
 
         let window = window(8);
         let region = window.region().clone();
@@ -347,6 +346,6 @@ mod tests {
         let dropped =
             AssertUnwindSafe(|| crate::queue::fault_injection_tests::with_log(log, || drop(export)));
         catch_unwind(dropped).expect_err("the log is told");
-        assert_eq!(Arc::strong_count(&region.0), 2, "freed under the peer");
+        assert_eq!(region.0.users(), 2, "freed under the peer");
     }
 }

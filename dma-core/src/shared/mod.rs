@@ -6,7 +6,7 @@ mod lane;
 mod ready;
 mod slot;
 mod stall_record;
-mod sync;
+pub(crate) mod sync;
 mod transfer;
 mod wait_queue;
 

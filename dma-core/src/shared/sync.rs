@@ -4,13 +4,13 @@ use std::sync::PoisonError;
 use std::task::Waker;
 
 #[cfg(not(loom))]
-pub(super) use std::sync::{
+pub(crate) use std::sync::{
     Mutex,
     atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 
 #[cfg(loom)]
-pub(super) use loom::{
+pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
         Mutex,
@@ -20,7 +20,7 @@ pub(super) use loom::{
 
 /// A fence under loom, which models sequentially consistent accesses as weaker than they are.
 #[inline]
-pub(super) fn in_order() {
+pub(crate) fn in_order() {
     #[cfg(loom)]
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
@@ -28,16 +28,16 @@ pub(super) fn in_order() {
 /// `UnsafeCell` with loom's interface.
 #[cfg(not(loom))]
 #[derive(Debug)]
-pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    pub(super) const fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
     }
 
     #[inline]
-    pub(super) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
     }
 }
@@ -45,21 +45,21 @@ impl<T> UnsafeCell<T> {
 /// The waker of a waiting task. Callers clone and drop wakers outside of it, because that may run user code
 /// and panic.
 #[derive(Debug)]
-pub(super) struct WakerCell(Mutex<Option<Waker>>);
+pub(crate) struct WakerCell(Mutex<Option<Waker>>);
 
 impl WakerCell {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Mutex::new(None))
     }
 
     /// Returns whether it holds a waker of the same task.
-    pub(super) fn will_wake(&self, waker: &Waker) -> bool {
+    pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().is_some_and(|held| held.will_wake(waker))
     }
 
     /// Puts `waker` in and takes out what was there.
-    pub(super) fn replace(&self, waker: Option<Waker>) -> Option<Waker> {
+    pub(crate) fn replace(&self, waker: Option<Waker>) -> Option<Waker> {
         std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), waker)
     }
 }

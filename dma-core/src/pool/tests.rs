@@ -1,0 +1,240 @@
+use std::sync::atomic::AtomicUsize;
+use std::task::{Wake, Waker};
+
+use super::*;
+use crate::conformance::doc_engine;
+use crate::{QueueOptions, Retry};
+
+fn pool(len: usize, count: usize) -> BufferPool {
+    BufferPool::new(&doc_engine(), &PoolOptions::new().with_class(len, count)).expect("a pool")
+}
+
+fn in_use(pool: &BufferPool) -> usize {
+    pool.classes().map(|class| class.in_use).sum()
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll(get: &mut PoolGet, count: &Arc<Count>) -> Poll<Result<BufferMut>> {
+    Pin::new(get).poll(&mut Context::from_waker(&Waker::from(Arc::clone(count))))
+}
+
+#[test]
+fn buffers_are_copied_and_come_back() {
+    let engine = doc_engine();
+    let options = PoolOptions::new().with_class(5000, 3).with_class(100, 2).with_class(5000, 1);
+    let pool = BufferPool::new(&engine, &options).expect("a pool");
+    assert_eq!(
+        pool.classes().map(|class| (class.len, class.count)).collect::<Vec<_>>(),
+        [(100, 2), (5000, 4)]
+    );
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    for round in 0..10 {
+        let mut src = pool.try_get(101).expect("a buffer");
+        assert_eq!((src.len(), src.offset(), in_use(&pool)), (101, 0, 1));
+        src.fill(round);
+        let (src, mut dst) =
+            queue.copy(src, pool.try_get(101).expect("a buffer")).expect("accepted").wait().expect("done");
+        assert_eq!(src[..], dst[..]);
+        // Every view keeps it.
+        let tail = dst.split_off(50).freeze();
+        let bytes: bytes::Bytes = tail.clone().into();
+        drop((src, dst, tail));
+        assert_eq!(in_use(&pool), 1);
+        assert_eq!(bytes[..], [round; 51]);
+        std::thread::spawn(move || drop(bytes)).join().expect("no panic");
+        assert_eq!(in_use(&pool), 0);
+    }
+}
+
+#[test]
+fn views_of_a_block_know_whether_they_are_the_last() {
+    let pool = pool(64, 1);
+    let shared = pool.try_get(64).expect("a buffer").freeze();
+    let other = shared.clone();
+    let shared = shared.try_into_mut().expect_err("there is another");
+    drop(other);
+    let (region, e) = shared.region().clone().deregister().expect_err("a view names it");
+    assert_eq!(e.kind(), ErrorKind::InUse);
+    drop(region);
+    let buffer = shared.try_into_mut().expect("the last");
+    let region = buffer.region().clone();
+    drop(buffer);
+    assert_eq!(in_use(&pool), 1);
+    assert!(region.deregister().expect("nothing names it").is_none());
+    assert_eq!(in_use(&pool), 0);
+}
+
+#[test]
+fn blocks_share_no_bytes() {
+    let pool = pool(100, 200);
+    let mut buffers: Vec<_> = (0..200).map(|_| pool.try_get(100).expect("a buffer")).collect();
+    buffers.iter_mut().enumerate().for_each(|(i, buffer)| {
+        assert!(buffer.iter().all(|byte| *byte == 0), "new buffers are zeroed");
+        buffer.fill(i as u8);
+    });
+    for (i, buffer) in buffers.iter().enumerate() {
+        assert!(buffer.iter().all(|byte| *byte == i as u8), "buffer {i}");
+        assert!(buffer.as_ptr().addr().is_multiple_of(LINE));
+    }
+    let second = buffers.pop().expect("some");
+    assert!(buffers.iter_mut().all(|first| first.0.region.0.info.addr != second.0.addr));
+}
+
+#[test]
+fn requests_that_cannot_be_served_are_refused_with_a_remedy() {
+    let engine = doc_engine();
+    for options in [
+        PoolOptions::new(),
+        PoolOptions::new().with_class(0, 1),
+        PoolOptions::new().with_class(1, 0),
+        PoolOptions::new().with_class(usize::MAX, 1),
+        PoolOptions::new().with_class(usize::MAX / 2, 3),
+        PoolOptions::new().with_class(1, usize::MAX),
+        PoolOptions::new().with_class(1, usize::MAX).with_class(1, 1),
+    ] {
+        let e = BufferPool::new(&engine, &options).expect_err("makes no sense");
+        assert!(e.kind() == ErrorKind::InvalidArgument && !e.hint().is_empty(), "{options:?}: {e}");
+    }
+    let pool = pool(100, 2);
+    let held = (pool.try_get(1).expect("one"), pool.try_get(100).expect("two"));
+    let e = pool.try_get(100).expect_err("no third");
+    assert_eq!(
+        e.to_string(),
+        "pool on reference: out of device resources: all 2 buffers of 100 bytes are in use; drop buffers, await \
+         `get`, or give the pool more of this size"
+    );
+    assert_eq!(e.retry(), Retry::Later);
+    assert_eq!(pool.classes().next().expect("a size").exhausted, 1);
+    drop(held);
+    assert_eq!(pool.try_get(101).expect_err("too long").kind(), ErrorKind::OutOfRange);
+    assert_eq!(pool.try_get(0).expect_err("nothing").kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn tasks_are_served_in_order() {
+    let pool = pool(64, 1);
+    let buffer = pool.try_get(64).expect("a buffer");
+    let counts: [Arc<Count>; 3] = Default::default();
+    let mut gets: Vec<_> = (0..3).map(|_| pool.get(64)).collect();
+    for _ in 0..2 {
+        for (get, count) in gets.iter_mut().zip(&counts) {
+            assert!(poll(get, count).is_pending());
+        }
+    }
+    assert_eq!(pool.classes().next().expect("a size").waiting, 3);
+    drop(buffer);
+    let woken = || counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    assert_eq!(woken(), [1, 0, 0]);
+    assert!(pool.try_get(64).is_err(), "it is the first task's");
+    assert!(poll(&mut gets[1], &counts[1]).is_pending());
+    // A task that leaves hands on what it was given.
+    drop(gets.remove(0));
+    assert_eq!(woken(), [1, 1, 0]);
+    let Poll::Ready(Ok(buffer)) = poll(&mut gets[0], &counts[1]) else { panic!("it has the buffer") };
+    // So does one that waits no longer.
+    drop(gets.remove(1));
+    drop(buffer);
+    assert_eq!((in_use(&pool), woken()), (0, vec![1, 1, 0]));
+    assert!(
+        matches!(poll(&mut pool.get(65), &counts[0]), Poll::Ready(Err(e)) if e.kind() == ErrorKind::OutOfRange)
+    );
+}
+
+#[test]
+fn a_pool_may_go_before_its_buffers() {
+    let pool = pool(64, 70);
+    let class = Arc::clone(&pool.0.classes[0]);
+    let mut held: Vec<_> = (0..3).map(|_| pool.try_get(64).expect("a buffer")).collect();
+    drop(pool);
+    // Each block that has not been freed has its class.
+    assert_eq!(Arc::strong_count(&class), 1 + 3);
+    let last = held.pop();
+    drop(held);
+    assert_eq!(Arc::strong_count(&class), 1 + 1);
+    let mut last = last.expect("held");
+    last.fill(3);
+    assert_eq!(last[..], [3; 64]);
+    drop(last);
+    assert_eq!(Arc::strong_count(&class), 1);
+}
+
+/// Threads take and give back, at random, what they await or do not, and never have the same buffer.
+#[test]
+fn threads_share_a_pool() {
+    let pool = pool(64, 5);
+    std::thread::scope(|scope| {
+        for thread in 1..=4_u8 {
+            let pool = pool.clone();
+            scope.spawn(move || {
+                let mut held = std::collections::VecDeque::new();
+                for i in 0..2000_u32 {
+                    if let Ok(mut buffer) = pool.try_get(64) {
+                        buffer.fill(thread);
+                        held.push_back(buffer);
+                    }
+                    if held.is_empty() {
+                        let mut get = pool.get(64);
+                        let parked = Waker::from(Arc::new(Unpark(std::thread::current())));
+                        let mut buffer = loop {
+                            match Pin::new(&mut get).poll(&mut Context::from_waker(&parked)) {
+                                Poll::Ready(buffer) => break buffer.expect("a buffer"),
+                                Poll::Pending => std::thread::park(),
+                            }
+                        };
+                        buffer.fill(thread);
+                        held.push_back(buffer);
+                    }
+                    if held.len() > 1 + (i % 3) as usize || i % 7 == u32::from(thread) {
+                        let buffer = held.pop_front().expect("at least one");
+                        assert_eq!(buffer[..], [thread; 64], "somebody else has written to it");
+                    }
+                }
+            });
+        }
+    });
+    let class = pool.classes().next().expect("a size");
+    assert_eq!((class.in_use, class.waiting), (0, 0));
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_forked_process_gets_no_buffers() {
+    let pool = pool(64, 2);
+    let held = pool.try_get(64).expect("a buffer");
+    // SAFETY: the child does nothing but what the pool allows there, and ends without running destructors.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            let refused = matches!(pool.try_get(64), Err(e) if e.kind() == ErrorKind::Unsupported);
+            drop(held);
+            let kept = in_use(&pool) == 1;
+            // SAFETY: as above.
+            unsafe { libc::_exit(if refused && kept { 0 } else { 1 }) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the status is a local variable.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child got a buffer, gave one back, or died");
+        }
+    }
+    drop(held);
+    assert_eq!(in_use(&pool), 0);
+    assert!(pool.try_get(64).is_ok());
+}
