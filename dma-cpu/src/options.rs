@@ -17,7 +17,8 @@ pub struct CpuOptions {
     /// helpers and the polling thread. Default 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that
     /// submitting stays short. 0: everything is cut into chunks. With any other value, copies of up to 1 MiB
     /// within the submitter's own cache are also done during submission, unless measurements show that
-    /// sharing them is faster. So are the copies of those measurements.
+    /// sharing them is faster. So are the copies of those measurements. Operations with results have twice
+    /// this limit.
     pub inline_limit: usize,
     /// Hint of queues that are opened with [`CacheHint::Auto`]. Default [`CacheHint::Auto`]: learn from
     /// timings.
@@ -41,7 +42,12 @@ impl CpuOptions {
     /// Options of engine names.
     pub const INFO: &'static [OptionInfo] = &[
         OptionInfo::new("threads", "N", "CPUs - 1, at most 15", "helper threads"),
-        OptionInfo::new("inline", "BYTES", "32K", "longest operation that is done during submission"),
+        OptionInfo::new(
+            "inline",
+            "BYTES",
+            "32K",
+            "longest operation that is done during submission; twice that with a result",
+        ),
         OptionInfo::new("hint", "auto|hot|cold", "auto", "the cache hint of queues that have none"),
     ];
 

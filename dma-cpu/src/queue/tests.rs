@@ -54,6 +54,27 @@ fn readable(queue: &CpuQueue) -> bool {
     rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
 }
 
+/// An operation with a result is done during submission up to twice the limit of others.
+#[test]
+fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
+    let (src, mut dst) = (vec![7; (64 << 10) + 1], vec![0; 64 << 10]);
+    let mut queue = left_to_the_owner();
+    let crc = |len: usize| {
+        let src =
+            Segment { key: LOCAL, addr: DeviceAddr::of(NonNull::new(src.as_ptr().cast_mut()).unwrap()), len };
+        Descriptor::crc32c(1, src, 0)
+    };
+    let cases = [(crc(64 << 10), 0), (crc(src.len()), 1), (copy(2, &src[1..], &mut dst), 1)];
+    let mut completions = [Completion::done(0); 4];
+    for (descriptor, jobs) in cases {
+        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        assert_eq!(unsafe { queue.submit(&[descriptor]) }.unwrap(), 1);
+        assert_eq!(queue.jobs.outstanding(), jobs, "{} bytes", descriptor.len());
+        queue.flush();
+        while queue.poll(&mut completions) == 0 {}
+    }
+}
+
 /// The doorbell wakes the thread, which does all of it: nobody polls.
 #[test]
 fn what_is_worth_it_wakes_a_thread() {
