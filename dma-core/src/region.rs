@@ -65,7 +65,7 @@ impl Handle {
         Self(inner)
     }
 
-    /// Whether this is the only handle, so that nobody else can make another one. What the owners of others
+    /// Returns true if this is the only handle, so that nobody else can make another one. What the owners of others
     /// did with them happened before.
     #[inline]
     fn is_sole(&self) -> bool {

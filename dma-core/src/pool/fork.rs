@@ -26,7 +26,7 @@ impl Generation {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is another process, forked since.
+    /// Returns true in another process, forked since.
     #[inline]
     pub(super) fn is_over(self) -> bool {
         self.0 != FORKS.load(Ordering::Relaxed)
