@@ -20,7 +20,8 @@ async fn main() -> dma::Result<()> {
         // Waits while all buffers are in use: the pool bounds the memory that messages take.
         let mut src = pool.get(1500).await?;
         src.fill((i % 2) as u8);
-        // A task holds one buffer while it awaits another, so a pool has at least one more than there are tasks.
+        // A task holds one buffer while it awaits another, so a pool has at least one more than there are
+        // tasks.
         let dst = pool.get(1500).await?;
         let (_, dst) = queue.copy(src, dst)?.await?;
         messages.send(dst.freeze().into()).expect("the consumer listens");

@@ -62,8 +62,8 @@ impl PoolOptions {
 /// - Getting and giving back take no lock and allocate nothing, unless a task waits.
 /// - Memory of an operation that was abandoned, or of an export that a peer holds on to, does not come back
 ///   and stays [in use](PoolClass::in_use).
-/// - Clones share the buffers. When the last clone is dropped, free buffers are freed, and others as they come
-///   back. The memory of one size is deregistered when all buffers of the size have been freed.
+/// - Clones share the buffers. When the last clone is dropped, free buffers are freed, and others as they
+///   come back. The memory of one size is deregistered when all buffers of the size have been freed.
 /// - A process that was forked from this one gets no buffers of the pool, and leaks those that it has.
 ///
 /// ```
@@ -311,8 +311,8 @@ impl BufferPool {
         }
     }
 
-    /// Awaits a buffer of `len` bytes, as [`try_get`](Self::try_get) takes one. Tasks that wait for a size are
-    /// served in the order in which they began to.
+    /// Awaits a buffer of `len` bytes, as [`try_get`](Self::try_get) takes one. Tasks that wait for a size
+    /// are served in the order in which they began to.
     ///
     /// Nothing is polled meanwhile: operations whose buffers are to come back complete only while somebody
     /// waits for them or awaits them.
@@ -379,8 +379,8 @@ impl fmt::Debug for BufferPool {
     }
 }
 
-/// A buffer to be awaited: made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool as a clone
-/// does.
+/// A buffer to be awaited: made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool as a
+/// clone does.
 #[must_use = "it does nothing unless it is awaited"]
 pub struct PoolGet {
     pool: BufferPool,
