@@ -150,6 +150,14 @@ impl<'a> Descriptor<'a> {
         self.token
     }
 
+    /// Returns the same descriptor with another token.
+    #[inline]
+    #[must_use]
+    pub const fn with_token(mut self, token: u64) -> Self {
+        self.token = token;
+        self
+    }
+
     /// Returns whether it carries a fence: see [`with_fence`](Self::with_fence).
     #[inline]
     #[must_use]

@@ -17,7 +17,9 @@ pub struct OptionValue<'a> {
 }
 
 impl<'a> OptionValue<'a> {
-    pub(crate) const fn new(key: &'a str, text: &'a str) -> Self {
+    /// Makes the value `text` of the option `key`.
+    #[must_use]
+    pub const fn new(key: &'a str, text: &'a str) -> Self {
         Self { key, text }
     }
 

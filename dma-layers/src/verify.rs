@@ -1,0 +1,569 @@
+//! [`VerifyEngine`]: checks that the copies of another engine are right.
+//!
+//! - The CRC-32C of a copy's source is computed when the copy is submitted, and that of each destination when
+//!   the engine reports it as done. If they differ, the copy ends with [`ErrorKind::DeviceFault`], and the
+//!   error names the first byte that is wrong.
+//! - [`VerifyOptions`] choose the copies: all, one in several, or one in so many bytes.
+//! - Copies of all shapes are verified, also those with a CRC-32C and those to two destinations. Fills,
+//!   comparisons and checksums are not, and neither are copies from or to memory that the CPU cannot reach.
+//!   [`VerifyReport`] counts both.
+//! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
+//! - A window whose bytes are written while they are copied can be reported as a mismatch, because nothing
+//!   tells such a write from one by the device.
+//! - The thread that submits and polls computes the sums: a poll takes longer by the bytes that it verifies.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dma_core::{DmaEngineExt, ErrorKind, QueueOptions};
+//! use dma_layers::verify::{VerifyEngine, VerifyOptions};
+//! use dma_sim::sim::{SimEngine, SimOptions};
+//!
+//! let device = SimEngine::open(&SimOptions::from_name(&"sim:faults=corrupt@1".parse()?)?)?;
+//! let engine = VerifyEngine::new(Arc::new(device), &VerifyOptions::new());
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! let (src, dst) = (engine.allocate(4096)?, engine.allocate(4096)?);
+//! let error = queue.copy(src, dst)?.wait().unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::DeviceFault);
+//! assert!(error.to_string().contains("of 4096 is wrong"), "{error}");
+//! # Ok::<(), dma_core::Error>(())
+//! ```
+#![expect(unsafe_code, reason = "implements the contract, and reads the bytes of copies")]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arrayvec::ArrayVec;
+use dma_core::{
+    Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, OptionInfo, OptionValue, Outcome,
+    QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
+    unsynchronized,
+};
+
+/// Descriptors that go to the inner queue at a time.
+const CHUNK: usize = 32;
+/// Mismatches that a queue can explain: the latest ones.
+const EXPLAINED: usize = 64;
+/// Codes of mismatches begin here, far from errno values and from those of vendors' libraries.
+const FIRST_CODE: i32 = i32::MIN;
+
+/// The options of a [`VerifyEngine`]. A copy is verified once both numbers are reached; with the defaults,
+/// every one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// Copies of a queue, at least 1, of which one is verified. Default 1.
+    pub sample: u64,
+    /// Bytes copied by a queue, at least 1, in which one copy is verified. Default 1.
+    pub sample_bytes: u64,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self { sample: 1, sample_bytes: 1 }
+    }
+}
+
+impl VerifyOptions {
+    /// The options in engine names.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("sample", "N", "1", "one of N copies of a queue is verified"),
+        OptionInfo::new("sample_bytes", "BYTES", "1", "one copy in so many bytes of a queue is verified"),
+    ];
+
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`sample`](Self::sample).
+    #[must_use]
+    pub const fn with_sample(mut self, sample: u64) -> Self {
+        self.sample = sample;
+        self
+    }
+
+    /// Sets [`sample_bytes`](Self::sample_bytes).
+    #[must_use]
+    pub const fn with_sample_bytes(mut self, sample_bytes: u64) -> Self {
+        self.sample_bytes = sample_bytes;
+        self
+    }
+
+    /// Reads options of an engine name.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` or `OutOfRange` for an option or value that does not exist.
+    pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
+        let mut read = Self::new();
+        for (key, text) in options {
+            let value = OptionValue::new(key, text);
+            match key {
+                "sample" => read.sample = value.number(1..=u64::MAX)?,
+                "sample_bytes" => read.sample_bytes = value.size(1..=u64::MAX)?,
+                _ => return Err(value.not_read()),
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Counts of a [`VerifyEngine`]'s operations that ended as done, by descriptors: the pieces that the engine's
+/// limits cut operations into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Verified, and right.
+    pub verified: u64,
+    /// Not verified: left out by [`VerifyOptions`], in memory that the CPU cannot reach, or no copies.
+    pub unverified: u64,
+    /// Verified, and wrong.
+    pub mismatches: u64,
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verified, unverified, mismatches } = self;
+        write!(f, "{verified} verified, {unverified} not verified, {mismatches} wrong")
+    }
+}
+
+/// What the engine's queues and regions share.
+#[derive(Debug)]
+struct Shared {
+    id: EngineId,
+    options: VerifyOptions,
+    verified: AtomicU64,
+    unverified: AtomicU64,
+    mismatches: AtomicU64,
+    /// Memory that the CPU cannot reach, and its number of regions.
+    hidden: RwLock<Vec<RegionInfo>>,
+    hidden_len: AtomicUsize,
+}
+
+impl Shared {
+    fn change_hidden(&self, change: impl FnOnce(&mut Vec<RegionInfo>)) {
+        let mut hidden = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut hidden);
+        self.hidden_len.store(hidden.len(), Ordering::Release);
+    }
+
+    /// Returns whether the CPU reaches all segments.
+    #[inline]
+    fn reaches(&self, lists: [&[Segment]; 2]) -> bool {
+        if self.hidden_len.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let hidden = self.hidden.read().unwrap_or_else(PoisonError::into_inner);
+        let holds = |info: &RegionInfo, segment: &Segment| {
+            info.key == segment.key
+                && info.addr <= segment.addr
+                && segment.addr.0 - info.addr.0 < info.len as u64
+        };
+        let mut segments = lists.into_iter().flatten();
+        !segments.any(|segment| hidden.iter().any(|info| holds(info, segment)))
+    }
+}
+
+/// An engine whose copies are verified: see the [module](self).
+///
+/// Regions, exports and imports are those of the inner engine, whose backend it also names.
+pub struct VerifyEngine {
+    inner: Arc<dyn DmaEngine>,
+    info: EngineInfo,
+    shared: Arc<Shared>,
+}
+
+impl VerifyEngine {
+    /// Makes an engine that verifies copies of `inner`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn DmaEngine>, options: &VerifyOptions) -> Self {
+        let mut info = inner.info().clone();
+        info.device.push_str(", with verified copies");
+        info.capabilities -= Capabilities::FENCE;
+        let shared = Shared {
+            id: EngineId::unique(),
+            options: *options,
+            verified: AtomicU64::new(0),
+            unverified: AtomicU64::new(0),
+            mismatches: AtomicU64::new(0),
+            hidden: RwLock::default(),
+            hidden_len: AtomicUsize::new(0),
+        };
+        Self { inner, info, shared: Arc::new(shared) }
+    }
+
+    /// Returns the counts so far, of all queues.
+    #[must_use]
+    pub fn report(&self) -> VerifyReport {
+        VerifyReport {
+            verified: self.shared.verified.load(Ordering::Relaxed),
+            unverified: self.shared.unverified.load(Ordering::Relaxed),
+            mismatches: self.shared.mismatches.load(Ordering::Relaxed),
+        }
+    }
+
+    fn region(&self, inner: Box<dyn RawRegion>) -> Box<dyn RawRegion> {
+        let info = RegionInfo { engine: self.shared.id, ..*inner.info() };
+        if info.cpu.is_none() {
+            self.shared.change_hidden(|hidden| hidden.push(info));
+        }
+        Box::new(VerifyRegion { inner, info, shared: Arc::clone(&self.shared) })
+    }
+}
+
+impl fmt::Debug for VerifyEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyEngine")
+            .field("inner", &self.inner)
+            .field("report", &self.report())
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: queues and regions are the inner engine's, whose info this is without the fence.
+unsafe impl DmaEngine for VerifyEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        Ok(self.region(self.inner.allocate_raw(request)?))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        Ok(self.region(unsafe { self.inner.register_raw(memory, request) }?))
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Ok(self.region(self.inner.import_raw(descriptor)?))
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let inner = self.inner.open_queue_raw(options)?;
+        let depth = inner.depth();
+        Ok(Box::new(VerifyQueue {
+            inner,
+            slots: std::iter::repeat_with(Slot::default).take(depth).collect(),
+            free: (0..depth).rev().collect(),
+            skipped: (0, 0),
+            mismatches: VecDeque::with_capacity(EXPLAINED),
+            next_code: 0,
+            stopped: false,
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+}
+
+/// A region of the inner engine, whose key and addresses it has.
+#[derive(Debug)]
+struct VerifyRegion {
+    inner: Box<dyn RawRegion>,
+    info: RegionInfo,
+    shared: Arc<Shared>,
+}
+
+impl Drop for VerifyRegion {
+    fn drop(&mut self) {
+        let own = |info: &RegionInfo| {
+            (info.key, info.addr, info.len) == (self.info.key, self.info.addr, self.info.len)
+        };
+        if self.info.cpu.is_none() {
+            self.shared.change_hidden(|hidden| {
+                if let Some(at) = hidden.iter().position(own) {
+                    hidden.swap_remove(at);
+                }
+            });
+        }
+    }
+}
+
+// SAFETY: all but the engine's id is the inner region's, which lives as long.
+unsafe impl RawRegion for VerifyRegion {
+    fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.export(offset, len, rights) }
+    }
+}
+
+/// A descriptor in flight. Its index is the inner descriptor's token.
+#[derive(Debug, Default)]
+struct Slot {
+    token: u64,
+    verify: bool,
+    /// The CRC-32C of the source before the copy.
+    sum: u32,
+    src: Vec<Segment>,
+    dst: Vec<Segment>,
+    /// Each segment of `dst` is a destination of its own.
+    both: bool,
+}
+
+/// Returns the CRC-32C of all bytes.
+///
+/// # Safety
+///
+/// The CPU may read the segments.
+unsafe fn sum(segments: &[Segment]) -> u32 {
+    segments.iter().fold(0, |sum, segment| {
+        // SAFETY: the caller's promise.
+        unsafe { unsynchronized::crc32c(sum, segment.addr.as_ptr(), segment.len) }
+    })
+}
+
+/// Returns the offset of the first byte of `dst` that differs from `src`, and that byte's address.
+///
+/// # Safety
+///
+/// The CPU may read the segments.
+unsafe fn first_difference(src: &[Segment], dst: &[Segment]) -> Option<(usize, u64)> {
+    let (mut from, mut sources) = (Segment { len: 0, ..*src.first()? }, src.iter());
+    let mut offset = 0;
+    for to in dst {
+        let mut at = 0;
+        while at < to.len {
+            if from.len == 0 {
+                from = *sources.next()?;
+            }
+            let n = from.len.min(to.len - at);
+            let addr = to.addr.offset(at);
+            // SAFETY: within both segments; the caller's promise.
+            let place = unsafe { unsynchronized::first_difference(from.addr.as_ptr(), addr.as_ptr(), n) };
+            if let Some(place) = place {
+                return Some((offset + place, addr.offset(place).0));
+            }
+            from = Segment { addr: from.addr.offset(n), len: from.len - n, ..from };
+            (at, offset) = (at + n, offset + n);
+        }
+    }
+    None
+}
+
+impl Slot {
+    /// Keeps the operands of a copy, and sums its source. Returns whether `operation` is one.
+    ///
+    /// # Safety
+    ///
+    /// As [`RawQueue::submit`], for an operation that has not been submitted; the CPU reaches its memory if
+    /// `choose` returns true.
+    unsafe fn fill(
+        &mut self,
+        operation: Operation<'_>,
+        choose: impl FnOnce([&[Segment]; 2]) -> bool,
+    ) -> bool {
+        let (src, dst): (&[Segment], &[Segment]) = match &operation {
+            Operation::Copy { src, dst } | Operation::CopyCrc32c { src, dst, .. } => {
+                (std::slice::from_ref(src), std::slice::from_ref(dst))
+            }
+            Operation::CopyLists { src, dst } => (src, dst),
+            Operation::CopyToBoth { src, dst } => (std::slice::from_ref(src), dst.as_slice()),
+            _ => return false,
+        };
+        if !choose([src, dst]) {
+            return false;
+        }
+        self.src.clear();
+        self.src.extend_from_slice(src);
+        self.dst.clear();
+        self.dst.extend_from_slice(dst);
+        self.both = matches!(operation, Operation::CopyToBoth { .. });
+        // SAFETY: nobody writes the source from `submit` on.
+        self.sum = unsafe { sum(src) };
+        true
+    }
+
+    /// Compares the copy's bytes with its source.
+    ///
+    /// # Safety
+    ///
+    /// The copy has been done, and was not reported to the caller.
+    unsafe fn check(&self) -> Option<Mismatch> {
+        let each = if self.both { 1 } else { self.dst.len() };
+        for dst in self.dst.chunks(each) {
+            // SAFETY: until the report nobody writes the destination, and `fill` was told that the CPU
+            // reaches it.
+            if unsafe { sum(dst) } != self.sum {
+                // SAFETY: as above, and nobody writes the source.
+                let wrong = unsafe { first_difference(&self.src, dst) };
+                let len = dst.iter().map(|segment| segment.len).sum();
+                return Some(Mismatch { code: 0, len, wrong });
+            }
+        }
+        None
+    }
+}
+
+/// A copy that went wrong.
+#[derive(Clone, Copy, Debug)]
+struct Mismatch {
+    code: i32,
+    len: usize,
+    /// The offset and the address of the first byte that is wrong. `None`: the destination has the source's
+    /// bytes, but they are not those that were submitted.
+    wrong: Option<(usize, u64)>,
+}
+
+#[derive(Debug)]
+struct VerifyQueue {
+    inner: Box<dyn RawQueue>,
+    slots: Vec<Slot>,
+    /// Slots of no descriptor, to be taken from the end.
+    free: Vec<usize>,
+    /// Copies and bytes since the last copy that was chosen.
+    skipped: (u64, u64),
+    /// The latest, oldest first.
+    mismatches: VecDeque<Mismatch>,
+    next_code: u16,
+    /// A full queue that was stopped answers `Closed`, too.
+    stopped: bool,
+    shared: Arc<Shared>,
+}
+
+impl VerifyQueue {
+    /// Notes a mismatch, and returns the code that explains it.
+    fn note(&mut self, mismatch: Mismatch) -> i32 {
+        let code = FIRST_CODE + i32::from(self.next_code);
+        self.next_code = self.next_code.wrapping_add(1);
+        if self.mismatches.len() == EXPLAINED {
+            self.mismatches.pop_front();
+        }
+        self.mismatches.push_back(Mismatch { code, ..mismatch });
+        code
+    }
+}
+
+// SAFETY: the inner queue keeps the promises. Each of its descriptors has a slot of its own, whose token is
+// reported when that descriptor is. Memory is only read: the source before `submit` returns or, as the
+// destination, before the report.
+unsafe impl RawQueue for VerifyQueue {
+    fn engine_id(&self) -> EngineId {
+        self.shared.id
+    }
+
+    fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
+        let Self { inner, slots, free, skipped, shared, .. } = self;
+        let mut taken = 0;
+        for chunk in batch[..batch.len().min(free.len())].chunks(CHUNK) {
+            let mut renamed = ArrayVec::<_, CHUNK>::new();
+            for (descriptor, &at) in chunk.iter().zip(free.iter().rev()) {
+                let slot = &mut slots[at];
+                slot.token = descriptor.token();
+                let choose = |lists: [&[Segment]; 2]| {
+                    skipped.0 = skipped.0.saturating_add(1);
+                    skipped.1 = skipped.1.saturating_add(descriptor.len() as u64);
+                    let due = skipped.0 >= shared.options.sample && skipped.1 >= shared.options.sample_bytes;
+                    due && shared.reaches(lists) && {
+                        *skipped = (0, 0);
+                        true
+                    }
+                };
+                // SAFETY: the caller's promise, and `reaches`.
+                slot.verify = unsafe { slot.fill(descriptor.operation(), choose) };
+                renamed.push(descriptor.with_token(at as u64));
+            }
+            // SAFETY: the caller's promise; the inner engine's regions have these keys.
+            match unsafe { inner.submit(&renamed) } {
+                Ok(n) => {
+                    free.truncate(free.len() - n);
+                    taken += n;
+                    if n < chunk.len() {
+                        break;
+                    }
+                }
+                // It is returned when that descriptor comes again, as the first.
+                Err(_) if taken > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let n = self.inner.poll(completions);
+        let (mut verified, mut unverified, mut mismatches) = (0, 0, 0);
+        for completion in &mut completions[..n] {
+            let at = completion.token as usize;
+            let slot = &self.slots[at];
+            completion.token = slot.token;
+            self.free.push(at);
+            if completion.outcome != Outcome::Done {
+                continue;
+            }
+            if !slot.verify {
+                unverified += 1;
+                continue;
+            }
+            // SAFETY: it is done, and the caller learns of it when this returns.
+            if let Some(mismatch) = unsafe { slot.check() } {
+                mismatches += 1;
+                let code = self.note(mismatch);
+                let outcome = Outcome::Failed(ErrorKind::DeviceFault);
+                *completion = Completion::ended(completion.token, outcome, code);
+            } else {
+                verified += 1;
+            }
+        }
+        for (count, of) in [
+            (verified, &self.shared.verified),
+            (unverified, &self.shared.unverified),
+            (mismatches, &self.shared.mismatches),
+        ] {
+            if count > 0 {
+                of.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+        n
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        let Some(mismatch) = self.mismatches.iter().rev().find(|mismatch| mismatch.code == native) else {
+            return self.inner.explain(native);
+        };
+        let len = mismatch.len;
+        let description = match mismatch.wrong {
+            Some((offset, addr)) => {
+                format!("byte {offset} of {len} is wrong, at address {addr:#x} of the destination")
+            }
+            None => format!("the {len} bytes of the source changed while they were copied"),
+        };
+        NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() }
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.inner.stop();
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.inner.events()
+    }
+}
