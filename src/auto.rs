@@ -8,6 +8,7 @@ use dma_core::{
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 
 use crate::registry::{backend, backends};
+use crate::wrappers::Wrapped;
 
 /// The backend `auto`.
 pub(crate) static BACKEND: Auto = Auto;
@@ -36,14 +37,18 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is no name, or if it is `auto` or the CPU.
+    /// `InvalidArgument` if it is no name, or if it is `auto` or the CPU, wrapped or not.
     pub(crate) fn device_of(&self, name: &EngineName) -> Result<Option<EngineName>> {
         let Some(text) = name.option("device").filter(|text| *text != ANY) else { return Ok(None) };
         let refused = |kind, message: &str| {
             Error::new(kind, format!("option device={text}: {message}")).with_backend(self.name())
         };
         let named = text.replace(';', ",").parse().and_then(|device: EngineName| {
-            let kind = backend(device.backend())?.name();
+            let mut within = device.clone();
+            while let Some(wrapped) = Wrapped::of(&within)? {
+                within = wrapped.inner;
+            }
+            let kind = backend(within.backend())?.name();
             Ok((device, kind == self.name() || kind == cpu().name()))
         });
         match named {

@@ -49,6 +49,7 @@
 mod auto;
 mod doctor;
 mod registry;
+mod wrappers;
 
 #[doc(inline)]
 pub use dma_core::*;

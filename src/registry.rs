@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result};
 
 use crate::auto;
+use crate::wrappers::{Wrapped, is_wrapper};
 
 /// Makes [`BUILT_IN`] and [`LEFT_OUT`] of a list of backends. One in brackets is of the feature of that name.
 macro_rules! registry {
@@ -90,6 +91,9 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
         return Ok(*found);
     }
     let error = Error::new(ErrorKind::InvalidArgument, format!("there is no engine `{name}`"));
+    if is_wrapper(name) {
+        return Err(error.with_hint(format!("name the engine within, such as {name}+cpu")));
+    }
     if let Some(feature) = LEFT_OUT.iter().find(|feature| **feature == name) {
         return Err(error.with_hint(format!("build `dma` with its feature `{feature}`")));
     }
@@ -110,7 +114,7 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
 }
 
 /// The word among `known` that is at most two typing errors from `word`, if any.
-fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|known| (strsim::damerau_levenshtein(word, known), *known));
     near.filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
 }
@@ -128,6 +132,14 @@ fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `rdma` | the first active RDMA device, or the given one | `RdmaOptions`, as `rdma:mlx5_0,port=1` |
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
+///
+/// `verify+NAME` opens another engine with a wrapper around it: a [`VerifyEngine`], which checks the bytes of
+/// copies. The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that
+/// has an option takes it ([`VerifyOptions::INFO`]), and all others are the engine's. A wrapper is there at
+/// most once.
+///
+/// [`VerifyEngine`]: crate::layers::verify::VerifyEngine
+/// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
 /// A name is trusted as a command line is: the option `lib` of `doca`, `ioat` and `rdma` names a directory
 /// whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
@@ -148,7 +160,10 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
 ///
 /// As [`open`].
 pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
-    let opened = backend(name.backend()).and_then(|backend| backend.open(name));
+    let opened = Wrapped::of(name).and_then(|wrapped| match wrapped {
+        Some(wrapped) => wrapped.open(),
+        None => backend(name.backend())?.open(name),
+    });
     opened.map_err(|e| e.with_operation(format!("open engine `{name}`")))
 }
 
@@ -181,6 +196,9 @@ pub fn parse_untrusted(name: &str) -> Result<EngineName> {
 
 /// Refuses a name that loads code, and one that has such a name within.
 fn refuse_code_loading(name: &EngineName) -> Result<()> {
+    if let Some(wrapped) = Wrapped::of(name)? {
+        return refuse_code_loading(&wrapped.inner);
+    }
     let backend = backend(name.backend())?;
     name.refuse_code_loading(backend)?;
     if backend.name() != auto::BACKEND.name() {

@@ -1,5 +1,5 @@
-//! Wrong copies are found by a `VerifyEngine`, at the right byte, and right ones are not; without an
-//! allocation for each copy.
+//! Wrong copies are found by a `VerifyEngine`, at the right byte, and right ones are not. Once warm, a copy
+//! allocates nothing.
 
 #[path = "../../tests/counting/mod.rs"]
 mod counting;

@@ -1,0 +1,143 @@
+//! Engines around other engines, by name: `verify+NAME`.
+
+use std::sync::Arc;
+
+use dma_core::{DmaEngine, EngineName, Error, ErrorKind, OptionInfo, Result};
+use dma_layers::verify::{VerifyEngine, VerifyOptions};
+
+use crate::registry::{closest, open_name};
+
+/// Separates a wrapper from the name of the engine within.
+const AROUND: char = '+';
+
+/// Opens the engine with the wrapper's options around another one.
+type Open = fn(&EngineName, Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>>;
+
+/// A kind of engine that is opened around another one.
+struct Wrapper {
+    name: &'static str,
+    options: &'static [OptionInfo],
+    open: Open,
+}
+
+static WRAPPERS: &[Wrapper] = &[Wrapper { name: "verify", options: VerifyOptions::INFO, open: open_verify }];
+
+fn open_verify(name: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
+    let options = VerifyOptions::from_options(name.options())?;
+    Ok(Arc::new(VerifyEngine::new(inner, &options)))
+}
+
+/// Returns whether `name` is that of a wrapper, without an engine within.
+pub(crate) fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+}
+
+/// The name of a wrapped engine, in parts.
+pub(crate) struct Wrapped {
+    wrapper: &'static Wrapper,
+    /// The wrapper, with its options.
+    own: EngineName,
+    /// The engine within: device and all other options.
+    pub(crate) inner: EngineName,
+}
+
+impl Wrapped {
+    /// Takes the outermost wrapper off a name; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an unknown wrapper, or one that is there twice.
+    pub(crate) fn of(name: &EngineName) -> Result<Option<Self>> {
+        let Some((outer, within)) = name.backend().split_once(AROUND) else { return Ok(None) };
+        let invalid = |message| Error::new(ErrorKind::InvalidArgument, message);
+        let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == outer) else {
+            let names: Vec<_> = WRAPPERS.iter().map(|wrapper| wrapper.name).collect();
+            let known = names.join(", ");
+            let error = invalid(format!("there is no wrapper `{outer}`"));
+            return Err(match closest(&outer.to_ascii_lowercase(), &names) {
+                Some(close) => error.with_hint(format!("did you mean `{close}{AROUND}`? There are: {known}")),
+                None => error.with_hint(format!("there are: {known}, as {}{AROUND}cpu", names[0])),
+            });
+        };
+        if within.split(AROUND).any(|other| other == outer) {
+            return Err(invalid(format!("`{outer}` is around itself")).with_hint("give it once"));
+        }
+        let (mut own, mut inner) = (EngineName::new(outer)?, EngineName::new(within)?);
+        if let Some(device) = name.device() {
+            inner = inner.with_device(device)?;
+        }
+        for (key, value) in name.options() {
+            let part = if wrapper.options.iter().any(|info| info.key == key) { &mut own } else { &mut inner };
+            *part = part.clone().with_option(key, value)?;
+        }
+        Ok(Some(Self { wrapper, own, inner }))
+    }
+
+    /// Opens the engine within, and the wrapper around it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_name`].
+    pub(crate) fn open(&self) -> Result<Arc<dyn DmaEngine>> {
+        (self.wrapper.open)(&self.own, open_name(&self.inner)?).map_err(|e| e.with_backend(self.wrapper.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::ErrorKind;
+
+    use crate::{open, parse_untrusted};
+
+    #[test]
+    fn a_wrapper_takes_its_own_options_and_leaves_the_others() {
+        for name in [
+            "verify+cpu",
+            "verify+cpu:threads=0,sample=3",
+            "verify+sim:seed=7,sample_bytes=1M,profile=dsa",
+            "verify+auto:device=sim:seed=7;profile=dsa,sample=2",
+            "auto:device=verify+sim:seed=7;sample=2,prefer=device",
+        ] {
+            let engine = open(name).expect(name);
+            assert!(engine.info().device.contains("with verified copies"), "{name}: {engine:?}");
+            assert_eq!(parse_untrusted(name).expect(name).to_string(), name);
+        }
+        let engine = open("verify+sim:seed=7,profile=dsa").expect("it opens");
+        assert_eq!(engine.info().backend, "sim");
+        assert!(engine.info().device.contains("dsa, seed 7"), "{engine:?}");
+    }
+
+    #[test]
+    fn bad_names_say_what_would_have_been_right() {
+        for (name, expected) in [
+            ("verify", "verify+cpu"),
+            ("verify:sample=2", "verify+cpu"),
+            ("verify+", "there is no engine ``"),
+            ("+cpu", "there are: verify"),
+            ("verify2+cpu", "did you mean `verify+`?"),
+            ("verify+verify+cpu", "`verify` is around itself"),
+            ("verify+cpo", "did you mean `cpu`?"),
+            ("verify+cpu:sample=0", "sample=0"),
+            ("verify+cpu:sample=x", "whole number"),
+            ("verify+cpu:sample_bytes=x", "bytes"),
+            ("verify+cpu:thread=2", "threads"),
+            ("cpu:sample=2", "threads"),
+            ("auto:device=verify+cpu", "that is no device for `auto`"),
+            ("auto:device=verify+auto", "that is no device for `auto`"),
+        ] {
+            let error = open(name).expect_err(name);
+            assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(name) && text.contains(expected), "{text}");
+            assert!(!error.hint().is_empty(), "{text}");
+        }
+    }
+
+    #[cfg(feature = "doca")]
+    #[test]
+    fn an_untrusted_wrapped_name_loads_no_code() {
+        for name in ["verify+doca:lib=/nowhere", "auto:device=verify+doca:lib=/nowhere"] {
+            assert_eq!(parse_untrusted(name).expect_err(name).kind(), ErrorKind::PermissionDenied);
+        }
+    }
+}
