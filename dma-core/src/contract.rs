@@ -34,6 +34,12 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. Constant, and costs nothing.
     fn info(&self) -> &EngineInfo;
 
+    /// Says what the engine has done so far and why, in lines for people. `None` if there is nothing to say
+    /// beyond the queues' [`Counters`](crate::Counters).
+    fn explain(&self) -> Option<String> {
+        None
+    }
+
     /// Allocates and registers zeroed memory that the device can reach. May block while the system maps and
     /// pins it.
     ///
