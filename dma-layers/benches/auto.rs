@@ -89,8 +89,9 @@ unsafe impl RawQueue for TimerQueue {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let (now, mut n) = (Instant::now(), 0);
         while n < completions.len()
-            && let Some((token, _)) = self.due.pop_front_if(|(_, at)| *at <= now)
+            && let Some((token, _)) = self.due.front().filter(|(_, at)| *at <= now).copied()
         {
+            self.due.pop_front();
             completions[n] = Completion::done(token);
             n += 1;
         }
