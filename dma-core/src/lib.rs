@@ -35,6 +35,7 @@ mod buffer_writer;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 mod contract;
+mod copy_bytes;
 mod counters;
 mod descriptor;
 mod engine_name;
