@@ -129,6 +129,11 @@ impl Buffer {
         if self.0.region.is_sole() && !self.is_read_only() { Ok(BufferMut(self.0)) } else { Err(self) }
     }
 
+    /// Returns whether this is the last view of its region.
+    pub(crate) fn is_last(&self) -> bool {
+        self.0.region.is_sole()
+    }
+
     /// Returns true for memory of [`register_read_only`](crate::DmaEngineExt::register_read_only), which is
     /// never made writable.
     #[must_use]

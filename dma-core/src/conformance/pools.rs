@@ -1,7 +1,9 @@
 //! Cases: memory of pools, and plain bytes that are copied through it.
 
 use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
-use crate::{BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions, SharedQueueOptions};
+use crate::{
+    Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions, SharedQueueOptions,
+};
 
 /// Buffers of a pool are copied like others, and come back when the device is done with them.
 pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
@@ -28,6 +30,20 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     let _ = q.close(SOON);
     assert_eq!(in_use(), 0, "all buffers of the pool are back after the close");
     assert_eq!(pool.get_timeout(5000, SOON).expect("a buffer is free").len(), 5000);
+
+    let options = PoolOptions::new().with_class(5000, 2).exportable(Access::READ | Access::WRITE);
+    let pool = match BufferPool::new(engine, &options) {
+        Err(e) if !engine.info().capabilities.contains(Capabilities::EXPORT) => {
+            return expect_kind(&e, ErrorKind::Unsupported, "without `EXPORT`, no pool can be exported");
+        }
+        pool => pool.expect("an engine that exports has pools to export"),
+    };
+    let window = pool.try_get(5000).expect("a buffer is free").share();
+    let export = window.export(Access::READ | Access::WRITE).expect("it can be exported");
+    drop(window);
+    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 1, "the peer has a buffer");
+    export.revoke(SOON).expect("nobody is copying");
+    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
 }
 
 /// Plain bytes are copied, whatever the size of the pool's buffers.
