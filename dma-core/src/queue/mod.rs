@@ -10,6 +10,7 @@ mod cut;
 pub(crate) mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
+mod plain_bytes;
 pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod query;
