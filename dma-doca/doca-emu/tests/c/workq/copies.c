@@ -189,7 +189,7 @@ int main(void)
 	struct doca_dev *dev = open_device(3);
 	struct doca_mmap *from = map(dev, source, sizeof(source), 1), *to = map(dev, target, sizeof(target), 0);
 	struct doca_buf_inventory *inventory;
-	struct doca_buf *src[DEPTH], *dst[DEPTH], *none;
+	struct doca_buf *src[DEPTH], *dst[DEPTH], *near, *nearer, *none;
 	struct doca_workq *workq;
 	struct doca_dma *dma;
 	struct doca_ctx *ctx;
@@ -202,7 +202,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(source); i++)
 		source[i] = (unsigned char)(i * 7 + i / 256);
 	IS(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_create(NULL, 2 * DEPTH, 2, &inventory));
-	OK(doca_buf_inventory_create(NULL, 2 * DEPTH, DOCA_BUF_EXTENSION_NONE, &inventory));
+	OK(doca_buf_inventory_create(NULL, 2 * DEPTH + 2, DOCA_BUF_EXTENSION_NONE, &inventory));
 	OK(doca_buf_inventory_start(inventory));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_buf_by_addr(inventory, from, source + 1, sizeof(source), &none));
 	for (int i = 0; i < DEPTH; i++) {
@@ -273,6 +273,15 @@ int main(void)
 	OK(copy(workq, ctx, src[0], dst[0], 3));
 	OK(next(workq, &event));
 	CHECK(memcmp(source, target, SIZE) == 0);
+
+	/* Overlapping: each byte is read before its place is written. */
+	OK(doca_buf_inventory_buf_by_data(inventory, to, target, SIZE, &near));
+	OK(doca_buf_inventory_buf_by_addr(inventory, to, target + 1000, SIZE, &nearer));
+	OK(copy(workq, ctx, near, nearer, 4));
+	OK(next(workq, &event));
+	CHECK(memcmp(target + 1000, source, SIZE) == 0 && memcmp(target, source, 1000) == 0);
+	OK(doca_buf_refcount_rm(near, NULL));
+	OK(doca_buf_refcount_rm(nearer, NULL));
 
 	IS(DOCA_ERROR_IN_USE, doca_workq_destroy(workq));
 	IS(DOCA_ERROR_IN_USE, doca_dma_destroy(dma));
