@@ -41,6 +41,7 @@
 //! | `ioat` | yes | the backend `ioat`: `dma::ioat` |
 //! | `dsa` | yes | the backend `dsa`: `dma::dsa` |
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
+//! | `metrics` | no | [`layers::meter`]: counts of `meter+NAME` for the recorder of the crate `metrics` |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
 //! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and

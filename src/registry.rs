@@ -133,11 +133,19 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
 ///
-/// `verify+NAME` opens another engine with a wrapper around it: a [`VerifyEngine`], which checks the bytes of
-/// copies. The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that
-/// has an option takes it ([`VerifyOptions::INFO`]), and all others are the engine's. A wrapper is there at
-/// most once.
+/// A wrapper and `+` before a name open another engine with the wrapper around it:
 ///
+/// | wrapper | engine | options |
+/// |---|---|---|
+/// | `verify` | [`VerifyEngine`]: the bytes of copies are checked | [`VerifyOptions::INFO`] |
+/// | `meter` | [`MeterEngine`]: counts and histograms of latencies and sizes | [`MeterOptions::INFO`] |
+///
+/// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
+/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each is there
+/// at most once.
+///
+/// [`MeterEngine`]: crate::layers::meter::MeterEngine
+/// [`MeterOptions::INFO`]: crate::layers::meter::MeterOptions::INFO
 /// [`VerifyEngine`]: crate::layers::verify::VerifyEngine
 /// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
