@@ -94,7 +94,7 @@ impl Wrapped {
 
 #[cfg(test)]
 mod tests {
-    use dma_core::ErrorKind;
+    use dma_core::{DmaEngineExt, ErrorKind, QueueOptions};
 
     use crate::{open, parse_untrusted};
 
@@ -115,6 +115,17 @@ mod tests {
         let engine = open("verify+sim:seed=7,profile=dsa").expect("it opens");
         assert_eq!(engine.info().backend, "sim");
         assert!(engine.info().device.contains("dsa, seed 7"), "{engine:?}");
+    }
+
+    #[test]
+    fn each_wrapper_explains_its_part() {
+        let engine = open("verify+meter+auto:device=sim").expect("it opens");
+        let _queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let why = engine.explain().expect("wrappers explain");
+        for part in ["0 verified", "queue 0: 0 done", "0 by the device"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(open("cpu").expect("it opens").explain(), None);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Compares `AutoEngine` with the better of its two members, for each size, depth and footprint, and over a
 //! mix of sizes.
 //!
-//! `cargo bench -p dma-layers --bench auto [-- dsa|bluefield3|timer]` prints, for each device, nanoseconds a copy of the CPU alone, of
-//! the device alone and of both, the share of copies that the device had, and the time of both divided by
-//! that of the better one. Contenders run in turns; a figure is the median over the rounds. The devices are
-//! models of published figures in real time, whose copies cost CPU time, as a device's do not; and a timer,
-//! which completes copies after 1.5 us and at 30 GB/s and moves no byte. It stands for a device that is
-//! faster than the CPU.
+//! `cargo bench -p dma-layers --bench auto [-- dsa|bluefield3|timer]` prints, for each device, nanoseconds a
+//! copy of the CPU alone, of the device alone and of both, the share of copies that the device had, and the
+//! time of both divided by that of the better one. Contenders run in turns; a figure is the median over the
+//! rounds. The devices are models of published figures in real time, whose copies cost CPU time, as a
+//! device's do not; and a timer, which completes copies after 1.5 us and at 30 GB/s and moves no byte. It
+//! stands for a device that is faster than the CPU.
 #![expect(unsafe_code, reason = "drives raw queues, and is one")]
 
 use std::collections::VecDeque;

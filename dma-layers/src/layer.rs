@@ -38,6 +38,11 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync + 'static {
     /// The layer's own: the queue is closed again.
     fn open(this: &Arc<Self>, options: &QueueOptions, depth: usize) -> Result<Self::Queue>;
 
+    /// The layer's own part of [`DmaEngine::explain`], in whole lines.
+    fn explain(&self) -> String {
+        String::new()
+    }
+
     /// Runs a call of the engine within.
     fn around<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
         let _ = call;
@@ -125,6 +130,14 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
         &self.info
     }
 
+    fn explain(&self) -> Option<String> {
+        let own = self.layer.explain();
+        match self.inner.explain() {
+            Some(inner) => Some(own + &inner),
+            None => Some(own).filter(|own| !own.is_empty()),
+        }
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.region(Call::Allocate { len: request.len }, || self.inner.allocate_raw(request))
     }
@@ -173,6 +186,9 @@ macro_rules! forward_to_layered {
         unsafe impl dma_core::DmaEngine for $engine {
             fn info(&self) -> &dma_core::EngineInfo {
                 self.layered.info()
+            }
+            fn explain(&self) -> Option<String> {
+                self.layered.explain()
             }
             fn allocate_raw(
                 &self,

@@ -146,6 +146,14 @@ struct Verify {
 }
 
 impl Verify {
+    fn report(&self) -> VerifyReport {
+        VerifyReport {
+            verified: self.verified.load(Ordering::Relaxed),
+            unverified: self.unverified.load(Ordering::Relaxed),
+            mismatches: self.mismatches.load(Ordering::Relaxed),
+        }
+    }
+
     fn change_hidden(&self, change: impl FnOnce(&mut Vec<RegionInfo>)) {
         let mut hidden = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut hidden);
@@ -171,6 +179,10 @@ impl Verify {
 
 impl Layer for Verify {
     type Queue = VerifyQueue;
+
+    fn explain(&self) -> String {
+        format!("copies: {}\n", self.report())
+    }
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<VerifyQueue> {
         Ok(VerifyQueue {
@@ -231,12 +243,7 @@ impl VerifyEngine {
     /// Returns the counts so far, of all queues.
     #[must_use]
     pub fn report(&self) -> VerifyReport {
-        let verify = &self.layered.layer;
-        VerifyReport {
-            verified: verify.verified.load(Ordering::Relaxed),
-            unverified: verify.unverified.load(Ordering::Relaxed),
-            mismatches: verify.mismatches.load(Ordering::Relaxed),
-        }
+        self.layered.layer.report()
     }
 }
 

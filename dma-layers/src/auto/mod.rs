@@ -137,6 +137,16 @@ impl AutoEngine {
     ///
     /// `Unsupported` if `device` cannot register memory, or if the memory of `cpu` is not visible to the CPU.
     pub fn new(cpu: Arc<dyn DmaEngine>, device: Arc<dyn DmaEngine>, options: &AutoOptions) -> Result<Self> {
+        Self::beside(cpu, "the CPU", device, options)
+    }
+
+    /// As [`new`](Self::new); reports call `cpu` by the name `first`.
+    fn beside(
+        cpu: Arc<dyn DmaEngine>,
+        first: &str,
+        device: Arc<dyn DmaEngine>,
+        options: &AutoOptions,
+    ) -> Result<Self> {
         let (own, other) = (cpu.info(), device.info());
         if !other.capabilities.contains(Capabilities::REGISTER) {
             let message = format!("{} {} cannot register memory of others", other.backend, other.device);
@@ -147,7 +157,6 @@ impl AutoEngine {
             let message = format!("memory of {} is not visible to the CPU", own.backend);
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("give the engine `cpu` first"));
         }
-        let first = if cpu.explain().is_some() { "the others" } else { "the CPU" };
         let members = [first.to_owned(), format!("{} {}", other.backend, other.device)];
         let mut info = own.clone();
         info.device = format!("{}; or, if that is cheaper, {} {}", own.device, other.backend, other.device);
@@ -191,8 +200,9 @@ impl AutoEngine {
         devices: impl IntoIterator<Item = Arc<dyn DmaEngine>>,
         options: &AutoOptions,
     ) -> Result<Arc<dyn DmaEngine>> {
-        devices.into_iter().try_fold(cpu, |engine, device| {
-            Self::new(engine, device, options).map(|engine| Arc::new(engine) as Arc<dyn DmaEngine>)
+        devices.into_iter().enumerate().try_fold(cpu, |engine, (i, device)| {
+            let first = if i == 0 { "the CPU" } else { "the others" };
+            Ok(Arc::new(Self::beside(engine, first, device, options)?) as Arc<dyn DmaEngine>)
         })
     }
 

@@ -178,6 +178,10 @@ impl Layer for Meter {
         })
     }
 
+    fn explain(&self) -> String {
+        self.report().to_string()
+    }
+
     fn around<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
         let engine = &*self.label;
         let span = match call {
