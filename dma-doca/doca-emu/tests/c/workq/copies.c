@@ -1,6 +1,5 @@
 /* DOCA 1.5 and 2.2: maps, buffers, contexts, work queues, jobs, waiting by file descriptor, an export, and a fatal error. */
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,24 +11,7 @@
 #include <doca_mmap.h>
 #include <doca_version.h>
 
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1); \
-		} \
-	} while (0)
-
-#define IS(code, call) check_code((code), (call), #call, __LINE__)
-#define OK(call) IS(DOCA_SUCCESS, call)
-
-static void check_code(doca_error_t want, doca_error_t got, const char *call, int line)
-{
-	if (want != got) {
-		fprintf(stderr, "%d: %s is %s, not %s\n", line, call, doca_get_error_name(got), doca_get_error_name(want));
-		exit(1);
-	}
-}
+#include "check.h"
 
 enum { DEPTH = 4, SIZE = 4096 };
 
@@ -40,37 +22,6 @@ static void on_free(void *addr, size_t len, void *opaque)
 {
 	CHECK(addr == source && len == sizeof(source) && opaque == &freed);
 	freed++;
-}
-
-/* The device at 03:00.0 (the DPU's) or 3b:00.0 (the host's). */
-static struct doca_dev *open_device(unsigned bus)
-{
-	struct doca_devinfo **list;
-	struct doca_dev *dev = NULL;
-	uint32_t count;
-
-	OK(doca_devinfo_list_create(&list, &count));
-	CHECK(count == 6);
-	for (uint32_t i = 0; i < count && dev == NULL; i++) {
-		uint8_t equal = 0;
-
-#if DOCA_VER_MAJOR < 2
-		struct doca_pci_bdf bdf;
-
-		OK(doca_devinfo_get_pci_addr(list[i], &bdf));
-		equal = bdf.bus == bus && bdf.device == 0 && bdf.function == 0;
-#else
-		char text[DOCA_DEVINFO_PCI_ADDR_SIZE];
-
-		snprintf(text, sizeof(text), "0000:%02x:00.0", bus & 0xff);
-		OK(doca_devinfo_get_is_pci_addr_equal(list[i], text, &equal));
-#endif
-		if (equal)
-			OK(doca_dev_open(list[i], &dev));
-	}
-	OK(doca_devinfo_list_destroy(list));
-	CHECK(dev != NULL);
-	return dev;
 }
 
 static struct doca_mmap *map(struct doca_dev *dev, void *memory, size_t len, int frees)
