@@ -128,7 +128,7 @@ impl Function {
     }
 
     pub(crate) fn read_config(&self, at: u32, len: u32) -> u64 {
-        let byte = |i: u32| self.config.get((at + i) as usize).copied().unwrap_or(u8::MAX);
+        let byte = |i: u32| self.config.get(at.wrapping_add(i) as usize).copied().unwrap_or(u8::MAX);
         (0..len.min(8)).map(|i| u64::from(byte(i)) << (8 * i)).sum()
     }
 
@@ -176,8 +176,8 @@ impl Function {
         }
     }
 
-    /// Stores to a register, and waits until the engine has done what that commands, so that no result depends
-    /// on how quickly the engine's thread runs.
+    /// Stores to a register, and waits until the engine has done what that commands, so that no result
+    /// depends on how quickly the engine's thread runs.
     pub(crate) fn write(&mut self, at: u64, len: u32, value: u64) {
         let Some(offset) = self.offset(at, len) else { return };
         // Ones clear errors, which takes a value that differs from the register's.
