@@ -118,6 +118,7 @@ impl DsaEngine {
             .with_alignment(1, 64);
         let version = format!("DSA {}, idxd, {}", wq.version, portal.name());
         let info = EngineInfo::new(BACKEND, wq.name.clone(), version)
+            .with_numa_node(wq.numa_node)
             .with_capabilities(capabilities)
             .with_limits(limits);
         let entries = (!wq.shared).then(|| Entries::new(wq.size));
