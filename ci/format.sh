@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
 
-scripts=(.ci/run ci/*.sh)
+scripts=(.ci/run ci/vm ci/*.sh ci/guest/*.sh)
 missing=()
 if command -v shellcheck >/dev/null; then
     shellcheck "${scripts[@]}"

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::RdmaOptions;
 use crate::error::{error, failed};
+use crate::gid;
 use crate::verbs::*;
 
 /// The pointer to an object of the library, all of whose calls may be made by several threads at once:
@@ -296,31 +297,15 @@ fn choose_port(
             .with_hint("choose a smaller one, or leave the option `mtu` out"));
     }
     let gid = match options.gid {
-        Some(index) => Some((index, query_gid(verbs, context, number, index)?)),
+        Some(index) => Some((index, gid::query(verbs, context, number, index)?)),
         None if attr.link_layer == LINK_LAYER_ETHERNET => {
             let indices = 0..u8::try_from(attr.gid_tbl_len).unwrap_or(u8::MAX);
-            let mut set = indices.filter_map(|i| Some((i, query_gid(verbs, context, number, i).ok()?)));
-            Some(set.next().ok_or_else(|| no_gid(number, None))?)
+            let set = indices.filter_map(|i| Some((i, gid::query(verbs, context, number, i).ok()?)));
+            Some(gid::choose(Path::new(gid::DEVICES), name, number, set)?)
         }
         None => None,
     };
     Ok(Port { number, attr, gid, mtu: mtu.unwrap_or(attr.active_mtu) })
-}
-
-fn query_gid(verbs: &Verbs, context: Handle<ibv_context>, port: u8, index: u8) -> Result<ibv_gid> {
-    let mut gid = ibv_gid::default();
-    // SAFETY: an open device, and room for a GID.
-    let code = unsafe { (verbs.ibv_query_gid)(context.as_ptr(), port, index.into(), &raw mut gid) };
-    // The lower half is the interface's number, which is never 0.
-    let set = code == 0 && gid.raw[8..] != [0; 8];
-    if set { Ok(gid) } else { Err(no_gid(port, Some(index))) }
-}
-
-fn no_gid(port: u8, index: Option<u8>) -> Error {
-    let what = index.map_or_else(|| "no GID".to_owned(), |index| format!("no GID at index {index}"));
-    error(ErrorKind::NotFound, format!("port {port} has {what}")).with_hint(
-        "give the network interface an address and set it up (`ip link set DEV up`); `ibv_devinfo -v` lists the GIDs",
-    )
 }
 
 /// A port may become active again, so that the kind is one that may pass.

@@ -28,6 +28,7 @@ mod engine;
 mod error;
 #[cfg(test)]
 mod fake;
+mod gid;
 mod library;
 mod options;
 mod pair;

@@ -14,7 +14,7 @@ use crate::error::error;
 /// | key | value | default |
 /// |---|---|---|
 /// | `port` | port of the device, from 1 to 255 | the first that is active |
-/// | `gid` | index of the port's GID, from 0 to 255 | the first that is set, if the port needs one |
+/// | `gid` | index of the port's GID, from 0 to 255 | if the port needs one: RoCE v2 and IPv4 first |
 /// | `sl` | service level, from 0 to 15 | 0 |
 /// | `mtu` | 256, 512, 1024, 2048 or 4096 bytes | that of the port |
 /// | `timeout` | wait for an answer, N from 1 to 31: 4.096 us times 2 to the power N | 14, 67 ms |
@@ -33,7 +33,8 @@ pub struct RdmaOptions {
     pub device: Option<String>,
     /// The port, from 1 on. `None` (the default): the first that is active.
     pub port: Option<u8>,
-    /// The index of the port's GID. `None` (the default): the first that is set, on ports that need one.
+    /// The index of the port's GID. `None` (the default): on ports that need one, RoCE v2 before v1, and an
+    /// IPv4 address before a global one of IPv6 before a link-local one.
     pub gid: Option<u8>,
     /// The service level, from 0 (the default) to 15.
     pub service_level: u8,
@@ -56,7 +57,7 @@ impl RdmaOptions {
     /// The options that engine names can have.
     pub const INFO: &'static [OptionInfo] = &[
         OptionInfo::new("port", "N", "the first active one", "port of the device"),
-        OptionInfo::new("gid", "N", "the first that is set", "index of the port's GID"),
+        OptionInfo::new("gid", "N", "RoCE v2 and IPv4 first", "index of the port's GID"),
         OptionInfo::new("sl", "N", "0", "service level"),
         OptionInfo::new("mtu", "256|512|1024|2048|4096", "that of the port", "longest packet, in bytes"),
         OptionInfo::new("timeout", "N", "14", "time to wait for an answer: 4.096 us times 2 to the power N"),

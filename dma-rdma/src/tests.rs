@@ -11,6 +11,7 @@ use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
 use crate::{RdmaEngine, RdmaOptions};
 
 mod counting;
+mod rights;
 mod script;
 
 fn tight() -> Fake {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 #[test]
-#[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma --test hardware -- --ignored"]
+#[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma -- --ignored hardware"]
 fn conforms_on_the_hardware() {
     let engine = match RdmaEngine::open(&RdmaOptions::new()) {
         Ok(engine) => engine,

@@ -17,7 +17,7 @@
 //! - *The engine*: CHANCNT, XFERCAP, CBVER, DMACAPABILITY, CHANCMD (suspend, reset), DMACOUNT, CHANSTS,
 //!   CHAINADDR, CHANCMP, CHANERR; copy, fill and null descriptors; completion updates; errors of source,
 //!   destination, chain, completion address, length and control. SPDK's own driver, `lib/ioat/ioat.c`, runs
-//!   on it, as do `examples/ioat/perf` and `verify`.
+//!   on it, as do `examples/ioat/perf` and `verify`. Linux's `ioatdma` runs on `examples/pci_proxy`.
 //! - *Log, strings, arithmetic*: the calls that programs for I/OAT use of `log.h`, `string.h`, `util.h`,
 //!   `cpuset.h`, `fd.h`.
 //!

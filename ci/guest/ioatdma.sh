@@ -1,0 +1,47 @@
+#!/bin/sh
+# Runs in a machine of ci/vm, with the functions that ci/kernel.sh configures: binds Linux's ioatdma to each, which starts
+# the channel, copies 2,000 bytes, compares them, and registers the channel if they are right.
+driver=/sys/bus/pci/drivers/ioatdma
+
+fail() {
+    echo "FAILED: $1"
+    dmesg | tail -n 30
+    exit 1
+}
+
+# ADDRESS VERSION: the driver accepts the function, each time.
+accepted() {
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        echo "$1" >$driver/bind || fail "$1 was refused"
+        [ "$(cat /sys/class/dma/dma0chan0/quickdata/version)" = "$2" ] || fail "$1 has no channel of version $2"
+        [ "$(readlink -f /sys/class/dma/dma0chan0/device)" = "$(readlink -f "/sys/bus/pci/devices/$1")" ] || fail "the channel is not of $1"
+        echo "$1" >$driver/unbind
+    done
+    dmesg | grep -iE "ioatdma $1: .*(error|halted|timed out|failed)" && fail "the driver has complaints about $1"
+    echo "ioatdma: $1, version $2, passed 10 times"
+}
+
+# ADDRESS MESSAGE...: the driver refuses the function, and says all that.
+refused() {
+    address=$1
+    shift
+    if echo "$address" >$driver/bind 2>/dev/null; then
+        fail "$address was accepted"
+    fi
+    for message; do
+        dmesg | grep -qF "ioatdma $address: $message" || fail "the kernel did not say of $address: $message"
+    done
+    [ -z "$(ls /sys/class/dma)" ] || fail "$address has a channel"
+    echo "ioatdma: $address refused: $1"
+}
+
+echo 0 >/sys/bus/pci/drivers_autoprobe
+modprobe ioatdma || fail "ioatdma does not load"
+accepted 0000:00:10.0 3.2
+accepted 0000:00:11.0 3.4
+refused 0000:00:12.0 "Self-test copy failed compare, disabling" "Err(8): Read Data Error" "ioat_timer_event: Channel halted (100)"
+refused 0000:00:13.0 "Self-test copy timed out, disabling" "Restart channel..."
+refused 0000:00:14.0 "Self-test copy failed compare, disabling"
+if dmesg | grep "ioatdma 0000:00:14.0: .*halted"; then
+    fail "a wrong copy halted the channel"
+fi

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# A real Linux kernel agrees with our models and our engine, in machines of ci/vm:
+# - Its I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, and notices a channel that
+#   halts, a completion that is lost and a copy that is wrong.
+# - Its software RDMA device, Soft-RoCE, runs the tests of dma-rdma for hardware: conformance, random programs, rights.
+#   `ibv_rc_pingpong` and `ib_read_bw` between two machines are the witnesses that the set-up is right.
+# Exits with 77 ("skipped") where ci/vm does.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Runs a part. A part that is skipped has said why.
+ran=0
+part() {
+    local status=0
+    "$@" || status=$?
+    case $status in
+    0) ran=$((ran + 1)) ;;
+    77) ;;
+    *) exit "$status" ;;
+    esac
+}
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+
+echo "--- ioatdma"
+cargo build --locked -p dma-spdk-emu --example pci_proxy
+# 2021 would be Skylake's number, whose version Linux takes for 3.2.
+export SPDK_EMU="
+    [[socket]]
+    cbver = 0x32
+    function = [{ pci = '00:10.0', device = 0x0e20 }]
+    [[socket]]
+    cbver = 0x34
+    function = [{ pci = '00:11.0', device = 0x0b00 }]
+    [[socket]]
+    faults = 'fail@2'
+    function = [{ pci = '00:12.0' }]
+    [[socket]]
+    faults = 'lose@2'
+    function = [{ pci = '00:13.0' }]
+    [[socket]]
+    faults = 'corrupt@2'
+    function = [{ pci = '00:14.0' }]
+"
+part "$target/debug/examples/pci_proxy" ci/vm -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
+unset SPDK_EMU
+
+echo "--- Soft-RoCE"
+tests=$(cargo test --locked --color never -p dma-rdma --lib --test hardware --no-run 2>&1) || {
+    echo "$tests"
+    exit 1
+}
+programs=()
+while IFS=: read -r name path; do
+    programs+=(-f "$path:bin/$name")
+done < <(sed -nE 's/.*Executable (unittests )?(src|tests)\/([a-z]+)\.rs \((.*)\)$/\3:\4/p' <<<"$tests")
+((${#programs[@]} == 4)) || {
+    echo "cargo names other test programs: $tests" >&2
+    exit 1
+}
+for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
+    programs+=(-k "$module")
+done
+part ci/vm -2 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
+    -f '@usr/lib/*/libibverbs/librxe-*.so' -f @etc/libibverbs.d/rxe.driver "${programs[@]}" ci/guest/rxe.sh
+
+((ran)) || exit 77

@@ -1,0 +1,73 @@
+//! The guest's memory, mapped at its own addresses, so that these are the program's and thus the devices'.
+#![expect(unsafe_code, reason = "maps memory at addresses that a guest chose")]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use spdk_sys::bindings as c;
+
+/// Size of the pages that devices reach. Programs cannot map the first one.
+const PAGE: u64 = 2 << 20;
+/// From here on, addresses are the program's own.
+const END: u64 = 1 << 32;
+
+/// A mapped section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Section {
+    start: u64,
+    end: u64,
+    file: (u64, u64),
+    offset: u64,
+}
+
+static MAPPED: Mutex<Vec<Section>> = Mutex::new(Vec::new());
+
+/// Maps the whole pages of a section of the guest's memory. Each device is told of the same sections.
+///
+/// # Errors
+///
+/// The guest's memory has changed: other memory is mapped there.
+pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Result<()> {
+    let first = start.next_multiple_of(PAGE).max(PAGE);
+    let end = start.saturating_add(len).min(END) & !(PAGE - 1);
+    if first >= end {
+        return Ok(());
+    }
+    let stat = rustix::fs::fstat(file)?;
+    let offset = offset + (first - start);
+    let section = Section { start: first, end, file: (stat.st_dev, stat.st_ino), offset };
+    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    if mapped.contains(&section) {
+        return Ok(());
+    }
+    let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(first as usize);
+    let (protection, flags) =
+        (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED_NOREPLACE);
+    // SAFETY: nothing else is replaced.
+    let place = unsafe { mmap(wanted, (end - first) as usize, protection, flags, file, offset) }.map_err(
+        |error| io::Error::other(format!("the guest's memory from {first:#x} to {end:#x}: {error}")),
+    )?;
+    // Kernels before 4.17 take the address as a hint.
+    // SAFETY: the mapping of the call above, which is never unmapped.
+    if place != wanted || unsafe { c::spdk_mem_register(place, (end - first) as usize) } != 0 {
+        return Err(io::Error::other(format!(
+            "devices cannot reach the guest's memory from {first:#x} to {end:#x}"
+        )));
+    }
+    mapped.push(section);
+    Ok(())
+}
+
+/// Reads a word of the guest's memory; `None` where devices reach none.
+pub(crate) fn read(at: u64) -> Option<u64> {
+    let mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let holds = |section: &Section| (section.start..section.end).contains(&at) && at.is_multiple_of(8);
+    mapped.iter().find(|section| holds(section))?;
+    // SAFETY: an aligned word of a mapping that stays; the guest stores to it at any time.
+    let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at as usize)) };
+    Some(word.load(Ordering::Acquire))
+}

@@ -1,0 +1,123 @@
+//! Rights that the device enforces, on the device of the tests and, alike, on one of the machine.
+#![expect(unsafe_code, reason = "posts requests that must not pass")]
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dma_core::Access;
+
+use crate::RdmaOptions;
+use crate::device::{self, Device, Handle};
+use crate::fake::{Fake, wc};
+use crate::pair::Pair;
+use crate::verbs::*;
+
+const LEN: usize = 4096;
+/// Registered bytes of the target; the others must never change.
+const TARGET: usize = 2048;
+/// For a device that does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn register(device: &Device, memory: &mut [u8], access: Access) -> Handle<ibv_mr> {
+    let len = memory.len();
+    // SAFETY: the memory outlives its registration, which `check` ends.
+    unsafe { device.register(NonNull::from(memory).cast(), len, access) }.unwrap()
+}
+
+fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
+    // SAFETY: a registered region.
+    let region = unsafe { &*region.as_ptr() };
+    (region.lkey, region.rkey)
+}
+
+/// Reads by the queue pair, and returns the status.
+fn read(pair: &Pair, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
+    let mut sge = ibv_sge { addr: to.0 as u64, length: length as u32, lkey: to.1 };
+    let mut wr = ibv_send_wr {
+        wr_id: 1,
+        next: ptr::null_mut(),
+        sg_list: &raw mut sge,
+        num_sge: 1,
+        opcode: WR_RDMA_READ,
+        send_flags: SEND_SIGNALED,
+        imm_data: 0,
+        remote_addr: from.0 as u64,
+        rkey: from.1,
+        others: [0; 9],
+    };
+    // SAFETY: the request lives until its completion. Memory that it must not reach is this test's, too.
+    unsafe { pair.post(&raw mut wr) }.unwrap();
+    let start = Instant::now();
+    let mut completion = [ibv_wc::default()];
+    while pair.poll(&mut completion) == 0 {
+        assert!(start.elapsed() < PATIENCE, "no completion");
+        std::thread::yield_now();
+    }
+    completion[0].status
+}
+
+fn check(device: &Arc<Device>) {
+    let mut pair = Pair::open(device, 4).unwrap();
+    let (mut source, mut hidden, mut target) = (vec![1; LEN], vec![2; LEN], vec![3; LEN]);
+    let readable = register(device, &mut source, Access::READ);
+    let unreadable = register(device, &mut hidden, Access::WRITE);
+    let writable = register(device, &mut target[..TARGET], Access::WRITE);
+    let gone = register(device, &mut hidden, Access::READ);
+    let (of_source, of_hidden, of_gone) = (keys(readable).1, keys(unreadable).1, keys(gone).1);
+    let (into_source, into_target) = (keys(readable).0, keys(writable).0);
+    assert!(device.deregister(gone));
+    let (from, secret, to) = (source.as_ptr(), hidden.as_ptr(), target.as_mut_ptr());
+    let good = ((from, of_source), (to, into_target), TARGET);
+    let beyond = from.wrapping_add(LEN - 64);
+    for (name, (read_from, read_to, length), status) in [
+        ("all that is granted", good, 0),
+        ("beyond the source's end", ((beyond, of_source), (to, into_target), 65), wc::REMOTE_ACCESS),
+        ("before its start", ((from.wrapping_sub(1), of_source), (to, into_target), 64), wc::REMOTE_ACCESS),
+        ("other memory by its key", ((secret, of_source), (to, into_target), 64), wc::REMOTE_ACCESS),
+        ("memory without the right", ((secret, of_hidden), (to, into_target), 64), wc::REMOTE_ACCESS),
+        ("a forged key", ((from, of_source ^ 0x80), (to, into_target), 64), wc::REMOTE_ACCESS),
+        ("after deregistration", ((secret, of_gone), (to, into_target), 64), wc::REMOTE_ACCESS),
+        (
+            "into memory to be read only",
+            ((from, of_source), (from.cast_mut(), into_source), 64),
+            wc::PROTECTION,
+        ),
+        ("beyond the target's end", ((from, of_source), (to, into_target), TARGET + 1), wc::PROTECTION),
+    ] {
+        // SAFETY: the device writes to it during a request only, and none is in flight.
+        unsafe { ptr::write_bytes(to, 3, TARGET) };
+        assert_eq!(read(&pair, read_from, read_to, length), status, "{name}");
+        if status != 0 {
+            // SAFETY: as above.
+            let reached = unsafe { std::slice::from_raw_parts(to, TARGET) };
+            assert!(
+                status != wc::REMOTE_ACCESS || reached.iter().all(|byte| *byte == 3),
+                "{name}: bytes came"
+            );
+            pair.reconnect().unwrap();
+        }
+        assert_eq!(read(&pair, good.0, good.1, good.2), 0, "after {name}");
+    }
+    drop(pair);
+    for region in [readable, unreadable, writable] {
+        assert!(device.deregister(region));
+    }
+    assert_eq!(target[..TARGET], source[..TARGET]);
+    assert!(target[TARGET..].iter().all(|byte| *byte == 3), "bytes behind the region changed");
+    assert!(source.iter().all(|byte| *byte == 1), "the source changed");
+}
+
+#[test]
+fn the_device_of_the_tests_enforces_rights() {
+    let fake = Fake::default();
+    check(&Device::open(&fake.verbs(), &RdmaOptions::new()).unwrap());
+    assert_eq!(fake.state().objects, 0, "objects of the library are left");
+}
+
+#[test]
+#[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma -- --ignored hardware"]
+fn the_hardware_enforces_rights() {
+    let opened = device::load(None).and_then(|verbs| Device::open(&verbs, &RdmaOptions::new()));
+    check(&opened.unwrap_or_else(|error| panic!("no RDMA device to test: {error}")));
+}
