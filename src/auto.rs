@@ -1,9 +1,9 @@
-//! `auto`: the CPU, and a device beside it where that pays.
+//! `auto`: the CPU, and devices beside it where they pay.
 
 use std::sync::Arc;
 
 use dma_core::{
-    Backend, Discovered, DmaEngine, EngineInfo, EngineName, Error, ErrorKind, Finding, OptionInfo, Result,
+    Backend, Capabilities, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result,
 };
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 
@@ -21,42 +21,72 @@ fn cpu() -> &'static dyn Backend {
     &dma_cpu::BACKEND
 }
 
-/// The value of `device` for the first one that there is.
+/// The values of `device` for those that are found, and for none.
 const ANY: &str = "any";
+const NONE: &str = "none";
+/// Separates the names of devices.
+const AND: char = '|';
 
-/// Returns the first hardware device that can be used and is no model.
-fn any_device() -> Option<EngineName> {
-    let hardware = backends().into_iter().filter(|backend| backend.is_hardware());
-    let found = hardware.filter(|backend| backend.stands_for().is_none()).flat_map(Backend::discover);
-    let usable = |info: &Result<EngineInfo>| info.as_ref().is_ok_and(|info| info.model.is_none());
-    found.filter(|found| usable(&found.info)).map(|found| found.name).next()
+/// Backends whose devices `auto` takes only by name. Looking for I/OAT channels sets up SPDK's environment in
+/// the process. An RDMA card pins all memory, and its copies cross the bus twice.
+const BY_NAME: [&str; 2] = ["ioat", "rdma"];
+
+/// Opens the first usable hardware device of each backend. Models are left out.
+fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
+    let hardware = backends().into_iter().filter(|backend| {
+        backend.is_hardware() && backend.stands_for().is_none() && !BY_NAME.contains(&backend.name())
+    });
+    let usable = |found: &Discovered| found.info.as_ref().is_ok_and(|info| info.model.is_none());
+    let opened = |backend: &dyn Backend| {
+        let found = backend.discover().into_iter().filter(usable);
+        found.map(|found| crate::registry::open_name(&found.name)).find_map(|opened| {
+            opened.inspect_err(|error| tracing::warn!(%error, "auto does without a device")).ok()
+        })
+    };
+    let devices = hardware.filter(|backend| backend.name() != cpu().name()).filter_map(opened);
+    devices.filter(|device| device.info().capabilities.contains(Capabilities::REGISTER)).collect()
 }
 
 impl Auto {
-    /// Returns the name of the device, if `name` has one other than [`ANY`]. In it, `;` stands for a comma.
+    /// Returns the names of the devices, if `name` has others than [`ANY`] and [`NONE`]. In them, `;` stands
+    /// for a comma.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is no name, or if it is `auto` or the CPU, wrapped or not.
-    pub(crate) fn device_of(&self, name: &EngineName) -> Result<Option<EngineName>> {
-        let Some(text) = name.option("device").filter(|text| *text != ANY) else { return Ok(None) };
-        let refused = |kind, message: &str| {
-            Error::new(kind, format!("option device={text}: {message}")).with_backend(self.name())
+    /// `InvalidArgument` if one is no name, is there twice, or is `auto` or the CPU, wrapped or not.
+    pub(crate) fn devices_of(&self, name: &EngineName) -> Result<Vec<EngineName>> {
+        let Some(text) = name.option("device").filter(|text| ![ANY, NONE].contains(text)) else {
+            return Ok(Vec::new());
         };
-        let named = text.replace(';', ",").parse().and_then(|device: EngineName| {
-            let mut within = device.clone();
-            while let Some(wrapped) = Wrapped::of(&within)? {
-                within = wrapped.inner;
+        let mut devices = Vec::new();
+        for one in text.split(AND) {
+            let refused = |kind, message: &str| {
+                Error::new(kind, format!("option device={text}: {message}")).with_backend(self.name())
+            };
+            let named = one.replace(';', ",").parse().and_then(|device: EngineName| {
+                let mut within = device.clone();
+                while let Some(wrapped) = Wrapped::of(&within)? {
+                    within = wrapped.inner;
+                }
+                let kind = backend(within.backend())?.name();
+                Ok((device, kind == self.name() || kind == cpu().name()))
+            });
+            match named {
+                Ok((device, false)) if devices.contains(&device) => {
+                    return Err(refused(ErrorKind::InvalidArgument, &format!("`{device}` is there twice"))
+                        .with_hint("name each device once"));
+                }
+                Ok((device, false)) => devices.push(device),
+                Ok((_, true)) => {
+                    return Err(refused(ErrorKind::InvalidArgument, "that is no device for `auto`")
+                        .with_hint(
+                            "name one, such as auto:device=doca:03:00.0; the CPU always belongs to `auto`",
+                        ));
+                }
+                Err(e) => return Err(refused(e.kind(), e.message()).with_hint(e.hint().to_owned())),
             }
-            let kind = backend(within.backend())?.name();
-            Ok((device, kind == self.name() || kind == cpu().name()))
-        });
-        match named {
-            Ok((device, false)) => Ok(Some(device)),
-            Ok((_, true)) => Err(refused(ErrorKind::InvalidArgument, "that is no device for `auto`")
-                .with_hint("name one, such as auto:device=doca:03:00.0; the CPU always belongs to `auto`")),
-            Err(e) => Err(refused(e.kind(), e.message()).with_hint(e.hint().to_owned())),
         }
+        Ok(devices)
     }
 }
 
@@ -66,7 +96,7 @@ impl Backend for Auto {
     }
 
     fn about(&self) -> &'static str {
-        "the CPU, and a device for the copies that are cheaper there"
+        "the CPU, and devices for the copies that are cheaper there"
     }
 
     fn stands_for(&self) -> Option<&'static str> {
@@ -86,15 +116,15 @@ impl Backend for Auto {
             &[
                 OptionInfo::new(
                     "device",
-                    "ENGINE|any",
-                    "none",
-                    "engine beside the CPU; `;` for each comma in its name",
+                    "ENGINE|any|none",
+                    "any",
+                    "engines beside the CPU, with `|` between; `;` for each comma in a name",
                 ),
                 OptionInfo::new(
                     "prefer",
                     "measured|device",
                     "measured",
-                    "choice between the CPU and the device",
+                    "choice between the CPU and a device",
                 ),
             ]
         }
@@ -111,14 +141,16 @@ impl Backend for Auto {
             }
             _ => Err(value.not_read()),
         })?;
-        let cpu = cpu().open(&EngineName::of(cpu()))?;
-        let device = match name.option("device") {
-            Some(ANY) => any_device(),
-            _ => self.device_of(name)?,
+        let devices = match name.option("device") {
+            Some(NONE) => Vec::new(),
+            None | Some(ANY) => any_devices(),
+            Some(_) => {
+                let names = self.devices_of(name)?;
+                names.iter().map(crate::registry::open_name).collect::<Result<_>>()?
+            }
         };
-        let Some(device) = device else { return Ok(cpu) };
-        let device = crate::registry::open_name(&device)?;
-        Ok(Arc::new(AutoEngine::new(cpu, device, &options).map_err(|e| e.with_backend(self.name()))?))
+        let cpu = cpu().open(&EngineName::of(cpu()))?;
+        AutoEngine::with_devices(cpu, devices, &options).map_err(|e| e.with_backend(self.name()))
     }
 
     fn discover(&self) -> Vec<Discovered> {

@@ -20,7 +20,7 @@
 //!
 //! | name | engine |
 //! |---|---|
-//! | `auto` | `cpu`; with a device, [`layers::auto::AutoEngine`]: the cheaper of both for each copy |
+//! | `auto` | the CPU and the devices found, as [`layers::auto::AutoEngine`]: the cheapest for each copy |
 //! | `cpu` | [`cpu::CpuEngine`]: copies on all CPUs with their fastest instructions; the default |
 //! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, with the faults of real ones |
 //! | `doca:03:00.0` | `doca::DocaEngine`: an NVIDIA BlueField through its SDK, which is loaded at run time |
@@ -41,6 +41,7 @@
 //! | `ioat` | yes | the backend `ioat`: `dma::ioat` |
 //! | `dsa` | yes | the backend `dsa`: `dma::dsa` |
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
+//! | `metrics` | no | [`layers::meter`]: counts of `meter+NAME` for the recorder of the crate `metrics` |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
 //! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and

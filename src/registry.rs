@@ -123,7 +123,7 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// | name | engine | options |
 /// |---|---|---|
-/// | `auto` | `cpu`; with a device, the cheaper of both | as `auto:device=sim:profile=dsa;clock=real` |
+/// | `auto` | the CPU and the devices found: the cheapest for each copy | as `auto:device=doca:03:00.0` |
 /// | `cpu` | the CPU | [`CpuOptions`](crate::cpu::CpuOptions::INFO), as `cpu:threads=2` |
 /// | `sim` | a simulated device | [`SimOptions`](crate::sim::SimOptions), as `sim:seed=7,faults=fail@5` |
 /// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
@@ -133,11 +133,19 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
 ///
-/// `verify+NAME` opens another engine with a wrapper around it: a [`VerifyEngine`], which checks the bytes of
-/// copies. The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that
-/// has an option takes it ([`VerifyOptions::INFO`]), and all others are the engine's. A wrapper is there at
-/// most once.
+/// A wrapper and `+` before a name open another engine with the wrapper around it:
 ///
+/// | wrapper | engine | options |
+/// |---|---|---|
+/// | `verify` | [`VerifyEngine`]: the bytes of copies are checked | [`VerifyOptions::INFO`] |
+/// | `meter` | [`MeterEngine`]: counts and histograms of latencies and sizes | [`MeterOptions::INFO`] |
+///
+/// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
+/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each is there
+/// at most once.
+///
+/// [`MeterEngine`]: crate::layers::meter::MeterEngine
+/// [`MeterOptions::INFO`]: crate::layers::meter::MeterOptions::INFO
 /// [`VerifyEngine`]: crate::layers::verify::VerifyEngine
 /// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
@@ -205,7 +213,7 @@ fn refuse_code_loading(name: &EngineName) -> Result<()> {
         return Ok(());
     }
     // It has no device in turn: `auto` within `auto` is refused.
-    auto::BACKEND.device_of(name)?.map_or(Ok(()), |device| refuse_code_loading(&device))
+    auto::BACKEND.devices_of(name)?.iter().try_for_each(refuse_code_loading)
 }
 
 /// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
@@ -266,6 +274,9 @@ mod tests {
             assert!(says(&format!("auto:device={nested}")).contains("that is no device for `auto`"));
         }
         assert!(says("auto:device=").contains("device="));
+        assert!(says("auto:device=sim|").contains("there is no engine ``"));
+        assert!(says("auto:device=sim|sim").contains("`sim` is there twice"));
+        assert!(says("auto:device=sim|cpu").contains("that is no device for `auto`"));
         assert!(says("auto:device=smi").contains("did you mean `sim`?"));
         assert!(says("auto:device=sim:seed=1;color=red").contains("profile"));
         assert!(says("auto:device=sim:seed=1,depth=4").contains("device, prefer"));
@@ -285,9 +296,14 @@ mod tests {
         let engine = open("auto:device=sim:profile=dsa;clock=real,prefer=measured").expect("it opens");
         assert!(engine.info().device.contains("dsa, seed 0, real clock"), "{engine:?}");
         assert!(format!("{engine:?}").contains("AutoReport"), "{engine:?}");
-        let alone = open("auto").expect("it opens");
+        let alone = open("auto:device=none").expect("it opens");
         assert_eq!(format!("{alone:?}"), format!("{:?}", open("cpu").expect("it opens")));
-        assert!(open("auto:device=any").is_ok(), "without a device it is the CPU");
+        assert!(open("auto:device=none").is_ok(), "the CPU");
+        let engine = open("auto:device=sim:seed=7|sim:seed=8;profile=dsa").expect("it opens");
+        let device = &engine.info().device;
+        assert!(device.contains("seed 7") && device.contains("dsa, seed 8"), "{device}");
+        let why = engine.explain().expect("it has a report");
+        assert!(why.matches("descriptors: 0 by the device").count() == 2, "{why}");
     }
 
     #[cfg(all(feature = "doca", feature = "ioat"))]
@@ -299,6 +315,7 @@ mod tests {
             "ioat:00:04.0,cores=1,lib=/nowhere",
             "auto:device=doca:lib=/nowhere",
             "auto:device=ioat:00:04.0;lib=/nowhere,prefer=device",
+            "auto:device=sim|doca:lib=/nowhere",
         ] {
             let missing = error(name);
             assert_eq!(missing.kind(), ErrorKind::MissingSdk);

@@ -1,8 +1,9 @@
-//! Engines around other engines, by name: `verify+NAME`.
+//! Engines around other engines, by name: `verify+NAME`, `meter+NAME`.
 
 use std::sync::Arc;
 
 use dma_core::{DmaEngine, EngineName, Error, ErrorKind, OptionInfo, Result};
+use dma_layers::meter::{MeterEngine, MeterOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 
 use crate::registry::{closest, open_name};
@@ -20,11 +21,19 @@ struct Wrapper {
     open: Open,
 }
 
-static WRAPPERS: &[Wrapper] = &[Wrapper { name: "verify", options: VerifyOptions::INFO, open: open_verify }];
+static WRAPPERS: &[Wrapper] = &[
+    Wrapper { name: "verify", options: VerifyOptions::INFO, open: open_verify },
+    Wrapper { name: "meter", options: MeterOptions::INFO, open: open_meter },
+];
 
 fn open_verify(name: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
     let options = VerifyOptions::from_options(name.options())?;
     Ok(Arc::new(VerifyEngine::new(inner, &options)))
+}
+
+fn open_meter(name: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
+    let options = MeterOptions::from_options(name.options())?;
+    Ok(Arc::new(MeterEngine::new(inner, &options)))
 }
 
 /// Returns whether `name` is that of a wrapper, without an engine within.
@@ -85,7 +94,7 @@ impl Wrapped {
 
 #[cfg(test)]
 mod tests {
-    use dma_core::ErrorKind;
+    use dma_core::{DmaEngineExt, ErrorKind, QueueOptions};
 
     use crate::{open, parse_untrusted};
 
@@ -95,6 +104,7 @@ mod tests {
             "verify+cpu",
             "verify+cpu:threads=0,sample=3",
             "verify+sim:seed=7,sample_bytes=1M,profile=dsa",
+            "meter+verify+sim:seed=7,label=a,profile=dsa,sample=2",
             "verify+auto:device=sim:seed=7;profile=dsa,sample=2",
             "auto:device=verify+sim:seed=7;sample=2,prefer=device",
         ] {
@@ -108,14 +118,28 @@ mod tests {
     }
 
     #[test]
+    fn each_wrapper_explains_its_part() {
+        let engine = open("verify+meter+auto:device=sim").expect("it opens");
+        let _queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let why = engine.explain().expect("wrappers explain");
+        for part in ["0 verified", "queue 0: 0 done", "0 by the device"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(open("cpu").expect("it opens").explain(), None);
+    }
+
+    #[test]
     fn bad_names_say_what_would_have_been_right() {
         for (name, expected) in [
             ("verify", "verify+cpu"),
             ("verify:sample=2", "verify+cpu"),
             ("verify+", "there is no engine ``"),
-            ("+cpu", "there are: verify"),
+            ("+cpu", "there are: verify, meter"),
             ("verify2+cpu", "did you mean `verify+`?"),
             ("verify+verify+cpu", "`verify` is around itself"),
+            ("verify+meter+verify+cpu", "`verify` is around itself"),
+            ("metre+cpu", "did you mean `meter+`?"),
+            ("meter+cpu:label=", "label="),
             ("verify+cpo", "did you mean `cpu`?"),
             ("verify+cpu:sample=0", "sample=0"),
             ("verify+cpu:sample=x", "whole number"),
@@ -123,7 +147,7 @@ mod tests {
             ("verify+cpu:thread=2", "threads"),
             ("cpu:sample=2", "threads"),
             ("auto:device=verify+cpu", "that is no device for `auto`"),
-            ("auto:device=verify+auto", "that is no device for `auto`"),
+            ("auto:device=meter+verify+auto", "that is no device for `auto`"),
         ] {
             let error = open(name).expect_err(name);
             assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange), "{error}");

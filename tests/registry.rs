@@ -148,7 +148,10 @@ fn values(info: &OptionInfo) -> (Vec<&'static str>, Vec<&'static str>) {
         "TIME" => (vec!["5us"], vec!["", "5", "5m"]),
         "FOLDER" => (vec!["/nowhere"], vec![""]),
         "NAME" => (vec!["p0"], vec![""]),
-        "ENGINE|any" => (vec!["sim", "sim:seed=1;depth=4", "any"], vec!["", "cpu", "auto", "smi", "sim:"]),
+        "ENGINE|any|none" => (
+            vec!["sim", "sim:seed=1;depth=4", "sim|sim:seed=1", "any", "none"],
+            vec!["", "cpu", "auto", "smi", "sim:", "sim|", "sim|sim", "any|sim"],
+        ),
         "RULE[+RULE...]" => (vec!["fail@5+lose:p=0.1"], vec!["fial@5"]),
         "0xMASK|N[-N][+N...]" => (vec!["0x1", "0"], vec!["", "0x", "3-1"]),
         "ADDRESS[+ADDRESS...]" => (vec!["00:04.0", "00:04.0+0000:80:04.1"], vec!["", "4.1"]),

@@ -22,7 +22,7 @@ const GUARD: usize = 64;
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
-const SOUND: [&str; 13] = [
+const SOUND: [&str; 16] = [
     "cpu",
     "cpu:threads=0",
     "cpu:threads=1,inline=0",
@@ -36,14 +36,18 @@ const SOUND: [&str; 13] = [
     "auto:device=sim:profile=dsa",
     "auto:device=sim:max_transfer=100;depth=5,prefer=device",
     "auto:device=sim:profile=bluefield3;faults=reset@7+fail@every=9,prefer=device",
+    "meter+verify+cpu",
+    "verify+meter+sim:profile=dsa",
+    "meter+auto:device=verify+sim:max_transfer=100;depth=5,prefer=device",
 ];
-const FAULTY: [&str; 6] = [
+const FAULTY: [&str; 7] = [
     "sim:profile=bluefield3,faults=reset@7",
     "sim:profile=ideal,faults=fail:p=0.1+slow@3:for=50us",
     "sim:profile=dsa,faults=reset:p=0.05+refuse@4",
     "sim:profile=ioat,faults=reset@5",
     "sim:profile=ideal,max_transfer=64,faults=lose@9+fail@12",
     "sim:profile=bluefield2,faults=gone@20",
+    "meter+verify+sim:profile=dsa,faults=reset:p=0.05+fail@every=11",
 ];
 
 #[derive(Clone, Debug)]

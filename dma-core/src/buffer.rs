@@ -60,6 +60,27 @@ impl BufferMut {
     }
 }
 
+/// Defines `into_owner` of both kinds of buffer.
+macro_rules! into_owner {
+    ($view:ident) => {
+        impl $view {
+            /// Deregisters, and gives back the owner of registered memory, if it is an `M` and this is the
+            /// last view of its region, which may be a part of it. May block while the system unpins it.
+            ///
+            /// # Errors
+            ///
+            /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region,
+            /// the owner is of another type, or the memory is the engine's or a pool's.
+            pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
+                let Range { region, addr, len } = self.0;
+                region.into_owner().map_err(|region| Self(Range { region, addr, len }))
+            }
+        }
+    };
+}
+into_owner!(BufferMut);
+into_owner!(Buffer);
+
 impl Deref for BufferMut {
     type Target = [u8];
 
@@ -102,9 +123,22 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region.
+    /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region, or the
+    /// memory [is read-only](Self::is_read_only).
     pub fn try_into_mut(self) -> Result<BufferMut, Self> {
-        if self.0.region.is_sole() { Ok(BufferMut(self.0)) } else { Err(self) }
+        if self.0.region.is_sole() && !self.is_read_only() { Ok(BufferMut(self.0)) } else { Err(self) }
+    }
+
+    /// Returns whether this is the last view of its region.
+    pub(crate) fn is_last(&self) -> bool {
+        self.0.region.is_sole()
+    }
+
+    /// Returns true for memory of [`register_read_only`](crate::DmaEngineExt::register_read_only), which is
+    /// never made writable.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.0.region.is_read_only()
     }
 }
 

@@ -34,6 +34,12 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. Constant, and costs nothing.
     fn info(&self) -> &EngineInfo;
 
+    /// Says what the engine has done so far and why, in lines for people. `None` if there is nothing to say
+    /// beyond the queues' [`Counters`](crate::Counters).
+    fn explain(&self) -> Option<String> {
+        None
+    }
+
     /// Allocates and registers zeroed memory that the device can reach. May block while the system maps and
     /// pins it.
     ///
@@ -51,6 +57,10 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     ///
     /// Until the returned region is dropped, `memory` must stay mapped and initialized, and nobody may access
     /// it other than through that region's views (see [`RawRegion`]).
+    ///
+    /// If it [is read-only](HostMemory::is_read_only), others may read it, too. `request.access` is to read
+    /// then, the views never write, and neither does the engine, which may be given pages that cannot be
+    /// written.
     ///
     /// # Errors
     ///
@@ -140,8 +150,8 @@ impl RegionInfo {
 /// The safe API makes slices and destroys memory because of this trait, so an implementer promises:
 /// - `info` never changes. `addr + len` is at most [`u64::MAX`].
 /// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
-///   the CPU until this value is dropped. The engine itself touches them only as the descriptors submitted to
-///   its queues say.
+///   the CPU until this value is dropped; for registered memory that is read-only, for reads. The engine
+///   itself touches them only as the descriptors submitted to its queues say.
 /// - Dropping deregisters. The safe API drops a region only when no descriptor that names it is in flight, or
 ///   never.
 pub unsafe trait RawRegion: fmt::Debug + Send + Sync {

@@ -3,8 +3,8 @@
 use crate::region::Range;
 use crate::region::Region;
 use crate::{
-    BufferMut, Capabilities, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, Queue,
-    QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
+    Access, Buffer, BufferMut, Capabilities, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory,
+    MemoryRequest, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
 /// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them; none can override
@@ -61,28 +61,51 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes or no rights; the memory is dropped.
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes, no rights or memory that is read-only;
+    /// the memory is dropped.
     fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
-        let fail = |e: Error| e.with_operation("register").with_backend(self.info().backend);
-        if memory.is_empty() {
-            return Err(fail(
-                Error::new(ErrorKind::InvalidArgument, "no bytes to register")
-                    .with_hint("register memory of at least 1 byte: a `Vec` by its length, not its capacity"),
-            ));
+        if memory.is_read_only() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory as a writable buffer")
+                .with_operation("register")
+                .with_backend(self.info().backend)
+                .with_hint("register it by `register_read_only_memory`"));
         }
-        request.check_rights().map_err(fail)?;
-        #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
-        // SAFETY: `HostMemory` promises mapped, initialized, exclusive bytes while it lives, and the region
-        // keeps it until the raw region has been dropped.
-        let raw = unsafe { self.register_raw(&memory, request) }.map_err(fail)?;
-        let region = Region::new(raw, Some(memory), self.info().backend);
-        if !region.is_cpu_visible() {
-            return Err(fail(Error::new(
-                ErrorKind::Unsupported,
-                "the engine hides registered memory from the CPU",
-            )));
-        }
-        Ok(BufferMut::sole(region))
+        Ok(BufferMut::sole(register(self, memory, request)?))
+    }
+
+    /// Registers memory that is to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
+    /// to write. The buffer can be a source only. Clones of `owner` may be read meanwhile.
+    /// [`Buffer::into_owner`] gives it back. Never copies; may block while the system pins it.
+    ///
+    /// ```
+    /// # use dma_core::{Buffer, DmaEngineExt};
+    /// # fn demo(engine: &dyn dma_core::DmaEngine) -> dma_core::Result<()> {
+    /// let message = bytes::Bytes::from_static(b"hello");
+    /// let source: Buffer = engine.register_read_only(message.clone())?;
+    /// let owner: bytes::Bytes = source.into_owner().expect("the last view");
+    /// assert_eq!(owner.as_ptr(), message.as_ptr());
+    /// # Ok(()) }
+    /// # #[cfg(feature = "conformance")]
+    /// # demo(&dma_core::conformance::doc_engine()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`register_read_only_memory`](Self::register_read_only_memory).
+    fn register_read_only<M: AsRef<[u8]> + Send + Sync + 'static>(&self, owner: M) -> Result<Buffer> {
+        self.register_read_only_memory(HostMemory::from_read_only(owner))
+    }
+
+    /// As [`register_read_only`](Self::register_read_only). The device may only read the memory, also if it
+    /// is [writable](HostMemory::from_owner).
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes, or if the device maps memory for
+    /// writing only and the system refuses that; the memory is dropped.
+    fn register_read_only_memory(&self, memory: HostMemory) -> Result<Buffer> {
+        let region = register(self, memory, &MemoryRequest::new(0).with_access(Access::READ))?;
+        Ok(Buffer(Range::whole(region)))
     }
 
     /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a
@@ -125,6 +148,34 @@ pub trait DmaEngineExt: DmaEngine {
 }
 
 impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
+
+fn register<E: DmaEngine + ?Sized>(
+    engine: &E,
+    memory: HostMemory,
+    request: &MemoryRequest,
+) -> Result<Region> {
+    let info = engine.info();
+    let fail = |e: Error| e.with_operation("register").with_backend(info.backend);
+    if memory.is_empty() {
+        return Err(fail(
+            Error::new(ErrorKind::InvalidArgument, "no bytes to register")
+                .with_hint("register memory of at least 1 byte: a `Vec` by its length, not its capacity"),
+        ));
+    }
+    request.check_rights().map_err(fail)?;
+    #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
+    // SAFETY: `HostMemory` promises mapped, initialized bytes while it lives, and the region keeps it until
+    // the raw region has been dropped. The bytes are exclusive, or read-only and registered to be read.
+    let raw = unsafe { engine.register_raw(&memory, request) }.map_err(fail)?;
+    let region = Region::new(raw, Some(memory), info.backend);
+    if !region.is_cpu_visible() {
+        return Err(fail(Error::new(
+            ErrorKind::Unsupported,
+            "the engine hides registered memory from the CPU",
+        )));
+    }
+    Ok(region)
+}
 
 fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
     let info = engine.info();

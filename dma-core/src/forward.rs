@@ -17,6 +17,9 @@ macro_rules! forward_engine {
             fn info(&self) -> &EngineInfo {
                 (**self).info()
             }
+            fn explain(&self) -> Option<String> {
+                (**self).explain()
+            }
             fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
                 (**self).allocate_raw(request)
             }

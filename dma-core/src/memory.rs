@@ -98,6 +98,8 @@ impl MemoryRequest {
 pub struct HostMemory {
     ptr: NonNull<u8>,
     len: usize,
+    /// Others may read the bytes at the same time, and nobody may write them.
+    read_only: bool,
     fd: Option<(std::os::fd::OwnedFd, u64)>,
     owner: Owner,
 }
@@ -188,7 +190,23 @@ impl HostMemory {
         let bytes = unsafe { owner.0.cast::<M>().as_mut() }.as_mut();
         let len = bytes.len();
         let ptr = NonNull::from(bytes).cast();
-        Self { ptr, len, fd: None, owner }
+        Self { ptr, len, read_only: false, fd: None, owner }
+    }
+
+    /// Takes the bytes of `owner` to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
+    /// to write, or another type with shared bytes. Clones of `owner` may be read meanwhile.
+    ///
+    /// [`DmaEngineExt::register_read_only`](crate::DmaEngineExt::register_read_only) registers it. `as_ref`
+    /// is called once; `owner` is not touched again until the memory is deregistered.
+    #[must_use]
+    pub fn from_read_only<M: AsRef<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
+        let owner = Owner::new(owner);
+        #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
+        // SAFETY: the box holds an `M`, and nobody has a unique reference to it.
+        let bytes = unsafe { owner.0.cast::<M>().as_ref() }.as_ref();
+        let len = bytes.len();
+        let ptr = NonNull::from(bytes).cast();
+        Self { ptr, len, read_only: true, fd: None, owner }
     }
 
     /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
@@ -224,7 +242,7 @@ impl HostMemory {
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
     pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
-        Self { ptr, len, fd: None, owner: Owner::new(owner) }
+        Self { ptr, len, read_only: false, fd: None, owner: Owner::new(owner) }
     }
 
     /// Declares the bytes a mapping of `fd` from byte `offset` on: a dma-buf or memfd, which some engines
@@ -253,6 +271,20 @@ impl HostMemory {
         self.len == 0
     }
 
+    /// Returns true for memory of [`from_read_only`](Self::from_read_only): neither the CPU nor a device may
+    /// write it.
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Returns whether the owner is an `M`.
+    pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
+        #[expect(unsafe_code, reason = "looks at the owner's type")]
+        // SAFETY: the box lives, and only its type is read.
+        unsafe { self.owner.0.as_ref() }.is::<M>()
+    }
+
     /// Returns the file descriptor and offset that the bytes map, if known.
     #[must_use]
     pub fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
@@ -266,16 +298,15 @@ impl HostMemory {
     ///
     /// This value, unchanged, if the owner is of another type.
     pub fn into_owner<M: Any>(self) -> Result<M, Self> {
-        let Self { ptr, len, fd, owner } = self;
-        match owner.into_box().downcast::<M>() {
-            Ok(owner) => Ok(*owner),
-            Err(owner) => Err(Self { ptr, len, fd, owner: Owner(NonNull::from(Box::leak(owner))) }),
+        if !self.is_owned_by::<M>() {
+            return Err(self);
         }
+        self.owner.into_box().downcast().map(|owner| *owner).map_err(|_| unreachable!("it is an `M`"))
     }
 }
 
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: the bytes belong to `owner`, which is Send, and are reached by nobody else.
+// SAFETY: the bytes belong to `owner`, which is Send and Sync, and are written by nobody else.
 unsafe impl Send for HostMemory {}
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
 // SAFETY: a shared reference gives out the pointer and the length only, and `owner` is Sync.
@@ -286,6 +317,7 @@ impl fmt::Debug for HostMemory {
         f.debug_struct("HostMemory")
             .field("ptr", &self.ptr)
             .field("len", &self.len)
+            .field("read_only", &self.read_only)
             .field("fd", &self.fd)
             .finish()
     }
@@ -326,6 +358,17 @@ mod tests {
         assert_eq!(memory.len(), 3);
         let memory = memory.into_owner::<String>().unwrap_err();
         assert_eq!(memory.into_owner::<Vec<u8>>().unwrap(), [7, 7, 7]);
+    }
+
+    #[test]
+    fn read_only_memory_gives_its_owner_back() {
+        let bytes: std::sync::Arc<[u8]> = [1, 2, 3].into();
+        let memory = HostMemory::from_read_only(std::sync::Arc::clone(&bytes));
+        assert_eq!(memory.as_ptr().as_ptr().cast_const(), bytes.as_ptr());
+        assert!(memory.is_read_only() && !HostMemory::from_owner(vec![0]).is_read_only());
+        let memory = memory.into_owner::<Vec<u8>>().unwrap_err();
+        assert!(memory.is_read_only());
+        assert_eq!(memory.into_owner::<std::sync::Arc<[u8]>>().unwrap(), bytes);
     }
 
     #[test]

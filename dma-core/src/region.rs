@@ -206,6 +206,21 @@ impl Region {
         self.0.is_sole()
     }
 
+    /// Returns whether nobody may write the bytes, not even the CPU.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.0.memory.as_ref().is_some_and(HostMemory::is_read_only)
+    }
+
+    /// Deregisters, and gives back the caller's memory if its owner is an `M` and this is the only handle.
+    pub(crate) fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
+        if !(self.is_sole() && self.0.memory.as_ref().is_some_and(HostMemory::is_owned_by::<M>)) {
+            return Err(self);
+        }
+        let memory = self.deregister().map_err(|(region, _)| region)?;
+        let owner = memory.and_then(|memory| memory.into_owner().ok());
+        Ok(owner.expect("a region with memory of an `M`"))
+    }
+
     /// Returns the engine's own region, for features of one backend; see [`RawRegion`]. For a block of a
     /// [`BufferPool`](crate::BufferPool), it is one that stands for the block.
     #[must_use]

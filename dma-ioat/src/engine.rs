@@ -16,9 +16,11 @@ use crate::recovery::{self, REATTACH_PAUSE};
 use crate::region::{IoatRegion, REGISTER_ALIGNMENT};
 use crate::{IoatOptions, PciAddress};
 
-/// The longest descriptor. SPDK splits copies further, as memory and engine require. At this length, the
-/// pieces always fit into a ring, even if every page of 4 KiB is one.
+/// The longest descriptor, which is shorter on a small ring. SPDK splits copies further, as memory and engine
+/// require.
 const MAX_TRANSFER: u64 = 1 << 20;
+/// The smallest pages that SPDK splits at.
+const PAGE: usize = 4096;
 /// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;
 
@@ -109,8 +111,10 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
     // One descriptor of a ring is kept free.
     let ring = channels.iter().map(|channel| channel.ring as usize).min().unwrap_or(0);
     let depth = ring.saturating_sub(1).max(1);
+    // All pieces of a copy have to fit. They end where a page of either side ends, and with the copy.
+    let longest = ((depth - 1) / 2).max(1) * PAGE;
     let limits = Limits::default()
-        .with_max_transfer(MAX_TRANSFER)
+        .with_max_transfer(MAX_TRANSFER.min(longest as u64))
         .with_max_segments(1)
         .with_queue_depth(depth, depth.min(DEFAULT_DEPTH))
         .with_max_queues(Some(channels.len()))

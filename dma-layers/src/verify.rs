@@ -37,11 +37,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use arrayvec::ArrayVec;
 use dma_core::{
-    Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, OptionInfo, OptionValue, Outcome,
-    QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
-    unsynchronized,
+    Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation, OptionInfo,
+    OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, Result, Segment, unsynchronized,
 };
+
+use crate::layer::{Layer, Layered, Watch, forward_to_layered};
 
 /// Descriptors that go to the inner queue at a time.
 const CHUNK: usize = 32;
@@ -133,20 +133,27 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// What the engine's queues and regions share.
+/// The part that the engine's queues and regions share.
 #[derive(Debug)]
-struct Shared {
-    id: EngineId,
+struct Verify {
     options: VerifyOptions,
     verified: AtomicU64,
     unverified: AtomicU64,
     mismatches: AtomicU64,
-    /// Memory that the CPU cannot reach, and its number of regions.
+    /// Regions that the CPU cannot reach, and their number.
     hidden: RwLock<Vec<RegionInfo>>,
     hidden_len: AtomicUsize,
 }
 
-impl Shared {
+impl Verify {
+    fn report(&self) -> VerifyReport {
+        VerifyReport {
+            verified: self.verified.load(Ordering::Relaxed),
+            unverified: self.unverified.load(Ordering::Relaxed),
+            mismatches: self.mismatches.load(Ordering::Relaxed),
+        }
+    }
+
     fn change_hidden(&self, change: impl FnOnce(&mut Vec<RegionInfo>)) {
         let mut hidden = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut hidden);
@@ -170,13 +177,49 @@ impl Shared {
     }
 }
 
+impl Layer for Verify {
+    type Queue = VerifyQueue;
+
+    fn explain(&self) -> String {
+        format!("copies: {}\n", self.report())
+    }
+
+    fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<VerifyQueue> {
+        Ok(VerifyQueue {
+            slots: std::iter::repeat_with(Slot::default).take(depth).collect(),
+            free: (0..depth).rev().collect(),
+            skipped: (0, 0),
+            mismatches: VecDeque::with_capacity(EXPLAINED),
+            next_code: 0,
+            stopped: false,
+            shared: Arc::clone(this),
+        })
+    }
+
+    fn region_opened(&self, region: &RegionInfo) {
+        if region.cpu.is_none() {
+            self.change_hidden(|hidden| hidden.push(*region));
+        }
+    }
+
+    fn region_closing(&self, region: &RegionInfo) {
+        let own =
+            |info: &RegionInfo| (info.key, info.addr, info.len) == (region.key, region.addr, region.len);
+        if region.cpu.is_none() {
+            self.change_hidden(|hidden| {
+                if let Some(at) = hidden.iter().position(own) {
+                    hidden.swap_remove(at);
+                }
+            });
+        }
+    }
+}
+
 /// An engine whose copies are verified: see the [module](self).
 ///
 /// Regions, exports and imports are those of the inner engine, whose backend it also names.
 pub struct VerifyEngine {
-    inner: Arc<dyn DmaEngine>,
-    info: EngineInfo,
-    shared: Arc<Shared>,
+    layered: Layered<Verify>,
 }
 
 impl VerifyEngine {
@@ -186,8 +229,7 @@ impl VerifyEngine {
         let mut info = inner.info().clone();
         info.device.push_str(", with verified copies");
         info.capabilities -= Capabilities::FENCE;
-        let shared = Shared {
-            id: EngineId::unique(),
+        let verify = Verify {
             options: *options,
             verified: AtomicU64::new(0),
             unverified: AtomicU64::new(0),
@@ -195,108 +237,24 @@ impl VerifyEngine {
             hidden: RwLock::default(),
             hidden_len: AtomicUsize::new(0),
         };
-        Self { inner, info, shared: Arc::new(shared) }
+        Self { layered: Layered::new(inner, info, verify) }
     }
 
     /// Returns the counts so far, of all queues.
     #[must_use]
     pub fn report(&self) -> VerifyReport {
-        VerifyReport {
-            verified: self.shared.verified.load(Ordering::Relaxed),
-            unverified: self.shared.unverified.load(Ordering::Relaxed),
-            mismatches: self.shared.mismatches.load(Ordering::Relaxed),
-        }
-    }
-
-    fn region(&self, inner: Box<dyn RawRegion>) -> Box<dyn RawRegion> {
-        let info = RegionInfo { engine: self.shared.id, ..*inner.info() };
-        if info.cpu.is_none() {
-            self.shared.change_hidden(|hidden| hidden.push(info));
-        }
-        Box::new(VerifyRegion { inner, info, shared: Arc::clone(&self.shared) })
+        self.layered.layer.report()
     }
 }
+
+forward_to_layered!(VerifyEngine);
 
 impl fmt::Debug for VerifyEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VerifyEngine")
-            .field("inner", &self.inner)
+            .field("inner", &self.layered.inner)
             .field("report", &self.report())
             .finish_non_exhaustive()
-    }
-}
-
-// SAFETY: queues and regions are the inner engine's, whose info this is without the fence.
-unsafe impl DmaEngine for VerifyEngine {
-    fn info(&self) -> &EngineInfo {
-        &self.info
-    }
-
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        Ok(self.region(self.inner.allocate_raw(request)?))
-    }
-
-    unsafe fn register_raw(
-        &self,
-        memory: &HostMemory,
-        request: &MemoryRequest,
-    ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
-        Ok(self.region(unsafe { self.inner.register_raw(memory, request) }?))
-    }
-
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        Ok(self.region(self.inner.import_raw(descriptor)?))
-    }
-
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let inner = self.inner.open_queue_raw(options)?;
-        let depth = inner.depth();
-        Ok(Box::new(VerifyQueue {
-            inner,
-            slots: std::iter::repeat_with(Slot::default).take(depth).collect(),
-            free: (0..depth).rev().collect(),
-            skipped: (0, 0),
-            mismatches: VecDeque::with_capacity(EXPLAINED),
-            next_code: 0,
-            stopped: false,
-            shared: Arc::clone(&self.shared),
-        }))
-    }
-}
-
-/// A region of the inner engine, whose key and addresses it has.
-#[derive(Debug)]
-struct VerifyRegion {
-    inner: Box<dyn RawRegion>,
-    info: RegionInfo,
-    shared: Arc<Shared>,
-}
-
-impl Drop for VerifyRegion {
-    fn drop(&mut self) {
-        let own = |info: &RegionInfo| {
-            (info.key, info.addr, info.len) == (self.info.key, self.info.addr, self.info.len)
-        };
-        if self.info.cpu.is_none() {
-            self.shared.change_hidden(|hidden| {
-                if let Some(at) = hidden.iter().position(own) {
-                    hidden.swap_remove(at);
-                }
-            });
-        }
-    }
-}
-
-// SAFETY: all but the engine's id is the inner region's, which lives as long.
-unsafe impl RawRegion for VerifyRegion {
-    fn info(&self) -> &RegionInfo {
-        &self.info
-    }
-
-    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.export(offset, len, rights) }
     }
 }
 
@@ -419,7 +377,6 @@ struct Mismatch {
 
 #[derive(Debug)]
 struct VerifyQueue {
-    inner: Box<dyn RawQueue>,
     slots: Vec<Slot>,
     /// Slots of no descriptor, to be taken from the end.
     free: Vec<usize>,
@@ -430,7 +387,7 @@ struct VerifyQueue {
     next_code: u16,
     /// A full queue that was stopped answers `Closed`, too.
     stopped: bool,
-    shared: Arc<Shared>,
+    shared: Arc<Verify>,
 }
 
 impl VerifyQueue {
@@ -446,23 +403,15 @@ impl VerifyQueue {
     }
 }
 
-// SAFETY: the inner queue keeps the promises. Each of its descriptors has a slot of its own, whose token is
-// reported when that descriptor is. Memory is only read: the source before `submit` returns or, as the
-// destination, before the report.
-unsafe impl RawQueue for VerifyQueue {
-    fn engine_id(&self) -> EngineId {
-        self.shared.id
-    }
-
-    fn depth(&self) -> usize {
-        self.slots.len()
-    }
-
-    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+// SAFETY: each descriptor of the inner queue has a slot of its own, whose token is reported when that
+// descriptor is. Memory is only read: the source before `submit` returns or, as the destination, before the
+// report.
+unsafe impl Watch for VerifyQueue {
+    unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         if self.stopped {
             return Err(Error::bare(ErrorKind::Closed));
         }
-        let Self { inner, slots, free, skipped, shared, .. } = self;
+        let Self { slots, free, skipped, shared, .. } = self;
         let mut taken = 0;
         for chunk in batch[..batch.len().min(free.len())].chunks(CHUNK) {
             let mut renamed = ArrayVec::<_, CHUNK>::new();
@@ -482,7 +431,7 @@ unsafe impl RawQueue for VerifyQueue {
                 slot.verify = unsafe { slot.fill(descriptor.operation(), choose) };
                 renamed.push(descriptor.with_token(at as u64));
             }
-            // SAFETY: the caller's promise; the inner engine's regions have these keys.
+            // SAFETY: the caller's promise.
             match unsafe { inner.submit(&renamed) } {
                 Ok(n) => {
                     free.truncate(free.len() - n);
@@ -499,12 +448,8 @@ unsafe impl RawQueue for VerifyQueue {
         Ok(taken)
     }
 
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        let n = self.inner.poll(completions);
+    fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
+        let n = inner.poll(completions);
         let (mut verified, mut unverified, mut mismatches) = (0, 0, 0);
         for completion in &mut completions[..n] {
             let at = completion.token as usize;
@@ -540,10 +485,13 @@ unsafe impl RawQueue for VerifyQueue {
         n
     }
 
-    fn explain(&self, native: i32) -> NativeError {
-        let Some(mismatch) = self.mismatches.iter().rev().find(|mismatch| mismatch.code == native) else {
-            return self.inner.explain(native);
-        };
+    fn stop(&mut self, inner: &mut dyn RawQueue) {
+        self.stopped = true;
+        inner.stop();
+    }
+
+    fn explain(&self, native: i32) -> Option<NativeError> {
+        let mismatch = self.mismatches.iter().rev().find(|mismatch| mismatch.code == native)?;
         let len = mismatch.len;
         let description = match mismatch.wrong {
             Some((offset, addr)) => {
@@ -551,19 +499,6 @@ unsafe impl RawQueue for VerifyQueue {
             }
             None => format!("the {len} bytes of the source changed while they were copied"),
         };
-        NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() }
-    }
-
-    fn stop(&mut self) {
-        self.stopped = true;
-        self.inner.stop();
-    }
-
-    fn stats(&self) -> QueueStats {
-        self.inner.stats()
-    }
-
-    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
-        self.inner.events()
+        Some(NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() })
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 
 /// The fault of each queue's third copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(crate) enum Fault {
     /// It is never reported.
     Lost,
     /// It is reported as failed.
@@ -28,13 +28,13 @@ enum Fault {
 }
 
 #[derive(Debug)]
-struct Broken {
+pub(crate) struct Broken {
     inner: ReferenceEngine,
     fault: Fault,
 }
 
 impl Broken {
-    fn new(fault: Fault) -> Self {
+    pub(crate) fn new(fault: Fault) -> Self {
         Self { inner: ReferenceEngine::new(ReferenceOptions::default()), fault }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue, sample,
 };
-use crate::{Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory};
+use crate::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory};
 
 /// A dropped transfer goes on, and its place and memory come free.
 pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
@@ -126,12 +126,75 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     // And as a destination.
     let (dst, src) = q.copy(dst, src).expect(ACCEPTS).wait().expect(COMPLETES);
     drop(dst);
+    let src = src.into_owner::<String>().expect_err("it is no string");
     let region = src.region().clone();
+    let src = src.into_owner::<Vec<u8>>().expect_err("it has another handle");
     drop(src);
     let memory = region.deregister().expect("nothing names it").expect("it was the caller's");
-    let vector: Vec<u8> = memory.into_owner().expect("it is the vector");
+    let src = engine.register(memory).expect("it can be registered again");
+    let vector: Vec<u8> = src.into_owner().expect("it is the vector, and nothing names it");
     assert_eq!(vector.as_ptr().addr(), address, "it never moved");
     expect_arrived(&sample(5, len), &vector, "a copy to registered memory");
+}
+
+/// The caller's memory that nobody may write is read in place, is never a destination, and comes back.
+pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
+    if !engine.info().capabilities.contains(Capabilities::REGISTER) {
+        let e = engine.register_read_only([1; 64]).expect_err("it registers nothing");
+        return expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering is `Unsupported`");
+    }
+    let align = engine.info().limits.register_alignment.max(1);
+    let len = 2 * align.max(4096);
+    // Aligned as the engine asks, inside of a vector that is long enough.
+    let mut vector = vec![0; len + align];
+    let skip = vector.as_ptr().addr().next_multiple_of(align) - vector.as_ptr().addr();
+    vector[skip..skip + len].copy_from_slice(&sample(6, len));
+    let shared = bytes::Bytes::from(vector).slice(skip..skip + len);
+    let e = engine.register(HostMemory::from_read_only(shared.clone())).expect_err("it would be writable");
+    expect_kind(&e, ErrorKind::InvalidArgument, "read-only memory makes no writable buffer");
+    let src = match engine.register_read_only(shared.clone()) {
+        // Some devices reach only special pages.
+        Err(e) if align > 4096 => return expect_kind(&e, ErrorKind::AccessDenied, "memory out of reach"),
+        registered => registered.expect("memory of the heap can be registered to be read"),
+    };
+    assert_eq!(src.region().access(), Access::READ, "the device has the right to read, and no other");
+    read_in_place(engine, src.clone(), &shared);
+    let src = src.try_into_mut().expect_err("it is never writable");
+    let again = src.clone();
+    let src = src.into_owner::<bytes::Bytes>().expect_err("another view exists");
+    drop(again);
+    let owner: bytes::Bytes = src.into_owner().expect("it is the last view");
+    assert_eq!(owner.as_ptr(), shared.as_ptr(), "it never moved");
+
+    // A constant of the program lies in pages that cannot be written. Systems may refuse to pin those.
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+    static CONSTANT: Page = Page([0x5c; 4096]);
+    let constant: &'static [u8] = &CONSTANT.0;
+    if let Ok(src) = engine.register_read_only(constant) {
+        read_in_place(engine, src, constant);
+    }
+}
+
+/// Uses `src` in every operation that reads, while others read the same bytes.
+fn read_in_place(engine: &dyn DmaEngine, src: crate::Buffer, others: &[u8]) {
+    assert_eq!(src.as_ptr(), others.as_ptr(), "it is in place");
+    let (q, len, sum) = (queue(engine), src.len(), crc32c::crc32c(others));
+    let copy = q.copy(src.clone(), allocate(engine, len)).expect(ACCEPTS);
+    q.flush();
+    expect_arrived(&src, others, "the source");
+    let (_, dst) = copy.wait().expect(COMPLETES);
+    expect_arrived(others, &dst, "a copy from read-only memory");
+    let ((_, dst), found) = q.copy_crc32c(src.clone(), dst, 0).expect(ACCEPTS).wait().expect(COMPLETES);
+    assert_eq!(found, sum, "its CRC-32C");
+    let ((_, dst), differs) = q.compare(src.clone(), dst).expect(ACCEPTS).wait().expect(COMPLETES);
+    assert_eq!(differs, None, "it is equal to its copy");
+    drop(dst);
+    let (parts, to) = ((src.slice(1..), src.slice(..1)), (allocate(engine, 5), allocate(engine, len - 5)));
+    let (_, (head, tail)) = q.copy(parts, to).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&[&others[1..], &others[..1]].concat(), &[&head[..], &tail[..]].concat(), "a gather");
+    expect_arrived(&src, others, "the source, which nobody writes,");
+    let _ = q.close(SOON);
 }
 
 /// Frozen buffers become `bytes::Bytes` without a copy, and keep the memory alive.

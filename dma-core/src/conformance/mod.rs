@@ -17,9 +17,10 @@
 mod answers;
 mod basics;
 #[cfg(all(test, not(loom)))]
-mod broken_engine_tests;
+pub(crate) mod broken_engine_tests;
 mod expect;
 mod lifetimes;
+mod pools;
 mod raw;
 mod reference;
 mod rejects;
@@ -30,6 +31,7 @@ use std::time::Duration;
 pub use answers::*;
 pub use basics::*;
 pub use lifetimes::*;
+pub use pools::*;
 pub use raw::*;
 pub use reference::{ReferenceEngine, ReferenceOptions};
 pub use rejects::*;
@@ -92,7 +94,10 @@ macro_rules! conformance_tests {
             engines_may_go_before_their_memory
             deregistration_refuses_while_in_use
             registered_memory_comes_back
+            read_only_memory_is_read_in_place
             frozen_buffers_become_bytes
+            pools_get_their_buffers_back
+            plain_bytes_are_copied
             shared_queues_serve_threads
             shared_queues_close_cleanly
             exports_are_imported_and_revoked

@@ -3,23 +3,23 @@
 
 mod fork;
 mod free_set;
+mod get;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::region::{Handle, Range, Region, RegionInner};
 use crate::{
-    Access, BufferMut, DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, RawExport, RawRegion,
-    RegionInfo, Result,
+    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, RawExport,
+    RawRegion, RegionInfo, Result,
 };
 use free_set::{FreeSet, Given};
+pub use get::PoolGet;
 
 /// The most buffers of one size.
 const MAX_COUNT: usize = 1 << 24;
@@ -28,17 +28,31 @@ const LINE: usize = 64;
 /// Memory of a class from which it asks for huge pages, in bytes.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// The sizes of a pool.
-#[derive(Clone, Debug, Default)]
+/// The sizes of a pool, and the rights of its memory.
+#[derive(Clone, Debug)]
 pub struct PoolOptions {
     classes: Vec<(usize, usize)>,
+    export: Access,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl PoolOptions {
     /// Starts with no size.
     #[must_use]
     pub const fn new() -> Self {
-        Self { classes: Vec::new() }
+        Self { classes: Vec::new(), export: Access::empty() }
+    }
+
+    crate::setters::setters! {
+        /// Allows the buffers to be exported with at most these rights, by
+        /// [`BufferMut::share`](crate::BufferMut::share) and [`Window::export`](crate::Window::export). A
+        /// buffer comes back after its export. Default: none.
+        exportable(export: Access);
     }
 
     /// Adds `count` buffers of up to `len` bytes, both at least 1. A size that was added before has as many
@@ -95,6 +109,8 @@ struct Class {
     /// The length of each, in bytes.
     len: usize,
     count: usize,
+    /// The engine that they are registered with.
+    engine: EngineId,
     /// The process that made it.
     process: fork::Generation,
     free: FreeSet,
@@ -170,7 +186,7 @@ impl Class {
     }
 
     /// Makes the buffers.
-    fn new<E: DmaEngine + ?Sized>(engine: &E, len: usize, count: usize) -> Result<Arc<Self>> {
+    fn new<E: DmaEngine + ?Sized>(engine: &E, len: usize, count: usize, export: Access) -> Result<Arc<Self>> {
         let info = engine.info();
         let align = info.limits.preferred_alignment.max(LINE);
         let too_much = || {
@@ -180,7 +196,7 @@ impl Class {
         let stride = len.checked_next_multiple_of(align).ok_or_else(too_much)?;
         let total = stride.checked_mul(count).filter(|_| count <= MAX_COUNT).ok_or_else(too_much)?;
         let mut request = MemoryRequest::new(total).with_huge_pages(total >= HUGE_PAGE);
-        request.align = request.align.max(align);
+        (request.align, request.export) = (request.align.max(align), export);
         let slab = engine.allocate_with(&request)?;
         crate::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
 
@@ -188,6 +204,7 @@ impl Class {
         let class = Arc::new(Self {
             len,
             count,
+            engine: slab.region().engine_id(),
             process: fork::Generation::current(),
             blocks: (0..free.numbers()).map(|_| AtomicPtr::default()).collect(),
             free,
@@ -272,8 +289,8 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngineExt::allocate`]; `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers of a size,
-    /// or more than 2^24 of them.
+    /// As [`DmaEngineExt::allocate_with`]; `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers of a
+    /// size, or more than 2^24 of them.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
         let backend = engine.info().backend;
         let bad =
@@ -291,7 +308,7 @@ impl BufferPool {
         }
         let mut pool = Pool { classes: Vec::new(), backend };
         for (len, count) in sizes {
-            pool.classes.push(Class::new(engine, len, count)?);
+            pool.classes.push(Class::new(engine, len, count, options.export)?);
         }
         Ok(Self(Arc::new(pool)))
     }
@@ -321,7 +338,37 @@ impl BufferPool {
     ///
     /// When awaited, as [`try_get`](Self::try_get), but not `OutOfResources`.
     pub fn get(&self, len: usize) -> PoolGet {
-        PoolGet { pool: self.clone(), len, waits: None }
+        PoolGet::new(self.clone(), len)
+    }
+
+    /// Waits up to `timeout` for a buffer of `len` bytes, in one queue with the tasks that await
+    /// [`get`](Self::get). Blocks the calling thread, which polls no queue meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_get`](Self::try_get), but `TimedOut` in place of `OutOfResources`.
+    pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
+        let class = self.class(len)?;
+        if let Some(block) = class.free.take() {
+            return Ok(class.buffer(block, len));
+        }
+        self.get(len).wait(timeout).unwrap_or_else(|| {
+            let message =
+                format!("all {} buffers of {} bytes were in use for {timeout:?}", class.count, class.len);
+            Err(fail(ErrorKind::TimedOut, message, self.0.backend).with_hint(
+                "drop buffers, poll the queues that have some, or give the pool more of this size",
+            ))
+        })
+    }
+
+    /// Returns the length of the longest buffers, in bytes.
+    pub(crate) fn longest(&self) -> usize {
+        self.0.classes.last().map_or(0, |class| class.len)
+    }
+
+    /// Returns the engine that the buffers are registered with.
+    pub(crate) fn engine(&self) -> Option<EngineId> {
+        self.0.classes.first().map(|class| class.engine)
     }
 
     /// Returns the state of the buffers of each size, in the order of the sizes.
@@ -347,7 +394,7 @@ impl BufferPool {
     #[cold]
     fn refusal(&self, len: usize) -> Error {
         let backend = self.0.backend;
-        let longest = self.0.classes.last().map_or(0, |class| class.len);
+        let longest = self.longest();
         if len == 0 {
             fail(ErrorKind::InvalidArgument, "a buffer of 0 bytes".to_owned(), backend)
                 .with_hint("ask for at least 1 byte")
@@ -376,50 +423,5 @@ impl Drop for Pool {
 impl fmt::Debug for BufferPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.classes()).finish()
-    }
-}
-
-/// A buffer to be awaited: made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool as a
-/// clone does.
-#[must_use = "it does nothing unless it is awaited"]
-pub struct PoolGet {
-    pool: BufferPool,
-    len: usize,
-    /// The class and this task's number there, once it waits.
-    waits: Option<(Arc<Class>, u64)>,
-}
-
-impl Future for PoolGet {
-    type Output = Result<BufferMut>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let class = Arc::clone(this.pool.class(this.len)?);
-        let mut task = this.waits.take().map(|(_, task)| task);
-        let polled = class.free.poll_take(&mut task, context.waker());
-        let polled = polled.map(|block| Ok(class.buffer(block, this.len)));
-        this.waits = task.map(|task| (class, task));
-        polled
-    }
-}
-
-impl Drop for PoolGet {
-    fn drop(&mut self) {
-        if let Some((class, task)) = self.waits.take()
-            && !class.process.is_over()
-            && let Some(block) = class.free.leave(task)
-        {
-            // Back to the free set, or to the next task.
-            drop(class.handle(block));
-        }
-    }
-}
-
-impl fmt::Debug for PoolGet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolGet")
-            .field("len", &self.len)
-            .field("waits", &self.waits.is_some())
-            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,7 @@
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
 use crate::conformance::doc_engine;
@@ -147,6 +149,30 @@ fn tasks_are_served_in_order() {
     assert!(
         matches!(poll(&mut pool.get(65), &counts[0]), Poll::Ready(Err(e)) if e.kind() == ErrorKind::OutOfRange)
     );
+}
+
+#[test]
+fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
+    let pool = pool(64, 1);
+    let held = pool.get_timeout(64, Duration::ZERO).expect("one is free");
+    let e = pool.get_timeout(64, Duration::from_millis(1)).expect_err("none comes back");
+    assert_eq!(
+        e.to_string(),
+        "pool on reference: timed out: all 1 buffers of 64 bytes were in use for 1ms; drop buffers, poll the \
+         queues that have some, or give the pool more of this size"
+    );
+    assert_eq!(pool.get_timeout(65, Duration::MAX).expect_err("too long").kind(), ErrorKind::OutOfRange);
+    assert_eq!(pool.classes().next().expect("a size").waiting, 0, "who gave up waits no longer");
+    let waiter = {
+        let pool = pool.clone();
+        std::thread::spawn(move || pool.get_timeout(64, Duration::MAX).expect("it comes back").len())
+    };
+    while pool.classes().next().expect("a size").waiting == 0 {
+        std::thread::yield_now();
+    }
+    drop(held);
+    assert_eq!(waiter.join().expect("no panic"), 64);
+    assert_eq!(in_use(&pool), 0);
 }
 
 #[test]

@@ -275,7 +275,7 @@ fn countable(len: u128) -> Result<usize> {
 }
 
 #[cold]
-fn lengths_differ(src: u128, dst: u128) -> Error {
+pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
     Error::new(ErrorKind::LengthMismatch, format!("the source has {src} bytes, the destination {dst}"))
         .with_hint("split the longer one")
 }

@@ -10,6 +10,7 @@ mod cut;
 pub(crate) mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
+mod plain_bytes;
 pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod query;
@@ -314,6 +315,30 @@ impl Queue {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
         let (from, to) = (src.single(), dst.single());
+        if let Some(&slot) = state.free.last()
+            && state.planner.takes_plain::<D>(from, to)
+        {
+            let gathered = state.planner.push_plain(slot, from.segment(), to.segment());
+            let transfer = Transfer::new(Rc::clone(&self.shared), slot, Operation::Copy, (src, dst));
+            state.free.pop();
+            if gathered {
+                self.hand_over(guard);
+            }
+            return Ok(transfer);
+        }
+        self.copy_single(guard, src, dst)
+    }
+
+    /// Copies what is not plain, or finds the reason why it cannot be copied.
+    #[cold]
+    fn copy_single<S: Source, D: Destination>(
+        &self,
+        mut guard: RefMut<'_, State>,
+        src: S,
+        dst: D,
+    ) -> SubmitResult<(S, D)> {
+        let state = &mut *guard;
+        let (from, to) = (src.single(), dst.single());
         match check::flat::<D>(state.planner.engine, from, to) {
             Ok(len) => {
                 let Some(&slot) = state.free.last() else {
@@ -328,6 +353,16 @@ impl Queue {
             }
             Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
         }
+    }
+
+    /// Submits what has gathered.
+    #[cold]
+    fn hand_over(&self, mut state: RefMut<'_, State>) {
+        let State { planner, ended, .. } = &mut *state;
+        planner.hand_over(ended);
+        let callbacks = state.collect();
+        drop(state);
+        run(callbacks, &self.shared);
     }
 
     /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]` sets

@@ -18,6 +18,7 @@ use super::error::Failure;
 use super::plan::{Means, Plan};
 use super::query::{Running, Step};
 use crate::operand::sealed::Operand;
+use crate::region::Range;
 use crate::{
     BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
     Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
@@ -65,6 +66,12 @@ impl OpState {
         result: 0,
         bytes: 0,
     };
+
+    /// Returns whether this is one operation that has just ended well.
+    #[inline]
+    fn is_last_of_one(&self) -> bool {
+        (self.descriptors | self.staged) == 0 && self.operations == 1 && self.outcome == Outcome::Done
+    }
 }
 
 /// Events for the log, told once nothing is borrowed or locked, because a log subscriber may panic or use the
@@ -286,6 +293,27 @@ impl Planner {
         Admission { planner: self, slot, pending, staged, fence }
     }
 
+    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not, it is
+    /// staged, or not valid.
+    #[inline]
+    pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
+        check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
+            && !self.fence
+            && self.staged.is_empty()
+    }
+
+    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, under `slot`, which was idle.
+    /// Returns whether enough has gathered for [`hand_over`](Self::hand_over). The caller puts the operands
+    /// into a transfer before anything else can run.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment) -> bool {
+        self.ops[slot as usize] =
+            OpState { descriptors: 1, operations: 1, bytes: dst.len as u64, ended: false, ..OpState::IDLE };
+        self.pending.push(Descriptor::copy(token(slot, 0), src, dst));
+        self.counters.submitted += 1;
+        self.pending.len() - self.handed >= HAND_OVER
+    }
+
     /// Submits committed operations, if enough have gathered. The layer above holds the operands by now.
     #[inline]
     pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
@@ -311,7 +339,7 @@ impl Planner {
     }
 
     /// Hands over pending descriptors as far as the device has room.
-    fn hand_over(&mut self, ended: &mut Vec<u32>) {
+    pub(crate) fn hand_over(&mut self, ended: &mut Vec<u32>) {
         if self.asked {
             return self.wrecked();
         }
@@ -614,7 +642,14 @@ impl Planner {
                 let op = &mut self.ops[slot as usize];
                 op.descriptors -= run;
                 op.result = result;
-                if op.descriptors == 0 {
+                if op.is_last_of_one() {
+                    op.ended = true;
+                    self.counters.completed += 1;
+                    self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
+                    if op.has_waiter {
+                        ended.push(slot);
+                    }
+                } else if op.descriptors == 0 {
                     self.end_if_over(slot, ended);
                 }
             }

@@ -3,6 +3,7 @@
 mod deferred_callbacks;
 mod inbox;
 mod lane;
+mod plain_bytes;
 mod ready;
 mod slot;
 mod stall_record;

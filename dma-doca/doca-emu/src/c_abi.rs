@@ -48,6 +48,17 @@ macro_rules! c_calls {
 }
 pub(crate) use c_calls;
 
+/// As [`c_calls!`], for calls that DOCA 1.5 and 2.2 have by the same names. A library exports those of them
+/// that its headers have.
+macro_rules! all_calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
+        $($crate::c_abi::c_call! {
+            $(#[$doc])* #[unsafe(no_mangle)] (pub(crate)) $name ($($arg: $type),*) ($($result)?) $body
+        })*
+    };
+}
+pub(crate) use all_calls;
+
 macro_rules! c_call {
     ($(#[$doc:meta])* ($($public:tt)*) $name:ident ($($arg:ident: $type:ty),*) () $body:block) => {
         $(#[$doc])*
@@ -327,6 +338,12 @@ impl<T> Out<T> {
 }
 
 impl<T: Copy> Out<T> {
+    /// The variable's value, which this call may replace.
+    #[cfg(workq)]
+    pub(crate) fn before(&self) -> Option<T> {
+        In(self.0.cast_const()).get()
+    }
+
     /// Copies `values` to the array that C passed.
     ///
     /// # Safety

@@ -75,6 +75,8 @@
 //!   map without the context's device, or if a list is too long. `doca_task_try_submit` also refuses data
 //!   outside of a buffer's window, no data, more data than room, more than the device takes
 //!   (`INVALID_VALUE`), and missing rights (`NOT_PERMITTED`).
+//! - Source and destination may overlap. The profile `ideal` reads each byte before it writes its place;
+//!   others move the bytes in parts of any order.
 //! - Submitting a submitted task is `BAD_STATE`. A submitted task that is freed returns to its pool after its
 //!   callback, as NVIDIA's Secure Channel application relies on. Its buffers cannot be changed meanwhile.
 //! - A context that fails accepts tasks until the program has been told, and flushes them.

@@ -13,38 +13,82 @@ void doca_emu_log(uint32_t level, const char *file, int line, const char *functi
 
 enum { SUCCESS = 0, INVALID_VALUE = 6, NO_MEMORY = 7 };
 
-doca_error_t doca_log(uint32_t level, int source, const char *file, int line, const char *function, const char *format, ...)
+/* Formats and logs a message that some backend shows. */
+static doca_error_t publish(uint32_t level, const char *file, int line, const char *function, const char *format, va_list args)
 {
 	char usual[1024];
 	char *message = usual;
-	bool shown = false;
-	va_list args;
-	doca_error_t result = doca_emu_log_check(level, source, &shown);
+	va_list again;
 
-	if (result != SUCCESS || format == NULL)
-		return format == NULL ? INVALID_VALUE : result;
-	if (!shown)
-		return SUCCESS;
-
-	va_start(args, format);
+	va_copy(again, args);
 	int length = vsnprintf(usual, sizeof(usual), format, args);
-	va_end(args);
-	if (length < 0)
-		return INVALID_VALUE;
-	if ((size_t)length >= sizeof(usual)) {
+	if (length >= 0 && (size_t)length >= sizeof(usual)) {
 		message = malloc((size_t)length + 1);
-		if (message == NULL)
-			return NO_MEMORY;
-		va_start(args, format);
-		length = vsnprintf(message, (size_t)length + 1, format, args);
-		va_end(args);
+		if (message != NULL)
+			length = vsnprintf(message, (size_t)length + 1, format, again);
 	}
+	va_end(again);
+	if (message == NULL)
+		return NO_MEMORY;
 	if (length >= 0)
 		doca_emu_log(level, file, line, function, message, (size_t)length);
 	if (message != usual)
 		free(message);
 	return length < 0 ? INVALID_VALUE : SUCCESS;
 }
+
+#define LOG_IF(shown, file, function) \
+	do { \
+		va_list args; \
+		if (result != SUCCESS || format == NULL) \
+			return format == NULL ? INVALID_VALUE : result; \
+		if (!(shown)) \
+			return SUCCESS; \
+		va_start(args, format); \
+		result = publish(level, file, line, function, format, args); \
+		va_end(args); \
+		return result; \
+	} while (0)
+
+#ifndef WORKQ
+doca_error_t doca_log(uint32_t level, int source, const char *file, int line, const char *function, const char *format, ...)
+{
+	bool shown = false;
+	doca_error_t result = doca_emu_log_check(level, source, &shown);
+
+	LOG_IF(shown, file, function);
+}
+#else
+/* The place of a message is its source. */
+const char *doca_emu_log_source(int source);
+doca_error_t doca_emu_log_bucket(int source, int bucket, bool *shown);
+
+doca_error_t doca_log(uint32_t level, int source, int line, const char *format, ...)
+{
+	bool shown = false;
+	doca_error_t result = doca_emu_log_check(level, source, &shown);
+
+	LOG_IF(shown, doca_emu_log_source(source), "");
+}
+
+doca_error_t doca_log_developer(uint32_t level, int source, int line, const char *format, ...)
+{
+	bool shown = false;
+	doca_error_t result = doca_emu_log_check(level, source, &shown);
+
+	LOG_IF(shown, doca_emu_log_source(source), "");
+}
+
+doca_error_t doca_log_rate_limit(uint32_t level, int source, int line, int bucket, const char *format, ...)
+{
+	bool shown = false, left = false;
+	doca_error_t result = doca_emu_log_check(level, source, &shown);
+
+	if (result == SUCCESS && shown)
+		result = doca_emu_log_bucket(source, bucket, &left);
+	LOG_IF(shown && left, doca_emu_log_source(source), "");
+}
+#endif
 
 /* Calls a logger of doca_argp with the arguments as it takes them. */
 doca_error_t doca_emu_argp_call_logger(doca_error_t (*logger)(uint32_t level, const char *format, va_list args),

@@ -3,6 +3,7 @@
 #[path = "../../../tests/stand_ins/mod.rs"]
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -52,8 +53,8 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"))
 }
 
-/// Builds a program and runs it; the failure of either is the test's.
-fn build_and_run(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) {
+/// Builds a program; a failure is the test's.
+fn build(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let program = binary(&name.replace('/', "-"), how);
     let built = Command::new(compiler)
         .args(flags)
@@ -70,13 +71,21 @@ fn build_and_run(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str
         .output()
         .expect("the compiler starts");
     assert!(built.status.success(), "building {name} as {how}: {}", shown(&built));
-    let ran = Command::new(&program)
-        .env("LD_LIBRARY_PATH", &sdk.libraries)
-        .env_remove("DOCA_EMU")
-        .env_remove("DOCA_EMU_CONFIG")
-        .stdin(Stdio::null())
-        .output()
-        .expect("the program starts");
+    program
+}
+
+/// A command that runs a program on the SDK.
+fn run(sdk: &Sdk, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", &sdk.libraries).env_remove("DOCA_EMU").env_remove("DOCA_EMU_CONFIG");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Builds a program and runs it; the failure of either is the test's.
+fn build_and_run(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) {
+    let program = build(sdk, name, how, compiler, flags);
+    let ran = run(sdk, &program).output().expect("the program starts");
     assert!(ran.status.success(), "{name}, built as {how}: {}", shown(&ran));
 }
 
@@ -139,11 +148,51 @@ macro_rules! programs {
 
 programs! { argp comch comch_fast devices dma export graph headers log memory sync_event }
 
+/// The SDK of DOCA 1.5 or 2.2.
+fn older(generation: &str) -> Sdk {
+    const ALL: &[&str] = &["-ldoca_comm_channel", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"];
+    Sdk::at(&support::doca_emu_generation(generation), ALL)
+}
+
 /// The programs for DOCA 1.5 and 2.2.
 #[test]
 fn work_queues() {
     for generation in ["1.5", "2.2"] {
-        let prefix = support::doca_emu_generation(generation);
-        check_on(&Sdk::at(&prefix, &["-ldoca_dma", "-ldoca_common"]), "workq/copies", generation);
+        let sdk = older(generation);
+        for name in ["workq/copies", "workq/comm_channel", "workq/program"] {
+            check_on(&sdk, name, generation);
+        }
+    }
+}
+
+/// Services and clients of different generations exchange messages.
+#[test]
+fn the_comm_channel_joins_generations() {
+    let strict = ["-std=c11"];
+    let later = build(sdk(), "workq/later", "c", "cc", &strict);
+    for generation in ["1.5", "2.2"] {
+        let sdk_then = older(generation);
+        let then = build(&sdk_then, "workq/comm_channel", &format!("pair{generation}"), "cc", &strict);
+        let pairs = [((&sdk_then, &then), (sdk(), &later)), ((sdk(), &later), (&sdk_then, &then))];
+        for (n, (service, client)) in pairs.into_iter().enumerate() {
+            let name = format!("{generation} pair {n} {}", std::process::id());
+            let mut serving = run(service.0, service.1)
+                .args(["serve", &name])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the service starts");
+            let mut line = String::new();
+            let output = serving.stdout.as_mut().expect("its output");
+            BufReader::new(output).read_line(&mut line).expect("a line");
+            let client =
+                run(client.0, client.1).args(["connect", &name]).output().expect("the client starts");
+            if !client.status.success() {
+                serving.kill().expect("the service is there");
+            }
+            let serving = serving.wait_with_output().expect("it ends");
+            assert_eq!(line, "listening\n");
+            assert!(client.status.success(), "{name}, client: {}", shown(&client));
+            assert!(serving.status.success(), "{name}, service: {}", shown(&serving));
+        }
     }
 }

@@ -52,7 +52,7 @@ fn every_library_exports_the_calls_of_its_headers() {
     }
     exports(&support::doca_emu_prefix(), &LIBRARIES);
     for generation in ["1.5", "2.2"] {
-        exports(&support::doca_emu_generation(generation), &["common", "dma"]);
+        exports(&support::doca_emu_generation(generation), &["argp", "comm_channel", "common", "dma"]);
     }
 }
 
@@ -66,6 +66,7 @@ fn exports(prefix: &Path, libraries: &[&str]) {
             let name = header.file_stem().expect("a name").to_string_lossy().into_owned();
             let home = match name.as_str() {
                 "doca_argp" => "argp",
+                "doca_comm_channel" => "comm_channel",
                 comch if comch.starts_with("doca_comch") => "comch",
                 "doca_dma" => "dma",
                 _ => "common",

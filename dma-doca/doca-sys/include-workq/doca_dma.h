@@ -5,7 +5,7 @@
 #ifndef DMA_DOCA_WORKQ_DMA_H
 #define DMA_DOCA_WORKQ_DMA_H
 
-#include <stdint.h>
+#include <inttypes.h>
 
 #include <doca_buf.h>
 #include <doca_compat.h>

@@ -15,10 +15,15 @@ pub(super) const DEPTHS: usize = 3;
 const PART: [u32; DEPTHS] = [4, 8, 32];
 /// Partial runs of a run, of which the shortest counts: a disturbance only makes them longer.
 const PARTS: usize = 3;
-/// Growth of a cost by one run at most, because a disturbance may last longer than a run.
+/// Growth of a cost by one run at most, because a disturbance may last longer than a run. More is believed if
+/// copies before the run took as long.
 const GROWTH: f32 = 1.25;
 /// Most descriptors between two runs.
 const MOST: u32 = 250_000;
+/// Lengths of which each copy of the CPU is timed, as a power of two: the clock costs next to nothing there.
+const LONG: u8 = 14;
+/// Shorter copies of the CPU between two samples of them that are timed.
+const UNSEEN: u32 = 16_384;
 /// A run of the dearer member may cost one part in so many of the time.
 const SHARE: f32 = 200.0;
 
@@ -60,8 +65,13 @@ struct Cell {
     phase: Phase,
     /// Descriptors until the next run.
     left: u32,
+    /// Descriptors of the CPU since the last sample was begun, and those of a sample that are left.
+    unseen: u32,
+    sample: u32,
     /// Nanoseconds of a descriptor, of each member; 0 until measured.
     cost: [f32; 2],
+    /// The same, as seen before the run that it caused; else 0.
+    seen: [f32; 2],
     /// The partial run: nanoseconds and descriptors.
     part: (f32, u32),
     parts: [f32; PARTS],
@@ -88,7 +98,10 @@ impl Learner {
         let cell = Cell {
             phase: Phase::Run(Member::Cpu),
             left: 0,
+            unseen: 0,
+            sample: 0,
             cost: [0.0; 2],
+            seen: [0.0; 2],
             part: (0.0, 0),
             parts: [0.0; PARTS],
             done: 0,
@@ -96,14 +109,14 @@ impl Learner {
         Self { cells: vec![cell; DEPTHS * LENGTHS].into_boxed_slice() }
     }
 
-    /// Returns the member for a copy, and true if it is to be timed.
+    /// Returns the member for a copy, and true if the CPU's is to be timed. All of the device's are.
     #[inline]
     pub(super) fn choose(&mut self, class: Class) -> (Member, bool) {
         let cell = &mut self.cells[class.index()];
         match cell.phase {
             Phase::Settled(member) if cell.left > 0 => {
                 cell.left -= 1;
-                (member, false)
+                (member, member == Member::Cpu && cell.samples(class))
             }
             Phase::Settled(_) => {
                 cell.begin(Member::Cpu);
@@ -117,11 +130,12 @@ impl Learner {
     #[inline]
     pub(super) fn take_credit(&mut self, class: Class, most: u32) -> u32 {
         let cell = &mut self.cells[class.index()];
-        if cell.phase != Phase::Settled(Member::Cpu) {
+        if cell.phase != Phase::Settled(Member::Cpu) || class.len >= LONG || cell.sample > 0 {
             return 0;
         }
         let credit = cell.left.min(most);
         cell.left -= credit;
+        cell.unseen = cell.unseen.saturating_add(credit);
         credit
     }
 
@@ -154,8 +168,9 @@ impl Learner {
         let shortest = cell.parts.iter().copied().fold(f32::INFINITY, f32::min);
         match cell.phase {
             Phase::Run(member) => {
+                let seen = std::mem::take(&mut cell.seen[member as usize]);
                 let cost = &mut cell.cost[member as usize];
-                *cost = if *cost > 0.0 { shortest.min(*cost * GROWTH) } else { shortest };
+                *cost = if *cost > 0.0 { shortest.min((*cost * GROWTH).max(seen)) } else { shortest };
                 if member == Member::Cpu {
                     cell.begin(Member::Device);
                     return None;
@@ -166,6 +181,7 @@ impl Learner {
                 // It became dearer than the other one was.
                 let other = cell.cost[1 - member as usize];
                 if shortest > 1.1 * other && shortest > 1.1 * cell.cost[member as usize] {
+                    cell.seen[member as usize] = shortest;
                     cell.begin(Member::Cpu);
                 }
                 None
@@ -183,6 +199,21 @@ impl Learner {
 }
 
 impl Cell {
+    /// Returns whether a copy of the CPU is to be timed, while the CPU has all of them: what it costs changes
+    /// when the memory is no longer in the cache.
+    fn samples(&mut self, class: Class) -> bool {
+        if class.len >= LONG {
+            return true;
+        }
+        self.unseen += 1;
+        if self.unseen >= UNSEEN {
+            (self.unseen, self.sample) = (0, PART[class.depth as usize] * PARTS as u32);
+        }
+        let sampled = self.sample > 0;
+        self.sample -= u32::from(sampled);
+        sampled
+    }
+
     fn begin(&mut self, member: Member) {
         (self.phase, self.part, self.done) = (Phase::Run(member), (0.0, 0), 0);
     }
@@ -240,6 +271,32 @@ mod tests {
         assert!(had[1] < 200, "a device that became slow is left: {had:?}");
         let had = run(&mut learner, class, [100.0, 50.0], 600_000);
         assert!(had[1] > 300_000, "one that became fast is used again: {had:?}");
+    }
+
+    #[test]
+    fn a_cpu_that_becomes_dear_is_seen_soon() {
+        for (len, soon) in [(64, 2 * UNSEEN), (64 << 10, 500)] {
+            for in_flight in [1, 32] {
+                let (mut learner, class) = (Learner::new(), Class::new(in_flight, len));
+                let costs = |cpu, device| [cpu, device];
+                let mut copies = |costs: [f32; 2], n: u32| {
+                    let mut on_device = 0;
+                    for _ in 0..n {
+                        let (member, timed) = learner.choose(class);
+                        on_device += u32::from(member == Member::Device);
+                        if timed || member == Member::Device {
+                            learner.record(class, member, costs[member as usize]);
+                        }
+                    }
+                    on_device
+                };
+                copies(costs(100.0, 1000.0), 192);
+                let on_device = copies(costs(100.0, 1000.0), soon);
+                assert!(on_device <= soon / 10, "the CPU is cheaper: {on_device}");
+                copies(costs(5000.0, 1000.0), soon);
+                assert_eq!(copies(costs(5000.0, 1000.0), 1000), 1000, "{len} B, {in_flight} in flight");
+            }
+        }
     }
 
     #[test]

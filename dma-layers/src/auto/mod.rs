@@ -1,5 +1,8 @@
 //! [`AutoEngine`]: each copy goes to the cheaper of the CPU and a device.
 //!
+//! For several devices, an engine of the CPU and a device takes the place of the CPU beside the next device
+//! ([`AutoEngine::with_devices`]).
+//!
 //! - A queue measures both members, for each class of copies: by length (powers of two) and by descriptors in
 //!   flight (1; 2 to 7; 8 and more). The cheaper one takes the class until the next measurement. A queue has
 //!   one cache hint, so that its measurements are for that hint.
@@ -29,7 +32,7 @@
 //! src.fill(7);
 //! let (src, dst) = queue.copy(src, engine.allocate(1 << 20)?)?.wait()?;
 //! assert_eq!(src[..], dst[..]);
-//! println!("{}", engine.report());
+//! println!("{}", engine.explain().unwrap_or_default());
 //! # Ok::<(), dma_core::Error>(())
 //! ```
 #![expect(unsafe_code, reason = "implements `DmaEngine`")]
@@ -134,6 +137,16 @@ impl AutoEngine {
     ///
     /// `Unsupported` if `device` cannot register memory, or if the memory of `cpu` is not visible to the CPU.
     pub fn new(cpu: Arc<dyn DmaEngine>, device: Arc<dyn DmaEngine>, options: &AutoOptions) -> Result<Self> {
+        Self::beside(cpu, "the CPU", device, options)
+    }
+
+    /// As [`new`](Self::new); reports call `cpu` by the name `first`.
+    fn beside(
+        cpu: Arc<dyn DmaEngine>,
+        first: &str,
+        device: Arc<dyn DmaEngine>,
+        options: &AutoOptions,
+    ) -> Result<Self> {
         let (own, other) = (cpu.info(), device.info());
         if !other.capabilities.contains(Capabilities::REGISTER) {
             let message = format!("{} {} cannot register memory of others", other.backend, other.device);
@@ -144,6 +157,7 @@ impl AutoEngine {
             let message = format!("memory of {} is not visible to the CPU", own.backend);
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("give the engine `cpu` first"));
         }
+        let members = [first.to_owned(), format!("{} {}", other.backend, other.device)];
         let mut info = own.clone();
         info.device = format!("{}; or, if that is cheaper, {} {}", own.device, other.backend, other.device);
         info.model = info.model.or_else(|| other.model.clone());
@@ -157,11 +171,43 @@ impl AutoEngine {
         info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
         info.limits.preferred_alignment =
             own.limits.preferred_alignment.max(other.limits.preferred_alignment);
-        let shared = Shared { device, options: options.clone(), map: Arc::default(), ledger: Ledger::new() };
+        let shared =
+            Shared { device, options: options.clone(), map: Arc::default(), ledger: Ledger::new(members) };
         Ok(Self { cpu, info, shared: Arc::new(shared) })
     }
 
-    /// Returns the work of each member so far, and the measured times.
+    /// Makes one engine of `cpu` and of all `devices`: `cpu` itself if there are none.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use dma_core::DmaEngine;
+    /// use dma_layers::auto::{AutoEngine, AutoOptions};
+    ///
+    /// let cpu = Arc::new(dma_cpu::CpuEngine::open(&dma_cpu::CpuOptions::new())?);
+    /// let device = || dma_sim::sim::SimEngine::open(&Default::default());
+    /// let devices: [Arc<dyn DmaEngine>; 2] = [Arc::new(device()?), Arc::new(device()?)];
+    /// let engine = AutoEngine::with_devices(cpu, devices, &AutoOptions::new())?;
+    /// assert!(engine.explain().is_some());
+    /// # Ok::<(), dma_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_devices(
+        cpu: Arc<dyn DmaEngine>,
+        devices: impl IntoIterator<Item = Arc<dyn DmaEngine>>,
+        options: &AutoOptions,
+    ) -> Result<Arc<dyn DmaEngine>> {
+        devices.into_iter().enumerate().try_fold(cpu, |engine, (i, device)| {
+            let first = if i == 0 { "the CPU" } else { "the others" };
+            Ok(Arc::new(Self::beside(engine, first, device, options)?) as Arc<dyn DmaEngine>)
+        })
+    }
+
+    /// Returns the work of each member so far, and the measured times. [`explain`](DmaEngine::explain) has it
+    /// for people, for all devices.
     #[must_use]
     pub fn report(&self) -> AutoReport {
         self.shared.ledger.report()
@@ -206,6 +252,11 @@ impl fmt::Debug for AutoEngine {
 unsafe impl DmaEngine for AutoEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
+    }
+
+    fn explain(&self) -> Option<String> {
+        let others = self.cpu.explain().unwrap_or_default();
+        Some(format!("{}{others}", self.report()))
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -53,6 +53,8 @@ pub struct AutoReport {
     pub reason: Option<String>,
     /// Measured times, by descriptors in flight and length.
     pub costs: Vec<AutoCost>,
+    /// Names of the CPU, or of what stands in its place, and of the device.
+    pub members: [String; 2],
 }
 
 /// The measured times of a class of copies. The last queue that measured it has the say.
@@ -79,18 +81,20 @@ impl AutoCost {
 
 impl fmt::Display for AutoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "descriptors: {} by the CPU, {} by the device", self.cpu, self.device)?;
-        writeln!(f, "repeated on the CPU: {}", self.repeated)?;
-        writeln!(f, "device left: {}, taken again: {}", self.left, self.returned)?;
+        let [first, device] = &self.members;
+        writeln!(f, "{device}:")?;
+        writeln!(f, "  descriptors: {} by the device, {} by {first}", self.device, self.cpu)?;
+        writeln!(f, "  repeated by {first}: {}", self.repeated)?;
+        writeln!(f, "  device left: {}, taken again: {}", self.left, self.returned)?;
         if let Some(reason) = &self.reason {
-            writeln!(f, "last reason to leave it: {reason}")?;
+            writeln!(f, "  last reason to leave it: {reason}")?;
         }
         for cost in &self.costs {
-            let member = if cost.prefers_device() { "device" } else { "CPU" };
+            let choice = if cost.prefers_device() { "the device" } else { first };
             let AutoCost { in_flight, len, cpu_ns, device_ns } = cost;
             writeln!(
                 f,
-                "from {in_flight} in flight, from {len} B: {member}, because the CPU takes {cpu_ns:.0} ns and \
+                "  from {in_flight} in flight, from {len} B: {choice}, because {first} takes {cpu_ns:.0} ns and \
                  the device {device_ns:.0} ns"
             )?;
         }
@@ -109,9 +113,10 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(members: [String; 2]) -> Self {
         let costs = (0..DEPTHS * LENGTHS).map(|_| AtomicU64::new(0)).collect();
-        Self { counts: Mutex::default(), rest: Mutex::default(), costs }
+        let rest = Mutex::new(AutoReport { members, ..AutoReport::default() });
+        Self { counts: Mutex::default(), rest, costs }
     }
 
     /// Makes the counts of a queue.
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn reports_add_up_open_and_closed_queues() {
-        let ledger = Ledger::new();
+        let ledger = Ledger::new(["the CPU", "sim 0"].map(str::to_owned));
         let (a, b) = (ledger.open(), ledger.open());
         a.took(Member::Cpu, 3);
         b.took(Member::Device, 2);
@@ -192,7 +197,7 @@ mod tests {
         let report = ledger.report();
         assert_eq!((report.cpu, report.device, report.repeated), (3, 2, 1));
         let text = report.to_string();
-        assert!(text.contains("3 by the CPU, 2 by the device") && text.contains("it stalled"), "{text}");
-        assert!(text.contains("from 8 in flight, from 64 B: device"), "{text}");
+        assert!(text.contains("2 by the device, 3 by the CPU") && text.contains("it stalled"), "{text}");
+        assert!(text.contains("from 8 in flight, from 64 B: the device"), "{text}");
     }
 }

@@ -7,6 +7,7 @@
 use super::channel::{ChannelState, ChannelStats, Task};
 use super::check;
 use super::memory::{Memory, MemoryTable};
+use super::motion;
 use super::profile::{Found, OnFailure, Profile, Reporting};
 use super::region::{RegionKey, Rights};
 use super::remote_memory::{BounceBuffer, move_part};
@@ -245,7 +246,7 @@ impl Ring {
             }
             // SAFETY: both were found to lie in registered regions for this many bytes, and regions that
             // tasks in the ring name stay registered.
-            unsafe { dma_core::unsynchronized::copy(entry.dst.ptr(), entry.src.ptr(), entry.len as usize) };
+            unsafe { motion::move_bytes(entry.dst.ptr(), entry.src.ptr(), entry.len as usize) };
             bytes += entry.len;
             done += 1;
             number += 1;

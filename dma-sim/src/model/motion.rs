@@ -109,6 +109,43 @@ pub(super) unsafe fn move_part(
     });
 }
 
+/// Copies `len` bytes, which may overlap, because two regions may be the same memory.
+///
+/// # Safety
+///
+/// Both are within registered regions for this many bytes.
+#[inline]
+pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
+    if to.addr().abs_diff(from.addr()) >= len {
+        // SAFETY: the caller's promise.
+        unsafe { unsynchronized::copy(to, from, len) }
+    } else {
+        // SAFETY: as above.
+        unsafe { move_overlapping(to, from, len) }
+    }
+}
+
+/// Copies pieces that do not overlap, and each byte before its place is written.
+///
+/// # Safety
+///
+/// As [`move_bytes`]; the ranges overlap.
+#[cold]
+unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
+    let distance = to.addr().abs_diff(from.addr());
+    if distance == 0 {
+        return;
+    }
+    let pieces = len.div_ceil(distance);
+    for piece in 0..pieces {
+        let at = distance * if to.addr() < from.addr() { piece } else { pieces - 1 - piece };
+        // SAFETY: within the ranges, by the caller's promise.
+        unsafe {
+            unsynchronized::copy(to.wrapping_add(at), from.wrapping_add(at), distance.min(len - at));
+        }
+    }
+}
+
 /// Inverts one bit, chosen by `chance`, of byte `at` of `dst`.
 ///
 /// # Safety
@@ -131,10 +168,8 @@ unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         each_run(src, at, at + len, |from, part_at, part_len| {
             let to = to.wrapping_add((part_at - at) as usize);
-            // Two regions may be the same memory. The result of overlapping tasks is undefined, but not
-            // undefined behaviour.
             // SAFETY: both are within registered regions for this many bytes, by the caller's promise.
-            unsafe { unsynchronized::copy(to, from, part_len as usize) }
+            unsafe { move_bytes(to, from, part_len as usize) }
         });
     });
 }
@@ -197,6 +232,19 @@ pub(super) fn runs<'a>(pieces: &'a [Piece], from: u64, to: u64) -> impl Iterator
 mod tests {
     use super::super::rng;
     use super::*;
+
+    #[test]
+    fn overlapping_bytes_move_as_by_memmove() {
+        let mut bytes: Vec<u8> = (0..90).map(|n| rng::mix(n) as u8).collect();
+        for (to, from, len) in (0..30 * 30 * 4).map(|n| (n % 30, n / 30 % 30, n / 900 * 20)) {
+            let mut moved = bytes.clone();
+            moved.copy_within(from..from + len, to);
+            let start = bytes.as_mut_ptr();
+            // SAFETY: both ranges are of the vector.
+            unsafe { move_bytes(start.wrapping_add(to), start.wrapping_add(from), len) };
+            assert_eq!(bytes, moved, "{len} bytes from {from} to {to}");
+        }
+    }
 
     #[test]
     fn parts_are_every_byte_once() {

@@ -43,10 +43,11 @@ pub(super) fn invalid(message: String) -> Mistake {
 
 /// Converts a number to a level.
 pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32, Mistake> {
+    let levels = if cfg!(workq) { "20, 30, 40, 50, 60" } else { "10, 20, 30, 40, 50, 60, 70" };
     number
         .and_then(|number| u32::try_from(number).ok())
         .filter(|&level| crate::log::is_level(level))
-        .ok_or_else(|| invalid(format!("{flag} takes one of 10, 20, 30, 40, 50, 60, 70, not '{shown}'")))
+        .ok_or_else(|| invalid(format!("{flag} takes one of {levels}, not '{shown}'")))
 }
 
 /// A word as a flag: its name without dashes, the kind of the name, and the text behind an equals sign.

@@ -6,7 +6,11 @@ use super::spec::{CmdSpec, ParamSpec};
 
 /// Column of descriptions.
 const COLUMN: usize = 36;
-const LEVELS: &str = "<10=DISABLE, 20=CRITICAL, 30=ERROR, 40=WARNING, 50=INFO, 60=DEBUG, 70=TRACE>";
+const LEVELS: &str = if cfg!(workq) {
+    "<20=CRITICAL, 30=ERROR, 40=WARNING, 50=INFO, 60=DEBUG>"
+} else {
+    "<10=DISABLE, 20=CRITICAL, 30=ERROR, 40=WARNING, 50=INFO, 60=DEBUG, 70=TRACE>"
+};
 
 fn flag(
     out: &mut String,

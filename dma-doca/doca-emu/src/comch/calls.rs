@@ -4,7 +4,7 @@
 use std::ptr;
 use std::rc::Rc;
 
-use super::connection::{Connection, Link};
+use super::connection::Connection;
 use super::endpoint::Endpoint;
 use crate::c_abi::{Handle, INVALID, NO_DATA, Out, Outcome, Text, c, c_calls, getters, require};
 use crate::config::{ComchConfig, Side};
@@ -26,7 +26,7 @@ pub(super) fn client(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
     Ok(endpoint)
 }
 
-fn is_supported(info: &Info, side: Side) -> Outcome {
+pub(super) fn is_supported(info: &Info, side: Side) -> Outcome {
     require(info.function().comch && info.function().side == side, c::DOCA_ERROR_NOT_SUPPORTED)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn comch(info: &Info) -> Outcome<&ComchConfig> {
 }
 
 /// Checks that the name is neither empty nor too long, with its NUL.
-fn check_name<'a>(dev: &Dev, name: &'a Text) -> Outcome<&'a str> {
+pub(super) fn check_name<'a>(dev: &Dev, name: &'a Text) -> Outcome<&'a str> {
     let name = name.str()?;
     let room = dev.card().config.comch.max_name_len as usize;
     require(!name.is_empty() && name.len() < room, INVALID)?;
@@ -177,11 +177,7 @@ c_calls! {
     fn doca_comch_connection_update_info(connection: Handle<Connection>) {
         let connection = connection.get()?;
         connection.shown.set(connection.counters.get());
-        match connection.link.get() {
-            Link::Greeting => Err(c::DOCA_ERROR_CONNECTION_INPROGRESS),
-            Link::Open => Ok(()),
-            Link::Closed => Err(c::DOCA_ERROR_CONNECTION_ABORTED),
-        }
+        connection.link_outcome()
     }
     /// A counter, as of the last update.
     fn doca_comch_connection_get_counter(

@@ -17,7 +17,7 @@ use rustix::net::{
 
 use super::fast::Fast;
 use super::frame;
-use crate::c_abi::{Mark, NO_DATA, c, object};
+use crate::c_abi::{Mark, NO_DATA, Outcome, c, object};
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +143,15 @@ impl Connection {
                 Err(Errno::CONNRESET) if !reset => reset = true,
                 Ok(_) | Err(_) => return Packet::End,
             }
+        }
+    }
+
+    /// Success if it is open; `CONNECTION_INPROGRESS` before, `CONNECTION_ABORTED` after.
+    pub(super) fn link_outcome(&self) -> Outcome {
+        match self.link.get() {
+            Link::Greeting => Err(c::DOCA_ERROR_CONNECTION_INPROGRESS),
+            Link::Open => Ok(()),
+            Link::Closed => Err(c::DOCA_ERROR_CONNECTION_ABORTED),
         }
     }
 

@@ -8,6 +8,10 @@
 
 mod address;
 mod calls;
+#[cfg(workq)]
+mod channel;
+#[cfg(workq)]
+mod channel_calls;
 mod connection;
 mod consumer;
 mod consumer_calls;

@@ -52,6 +52,11 @@ impl Stream {
         Self(stream)
     }
 
+    pub(super) fn standard_error() -> Self {
+        // SAFETY: set up by the C library before any of our code runs.
+        Self(unsafe { stderr })
+    }
+
     fn write(&self, line: &[u8]) {
         // SAFETY: `new` was promised an open stream.
         unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
@@ -133,6 +138,12 @@ impl Backend {
         }
     }
 
+    /// Changes the destination of lines.
+    #[cfg(workq)]
+    pub(super) fn redirect(&self, sink: Sink) {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+    }
+
     pub(super) fn audience(&self) -> Audience {
         self.audience
     }
@@ -207,8 +218,7 @@ pub(super) fn write_standard_output(text: &[u8]) {
 }
 
 pub(super) fn write_standard_error(text: &[u8]) {
-    // SAFETY: set up by the C library before any of our code runs.
-    Stream(unsafe { stderr }).write(text);
+    Stream::standard_error().write(text);
 }
 
 fn write_fd(fd: c_int, mut line: &[u8]) {

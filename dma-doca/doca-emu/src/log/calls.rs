@@ -6,9 +6,9 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 
 use super::{Audience, Backend, LineBuffer, Record, Sink, Stream};
-use crate::c_abi::{INVALID, In, Out, Outcome, Text, c, c_calls, require};
+use crate::c_abi::{INVALID, In, Out, Outcome, Text, all_calls, c, require};
 
-type BackendHandle = *mut c::doca_log_backend;
+pub(crate) type BackendHandle = *mut c::doca_log_backend;
 
 /// The backend that a handle stands for, if it is one, for that audience.
 fn find(handle: BackendHandle, audience: Audience) -> Outcome<&'static Backend> {
@@ -22,6 +22,18 @@ fn find(handle: BackendHandle, audience: Audience) -> Outcome<&'static Backend> 
 fn create(sink: Outcome<Sink>, audience: Audience, backend: Out<BackendHandle>) -> Outcome {
     backend.check()?;
     backend.put(ptr::from_ref(super::add_backend(sink?, audience)?).cast_mut().cast())
+}
+
+/// Lets the first backend write to another stream.
+///
+/// # Safety
+///
+/// NULL, or an open stream that stays so.
+#[cfg(workq)]
+pub(crate) unsafe fn redirect(stream: *mut c::FILE) -> Outcome {
+    // SAFETY: as the caller says.
+    super::first_backend()?.redirect(unsafe { file(stream) }?);
+    Ok(())
 }
 
 /// # Safety
@@ -69,7 +81,7 @@ fn change(
 /// Declares calls that create backends of the application, and the same ones of the SDK.
 macro_rules! backends {
     ($($(#[$doc:meta])* $application:ident, $sdk:ident ($($arg:ident: $type:ty),*) $sink:block)*) => {
-        c_calls! {
+        all_calls! {
             $(
                 $(#[$doc])*
                 fn $application($($arg: $type,)* backend: Out<BackendHandle>) {
@@ -103,7 +115,7 @@ backends! {
     (name: Text) { syslog(&name) }
 }
 
-c_calls! {
+all_calls! {
     /// The most talkative level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
     fn doca_log_backend_set_level_lower_limit(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_lower(level))

@@ -6,7 +6,7 @@
 //! one limit.
 
 mod backend;
-mod calls;
+pub(crate) mod calls;
 mod record;
 
 use std::fmt;
@@ -24,7 +24,10 @@ const MAX_BACKENDS: usize = 1024;
 
 /// A level that exists.
 pub(crate) fn is_level(level: u32) -> bool {
-    (sys::DOCA_LOG_LEVEL_DISABLE..=sys::DOCA_LOG_LEVEL_TRACE).contains(&level) && level.is_multiple_of(10)
+    // Without the first and the last of them before 2.5.
+    let inner = sys::DOCA_LOG_LEVEL_CRIT..=sys::DOCA_LOG_LEVEL_DEBUG;
+    let all = sys::DOCA_LOG_LEVEL_DISABLE..=sys::DOCA_LOG_LEVEL_TRACE;
+    (if cfg!(workq) { inner } else { all }).contains(&level) && level.is_multiple_of(10)
 }
 
 /// State of the log. Backends live as long as the process, because no call destroys one.
@@ -159,6 +162,14 @@ fn add_backend(sink: Sink, audience: Audience) -> Result<&'static Backend, sys::
     Ok(backend)
 }
 
+/// The backend that DOCA 1.5 has from the start, on standard error unless the program redirects it.
+#[cfg(workq)]
+pub(crate) fn first_backend() -> Result<&'static Backend, sys::doca_error_t> {
+    static FIRST: std::sync::OnceLock<Result<&'static Backend, sys::doca_error_t>> =
+        std::sync::OnceLock::new();
+    *FIRST.get_or_init(|| add_backend(Sink::File(Stream::standard_error()), Audience::Application))
+}
+
 /// The two backends of every sample: up to INFO on standard output, from WARNING on standard error. A second
 /// call adds nothing, or every message would be there twice.
 fn add_standard() -> Result<(), sys::doca_error_t> {
@@ -211,7 +222,7 @@ pub(crate) fn global(limit: Limit) -> u32 {
 }
 
 /// A new source's number. Numbers of sources that are gone are given again.
-fn add_source() -> i32 {
+pub(crate) fn add_source() -> i32 {
     let mut log = write();
     let free = log.sources.iter().position(|used| !used).unwrap_or_else(|| {
         log.sources.push(false);
@@ -240,7 +251,10 @@ mod tests {
     #[test]
     fn levels_are_the_seven_that_exist() {
         let levels: Vec<u32> = (0..100).filter(|&level| is_level(level)).collect();
-        assert_eq!(levels, [10, 20, 30, 40, 50, 60, 70]);
+        assert_eq!(
+            levels,
+            if cfg!(workq) { &[20, 30, 40, 50, 60][..] } else { &[10, 20, 30, 40, 50, 60, 70] }
+        );
     }
 
     #[test]

@@ -54,7 +54,7 @@ int main(void)
 	struct doca_ctx *ctx;
 	struct doca_mmap *mmaps[2];
 	struct doca_buf_inventory *inventory;
-	struct doca_buf *from[TASKS], *to[TASKS];
+	struct doca_buf *from[TASKS], *to[TASKS], *near, *nearer;
 	struct doca_dma_task_memcpy *tasks[TASKS], *none;
 	union doca_data data;
 	size_t in_flight = 0;
@@ -88,7 +88,7 @@ int main(void)
 		OK(doca_mmap_add_dev(mmaps[i], dev));
 		OK(doca_mmap_start(mmaps[i]));
 	}
-	OK(doca_buf_inventory_create(2 * TASKS, &inventory));
+	OK(doca_buf_inventory_create(2 * TASKS + 2, &inventory));
 	OK(doca_buf_inventory_start(inventory));
 	for (size_t i = 0; i < sizeof(source); i++)
 		source[i] = (unsigned char)(i * 31 + i / 257);
@@ -133,6 +133,22 @@ int main(void)
 			;
 	}
 	CHECK(completed == 100 && memcmp(source + SIZE, target + SIZE, SIZE) == 0 && target[0] == 0);
+
+	/* Overlapping: each byte is read before its place is written. */
+	memcpy(target, source, 2 * SIZE);
+	OK(doca_buf_inventory_buf_get_by_data(inventory, mmaps[1], target, SIZE, &near));
+	OK(doca_buf_inventory_buf_get_by_addr(inventory, mmaps[1], target + 1000, SIZE, &nearer));
+	doca_dma_task_memcpy_set_src(tasks[1], near);
+	doca_dma_task_memcpy_set_dst(tasks[1], nearer);
+	OK(doca_task_submit(doca_dma_task_memcpy_as_task(tasks[1])));
+	while (completed < 101)
+		(void)doca_pe_progress(pe);
+	CHECK(memcmp(target + 1000, source, SIZE) == 0 && memcmp(target, source, 1000) == 0);
+	doca_dma_task_memcpy_set_src(tasks[1], from[1]);
+	doca_dma_task_memcpy_set_dst(tasks[1], to[1]);
+	OK(doca_buf_dec_refcount(near, NULL));
+	OK(doca_buf_dec_refcount(nearer, NULL));
+	completed = 100;
 
 	/* No data: accepted, and fatal in the engine. All others fail too, and the context becomes idle by itself. */
 	OK(doca_buf_reset_data_len(from[0]));

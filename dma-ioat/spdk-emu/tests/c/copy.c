@@ -57,17 +57,22 @@ static int work(void *arg)
 		CHECK(spdk_ioat_build_copy(channel, &count, on_end, dst, src, (uint64_t)len) == 0);
 		CHECK(spdk_ioat_process_events(channel) == 0 && dst[0] == 0xee);
 		spdk_ioat_flush(channel);
-		while (count.ended < 2 * round + 1)
+		while (count.ended < 3 * round + 1)
 			CHECK(spdk_ioat_process_events(channel) >= 0);
 		CHECK(memcmp(src, dst, (size_t)len) == 0);
 		for (i = len; i < SIZE; i++)
 			CHECK(dst[i] == 0xee);
 		CHECK(spdk_ioat_submit_fill(channel, &count, on_end, dst, 0x1122334455667788, 4096) == 0);
-		while (count.ended < 2 * round + 2)
+		while (count.ended < 3 * round + 2)
 			CHECK(spdk_ioat_process_events(channel) >= 0);
 		for (i = 0; i < 4096; i += 8)
 			CHECK(*(uint64_t *)(void *)(dst + i) == 0x1122334455667788);
 		CHECK(dst[4096] == src[4096]);
+		/* Overlapping: in any order, but nowhere else. */
+		CHECK(spdk_ioat_submit_copy(channel, &count, on_end, dst + 4096, dst + 4100, 2000) == 0);
+		while (count.ended < 3 * round + 3)
+			CHECK(spdk_ioat_process_events(channel) >= 0);
+		CHECK(memcmp(dst + 6096, src + 6096, 1000) == 0);
 	}
 	spdk_dma_free(src);
 	spdk_dma_free(dst);

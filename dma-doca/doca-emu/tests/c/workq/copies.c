@@ -1,6 +1,5 @@
 /* DOCA 1.5 and 2.2: maps, buffers, contexts, work queues, jobs, waiting by file descriptor, an export, and a fatal error. */
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,24 +11,7 @@
 #include <doca_mmap.h>
 #include <doca_version.h>
 
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1); \
-		} \
-	} while (0)
-
-#define IS(code, call) check_code((code), (call), #call, __LINE__)
-#define OK(call) IS(DOCA_SUCCESS, call)
-
-static void check_code(doca_error_t want, doca_error_t got, const char *call, int line)
-{
-	if (want != got) {
-		fprintf(stderr, "%d: %s is %s, not %s\n", line, call, doca_get_error_name(got), doca_get_error_name(want));
-		exit(1);
-	}
-}
+#include "check.h"
 
 enum { DEPTH = 4, SIZE = 4096 };
 
@@ -40,37 +22,6 @@ static void on_free(void *addr, size_t len, void *opaque)
 {
 	CHECK(addr == source && len == sizeof(source) && opaque == &freed);
 	freed++;
-}
-
-/* The device at 03:00.0 (the DPU's) or 3b:00.0 (the host's). */
-static struct doca_dev *open_device(unsigned bus)
-{
-	struct doca_devinfo **list;
-	struct doca_dev *dev = NULL;
-	uint32_t count;
-
-	OK(doca_devinfo_list_create(&list, &count));
-	CHECK(count == 6);
-	for (uint32_t i = 0; i < count && dev == NULL; i++) {
-		uint8_t equal = 0;
-
-#if DOCA_VER_MAJOR < 2
-		struct doca_pci_bdf bdf;
-
-		OK(doca_devinfo_get_pci_addr(list[i], &bdf));
-		equal = bdf.bus == bus && bdf.device == 0 && bdf.function == 0;
-#else
-		char text[DOCA_DEVINFO_PCI_ADDR_SIZE];
-
-		snprintf(text, sizeof(text), "0000:%02x:00.0", bus & 0xff);
-		OK(doca_devinfo_get_is_pci_addr_equal(list[i], text, &equal));
-#endif
-		if (equal)
-			OK(doca_dev_open(list[i], &dev));
-	}
-	OK(doca_devinfo_list_destroy(list));
-	CHECK(dev != NULL);
-	return dev;
 }
 
 static struct doca_mmap *map(struct doca_dev *dev, void *memory, size_t len, int frees)
@@ -189,7 +140,7 @@ int main(void)
 	struct doca_dev *dev = open_device(3);
 	struct doca_mmap *from = map(dev, source, sizeof(source), 1), *to = map(dev, target, sizeof(target), 0);
 	struct doca_buf_inventory *inventory;
-	struct doca_buf *src[DEPTH], *dst[DEPTH], *none;
+	struct doca_buf *src[DEPTH], *dst[DEPTH], *near, *nearer, *none;
 	struct doca_workq *workq;
 	struct doca_dma *dma;
 	struct doca_ctx *ctx;
@@ -202,7 +153,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(source); i++)
 		source[i] = (unsigned char)(i * 7 + i / 256);
 	IS(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_create(NULL, 2 * DEPTH, 2, &inventory));
-	OK(doca_buf_inventory_create(NULL, 2 * DEPTH, DOCA_BUF_EXTENSION_NONE, &inventory));
+	OK(doca_buf_inventory_create(NULL, 2 * DEPTH + 2, DOCA_BUF_EXTENSION_NONE, &inventory));
 	OK(doca_buf_inventory_start(inventory));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_buf_inventory_buf_by_addr(inventory, from, source + 1, sizeof(source), &none));
 	for (int i = 0; i < DEPTH; i++) {
@@ -273,6 +224,15 @@ int main(void)
 	OK(copy(workq, ctx, src[0], dst[0], 3));
 	OK(next(workq, &event));
 	CHECK(memcmp(source, target, SIZE) == 0);
+
+	/* Overlapping: each byte is read before its place is written. */
+	OK(doca_buf_inventory_buf_by_data(inventory, to, target, SIZE, &near));
+	OK(doca_buf_inventory_buf_by_addr(inventory, to, target + 1000, SIZE, &nearer));
+	OK(copy(workq, ctx, near, nearer, 4));
+	OK(next(workq, &event));
+	CHECK(memcmp(target + 1000, source, SIZE) == 0 && memcmp(target, source, 1000) == 0);
+	OK(doca_buf_refcount_rm(near, NULL));
+	OK(doca_buf_refcount_rm(nearer, NULL));
 
 	IS(DOCA_ERROR_IN_USE, doca_workq_destroy(workq));
 	IS(DOCA_ERROR_IN_USE, doca_dma_destroy(dma));

@@ -1,0 +1,74 @@
+//! Cases: memory of pools, and plain bytes that are copied through it.
+
+use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
+use crate::{
+    Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions, SharedQueueOptions,
+};
+
+/// Buffers of a pool are copied like others, and come back when the device is done with them.
+pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
+    let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
+    let pool = match BufferPool::new(engine, &options) {
+        Err(e) if !engine.info().capabilities.contains(Capabilities::ALLOCATE) => {
+            return expect_kind(&e, ErrorKind::Unsupported, "without `ALLOCATE`, there is no pool");
+        }
+        pool => pool.expect("an engine that allocates has pools"),
+    };
+    let in_use = || pool.classes().map(|class| class.in_use).sum::<usize>();
+    let q = queue(engine);
+    for len in [1, 100, 101, 5000] {
+        let mut src = pool.try_get(len).expect("a buffer is free");
+        src.copy_from_slice(&sample(len as u64, len));
+        let dst = pool.try_get(len).expect("a buffer is free");
+        let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
+        expect_arrived(&src, &dst, format_args!("a copy of {len} bytes between buffers of a pool"));
+        drop((src, dst));
+        assert_eq!(in_use(), 0, "all buffers of the pool are back");
+    }
+    // A transfer that is dropped gives them back when it ends.
+    drop(q.copy(pool.try_get(5000).expect("free"), pool.try_get(5000).expect("free")).expect(ACCEPTS));
+    let _ = q.close(SOON);
+    assert_eq!(in_use(), 0, "all buffers of the pool are back after the close");
+    assert_eq!(pool.get_timeout(5000, SOON).expect("a buffer is free").len(), 5000);
+
+    let options = PoolOptions::new().with_class(5000, 2).exportable(Access::READ | Access::WRITE);
+    let pool = match BufferPool::new(engine, &options) {
+        Err(e) if !engine.info().capabilities.contains(Capabilities::EXPORT) => {
+            return expect_kind(&e, ErrorKind::Unsupported, "without `EXPORT`, no pool can be exported");
+        }
+        pool => pool.expect("an engine that exports has pools to export"),
+    };
+    let window = pool.try_get(5000).expect("a buffer is free").share();
+    let export = window.export(Access::READ | Access::WRITE).expect("it can be exported");
+    drop(window);
+    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 1, "the peer has a buffer");
+    export.revoke(SOON).expect("nobody is copying");
+    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
+}
+
+/// Plain bytes are copied, whatever the size of the pool's buffers.
+pub fn plain_bytes_are_copied(engine: &dyn DmaEngine) {
+    if !engine.info().capabilities.contains(Capabilities::ALLOCATE) {
+        return;
+    }
+    let queue = queue(engine);
+    let options = SharedQueueOptions::new().with_queue(queue_options(16));
+    let shared = engine.open_shared_queue(&options);
+    for class in [(7, 3), (4096, 40)] {
+        let pool = BufferPool::new(engine, &PoolOptions::new().with_class(class.0, class.1))
+            .expect("an engine that allocates has pools");
+        for len in [0, 1, 3, 1000, 20_000] {
+            let (src, mut dst) = (sample(len as u64, len), vec![0x5a; len + 1]);
+            queue.copy_bytes(&pool, &src, &mut dst[..len]).expect(COMPLETES);
+            expect_arrived(&src, &dst[..len], format_args!("a copy of {len} plain bytes"));
+            assert_eq!(dst[len], 0x5a, "nothing beside it");
+            dst.fill(0);
+            if let Ok(shared) = &shared {
+                shared.copy_bytes(&pool, &src, &mut dst[..len]).expect(COMPLETES);
+                expect_arrived(&src, &dst[..len], format_args!("a copy of {len} plain bytes"));
+            }
+        }
+        let in_use = pool.classes().map(|class| class.in_use).sum::<usize>();
+        assert_eq!(in_use, 0, "all buffers of the pool are back");
+    }
+}

@@ -1,0 +1,21 @@
+//! Plain bytes on the CPU engine: copied by the calling thread, not by the queue.
+
+use dma_core::{BufferPool, DmaEngineExt, PoolOptions, QueueOptions, SharedQueueOptions};
+use dma_cpu::{CpuEngine, CpuOptions};
+
+#[test]
+fn plain_bytes_take_neither_buffers_nor_places() {
+    let engine = CpuEngine::open(&CpuOptions::new()).expect("it opens");
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64, 1)).expect("a pool");
+    let held = pool.try_get(64).expect("a buffer");
+    let src: Vec<u8> = (0..100_000_u32).map(|i| (i >> 3) as u8).collect();
+    let mut dst = vec![0; src.len()];
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    queue.copy_bytes(&pool, &src, &mut dst).expect("it is copied");
+    assert_eq!((&dst, queue.counters().submitted), (&src, 0));
+    dst.fill(0);
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
+    queue.copy_bytes(&pool, &src, &mut dst).expect("it is copied");
+    assert_eq!((dst, queue.counters().submitted), (src, 0));
+    drop(held);
+}

@@ -1,0 +1,352 @@
+//! The comm channel of DOCA 1.5 to 2.2: a server or client of later versions, with a progress engine of its
+//! own.
+//!
+//! Programs of that time send on one thread and receive on another, so the calls take a lock. None waits.
+#![expect(unsafe_code, reason = "callbacks find their endpoint by a pointer")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::ptr;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::connection::{Connection, Counters, Link};
+use super::endpoint::Endpoint;
+use super::frame;
+use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
+use crate::dev::Dev;
+use crate::notify::Notifier;
+use crate::pe::Pe;
+use crate::rep::Rep;
+
+/// Taken by every call. The objects count their references without atomics.
+pub(super) fn lock() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An endpoint: `struct doca_comm_channel_ep_t`.
+pub(super) struct Channel {
+    mark: Mark,
+    pub(super) dev: RefCell<Option<Arc<Dev>>>,
+    pub(super) rep: RefCell<Option<Arc<Rep>>>,
+    /// 0 for the device's limit.
+    pub(super) max_msg_size: Cell<u16>,
+    pub(super) send_queue_size: Cell<u16>,
+    pub(super) recv_queue_size: Cell<u16>,
+    active: RefCell<Option<Rc<Active>>>,
+}
+
+object!(Channel, 0xcc_07_00_01);
+
+/// A connection: `struct doca_comm_channel_addr_t`. It stays until the program disconnects it.
+pub(super) struct Peer {
+    mark: Mark,
+    active: Weak<Active>,
+    connection: Rc<Connection>,
+    pub(super) user_data: Cell<u64>,
+    /// Counters of the last update.
+    pub(super) shown: Cell<Counters>,
+}
+
+object!(Peer, 0xcc_08_00_01);
+
+/// A service that listens, or a client that has connected.
+pub(super) struct Active {
+    this: Weak<Self>,
+    /// Its notifier is readable when there are messages.
+    pub(super) pe: Rc<Pe>,
+    pub(super) endpoint: Rc<Endpoint>,
+    /// Readable when a peer has room.
+    pub(super) room: Notifier,
+    /// Readable when clients came or went since the last update.
+    pub(super) changes: Notifier,
+    /// Messages that are kept while the service's state is updated.
+    inbox_size: usize,
+    inbox: RefCell<VecDeque<(Rc<Peer>, Vec<u8>)>>,
+    peers: RefCell<Vec<Rc<Peer>>>,
+    /// Open connections and those that wait, at the last update.
+    pub(super) listed: RefCell<Vec<Handle<Peer>>>,
+    pub(super) waiting: Cell<u32>,
+}
+
+impl Channel {
+    pub(super) fn new() -> Self {
+        Self {
+            mark: Mark::of::<Self>(),
+            dev: RefCell::default(),
+            rep: RefCell::default(),
+            max_msg_size: Cell::new(0),
+            send_queue_size: Cell::new(64),
+            recv_queue_size: Cell::new(64),
+            active: RefCell::default(),
+        }
+    }
+
+    /// `BAD_STATE` before it listens or connects.
+    pub(super) fn active(&self) -> Outcome<Rc<Active>> {
+        self.active.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)
+    }
+
+    /// `BAD_STATE` when it listens or has connected.
+    pub(super) fn require_idle(&self) -> Outcome {
+        require(self.active.borrow().is_none(), c::DOCA_ERROR_BAD_STATE)
+    }
+
+    /// Starts a service for the representor, or a client without one.
+    pub(super) fn start(&self, dev: Arc<Dev>, rep: Option<Arc<Rep>>, name: &str) -> Outcome<Rc<Active>> {
+        let endpoint = Endpoint::new(dev, rep, name);
+        let (limits, size) = (endpoint.limits(), self.max_msg_size.get());
+        require(u32::from(size) <= limits.max_msg_size, INVALID)?;
+        require(u32::from(self.send_queue_size.get()) <= limits.max_send_tasks, INVALID)?;
+        require(u32::from(self.recv_queue_size.get()) <= limits.max_recv_queue_size, INVALID)?;
+        if size > 0 {
+            endpoint.max_msg_size.set(size.into());
+        }
+        endpoint.on_message.set(Some(received));
+        endpoint.on_connect.set(Some(changed));
+        endpoint.on_disconnect.set(Some(changed));
+        let notifier = || Notifier::new().map_err(|_| c::DOCA_ERROR_INITIALIZATION);
+        let (room, changes) = (notifier()?, notifier()?);
+        let active = Rc::new_cyclic(|this: &Weak<Active>| Active {
+            this: this.clone(),
+            pe: Rc::new(Pe::new()),
+            endpoint,
+            room,
+            changes,
+            inbox_size: self.recv_queue_size.get().into(),
+            inbox: RefCell::default(),
+            peers: RefCell::default(),
+            listed: RefCell::default(),
+            waiting: Cell::new(0),
+        });
+        active.start()?;
+        self.active.replace(Some(Rc::clone(&active)));
+        Ok(active)
+    }
+
+    /// Ends a connection. A client can connect again.
+    pub(super) fn disconnect(&self, peer: Handle<Peer>) -> Outcome {
+        let active = self.active.borrow().clone().ok_or(c::DOCA_ERROR_NOT_CONNECTED)?;
+        let peer = active.own(peer)?;
+        if active.endpoint.is_server() {
+            close(&active.endpoint, &peer.connection);
+            peer.mark.wipe();
+            active.peers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &peer));
+            active.inbox.borrow_mut().retain(|(from, _)| !Rc::ptr_eq(from, &peer));
+        } else {
+            self.active.replace(None);
+        }
+        Ok(())
+    }
+}
+
+impl Active {
+    fn start(&self) -> Outcome {
+        let ctx = &self.endpoint.ctx;
+        ctx.set_user_data(c::doca_data { ptr: ptr::from_ref(self).cast_mut().cast() });
+        ctx.connect(&self.pe)?;
+        match ctx.start() {
+            Ok(()) => {
+                let listener = self.endpoint.listener.borrow();
+                let listener = listener.as_ref().ok_or(c::DOCA_ERROR_UNEXPECTED)?;
+                self.changes.watch(listener.as_fd()).map_err(|_| c::DOCA_ERROR_INITIALIZATION)
+            }
+            Err(c::DOCA_ERROR_IN_PROGRESS) => {
+                // One attempt.
+                self.pe.progress();
+                let connection = self.endpoint.client_connection()?;
+                require(connection.socket.borrow().is_some(), c::DOCA_ERROR_CONNECTION_ABORTED)?;
+                self.admit(&connection);
+                Ok(())
+            }
+            Err(c::DOCA_ERROR_IN_USE) => Err(c::DOCA_ERROR_CONNECTION_ABORTED),
+            Err(_) => Err(c::DOCA_ERROR_INITIALIZATION),
+        }
+    }
+
+    /// The peer of a connection, which may be new.
+    fn admit(&self, connection: &Rc<Connection>) -> Rc<Peer> {
+        let known = self.peers.borrow().iter().find(|peer| Rc::ptr_eq(&peer.connection, connection)).cloned();
+        known.unwrap_or_else(|| {
+            if let Some(socket) = &*connection.socket.borrow() {
+                // A system without memory for it wakes the program less often.
+                for (notifier, flags) in [(&self.room, EventFlags::OUT), (&self.changes, EventFlags::RDHUP)] {
+                    let _ = epoll::add(notifier.fd(), socket, EventData::new_u64(0), flags);
+                }
+            }
+            let peer = Rc::new(Peer {
+                mark: Mark::of::<Peer>(),
+                active: self.this.clone(),
+                connection: Rc::clone(connection),
+                user_data: Cell::new(0),
+                shown: Cell::new([0; 4]),
+            });
+            self.peers.borrow_mut().push(Rc::clone(&peer));
+            peer
+        })
+    }
+
+    /// The peer of this endpoint with that handle; `NOT_CONNECTED` without.
+    fn own(&self, peer: Handle<Peer>) -> Outcome<Rc<Peer>> {
+        let peers = self.peers.borrow();
+        let found = peers.iter().find(|own| ptr::eq(Rc::as_ptr(own), peer.cast()));
+        found.cloned().ok_or(c::DOCA_ERROR_NOT_CONNECTED)
+    }
+
+    /// A client's peer.
+    pub(super) fn server(&self) -> Outcome<Handle<Peer>> {
+        let peers = self.peers.borrow();
+        peers.first().map(|peer| Handle::of(&**peer)).ok_or(c::DOCA_ERROR_UNEXPECTED)
+    }
+
+    /// Serves the sockets until there is as many messages, or nothing to do.
+    fn progress(&self, messages: usize) {
+        while self.inbox.borrow().len() < messages && self.pe.progress() {}
+    }
+
+    /// The next message and its source, given to `take`, which may leave it.
+    pub(super) fn receive(&self, take: impl FnOnce(Handle<Peer>, &[u8]) -> Outcome) -> Outcome {
+        self.progress(1);
+        let mut inbox = self.inbox.borrow_mut();
+        let (peer, message) = inbox.front().ok_or(c::DOCA_ERROR_AGAIN)?;
+        take(Handle::of(&**peer), message)?;
+        inbox.pop_front();
+        Ok(())
+    }
+
+    /// A client's peer, if the connection has ended.
+    pub(super) fn lost(&self) -> Option<Handle<Peer>> {
+        let peers = self.peers.borrow();
+        let peer = peers.first().filter(|peer| peer.connection.link.get() == Link::Closed)?;
+        (!self.endpoint.is_server()).then(|| Handle::of(&**peer))
+    }
+
+    pub(super) fn send(&self, peer: Handle<Peer>, message: &[u8]) -> Outcome {
+        let peer = self.own(peer)?;
+        let connection = &peer.connection;
+        require(!message.is_empty() && message.len() <= self.endpoint.max_msg_size.get() as usize, INVALID)?;
+        if connection.link.get() == Link::Greeting {
+            self.progress(self.inbox_size);
+        }
+        match connection.link.get() {
+            Link::Greeting => return Err(c::DOCA_ERROR_AGAIN),
+            Link::Open => {}
+            Link::Closed => return Err(c::DOCA_ERROR_CONNECTION_RESET),
+        }
+        require(message.len() <= connection.peer_max.get() as usize, INVALID)?;
+        connection.send_message(message).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => c::DOCA_ERROR_AGAIN,
+            _ => c::DOCA_ERROR_CONNECTION_RESET,
+        })
+    }
+
+    /// Makes the descriptor for messages readable when there is one, at once if there is already.
+    pub(super) fn arm(&self) -> Outcome {
+        self.pe.notifier()?.clear();
+        self.pe.arm()?;
+        if !self.inbox.borrow().is_empty() {
+            self.pe.wake();
+        }
+        Ok(())
+    }
+
+    /// Updates the lists of a service.
+    pub(super) fn update(&self) {
+        self.progress(self.inbox_size);
+        self.changes.clear();
+        let is_open = |peer: &&Rc<Peer>| peer.connection.link.get() == Link::Open;
+        let listed = self.peers.borrow().iter().filter(is_open).map(|peer| Handle::of(&**peer)).collect();
+        self.listed.replace(listed);
+        let connections = self.endpoint.connections.borrow();
+        let waiting = connections.iter().filter(|other| other.link.get() == Link::Greeting).count();
+        self.waiting.set(waiting as u32);
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        // First, so that who is told of the end finds nobody here.
+        drop(self.endpoint.listener.take());
+        let connections = self.endpoint.connections.borrow().clone();
+        for connection in &connections {
+            close(&self.endpoint, connection);
+        }
+        for peer in self.peers.borrow().iter() {
+            peer.mark.wipe();
+        }
+        // Without connections it is idle at once, unless a client is stopping already.
+        let ctx = &self.endpoint.ctx;
+        let idle = ctx.stop().is_ok() || ctx.end_stop();
+        let left = ctx.disconnect();
+        debug_assert!(idle && left.is_ok(), "{left:?}");
+    }
+}
+
+impl Peer {
+    /// Updates the counters. `CONNECTION_INPROGRESS` or `CONNECTION_ABORTED` unless it is open.
+    pub(super) fn update(&self) -> Outcome {
+        if let Some(active) = self.active.upgrade() {
+            active.progress(active.inbox_size);
+        }
+        self.shown.set(self.connection.counters.get());
+        self.connection.link_outcome()
+    }
+}
+
+/// Tells the other side, and closes the connection.
+fn close(endpoint: &Endpoint, connection: &Rc<Connection>) {
+    if connection.link.get() == Link::Open {
+        // The end of the socket tells it as well.
+        let _ = connection.send(&[&[frame::BYE]]);
+    }
+    endpoint.remove(connection);
+}
+
+/// The active endpoint of an event, and the connection.
+///
+/// # Safety
+///
+/// The event is of an endpoint that `Active::start` started.
+unsafe fn find<'a>(
+    event: *mut Endpoint,
+    connection: *mut c::doca_comch_connection,
+) -> Option<(&'a Active, Rc<Connection>)> {
+    // SAFETY: events are their endpoint, as the caller says.
+    let endpoint = unsafe { &*event };
+    // SAFETY: `start` set the pointer.
+    let active = unsafe { endpoint.ctx.user_data().ptr }.cast::<Active>();
+    // SAFETY: it owns the endpoint, whose callback runs.
+    let active = unsafe { &*active };
+    let connections = endpoint.connections.borrow();
+    let found = connections.iter().find(|own| ptr::eq(Rc::as_ptr(own), connection.cast()))?;
+    Some((active, Rc::clone(found)))
+}
+
+unsafe extern "C" fn received(
+    event: *mut c::doca_comch_event_msg_recv,
+    message: *mut u8,
+    len: u32,
+    connection: *mut c::doca_comch_connection,
+) {
+    // SAFETY: called for endpoints of ours only.
+    let Some((active, connection)) = (unsafe { find(event.cast(), connection) }) else { return };
+    // SAFETY: the message lies there during the call.
+    let message = unsafe { std::slice::from_raw_parts(message, len as usize) };
+    active.inbox.borrow_mut().push_back((active.admit(&connection), message.to_vec()));
+}
+
+/// A client came or went.
+unsafe extern "C" fn changed(
+    event: *mut c::doca_comch_event_connection_status_changed,
+    connection: *mut c::doca_comch_connection,
+    _successful: u8,
+) {
+    // SAFETY: called for endpoints of ours only.
+    let Some((active, connection)) = (unsafe { find(event.cast(), connection) }) else { return };
+    active.admit(&connection);
+    active.changes.timer().ring(std::time::Duration::ZERO);
+}

@@ -1,0 +1,292 @@
+//! The calls of `doca_comm_channel.h`, of DOCA 1.5 to 2.2.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::calls::{check_name, comch, is_supported};
+use super::channel::{Active, Channel, Peer, lock};
+use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, require, workq_calls};
+use crate::config::{ComchConfig, Side};
+use crate::dev::{Dev, Info};
+use crate::notify::Notifier;
+use crate::rep::Rep;
+use crate::workq::FIRST;
+
+/// Writes a limit of a device's.
+fn limit(info: &Handle<Info>, out: &Out<u32>, limit: impl FnOnce(&ComchConfig) -> u32) -> Outcome {
+    out.make(|| comch(info.get()?).map(limit))
+}
+
+/// Writes a property of an endpoint.
+fn get<T>(ep: &Handle<Channel>, out: &Out<T>, get: impl FnOnce(&Channel) -> T) -> Outcome {
+    let _lock = lock();
+    out.make(|| ep.get().map(get))
+}
+
+/// Changes a property of an endpoint that is not active.
+fn set(ep: &Handle<Channel>, set: impl FnOnce(&Channel)) -> Outcome {
+    let _lock = lock();
+    let ep = ep.get()?;
+    ep.require_idle()?;
+    set(ep);
+    Ok(())
+}
+
+/// The size of a queue, which becomes a power of two.
+fn queue_size(size: u16) -> Outcome<u16> {
+    size.checked_next_power_of_two().filter(|_| size > 0).ok_or(INVALID)
+}
+
+/// Writes a counter of the last update.
+fn counter(peer: &Handle<Peer>, out: &Out<u64>, which: usize) -> Outcome {
+    let _lock = lock();
+    out.make(|| Ok(peer.get()?.shown.get()[which]))
+}
+
+/// A service that listens; `NOT_SUPPORTED` for a client.
+fn service(ep: &Handle<Channel>) -> Outcome<Rc<Active>> {
+    let active = ep.get()?.active()?;
+    require(active.endpoint.is_server(), c::DOCA_ERROR_NOT_SUPPORTED)?;
+    Ok(active)
+}
+
+fn number(notifier: &Notifier) -> c::doca_event_handle_t {
+    notifier.fd().as_raw_fd()
+}
+
+/// The device of an endpoint that may listen or connect: on that side, and not active.
+fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
+    name.get()?;
+    require(ep.active().is_err(), c::DOCA_ERROR_NOT_PERMITTED)?;
+    let dev = ep.dev.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+    is_supported(&dev.info, side).map_err(|code| if FIRST { c::DOCA_ERROR_NOT_PERMITTED } else { code })?;
+    Ok(dev)
+}
+
+workq_calls! {
+    /// With its NUL. Cards may be configured to allow less.
+    fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
+    fn doca_comm_channel_get_max_message_size(devinfo: Handle<Info>, size: Out<u32>) {
+        limit(&devinfo, &size, |limits| limits.max_msg_size)
+    }
+    fn doca_comm_channel_get_max_send_queue_size(devinfo: Handle<Info>, size: Out<u32>) {
+        limit(&devinfo, &size, |limits| limits.max_send_tasks)
+    }
+    fn doca_comm_channel_get_max_recv_queue_size(devinfo: Handle<Info>, size: Out<u32>) {
+        limit(&devinfo, &size, |limits| limits.max_recv_queue_size)
+    }
+    /// `NOT_SUPPORTED` on the host.
+    fn doca_comm_channel_get_service_max_num_connections(devinfo: Handle<Info>, connections: Out<u32>) {
+        connections.check()?;
+        is_supported(devinfo.get()?, Side::Dpu)?;
+        limit(&devinfo, &connections, |limits| limits.max_clients)
+    }
+    fn doca_comm_channel_ep_create(ep: Out<Handle<Channel>>) { ep.make(|| Ok(Handle::new_rc(Channel::new()))) }
+    /// NULL if none was set.
+    fn doca_comm_channel_ep_get_device(ep: Handle<Channel>, device: Out<Handle<Dev>>) {
+        get(&ep, &device, |ep| ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| Handle::of(&**dev)))
+    }
+    /// NULL if none was set.
+    fn doca_comm_channel_ep_get_device_rep(ep: Handle<Channel>, device_rep: Out<Handle<Rep>>) {
+        get(&ep, &device_rep, |ep| ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep)))
+    }
+    /// Unless set, the device's limit.
+    fn doca_comm_channel_ep_get_max_msg_size(ep: Handle<Channel>, size: Out<u16>) {
+        get(&ep, &size, |ep| match (ep.max_msg_size.get(), &*ep.dev.borrow()) {
+            (0, Some(dev)) => dev.card().config.comch.max_msg_size.try_into().unwrap_or(u16::MAX),
+            (0, None) => ComchConfig::default().max_msg_size as u16,
+            (size, _) => size,
+        })
+    }
+    fn doca_comm_channel_ep_get_send_queue_size(ep: Handle<Channel>, size: Out<u16>) {
+        get(&ep, &size, |ep| ep.send_queue_size.get())
+    }
+    fn doca_comm_channel_ep_get_recv_queue_size(ep: Handle<Channel>, size: Out<u16>) {
+        get(&ep, &size, |ep| ep.recv_queue_size.get())
+    }
+    fn doca_comm_channel_ep_set_device(ep: Handle<Channel>, device: Handle<Dev>) {
+        let device = device.arc()?;
+        set(&ep, |ep| _ = ep.dev.replace(Some(device)))
+    }
+    fn doca_comm_channel_ep_set_device_rep(ep: Handle<Channel>, device_rep: Handle<Rep>) {
+        let device_rep = device_rep.arc()?;
+        set(&ep, |ep| _ = ep.rep.replace(Some(device_rep)))
+    }
+    /// The device's limit is checked when the endpoint listens or connects.
+    fn doca_comm_channel_ep_set_max_msg_size(ep: Handle<Channel>, size: u16) {
+        require(size > 0, INVALID)?;
+        set(&ep, |ep| ep.max_msg_size.set(size))
+    }
+    fn doca_comm_channel_ep_set_send_queue_size(ep: Handle<Channel>, size: u16) {
+        let size = queue_size(size)?;
+        set(&ep, |ep| ep.send_queue_size.set(size))
+    }
+    fn doca_comm_channel_ep_set_recv_queue_size(ep: Handle<Channel>, size: u16) {
+        let size = queue_size(size)?;
+        set(&ep, |ep| ep.recv_queue_size.set(size))
+    }
+    /// The descriptors for room and for messages. Either may be NULL.
+    fn doca_comm_channel_ep_get_event_channel(
+        local_ep: Handle<Channel>,
+        send: Out<c::doca_event_handle_t>,
+        recv: Out<c::doca_event_handle_t>,
+    ) {
+        let _lock = lock();
+        let ep = local_ep.get()?;
+        require(send.check().is_ok() || recv.check().is_ok(), INVALID)?;
+        let active = ep.active()?;
+        send.put_if(number(&active.room));
+        recv.put_if(number(active.pe.notifier()?));
+        Ok(())
+    }
+    /// The descriptor for clients that come and go.
+    fn doca_comm_channel_ep_get_service_event_channel(
+        local_ep: Handle<Channel>,
+        service: Out<c::doca_event_handle_t>,
+    ) {
+        let _lock = lock();
+        service.make(|| Ok(number(&self::service(&local_ep)?.changes)))
+    }
+    /// The descriptor is readable whenever a peer has room.
+    fn doca_comm_channel_ep_event_handle_arm_send(local_ep: Handle<Channel>) {
+        let _lock = lock();
+        local_ep.get()?.active().map(drop)
+    }
+    /// Makes the descriptor readable when there is a message, at once if there is already.
+    fn doca_comm_channel_ep_event_handle_arm_recv(local_ep: Handle<Channel>) {
+        let _lock = lock();
+        local_ep.get()?.active()?.arm()
+    }
+    /// Begins to serve clients. `CONNECTION_ABORTED` if there is a service of that name already.
+    fn doca_comm_channel_ep_listen(local_ep: Handle<Channel>, name: Text) {
+        let _lock = lock();
+        let ep = local_ep.get()?;
+        let dev = ready(ep, &name, Side::Dpu)?;
+        let rep = ep.rep.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        let name = check_name(&dev, &name)?;
+        ep.start(dev, Some(rep), name).map(drop)
+    }
+    /// Connects to a service that listens; otherwise `CONNECTION_ABORTED`. It accepts when it is served.
+    fn doca_comm_channel_ep_connect(local_ep: Handle<Channel>, name: Text, peer_addr: Out<Handle<Peer>>) {
+        let _lock = lock();
+        peer_addr.make(|| {
+            let ep = local_ep.get()?;
+            let dev = ready(ep, &name, Side::Host)?;
+            let name = check_name(&dev, &name)?;
+            ep.start(dev, None, name)?.server()
+        })
+    }
+    /// Sends a message. `AGAIN` if there is no room or the service has not accepted yet, `CONNECTION_RESET`
+    /// if the connection has ended.
+    fn doca_comm_channel_ep_sendto(
+        local_ep: Handle<Channel>,
+        msg: In<u8>,
+        len: usize,
+        flags: c_int,
+        peer_addr: Handle<Peer>,
+    ) {
+        let _lock = lock();
+        let ep = local_ep.get()?;
+        // SAFETY: C passes the message's length beside it.
+        let message = unsafe { msg.slice(len) }?;
+        require(flags == 0, INVALID)?;
+        ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?.send(peer_addr, message)
+    }
+    /// Receives a message, with its source. `AGAIN` if there is none, `INVALID_VALUE` if it is longer than
+    /// the room. `CONNECTION_RESET` if the connection of a client has ended.
+    fn doca_comm_channel_ep_recvfrom(
+        local_ep: Handle<Channel>,
+        msg: Out<u8>,
+        len: Out<usize>,
+        flags: c_int,
+        peer_addr: Out<Handle<Peer>>,
+    ) {
+        let _lock = lock();
+        let ep = local_ep.get()?;
+        msg.check()?;
+        peer_addr.check()?;
+        let room = len.before().ok_or(INVALID)?;
+        require(flags == 0, INVALID)?;
+        let active = ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?;
+        let received = active.receive(|peer, message| {
+            // SAFETY: C passes the room beside the address.
+            unsafe { msg.fill(message, room) }?;
+            len.put_if(message.len());
+            peer_addr.put(peer)
+        });
+        match (received, active.lost()) {
+            (Err(c::DOCA_ERROR_AGAIN), Some(peer)) => {
+                peer_addr.put(peer)?;
+                Err(c::DOCA_ERROR_CONNECTION_RESET)
+            }
+            (received, _) => received,
+        }
+    }
+    /// Ends a connection, and tells the other side.
+    fn doca_comm_channel_ep_disconnect(local_ep: Handle<Channel>, peer_addr: Handle<Peer>) {
+        let _lock = lock();
+        local_ep.get()?.disconnect(peer_addr)
+    }
+    /// Ends all connections. `NOT_CONNECTED` without an endpoint.
+    fn doca_comm_channel_ep_destroy(local_ep: Handle<Channel>) {
+        let _lock = lock();
+        local_ep.take_rc().map(drop).map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)
+    }
+    fn doca_comm_channel_peer_addr_get_user_data(peer_addr: Handle<Peer>, user_data: Out<u64>) {
+        let _lock = lock();
+        user_data.make(|| Ok(peer_addr.get()?.user_data.get()))
+    }
+    fn doca_comm_channel_peer_addr_set_user_data(peer_addr: Handle<Peer>, user_context: u64) {
+        let _lock = lock();
+        peer_addr.get().map(|peer| peer.user_data.set(user_context))
+    }
+    /// Updates the counters. `CONNECTION_INPROGRESS` or `CONNECTION_ABORTED` unless it is connected.
+    fn doca_comm_channel_peer_addr_update_info(peer_addr: Handle<Peer>) {
+        let _lock = lock();
+        peer_addr.get()?.update()
+    }
+    fn doca_comm_channel_peer_addr_get_send_messages(peer_addr: Handle<Peer>, messages: Out<u64>) {
+        counter(&peer_addr, &messages, 0)
+    }
+    fn doca_comm_channel_peer_addr_get_send_bytes(peer_addr: Handle<Peer>, bytes: Out<u64>) {
+        counter(&peer_addr, &bytes, 1)
+    }
+    fn doca_comm_channel_peer_addr_get_recv_messages(peer_addr: Handle<Peer>, messages: Out<u64>) {
+        counter(&peer_addr, &messages, 2)
+    }
+    fn doca_comm_channel_peer_addr_get_recv_bytes(peer_addr: Handle<Peer>, bytes: Out<u64>) {
+        counter(&peer_addr, &bytes, 3)
+    }
+    /// 0: a message that was taken is the system's.
+    fn doca_comm_channel_peer_addr_get_send_in_flight_messages(peer_addr: Handle<Peer>, messages: Out<u64>) {
+        let _lock = lock();
+        messages.make(|| peer_addr.get().map(|_| 0))
+    }
+    /// Updates the lists of connections, and arms the descriptor for them.
+    fn doca_comm_channel_ep_update_service_state_info(local_ep: Handle<Channel>) {
+        let _lock = lock();
+        service(&local_ep).map(|service| service.update())
+    }
+    /// The connections of the last update, in an array that the next update replaces.
+    fn doca_comm_channel_ep_get_peer_addr_list(
+        local_ep: Handle<Channel>,
+        peers: Out<*const Handle<Peer>>,
+        count: Out<u32>,
+    ) {
+        let _lock = lock();
+        peers.check()?;
+        count.check()?;
+        let service = service(&local_ep)?;
+        let listed = service.listed.borrow();
+        peers.put_if(listed.as_ptr());
+        count.put(listed.len() as u32)
+    }
+    /// Connections that had not been accepted at the last update.
+    fn doca_comm_channel_ep_get_pending_connections(local_ep: Handle<Channel>, pending: Out<u32>) {
+        let _lock = lock();
+        pending.make(|| Ok(service(&local_ep)?.waiting.get()))
+    }
+}

@@ -1,0 +1,265 @@
+//! Compares `AutoEngine` with the better of its two members, for each size, depth and footprint, and over a
+//! mix of sizes.
+//!
+//! `cargo bench -p dma-layers --bench auto [-- dsa|bluefield3|timer]` prints, for each device, nanoseconds a
+//! copy of the CPU alone, of the device alone and of both, the share of copies that the device had, and the
+//! time of both divided by that of the better one. Contenders run in turns; a figure is the median over the
+//! rounds. The devices are models of published figures in real time, whose copies cost CPU time, as a
+//! device's do not; and a timer, which completes copies after 1.5 us and at 30 GB/s and moves no byte. It
+//! stands for a device that is faster than the CPU.
+#![expect(unsafe_code, reason = "drives raw queues, and is one")]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, MemoryRequest,
+    NativeError, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion, Result,
+};
+use dma_cpu::{CpuEngine, CpuOptions};
+use dma_layers::auto::{AutoEngine, AutoOptions};
+use dma_sim::sim::{SimEngine, SimOptions};
+
+const SIZES: [usize; 6] = [64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 2 << 20];
+/// Bytes on each side of cold copies, and of hot ones unless they are longer.
+const COLD: usize = 256 << 20;
+const HOT: usize = 256 << 10;
+const LATENCY: Duration = Duration::from_nanos(1500);
+const BYTES_PER_NS: u64 = 30;
+
+/// The queues of a simulated engine complete by the clock alone.
+#[derive(Debug)]
+struct Timer(SimEngine);
+
+// SAFETY: the regions are the simulator's, and queues access none of them.
+unsafe impl DmaEngine for Timer {
+    fn info(&self) -> &EngineInfo {
+        self.0.info()
+    }
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        self.0.allocate_raw(request)
+    }
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.register_raw(memory, request) }
+    }
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        self.0.import_raw(descriptor)
+    }
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let inner = self.0.open_queue_raw(options)?;
+        Ok(Box::new(TimerQueue { inner, due: VecDeque::new(), free_at: Instant::now(), doorbells: 0 }))
+    }
+}
+
+#[derive(Debug)]
+struct TimerQueue {
+    inner: Box<dyn RawQueue>,
+    due: VecDeque<(u64, Instant)>,
+    free_at: Instant,
+    doorbells: u64,
+}
+
+// SAFETY: each descriptor is reported once, and no memory is accessed.
+unsafe impl RawQueue for TimerQueue {
+    fn engine_id(&self) -> EngineId {
+        self.inner.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        let taken = batch.len().min(self.depth() - self.due.len());
+        let now = Instant::now();
+        for descriptor in &batch[..taken] {
+            let moved = Duration::from_nanos(descriptor.len() as u64 / BYTES_PER_NS);
+            self.free_at = self.free_at.max(now) + moved;
+            self.due.push_back((descriptor.token(), self.free_at + LATENCY));
+        }
+        Ok(taken)
+    }
+    fn flush(&mut self) {
+        self.doorbells += 1;
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let (now, mut n) = (Instant::now(), 0);
+        while n < completions.len()
+            && let Some((token, _)) = self.due.front().filter(|(_, at)| *at <= now).copied()
+        {
+            self.due.pop_front();
+            completions[n] = Completion::done(token);
+            n += 1;
+        }
+        n
+    }
+    fn explain(&self, native: i32) -> NativeError {
+        self.inner.explain(native)
+    }
+    fn stop(&mut self) {}
+    fn stats(&self) -> QueueStats {
+        QueueStats::new(self.doorbells, 0)
+    }
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        None
+    }
+}
+
+/// An engine with memory and a queue.
+struct Contender {
+    src: Box<dyn RawRegion>,
+    dst: Box<dyn RawRegion>,
+    queue: Box<dyn RawQueue>,
+    batch: Vec<Descriptor<'static>>,
+    at: usize,
+    token: u64,
+}
+
+impl Contender {
+    fn new(engine: &dyn DmaEngine, len: usize) -> Self {
+        let memory = || engine.allocate_raw(&MemoryRequest::new(len)).expect("memory");
+        let (src, dst) = (memory(), memory());
+        for at in 0..len / 8 {
+            let word = src.info().segment(at * 8, 8).addr.as_ptr().cast::<u64>();
+            // SAFETY: the CPU reaches it, and nothing is in flight.
+            unsafe { word.write_unaligned(at as u64) };
+        }
+        let queue = engine.open_queue_raw(&QueueOptions::new()).expect("a queue");
+        Self { src, dst, queue, batch: Vec::new(), at: 0, token: 0 }
+    }
+
+    /// Keeps `depth` copies in flight, of lengths taken in turn, for `time` and at least `least` copies.
+    /// Returns nanoseconds a copy.
+    fn run(&mut self, lens: &[usize], depth: usize, span: usize, time: Duration, least: u64) -> f64 {
+        let (mut submitted, mut done) = (0_u64, 0_u64);
+        let mut completions = [Completion::done(0); 32];
+        let begin = Instant::now();
+        let mut open = true;
+        while open || done < submitted {
+            let room = depth - (submitted - done) as usize;
+            self.batch.clear();
+            for _ in 0..if open { room } else { 0 } {
+                let len = lens[self.token as usize % lens.len()];
+                if self.at + len > span {
+                    self.at = 0;
+                }
+                let (src, dst) =
+                    (self.src.info().segment(self.at, len), self.dst.info().segment(self.at, len));
+                self.batch.push(Descriptor::copy(self.token, src, dst));
+                self.at += len;
+                self.token += 1;
+            }
+            if !self.batch.is_empty() {
+                // SAFETY: ranges of this engine's regions, which outlive the queue's work; copies of the same
+                // bytes from the same place may overlap.
+                let taken = unsafe { self.queue.submit(&self.batch) }.expect("taken");
+                assert_eq!(taken, self.batch.len(), "there is room");
+                submitted += taken as u64;
+                self.queue.flush();
+            }
+            let n = self.queue.poll(&mut completions);
+            assert!(completions[..n].iter().all(|done| done.outcome == dma_core::Outcome::Done));
+            done += n as u64;
+            open = done < least || begin.elapsed() < time;
+        }
+        begin.elapsed().as_nanos() as f64 / done as f64
+    }
+
+    /// Compares what was copied within the first `len` bytes.
+    fn verify(&self, len: usize) {
+        let bytes = |region: &dyn RawRegion| {
+            let base = region.info().cpu.expect("the CPU reaches it");
+            // SAFETY: the region has these bytes, and nothing is in flight.
+            unsafe { std::slice::from_raw_parts(base.as_ptr(), len) }
+        };
+        assert!(bytes(&*self.src) == bytes(&*self.dst), "a copy is wrong");
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn size(len: usize) -> String {
+    match len {
+        _ if len >= 1 << 20 => format!("{} MiB", len >> 20),
+        _ if len >= 1 << 10 => format!("{} KiB", len >> 10),
+        _ => format!("{len} B"),
+    }
+}
+
+fn simulated(options: &str) -> SimEngine {
+    let name = format!("sim:{options}").parse().expect("a name");
+    SimEngine::open(&SimOptions::from_name(&name).expect("options")).expect("it opens")
+}
+
+fn main() {
+    let test = std::env::args().any(|arg| arg == "--test");
+    let (rounds, slice, cold) =
+        if test { (1, Duration::ZERO, 4 << 20) } else { (9, Duration::from_millis(10), COLD) };
+    let devices: [(&str, bool, Arc<dyn DmaEngine>); 3] = [
+        ("model of dsa", true, Arc::new(simulated("profile=dsa,clock=real"))),
+        ("model of bluefield3", true, Arc::new(simulated("profile=bluefield3,clock=real"))),
+        ("timer", false, Arc::new(Timer(simulated("profile=dsa,clock=real")))),
+    ];
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    for (name, moves, device) in devices {
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| name.ends_with(wanted)) {
+            continue;
+        }
+        println!("\n{name}: nanoseconds a copy\n");
+        println!(
+            "{:>11}  {:>4} {:>9} {:>11} {:>11} {:>11} {:>8} {:>11}",
+            "in flight", "", "size", "cpu", "device", "auto", "device's", "auto/better"
+        );
+        let cpu: Arc<dyn DmaEngine> = Arc::new(CpuEngine::open(&CpuOptions::new()).expect("the CPU"));
+        let auto = AutoEngine::new(Arc::clone(&cpu), Arc::clone(&device), &AutoOptions::new());
+        let auto = Arc::new(auto.expect("both fit"));
+        let mut contenders =
+            [&*cpu, &*device, &*auto as &dyn DmaEngine].map(|engine| Contender::new(engine, cold));
+        let mut worst = 0.0_f64;
+        for (footprint, span) in [("hot", HOT.min(cold)), ("cold", cold)] {
+            for depth in [1, 32] {
+                let each = SIZES.iter().map(std::slice::from_ref);
+                for lens in each.chain([&SIZES[..]]) {
+                    let span = span.max(*lens.iter().max().expect("not empty"));
+                    let least = if test { 2 } else { depth as u64 };
+                    // It learns what to do; the others warm their memory up.
+                    let warm = if test { 2 } else { 150 * lens.len() as u64 };
+                    for contender in &mut contenders {
+                        contender.run(lens, depth, span, slice * 6, warm);
+                    }
+                    let before = auto.report();
+                    let mut times = [const { Vec::new() }; 3];
+                    for _ in 0..rounds {
+                        for (contender, times) in contenders.iter_mut().zip(&mut times) {
+                            times.push(contender.run(lens, depth, span, slice, least));
+                        }
+                    }
+                    let after = auto.report();
+                    let given = (after.device - before.device) as f64;
+                    let share = given / (given + (after.cpu - before.cpu) as f64);
+                    let [cpu, device, auto] = times.map(median);
+                    let ratio = auto / cpu.min(device);
+                    worst = worst.max(ratio);
+                    let lens = if lens.len() == 1 { size(lens[0]) } else { "mix".to_owned() };
+                    println!(
+                        "{depth:11}  {footprint:>4} {lens:>9} {cpu:11.0} {device:11.0} {auto:11.0} {:7.1}% {ratio:11.2}",
+                        100.0 * share
+                    );
+                }
+            }
+        }
+        if moves {
+            let first = SIZES[0];
+            contenders.iter().for_each(|contender| contender.verify(first));
+        }
+        println!("worst: {worst:.2} times the better one");
+        println!("\n{}", auto.report());
+    }
+}

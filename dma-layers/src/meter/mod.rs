@@ -1,0 +1,266 @@
+//! [`MeterEngine`]: latencies, sizes and counts of another engine's descriptors.
+//!
+//! - Each queue has a histogram of latencies, from `submit` to the poll that reports the descriptor, and one
+//!   of lengths, both with an error of at most 3.2 %. They are of fixed size: no copy allocates.
+//! - Times are the computer's, also over a simulated device with a clock of its own.
+//! - [`MeterEngine::report`] reads all of it at any moment, from any thread, without stopping a queue.
+//! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,
+//!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`.
+//! - With the feature `metrics`, `publish` hands the counts to the recorder of the crate `metrics`, such as
+//!   Prometheus.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dma_core::{DmaEngineExt, QueueOptions};
+//! use dma_layers::meter::{MeterEngine, MeterOptions};
+//! use dma_sim::sim::{SimEngine, SimOptions};
+//!
+//! let device = SimEngine::open(&SimOptions::from_name(&"sim:seed=1".parse()?)?)?;
+//! let engine = MeterEngine::new(Arc::new(device), &MeterOptions::new());
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! queue.copy(engine.allocate(4096)?, engine.allocate(4096)?)?.wait()?;
+//! let report = engine.report();
+//! assert_eq!((report.queues[0].done, report.queues[0].bytes), (1, 4096));
+//! assert_eq!(report.queues[0].sizes.quantile(0.5), Some(4096));
+//! # Ok::<(), dma_core::Error>(())
+//! ```
+#![expect(unsafe_code, reason = "implements the contract")]
+
+#[cfg(feature = "metrics")]
+mod publish;
+mod report;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use dma_core::{
+    Completion, Descriptor, DmaEngine, OptionInfo, OptionValue, QueueOptions, QueueStats, RawQueue, Result,
+};
+
+#[cfg(feature = "metrics")]
+pub use publish::publish;
+use report::Counts;
+pub use report::{Distribution, MeterReport, QueueReport};
+
+use crate::in_flight::InFlight;
+use crate::layer::{Call, Layer, Layered, Watch, forward_to_layered};
+
+/// The options of a [`MeterEngine`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MeterOptions {
+    /// The engine's name in spans and metrics. Default: empty, for the name of its backend.
+    pub label: String,
+}
+
+impl MeterOptions {
+    /// The options in engine names.
+    pub const INFO: &'static [OptionInfo] =
+        &[OptionInfo::new("label", "TEXT", "the backend", "the engine's name in spans and metrics")];
+
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`label`](Self::label).
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Reads options of an engine name.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an option or value that does not exist.
+    pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
+        let mut read = Self::new();
+        for (key, text) in options {
+            let value = OptionValue::new(key, text);
+            match key {
+                "label" => read.label = value.text()?.to_owned(),
+                _ => return Err(value.not_read()),
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// An engine that is measured: see the [module](self).
+pub struct MeterEngine {
+    layered: Layered<Meter>,
+}
+
+impl MeterEngine {
+    /// Makes an engine that measures `inner`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn DmaEngine>, options: &MeterOptions) -> Self {
+        let mut info = inner.info().clone();
+        info.device.push_str(", metered");
+        let label = if options.label.is_empty() { info.backend } else { &options.label };
+        let meter = Meter {
+            label: label.into(),
+            epoch: Instant::now(),
+            queues: Mutex::default(),
+            #[cfg(feature = "metrics")]
+            published: Mutex::default(),
+        };
+        let layered = Layered::new(inner, info, meter);
+        #[cfg(feature = "metrics")]
+        publish::add(&layered.layer);
+        Self { layered }
+    }
+
+    /// Returns the counts and histograms so far.
+    #[must_use]
+    pub fn report(&self) -> MeterReport {
+        self.layered.layer.report()
+    }
+}
+
+forward_to_layered!(MeterEngine);
+
+impl fmt::Debug for MeterEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeterEngine")
+            .field("inner", &self.layered.inner)
+            .field("label", &self.layered.layer.label)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The part that the engine's queues and regions share.
+#[derive(Debug)]
+struct Meter {
+    label: Arc<str>,
+    epoch: Instant,
+    /// The counts of each number of a queue, and whether a queue has it. The next queue takes the first free
+    /// number and counts on, so that there are as many as there are queues at a time.
+    queues: Mutex<Vec<(Arc<Counts>, bool)>>,
+    #[cfg(feature = "metrics")]
+    published: Mutex<MeterReport>,
+}
+
+impl Meter {
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn report(&self) -> MeterReport {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        MeterReport { queues: queues.iter().map(|(counts, _)| counts.report()).collect() }
+    }
+}
+
+impl Layer for Meter {
+    type Queue = MeterQueue;
+
+    fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<MeterQueue> {
+        let mut queues = this.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = queues.iter().position(|(_, taken)| !taken);
+        let number = free.unwrap_or_else(|| {
+            queues.push((Arc::new(Counts::new()), false));
+            queues.len() - 1
+        });
+        let (counts, taken) = &mut queues[number];
+        *taken = true;
+        Ok(MeterQueue {
+            in_flight: InFlight::new(depth),
+            stats: QueueStats::default(),
+            number,
+            counts: Arc::clone(counts),
+            meter: Arc::clone(this),
+        })
+    }
+
+    fn explain(&self) -> String {
+        self.report().to_string()
+    }
+
+    fn around<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
+        let engine = &*self.label;
+        let span = match call {
+            Call::Allocate { len } => tracing::info_span!("dma.allocate", engine, bytes = len),
+            Call::Register { len } => tracing::info_span!("dma.register", engine, bytes = len),
+            Call::Import => tracing::info_span!("dma.import", engine),
+            Call::Export { len } => tracing::info_span!("dma.export", engine, bytes = len),
+            Call::OpenQueue { depth } => tracing::info_span!("dma.open", engine, depth),
+            Call::CloseRegion { len } => tracing::info_span!("dma.deregister", engine, bytes = len),
+            Call::CloseQueue => tracing::info_span!("dma.close", engine),
+        };
+        span.in_scope(run)
+    }
+}
+
+/// A queue's descriptors.
+#[derive(Debug)]
+struct MeterQueue {
+    in_flight: InFlight<Start>,
+    /// Device counters that are in `counts`.
+    stats: QueueStats,
+    number: usize,
+    counts: Arc<Counts>,
+    meter: Arc<Meter>,
+}
+
+/// A descriptor in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Start {
+    /// Its time, in nanoseconds.
+    submitted: u64,
+    len: u64,
+}
+
+impl MeterQueue {
+    fn count_stats(&mut self, stats: QueueStats) {
+        self.counts.doorbells.add(stats.doorbells - self.stats.doorbells);
+        self.counts.resets.add(stats.resets - self.stats.resets);
+        self.stats = stats;
+    }
+}
+
+// SAFETY: all goes to the queue within, unchanged.
+unsafe impl Watch for MeterQueue {
+    unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
+        let submitted = self.meter.now();
+        // SAFETY: the caller's promise.
+        let n = unsafe { inner.submit(batch) }?;
+        let start = |descriptor: &Descriptor<'_>| Start { submitted, len: descriptor.len() as u64 };
+        self.in_flight.push(&batch[..n], start);
+        self.counts.submitted.add(n as u64);
+        Ok(n)
+    }
+
+    fn flush(&mut self, inner: &mut dyn RawQueue) {
+        inner.flush();
+        self.count_stats(inner.stats());
+    }
+
+    fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
+        let n = inner.poll(completions);
+        if n == 0 {
+            return 0;
+        }
+        let now = self.meter.now();
+        let Self { in_flight, counts, .. } = self;
+        in_flight.take(&completions[..n], |ended| counts.count(&ended, now));
+        n
+    }
+
+    fn closing(&mut self, stats: QueueStats) {
+        self.count_stats(stats);
+    }
+}
+
+impl Drop for MeterQueue {
+    fn drop(&mut self) {
+        self.counts.lose_in_flight();
+        let mut queues = self.meter.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues[self.number].1 = false;
+    }
+}

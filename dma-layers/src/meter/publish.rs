@@ -1,0 +1,117 @@
+//! The counts of all meters, for the recorder of the crate `metrics`.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use metrics::{counter, describe_counter, gauge};
+
+use super::Meter;
+use super::report::{Distribution, QueueReport};
+
+/// All meters of the process.
+static METERS: Mutex<Vec<Weak<Meter>>> = Mutex::new(Vec::new());
+
+/// Upper bounds of the buckets of latencies, as powers of two: 128 ns to 17 s.
+const LATENCIES: &[u32] =
+    &[7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 28, 30, 32, 34];
+/// Upper bounds of the buckets of sizes, as powers of two: 64 B to 16 GiB.
+const SIZES: &[u32] = &[6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34];
+
+/// Makes [`publish`] know a meter.
+pub(super) fn add(meter: &Arc<Meter>) {
+    let mut meters = METERS.lock().unwrap_or_else(PoisonError::into_inner);
+    meters.retain(|meter| meter.strong_count() > 0);
+    meters.push(Arc::downgrade(meter));
+}
+
+/// Hands the counts of all meters of this process to the recorder of the crate `metrics`. Call it before
+/// metrics are read, such as when Prometheus asks for them. Copies are not held up. Without a recorder the
+/// counts are lost, so install it first.
+///
+/// Counters, with the labels `engine` (the [label](super::MeterOptions::label)) and `queue` (a number):
+///
+/// | name | counts |
+/// |---|---|
+/// | `dma_descriptors_total` | descriptors that ended, by `outcome`: `done`, `failed`, `aborted`, `lost` |
+/// | `dma_bytes_total` | bytes of the descriptors done |
+/// | `dma_doorbells_total`, `dma_resets_total` | doorbells rung; device resets |
+/// | `dma_latency_seconds_bucket`, `_count` | latencies up to `le` seconds, as in a histogram |
+/// | `dma_latency_nanoseconds_total` | sum of the latencies: counters are whole numbers |
+/// | `dma_size_bytes_bucket`, `_sum`, `_count` | lengths up to `le` bytes, as in a histogram |
+///
+/// The gauge `dma_in_flight` has the descriptors in flight. The buckets are counters, because the recorder's
+/// own histograms would take every descriptor one by one; `histogram_quantile` reads them.
+///
+/// A meter that is dropped publishes the rest of its counts.
+pub fn publish() {
+    let meters = METERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // The recorder is called while nothing is locked.
+    meters.iter().filter_map(Weak::upgrade).for_each(|meter| meter.publish());
+}
+
+impl Meter {
+    fn publish(&self) {
+        let now = self.report();
+        let before = {
+            let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *published, now.clone())
+        };
+        describe();
+        for (number, queue) in now.queues.iter().enumerate() {
+            publish_queue(&self.label, number, before.queues.get(number), queue);
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+fn describe() {
+    describe_counter!("dma_descriptors_total", "Descriptors that ended, by outcome.");
+    describe_counter!("dma_bytes_total", "Bytes of the descriptors done.");
+    describe_counter!("dma_doorbells_total", "Doorbells rung.");
+    describe_counter!("dma_resets_total", "Device resets that queues recovered from.");
+    describe_counter!("dma_latency_seconds_bucket", "Descriptors done within `le` seconds.");
+    describe_counter!("dma_size_bytes_bucket", "Descriptors done of at most `le` bytes.");
+    metrics::describe_gauge!("dma_in_flight", "Descriptors in flight.");
+}
+
+fn publish_queue(label: &Arc<str>, number: usize, before: Option<&QueueReport>, now: &QueueReport) {
+    let labels = [("engine", label.to_string()), ("queue", number.to_string())];
+    let add = |name: &'static str, more: Option<(&'static str, String)>, of: &dyn Fn(&QueueReport) -> u64| {
+        let labels: Vec<_> = labels.iter().cloned().chain(more).collect();
+        // Another meter may have the same labels: the counter has the sum of both.
+        counter!(name, &labels).increment(of(now).saturating_sub(before.map_or(0, of)));
+    };
+    let ended = |outcome: &str, of: fn(&QueueReport) -> u64| {
+        add("dma_descriptors_total", Some(("outcome", outcome.to_owned())), &of);
+    };
+    ended("done", |q| q.done);
+    ended("failed", |q| q.failed);
+    ended("aborted", |q| q.aborted);
+    ended("lost", |q| q.lost);
+    add("dma_bytes_total", None, &|q| q.bytes);
+    add("dma_doorbells_total", None, &|q| q.doorbells);
+    add("dma_resets_total", None, &|q| q.resets);
+    let buckets = |name, powers: &[u32], unit: f64, of: fn(&QueueReport) -> &Distribution| {
+        for &power in powers {
+            let le = (1_u64 << power) as f64 * unit;
+            add(name, Some(("le", le.to_string())), &|q| up_to(of(q), 1 << power));
+        }
+        add(name, Some(("le", "+Inf".to_owned())), &|q| of(q).count());
+    };
+    buckets("dma_latency_seconds_bucket", LATENCIES, 1e-9, |q| &q.latencies);
+    add("dma_latency_nanoseconds_total", None, &|q| q.nanoseconds);
+    add("dma_latency_seconds_count", None, &|q| q.latencies.count());
+    buckets("dma_size_bytes_bucket", SIZES, 1.0, |q| &q.sizes);
+    add("dma_size_bytes_sum", None, &|q| q.bytes);
+    add("dma_size_bytes_count", None, &|q| q.sizes.count());
+    gauge!("dma_in_flight", &labels).set(now.in_flight as f64);
+}
+
+/// Returns the number of values up to `bound`, a power of two.
+fn up_to(values: &Distribution, bound: u64) -> u64 {
+    values.buckets().take_while(|(range, _)| *range.end() <= bound).map(|(_, count)| count).sum()
+}

@@ -1,0 +1,253 @@
+//! [`MeterReport`]: counts and histograms, and the cells that queues count in.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dma_core::Outcome;
+use histogram::{AtomicHistogram, Histogram};
+
+use super::Start;
+use crate::in_flight::Ended;
+
+/// Buckets for each power of two: 32, so that a bucket is at most 3.2 % wide. All values fit.
+const GROUPING: (u8, u8) = (5, 64);
+
+/// A count that one thread adds to and any thread reads.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(super) fn add(&self, n: u64) {
+        // One writer: no read-modify-write is needed.
+        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counts of a queue, and of those before it with the same number.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) submitted: Count,
+    done: Count,
+    failed: Count,
+    aborted: Count,
+    /// Of queues that were closed before they reported these.
+    lost: Count,
+    bytes: Count,
+    pub(super) doorbells: Count,
+    pub(super) resets: Count,
+    nanoseconds: Count,
+    latencies: AtomicHistogram,
+    /// Of lengths less 1, so that a power of two is the last value of its bucket.
+    sizes: AtomicHistogram,
+}
+
+impl Counts {
+    pub(super) fn new() -> Self {
+        let histogram = || AtomicHistogram::new(GROUPING.0, GROUPING.1).expect("these powers are valid");
+        Self {
+            submitted: Count::default(),
+            done: Count::default(),
+            failed: Count::default(),
+            aborted: Count::default(),
+            lost: Count::default(),
+            bytes: Count::default(),
+            doorbells: Count::default(),
+            resets: Count::default(),
+            nanoseconds: Count::default(),
+            latencies: histogram(),
+            sizes: histogram(),
+        }
+    }
+
+    /// Counts descriptors that ended at `now`.
+    #[inline]
+    pub(super) fn count(&self, ended: &Ended<Start>, now: u64) {
+        let &Ended { state: Start { submitted, len }, count, .. } = ended;
+        match ended.outcome {
+            Outcome::Done => {}
+            Outcome::Failed(_) => return self.failed.add(count),
+            Outcome::Aborted => return self.aborted.add(count),
+        }
+        let latency = now.saturating_sub(submitted);
+        // All values fit.
+        let _ = self.latencies.add(latency, count);
+        let _ = self.sizes.add(len.saturating_sub(1), count);
+        self.nanoseconds.add(latency.saturating_mul(count));
+        self.bytes.add(len.saturating_mul(count));
+        self.done.add(count);
+    }
+
+    fn in_flight(&self) -> u64 {
+        let ended = [&self.done, &self.failed, &self.aborted, &self.lost];
+        self.submitted.get().saturating_sub(ended.into_iter().map(Count::get).sum())
+    }
+
+    /// The queue is closed.
+    pub(super) fn lose_in_flight(&self) {
+        self.lost.add(self.in_flight());
+    }
+
+    pub(super) fn report(&self) -> QueueReport {
+        QueueReport {
+            in_flight: self.in_flight(),
+            submitted: self.submitted.get(),
+            done: self.done.get(),
+            failed: self.failed.get(),
+            aborted: self.aborted.get(),
+            lost: self.lost.get(),
+            bytes: self.bytes.get(),
+            doorbells: self.doorbells.get(),
+            resets: self.resets.get(),
+            nanoseconds: self.nanoseconds.get(),
+            latencies: Distribution { histogram: self.latencies.load(), shift: 0 },
+            sizes: Distribution { histogram: self.sizes.load(), shift: 1 },
+        }
+    }
+}
+
+/// Values counted in buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distribution {
+    histogram: Histogram,
+    /// Added to the values of the histogram.
+    shift: u64,
+}
+
+impl Distribution {
+    /// Returns the buckets that are not empty, in ascending order: their values, and the number of these.
+    pub fn buckets(&self) -> impl Iterator<Item = (RangeInclusive<u64>, u64)> + '_ {
+        let values = |range: RangeInclusive<u64>| {
+            range.start().saturating_add(self.shift)..=range.end().saturating_add(self.shift)
+        };
+        let buckets = self.histogram.iter().filter(|bucket| bucket.count() > 0);
+        buckets.map(move |bucket| (values(bucket.range()), bucket.count()))
+    }
+
+    /// Returns the largest value of the bucket below or in which the share `q` of all values lies, at most
+    /// 3.2 % too large. `None` if nothing was counted, or if `q` is not within 0 and 1.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let bucket = self.histogram.quantile_bucket(q).ok().flatten()?;
+        Some(bucket.end().saturating_add(self.shift))
+    }
+
+    /// Returns the number of values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.as_slice().iter().sum()
+    }
+}
+
+/// Counts of a queue of a [`MeterEngine`](super::MeterEngine) so far, by descriptors: the pieces that the
+/// engine's limits cut operations into. A queue that is opened after another one was closed takes its number,
+/// and counts on.
+///
+/// It is read while the queue goes on, so that counts may be apart by descriptors that end meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueReport {
+    /// Descriptors accepted.
+    pub submitted: u64,
+    /// Descriptors done.
+    pub done: u64,
+    /// Descriptors that failed.
+    pub failed: u64,
+    /// Descriptors that a reset or a stop of the device ended.
+    pub aborted: u64,
+    /// Descriptors that had not been reported when their queue was closed.
+    pub lost: u64,
+    /// Descriptors in flight.
+    pub in_flight: u64,
+    /// Bytes of the descriptors done: each counts its length once.
+    pub bytes: u64,
+    /// Doorbells rung, as the engine counts them.
+    pub doorbells: u64,
+    /// Device resets that the queue recovered from.
+    pub resets: u64,
+    /// Sum of the latencies, in nanoseconds.
+    pub nanoseconds: u64,
+    /// Latencies of the descriptors done, in nanoseconds, from `submit` to the poll that reported them.
+    pub latencies: Distribution,
+    /// Lengths of the descriptors done, in bytes.
+    pub sizes: Distribution,
+}
+
+/// The counts of all queues of a [`MeterEngine`](super::MeterEngine), by number.
+///
+/// Its [`Display`](fmt::Display) has one line for each queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MeterReport {
+    /// One entry for each number of a queue.
+    pub queues: Vec<QueueReport>,
+}
+
+impl fmt::Display for MeterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, queue) in self.queues.iter().enumerate() {
+            let QueueReport { done, failed, aborted, in_flight, bytes, doorbells, .. } = queue;
+            write!(
+                f,
+                "queue {number}: {done} done, {failed} failed, {aborted} aborted, {in_flight} in flight, "
+            )?;
+            write!(f, "{bytes} B, {doorbells} doorbells")?;
+            let quantiles = [0.5, 0.99].map(|q| (queue.latencies.quantile(q), queue.sizes.quantile(q)));
+            if let [(Some(p50), Some(size50)), (Some(p99), Some(size99))] = quantiles {
+                write!(f, "; latency p50 {p50} ns, p99 {p99} ns; size p50 {size50} B, p99 {size99} B")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn done(submitted: u64, len: u64, count: u64) -> Ended<Start> {
+        Ended { state: Start { submitted, len }, outcome: Outcome::Done, count, before: 0 }
+    }
+
+    proptest! {
+        /// Quantiles are those of the sorted values, within the width of a bucket.
+        #[test]
+        fn quantiles_are_those_of_the_values(values in proptest::collection::vec(1_u64..1 << 40, 1..200), q in 0.0..=1.0_f64) {
+            let counts = Counts::new();
+            for &value in &values {
+                counts.count(&done(7, value, 1), 7 + value);
+            }
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
+            let exact = sorted[rank - 1];
+            let report = counts.report();
+            for of in [&report.latencies, &report.sizes] {
+                let found = of.quantile(q).expect("values were counted");
+                prop_assert!(found >= exact && found as f64 <= exact as f64 * 1.032 + 1.0, "{found} for {exact}");
+                prop_assert_eq!(of.count(), values.len() as u64);
+                let within = |range: &RangeInclusive<u64>| values.iter().filter(|v| range.contains(v)).count() as u64;
+                prop_assert!(of.buckets().all(|(range, count)| within(&range) == count));
+            }
+            prop_assert_eq!(report.nanoseconds, values.iter().sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_exact_sizes() {
+        for power in 0..63 {
+            let counts = Counts::new();
+            counts.count(&done(0, 1 << power, 3), 0);
+            assert_eq!(counts.report().sizes.quantile(0.5), Some(1 << power));
+        }
+        assert_eq!(Counts::new().report().sizes.quantile(0.5), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! The conformance suite on `MeterEngine`, over the CPU, simulated devices and other wrappers.
+
+mod engines;
+
+use engines::{auto, cpu, meter, sim, verify};
+
+dma_core::conformance_tests!(on_cpu, meter(cpu("cpu")));
+dma_core::conformance_tests!(on_cpu_threads, meter(cpu("cpu:threads=2,inline=0")));
+dma_core::conformance_tests!(on_ideal, meter(sim("sim:seed=1")));
+dma_core::conformance_tests!(on_dsa, meter(sim("sim:profile=dsa,seed=2")));
+dma_core::conformance_tests!(on_bluefield3, meter(sim("sim:profile=bluefield3,seed=3")));
+dma_core::conformance_tests!(on_tight, meter(sim("sim:max_transfer=100,max_segments=2,depth=3,seed=4")));
+dma_core::conformance_tests!(around_verify, meter(verify(sim("sim:seed=5"))));
+dma_core::conformance_tests!(within_verify, verify(meter(sim("sim:profile=dsa,seed=6"))));
+dma_core::conformance_tests!(around_auto, meter(auto(sim("sim:profile=dsa,seed=7"))));
