@@ -33,6 +33,8 @@ pub(crate) struct WorkQueue {
     pub(crate) operations: u64,
     /// The device's version, as the kernel writes it.
     pub(crate) version: String,
+    /// The name of the stand-in, if it is one.
+    pub(crate) stand_in: Option<String>,
 }
 
 /// Checks that `name` is that of a work queue: `wqX.Y`.
@@ -193,6 +195,7 @@ impl WorkQueue {
             max_transfer,
             operations,
             version: text(&device_dir, "version").unwrap_or_else(|| "unknown".to_owned()),
+            stand_in: text(&device_dir, "stand_in"),
             dir,
         })
     }
