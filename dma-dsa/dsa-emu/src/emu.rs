@@ -1,7 +1,7 @@
 //! Work queues within this process.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use rustix::io::Errno;
@@ -11,7 +11,8 @@ use crate::queue::Queue;
 use crate::trap;
 use crate::tree::Tree;
 
-/// Work queues of this process alone, for tests.
+/// Work queues of this process alone, for tests. A program that was not written for them starts by
+/// `dsa-emu-run`.
 ///
 /// Installs handlers for SIGSEGV, SIGBUS and SIGILL in this process, which stay. Dropped, it ends the threads
 /// of the work queues, and removes their files. Stores to portals that are still mapped then end the process
@@ -123,6 +124,18 @@ impl Drop for Emu {
             trap::remove(queue);
         }
     }
+}
+
+/// Writes the files of the configuration that `DSA_EMU_CONFIG` or `DSA_EMU` has below a folder, which exists,
+/// and returns those that stand for `/dev/dsa` and `/sys/bus/dsa/devices`. For `dsa-emu-run`, whose program
+/// then has the work queues by the preloaded library.
+///
+/// # Errors
+///
+/// The configuration is invalid, or the system refuses a file.
+pub fn lay_out(root: &Path) -> Result<(PathBuf, PathBuf), StartError> {
+    let tree = Tree::lay_out(root, &Config::from_environment()?)?;
+    Ok((tree.dev(), tree.sysfs()))
 }
 
 /// Starts the work queues of a configuration on a tree, and takes the stores to them.

@@ -1,6 +1,7 @@
 //! A stand-in for Intel DSA: work queues in software, which programs use as they use those of the hardware.
 //!
-//! [`Emu`] has them within a process, for tests in Rust. The README has the configuration.
+//! The `install` script beside this crate lays out `dsa-emu-run`, which starts any program on them; the
+//! README has the configuration. [`Emu`] has them within a process, for tests in Rust.
 //!
 //! # How it works
 //!
@@ -39,10 +40,12 @@ mod emu;
 mod faults;
 mod memory;
 mod operations;
+#[cfg(feature = "preload")]
+mod preload;
 mod queue;
 mod ring;
 mod trap;
 mod tree;
 
 pub use config::ConfigError;
-pub use emu::{Emu, StartError};
+pub use emu::{Emu, StartError, lay_out};

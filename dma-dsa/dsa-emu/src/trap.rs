@@ -47,7 +47,7 @@ pub(crate) fn remove(queue: &'static Queue) {
     }
 }
 
-fn queues() -> impl Iterator<Item = &'static Queue> {
+pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
     // SAFETY: work queues that were added live for ever.
     QUEUES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
@@ -87,12 +87,53 @@ pub(crate) fn install() {
             // A fault while a descriptor is read comes from within the handler.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
             // SAFETY: a handler that does what handlers may, and room for the old action.
-            if unsafe { libc::sigaction(signal, &raw const action, old.as_mut_ptr()) } == 0 {
+            if unsafe { real_sigaction(signal, &raw const action, old.as_mut_ptr()) } == 0 {
                 // SAFETY: written by the call.
                 previous.store(Box::into_raw(Box::new(unsafe { old.assume_init() })), Ordering::Release);
             }
         }
     });
+}
+
+/// The C library's `sigaction`, whatever this library exports.
+unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
+    #[cfg(feature = "preload")]
+    // SAFETY: the caller's promise.
+    return unsafe { crate::preload::real::sigaction(signal, new, old) };
+    #[cfg(not(feature = "preload"))]
+    // SAFETY: the caller's promise.
+    return unsafe { libc::sigaction(signal, new, old) };
+}
+
+/// The place of a signal of ours in [`PREVIOUS`], once the handlers are installed.
+#[cfg(feature = "preload")]
+fn previous(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
+    let previous = SIGNALS.iter().position(|of_trap| *of_trap == signal).map(|n| &PREVIOUS[n])?;
+    (!previous.load(Ordering::Acquire).is_null()).then_some(previous)
+}
+
+/// Does for a signal of ours what `sigaction` does, on the action that is behind our handler. `None`: it is
+/// another signal.
+///
+/// # Safety
+///
+/// As for `sigaction`.
+#[cfg(feature = "preload")]
+pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut sigaction) -> Option<()> {
+    let previous = previous(signal)?;
+    // SAFETY: the caller's promise.
+    let new = unsafe { new.as_ref() };
+    let was = match new {
+        Some(new) => previous.swap(Box::into_raw(Box::new(*new)), Ordering::AcqRel),
+        None => previous.load(Ordering::Acquire),
+    };
+    if !old.is_null() {
+        // SAFETY: the caller's promise.
+        let old = unsafe { &mut *old };
+        // SAFETY: actions are never freed.
+        *old = unsafe { *was };
+    }
+    Some(())
 }
 
 /// Blocks all signals but those of traps on this thread, which is ours: the program's handlers run on its
@@ -219,7 +260,7 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         // The instruction is repeated, and ends the process as it would have without us. One who sent the
         // signal sends it once more.
         // SAFETY: a valid action.
-        unsafe { libc::sigaction(signal, &raw const default, ptr::null_mut()) };
+        unsafe { real_sigaction(signal, &raw const default, ptr::null_mut()) };
         // SAFETY: a description by the system.
         if unsafe { (*info).si_code } <= 0 {
             // SAFETY: no memory is involved.
