@@ -35,6 +35,8 @@ pub(crate) struct WorkQueue {
     pub(crate) version: String,
     /// The NUMA node of the device.
     pub(crate) numa_node: Option<u32>,
+    /// The name of the stand-in, if it is one.
+    pub(crate) stand_in: Option<String>,
 }
 
 /// Checks that `name` is that of a work queue: `wqX.Y`.
@@ -197,6 +199,7 @@ impl WorkQueue {
             // -1 on a machine of one node.
             numa_node: dma_host::numa_node(&device_dir),
             version: text(&device_dir, "version").unwrap_or_else(|| "unknown".to_owned()),
+            stand_in: text(&device_dir, "stand_in"),
             dir,
         })
     }
