@@ -1,6 +1,6 @@
 //! Memory that engines allocate and register.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -104,14 +104,14 @@ pub struct HostMemory {
     owner: Owner,
 }
 
-/// A boxed value behind a raw pointer. Moving a `Box` would assert that nobody else points into it, but
-/// `HostMemory` does.
-struct Owner(NonNull<dyn Any + Send + Sync>);
+/// A boxed value behind a raw pointer, and its type. Moving a `Box`, or a reference to its value, would
+/// assert that nobody else points into it, but `HostMemory` does.
+struct Owner(NonNull<dyn Any + Send + Sync>, TypeId);
 
 impl Owner {
     fn new<M: Any + Send + Sync>(owner: M) -> Self {
         let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
-        Self(NonNull::from(Box::leak(owner)))
+        Self(NonNull::from(Box::leak(owner)), TypeId::of::<M>())
     }
 
     fn into_box(self) -> Box<dyn Any + Send + Sync> {
@@ -280,9 +280,7 @@ impl HostMemory {
 
     /// Returns whether the owner is an `M`.
     pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
-        #[expect(unsafe_code, reason = "looks at the owner's type")]
-        // SAFETY: the box lives, and only its type is read.
-        unsafe { self.owner.0.as_ref() }.is::<M>()
+        self.owner.1 == TypeId::of::<M>()
     }
 
     /// Returns the file descriptor and offset that the bytes map, if known.
