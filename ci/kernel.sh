@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real Linux kernel agrees with our models and our engine, in machines of ci/vm:
-# - Its I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, and notices a channel that
-#   halts, a completion that is lost and a copy that is wrong.
+# - Its I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, copies random ranges by it
+#   rightly, and notices a channel that halts, a completion that is lost and a copy that is wrong.
 # - Its software RDMA device, Soft-RoCE, runs the tests of dma-rdma for hardware: conformance, random programs, rights.
 #   `ibv_rc_pingpong` and `ib_read_bw` between two machines are the witnesses that the set-up is right.
 # Exits with 77 ("skipped") where ci/vm does.
@@ -31,6 +31,7 @@ export SPDK_EMU="
     function = [{ pci = '00:10.0', device = 0x0e20 }]
     [[socket]]
     cbver = 0x34
+    xfercap = '4K'
     function = [{ pci = '00:11.0', device = 0x0b00 }]
     [[socket]]
     faults = 'fail@2'
@@ -41,8 +42,19 @@ export SPDK_EMU="
     [[socket]]
     faults = 'corrupt@2'
     function = [{ pci = '00:14.0' }]
+    [[socket]]
+    faults = 'corrupt@5000'
+    function = [{ pci = '00:15.0' }]
+    [[socket]]
+    faults = 'fail@5000'
+    function = [{ pci = '00:16.0' }]
 "
-part "$target/debug/examples/pci_proxy" ci/vm -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
+module=(-b ci/guest/copies.c)
+if ! { command -v make && command -v gcc; } >/dev/null; then
+    echo "skipped: random copies by ioatdma, without make and gcc to build a kernel module with"
+    module=()
+fi
+part "$target/debug/examples/pci_proxy" ci/vm "${module[@]}" -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
 unset SPDK_EMU
 
 echo "--- Soft-RoCE"

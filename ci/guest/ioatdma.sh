@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs in a machine of ci/vm, with the functions that ci/kernel.sh configures: binds Linux's ioatdma to each, which starts
-# the channel, copies 2,000 bytes, compares them, and registers the channel if they are right.
+# the channel, copies 2,000 bytes, compares them, and registers the channel if they are right. Then copies.ko copies.
 driver=/sys/bus/pci/drivers/ioatdma
 
 fail() {
@@ -9,16 +9,24 @@ fail() {
     exit 1
 }
 
-# ADDRESS VERSION: the driver accepts the function, each time.
+# SEED: copies 20,000 times by the channel that there is, and prints the result: see copies.c.
+copies() {
+    insmod /copies.ko count=20000 seed="$1" || fail "copies.ko does not load"
+    cat /sys/module/copies/parameters/result
+    rmmod copies
+}
+
+# ADDRESS VERSION: the driver accepts the function, each time, and copies rightly.
 accepted() {
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
+    for seed in 1 2 3; do
         echo "$1" >$driver/bind || fail "$1 was refused"
         [ "$(cat /sys/class/dma/dma0chan0/quickdata/version)" = "$2" ] || fail "$1 has no channel of version $2"
         [ "$(readlink -f /sys/class/dma/dma0chan0/device)" = "$(readlink -f "/sys/bus/pci/devices/$1")" ] || fail "the channel is not of $1"
+        [ ! -e /copies.ko ] || [ "$(copies $seed)" = 0 ] || fail "$1 copies wrongly, with the seed $seed"
         echo "$1" >$driver/unbind
     done
     dmesg | grep -iE "ioatdma $1: .*(error|halted|timed out|failed)" && fail "the driver has complaints about $1"
-    echo "ioatdma: $1, version $2, passed 10 times"
+    echo "ioatdma: $1, version $2, accepted"
 }
 
 # ADDRESS MESSAGE...: the driver refuses the function, and says all that.
@@ -44,4 +52,17 @@ refused 0000:00:13.0 "Self-test copy timed out, disabling" "Restart channel..."
 refused 0000:00:14.0 "Self-test copy failed compare, disabling"
 if dmesg | grep "ioatdma 0000:00:14.0: .*halted"; then
     fail "a wrong copy halted the channel"
+fi
+
+# Channels that pass the driver's test, and fail later.
+if [ -e /copies.ko ]; then
+    echo 0000:00:15.0 >$driver/bind || fail "0000:00:15.0 was refused"
+    result=$(copies 1)
+    [ "$result" = -84 ] || fail "a wrong byte was not noticed: $result"
+    echo 0000:00:15.0 >$driver/unbind
+    echo 0000:00:16.0 >$driver/bind || fail "0000:00:16.0 was refused"
+    result=$(copies 1)
+    { [ "$result" -gt 0 ] && [ "$result" -lt 100 ]; } || fail "after a halt, $result copies were given up"
+    echo 0000:00:16.0 >$driver/unbind
+    echo "ioatdma: a wrong byte was noticed; after a halt, $result copies were given up and the others succeeded"
 fi

@@ -39,5 +39,15 @@ pair iters ibv_rc_pingpong -d rxe0 -g $gid -c -s 4096 -n 200
 pair "^ 65536" ib_read_bw -d rxe0 -x $gid -F -u 20 -s 65536 -n 100
 [ "$machine" = 1 ] || exit 0
 
+# The kernel takes back the queue pairs and regions of a process that is killed.
+held() {
+    { rdma resource show qp && rdma resource show mr; } | grep " pid "
+}
+hardware --ignored >/dev/null 2>&1 &
+until held; do kill -0 $! || fail "the tests ended before they had a queue pair"; done
+kill -9 $!
+wait $!
+until ! held; do sleep 0.1; done
+
 lib --ignored hardware || fail "the tests of the library"
 hardware --ignored || fail "conformance or random programs"
