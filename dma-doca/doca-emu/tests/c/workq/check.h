@@ -30,7 +30,7 @@ static inline void check_code(doca_error_t want, doca_error_t got, const char *c
 	}
 }
 
-/* Whether the device or representor with that address is at bus:00.0. */
+/* Sets equal: the device or representor is at bus:00.0. */
 #if DOCA_VER_MAJOR < 2
 #define IS_AT(get_bdf, get_equal, info, bus_number, equal) \
 	do { \
