@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Parsers of foreign bytes never panic, accept only valid input, and drop nothing (fuzz/src/lib.rs). No sequence of calls
 # to the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
-# (fuzz/src/calls.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), and SPDK (spdk.rs).
+# (fuzz/src/calls.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), DOCA 1.5 and 2.2
+# (work_queues.rs), and SPDK (spdk.rs).
 #   ci/fuzz.sh replay         every input of the committed corpus, and those with one change; works with any compiler
 #   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;
 #                             exits with 77 ("skipped") if they are not installed
@@ -17,6 +18,9 @@ cp Cargo.lock fuzz/Cargo.lock
 
 if [[ "${1:-}" == replay ]]; then
     cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+    for generation in 1-5 2-2; do
+        cargo test --manifest-path fuzz/Cargo.toml --no-default-features --features "generation-$generation" --test corpus
+    done
     exit
 fi
 
@@ -36,10 +40,18 @@ fi
 
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
-for target in $(cargo +nightly fuzz list); do
-    echo "--- $target"
-    mkdir "$found/$target"
+fuzz() { # TARGET ARGUMENTS...
+    local target=$1
+    echo "--- $*"
+    mkdir -p "$found/$target"
     # New inputs go to the first folder, so that the committed corpus is unchanged.
-    cargo +nightly fuzz run "$target" "$found/$target" "fuzz/corpus/$target" -- \
+    cargo +nightly fuzz run "${@:2}" "$target" "$found/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+}
+for target in $(cargo +nightly fuzz list | grep -vx doca_work_queues); do
+    fuzz "$target"
+done
+# The stand-in has the calls of one generation at a time.
+for generation in 1-5 2-2; do
+    fuzz doca_work_queues --features "generation-$generation"
 done

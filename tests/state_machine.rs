@@ -65,12 +65,12 @@ struct Model {
 enum Step {
     Allocate {
         len: usize,
-        /// From the pool, if it has one of that length.
-        pooled: bool,
+        from: From,
     },
     Write {
         buffer: Index,
         seed: u8,
+        by: By,
     },
     Split {
         buffer: Index,
@@ -94,6 +94,26 @@ enum Step {
     Drop {
         flight: Index,
     },
+}
+
+/// The origin of a buffer.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Engine,
+    /// The pool, if it has one of that length.
+    Pool,
+    /// Memory of the program, if the engine takes any.
+    Registered,
+}
+
+/// The way of bytes into a buffer at rest.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Cpu,
+    /// A blocking copy of plain bytes.
+    PlainBytes,
+    /// A copy from read-only memory, which comes back.
+    ReadOnlyMemory,
 }
 
 /// Opens an engine by name. Hardware backends load the stand-in SDK.
@@ -166,9 +186,11 @@ impl ReferenceStateMachine for Machine {
 
     fn transitions(model: &Model) -> BoxedStrategy<Step> {
         let len = prop_oneof![3 => 1..200_usize, 2 => 1..5_000_usize, 1 => 1..150_000_usize];
+        let from = prop::sample::select(&[From::Engine, From::Pool, From::Registered]);
+        let by = prop::sample::select(&[By::Cpu, By::PlainBytes, By::ReadOnlyMemory]);
         let ids: Vec<u32> = model.buffers.keys().copied().collect();
         let mut choices = vec![
-            (3, (len, any::<bool>()).prop_map(|(len, pooled)| Step::Allocate { len, pooled }).boxed()),
+            (3, (len, from).prop_map(|(len, from)| Step::Allocate { len, from }).boxed()),
             (1, Just(Step::Fence).boxed()),
             (2, Just(Step::Flush).boxed()),
             (2, Just(Step::Poll).boxed()),
@@ -177,8 +199,8 @@ impl ReferenceStateMachine for Machine {
             choices.extend([
                 (
                     3,
-                    (any::<Index>(), any::<u8>())
-                        .prop_map(|(buffer, seed)| Step::Write { buffer, seed })
+                    (any::<Index>(), any::<u8>(), by)
+                        .prop_map(|(buffer, seed, by)| Step::Write { buffer, seed, by })
                         .boxed(),
                 ),
                 (
@@ -234,7 +256,7 @@ impl ReferenceStateMachine for Machine {
                 model.buffers.insert(model.next, vec![0; *len]);
                 model.next += 1;
             }
-            Step::Write { buffer, seed } => {
+            Step::Write { buffer, seed, .. } => {
                 let id = pick(*buffer, &model.keys()).expect("there is one");
                 let bytes = model.buffers.get_mut(&id).expect("known");
                 *bytes = pattern_of(*seed, bytes.len());
@@ -316,6 +338,8 @@ struct System {
     queue: Option<Queue>,
     sound: bool,
     pool: BufferPool,
+    /// For plain bytes.
+    copy_pool: BufferPool,
     buffers: BTreeMap<u32, BufferMut>,
     flights: BTreeMap<u32, (Flight, Names)>,
     guards: Vec<BufferMut>,
@@ -323,8 +347,15 @@ struct System {
 }
 
 impl System {
-    fn allocate(&mut self, len: usize) -> BufferMut {
-        let mut front = self.engine.allocate(len + 2 * GUARD).expect("memory");
+    fn allocate(&mut self, len: usize, registered: bool) -> BufferMut {
+        let (guarded, limits) = (len + 2 * GUARD, &self.engine.info().limits);
+        // Longer alignments take long to zero.
+        let mut front = if registered && limits.register_alignment <= 4096 {
+            let memory = HostMemory::aligned(guarded, limits).expect("memory");
+            self.engine.register(memory).expect("it is registered")
+        } else {
+            self.engine.allocate(guarded).expect("memory")
+        };
         front[..GUARD].fill(CANARY);
         front[GUARD + len..].fill(CANARY);
         let mut buffer = front.split_off(GUARD);
@@ -386,7 +417,8 @@ impl System {
     /// Replaces operands that were leaked, so that the program can go on.
     fn replace(&mut self, names: &Names, expected: &BTreeMap<u32, Vec<u8>>) -> (Buffers, Buffers) {
         let mut fresh = |ids: &[u32], rest: &Option<BufferMut>| -> Buffers {
-            let mut buffers: Buffers = ids.iter().map(|id| self.allocate(expected[id].len())).collect();
+            let mut buffers: Buffers =
+                ids.iter().map(|id| self.allocate(expected[id].len(), false)).collect();
             if let (Some(last), Some(_)) = (buffers.last_mut(), rest) {
                 last.fill(0);
             }
@@ -458,6 +490,7 @@ impl StateMachineTest for Test {
         let sizes = PoolOptions::new().with_class(200, 3).with_class(5000, 3);
         System {
             pool: BufferPool::new(&engine, &sizes).expect("a pool"),
+            copy_pool: BufferPool::new(&engine, &PoolOptions::new().with_class(10_000, 64)).expect("a pool"),
             engine,
             queue: Some(queue),
             sound: model.sound,
@@ -472,24 +505,21 @@ impl StateMachineTest for Test {
     fn apply(mut system: System, model: &Model, step: Step) -> System {
         let newest = model.next.wrapping_sub(1);
         match step {
-            Step::Allocate { len, pooled } => {
-                let from_pool = if pooled { system.pool.try_get(len).ok() } else { None };
+            Step::Allocate { len, from } => {
+                let from_pool = if matches!(from, From::Pool) { system.pool.try_get(len).ok() } else { None };
                 let buffer = match from_pool {
                     Some(mut buffer) => {
                         // A pool's buffers hold what was in them. Their neighbours are the guards.
                         buffer.fill(0);
                         buffer
                     }
-                    None => system.allocate(len),
+                    None => system.allocate(len, matches!(from, From::Registered)),
                 };
                 system.buffers.insert(newest, buffer);
             }
-            Step::Write { buffer, seed } => {
+            Step::Write { buffer, seed, by } => {
                 let keys = system.buffers.keys().map(|k| (*k, ())).collect();
-                let id = pick(buffer, &keys).expect("there is one");
-                let buffer = system.buffers.get_mut(&id).expect("known");
-                let bytes = pattern_of(seed, buffer.len());
-                buffer.copy_from_slice(&bytes);
+                system.write(pick(buffer, &keys).expect("there is one"), seed, by);
             }
             Step::Split { buffer, at } => {
                 let keys = system.buffers.keys().map(|k| (*k, ())).collect();
@@ -597,6 +627,52 @@ impl StateMachineTest for Test {
 }
 
 impl System {
+    fn write(&mut self, id: u32, seed: u8, by: By) {
+        let mut buffer = self.buffers.remove(&id).expect("known");
+        let bytes = pattern_of(seed, buffer.len());
+        let alignment = self.engine.info().limits.register_alignment;
+        let queue = self.queue.as_ref().expect("open until the end");
+        let done = match by {
+            By::Cpu => false,
+            By::PlainBytes => match queue.copy_bytes(&self.copy_pool, &bytes, &mut buffer) {
+                Ok(()) => true,
+                Err(e) => {
+                    let is_full = e.kind() == ErrorKind::QueueFull && queue.room() == 0;
+                    assert!(!self.sound || is_full, "a sound engine copies plain bytes: {e}");
+                    false
+                }
+            },
+            By::ReadOnlyMemory if alignment == 1 && !bytes.is_empty() => {
+                let bytes = bytes::Bytes::from(bytes.clone());
+                let src = self.engine.register_read_only(bytes.clone()).expect("it is registered");
+                match queue.copy(src, buffer).and_then(Transfer::wait) {
+                    Ok((src, dst)) => {
+                        let owner: bytes::Bytes = src.into_owner().expect("the last view");
+                        assert!(owner.as_ptr() == bytes.as_ptr() && dst[..] == bytes[..], "it is copied");
+                        buffer = dst;
+                        true
+                    }
+                    Err(e) => {
+                        let is_full = e.kind() == ErrorKind::QueueFull;
+                        assert!(!self.sound || is_full, "a sound engine copies read-only memory: {e}");
+                        buffer = match e.into_operands() {
+                            Some((_, dst)) => dst,
+                            None => self.allocate(bytes.len(), false),
+                        };
+                        false
+                    }
+                }
+            }
+            By::ReadOnlyMemory => false,
+        };
+        if !done {
+            buffer.copy_from_slice(&bytes);
+        }
+        assert!(buffer[..] == bytes[..], "it holds what was written");
+        self.buffers.insert(id, buffer);
+        self.submitted = self.queue().counters().submitted;
+    }
+
     /// Keeps an accepted operation, or does it by CPU if the queue was full.
     fn keep<T>(
         &mut self,

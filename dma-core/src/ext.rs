@@ -136,8 +136,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes; `OutOfResources` if a thread cannot
-    /// be started.
+    /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes, or cores that no thread may run on;
+    /// `OutOfResources` if a thread cannot be started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
         let mut lanes = Vec::new();
         for _ in 0..options.lanes {

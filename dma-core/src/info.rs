@@ -38,6 +38,9 @@ pub struct EngineInfo {
     /// For a modelled device: the profile's name and source, and what of it is otherwise here. `None` if the
     /// engine moves bytes as fast as it can.
     pub model: Option<String>,
+    /// The NUMA node that the device is attached to. `None` for software, on a machine of one node, and where
+    /// the system does not say. [`cores_of_node`](crate::cores_of_node) lists the node's cores.
+    pub numa_node: Option<u32>,
     /// Native capabilities.
     pub capabilities: Capabilities,
     /// Limits.
@@ -53,6 +56,7 @@ impl EngineInfo {
             device: device.into(),
             version: version.into(),
             model: None,
+            numa_node: None,
             capabilities: Capabilities::empty(),
             limits: Limits::default(),
         }
@@ -63,6 +67,8 @@ impl EngineInfo {
         with_capabilities(capabilities: Capabilities);
         /// Sets the limits.
         with_limits(limits: Limits);
+        /// Sets the NUMA node.
+        with_numa_node(numa_node: Option<u32>);
     }
 
     /// Says that the device is a model, and of what.

@@ -1,11 +1,12 @@
 //! [`DocaEngine`]: a BlueField as an engine.
 #![expect(unsafe_code, reason = "implements an unsafe function of `DmaEngine`")]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
     Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
-    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
@@ -102,8 +103,14 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
         .with_limits(limits);
     Ok(match device.model() {
         Some(model) => info.with_model(model),
-        None => info,
+        None => info.with_numa_node(numa_node(&device.address)),
     })
+}
+
+/// Returns the NUMA node of the device, by what the kernel says of its address.
+fn numa_node(address: &str) -> Option<u32> {
+    let address: PciAddress = address.parse().ok()?;
+    dma_host::numa_node(&Path::new(dma_host::pci::SYSFS).join(address.to_string()))
 }
 
 /// The maximum number of tasks of a context, which only a context can be asked for.

@@ -33,6 +33,10 @@ pub(crate) struct WorkQueue {
     pub(crate) operations: u64,
     /// The device's version, as the kernel writes it.
     pub(crate) version: String,
+    /// The NUMA node of the device.
+    pub(crate) numa_node: Option<u32>,
+    /// The name of the stand-in, if it is one.
+    pub(crate) stand_in: Option<String>,
 }
 
 /// Checks that `name` is that of a work queue: `wqX.Y`.
@@ -192,7 +196,10 @@ impl WorkQueue {
             max_batch: either("max_batch_size").map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX)),
             max_transfer,
             operations,
+            // -1 on a machine of one node.
+            numa_node: dma_host::numa_node(&device_dir),
             version: text(&device_dir, "version").unwrap_or_else(|| "unknown".to_owned()),
+            stand_in: text(&device_dir, "stand_in"),
             dir,
         })
     }
@@ -302,6 +309,11 @@ pub(crate) mod tests {
         let (_root, options) = tree(&[("wq0.0/op_config", "00000000,00000008"), ("wq0.0/mode", "shared")]);
         let read = WorkQueue::read(&options, "wq0.0").unwrap();
         assert!(read.shared && read.has(op::MEMMOVE) && !read.has(op::FILL));
+        assert_eq!(read.numa_node, None);
+        for (content, node) in [("-1", None), ("0", Some(0)), ("1", Some(1))] {
+            let (_root, options) = tree(&[("dsa0/numa_node", content)]);
+            assert_eq!(WorkQueue::read(&options, "wq0.0").unwrap().numa_node, node);
+        }
     }
 
     #[test]

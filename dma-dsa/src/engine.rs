@@ -117,9 +117,13 @@ impl DsaEngine {
             .with_queue_depth(most, depth)
             .with_alignment(1, 64);
         let version = format!("DSA {}, idxd, {}", wq.version, portal.name());
-        let info = EngineInfo::new(BACKEND, wq.name.clone(), version)
+        let mut info = EngineInfo::new(BACKEND, wq.name.clone(), version)
+            .with_numa_node(wq.numa_node)
             .with_capabilities(capabilities)
             .with_limits(limits);
+        if let Some(stand_in) = &wq.stand_in {
+            info = info.with_model(stand_in.clone());
+        }
         let entries = (!wq.shared).then(|| Entries::new(wq.size));
         let fork = ForkMark::new().map_err(|errno| {
             error(ErrorKind::OutOfMemory, "a page cannot be mapped")

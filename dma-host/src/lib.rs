@@ -16,6 +16,13 @@ mod rights;
 pub use memory::{has_huge_pages, huge_pages, iommu, memlock};
 pub use rights::{is_root, rights};
 
+/// Returns the NUMA node of the device that `dir`, a directory of `/sys`, describes. `None` on a machine of
+/// one node, where the file says -1, and where there is no such file.
+#[must_use]
+pub fn numa_node(dir: &std::path::Path) -> Option<u32> {
+    read(dir.join("numa_node"))?.parse().ok()
+}
+
 /// The content of a small file of the kernel's, without white space at its ends; `None` if it cannot be read.
 fn read(path: impl AsRef<std::path::Path>) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())

@@ -54,8 +54,7 @@ fn function(dir: &Path) -> Option<Function> {
         device: number("device")?,
         driver: link("driver"),
         iommu_group: link("iommu_group"),
-        // -1 where there is but one node.
-        numa_node: read(dir.join("numa_node")).and_then(|node| node.parse().ok()),
+        numa_node: crate::numa_node(dir),
     })
 }
 

@@ -89,9 +89,9 @@ impl IoatEngine {
                     .address
                     .map_or_else(|| pool.nothing(), |address| pool.not_there(address)));
             }
-            let numa = selected[0].numa;
-            let numa = if selected.iter().all(|channel| channel.numa == numa) { numa } else { -1 };
-            break (describe(&environment, &selected), numa);
+            let info = describe(&environment, &selected);
+            let numa = info.numa_node.and_then(|node| i32::try_from(node).ok()).unwrap_or(-1);
+            break (info, numa);
         };
         Ok(Self { environment, id: EngineId::unique(), info, address: options.address, numa })
     }
@@ -124,7 +124,11 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
         [first, .., last] => format!("{} channels, {} to {}", channels.len(), first.address, last.address),
         [] => String::new(),
     };
+    // -1 on a machine of one node.
+    let node = channels.first().and_then(|channel| u32::try_from(channel.numa).ok());
+    let node = node.filter(|_| channels.iter().all(|channel| channel.numa == channels[0].numa));
     let info = EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
+        .with_numa_node(node)
         .with_capabilities(capabilities)
         .with_limits(limits);
     match crate::ffi::model(&environment.spdk) {

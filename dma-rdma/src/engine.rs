@@ -1,5 +1,6 @@
 //! [`RdmaEngine`]: an RDMA device as an engine.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
@@ -14,6 +15,8 @@ use crate::queue::RdmaQueue;
 use crate::region::RdmaRegion;
 use crate::verbs::Verbs;
 
+/// Linux's directory of RDMA devices.
+const SYSFS: &str = "/sys/class/infiniband";
 /// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;
 /// The longest descriptor: RDMA messages have at most 2 GiB, and some devices report no limit.
@@ -93,8 +96,11 @@ impl RdmaEngine {
             device.attr.fw_ver.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
         let version = format!("libibverbs, firmware {}", String::from_utf8_lossy(&firmware));
         let port = format!("{} port {}", device.name, device.port.number);
-        let info =
-            EngineInfo::new(BACKEND, port, version).with_capabilities(capabilities).with_limits(limits);
+        let node = dma_host::numa_node(&Path::new(SYSFS).join(&device.name).join("device"));
+        let info = EngineInfo::new(BACKEND, port, version)
+            .with_numa_node(node)
+            .with_capabilities(capabilities)
+            .with_limits(limits);
         Ok(Self { device, id: EngineId::unique(), info })
     }
 }

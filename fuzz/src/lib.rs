@@ -1,10 +1,15 @@
 //! The fuzz targets' functions. They are here and not in the targets, so that tests can replay the corpus.
 
+#[cfg(not(feature = "work-queues"))]
 mod calls;
+#[cfg(not(feature = "work-queues"))]
 mod contexts;
 mod input;
+#[cfg(not(feature = "work-queues"))]
 mod programs;
 mod spdk;
+#[cfg(feature = "work-queues")]
+mod work_queues;
 
 use std::time::Duration;
 
@@ -20,15 +25,25 @@ use dma::{EngineName, ErrorKind, ExportDescriptor};
 #[path = "../../dma-copy/src/protocol.rs"]
 mod dma_copy_protocol;
 
+#[cfg(not(feature = "work-queues"))]
 pub use calls::doca_calls;
+#[cfg(not(feature = "work-queues"))]
 pub use contexts::doca_contexts;
+#[cfg(not(feature = "work-queues"))]
 pub use programs::doca_programs;
 pub use spdk::spdk_calls;
+#[cfg(feature = "work-queues")]
+pub use work_queues::doca_work_queues;
 
 /// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
+/// The target of a stand-in that is built for DOCA 1.5 or 2.2, and lacks the calls of the others.
+#[cfg(feature = "work-queues")]
+pub const TARGETS: &[Target] = &[("doca_work_queues", doca_work_queues)];
+
 /// All targets. Each has a file in `fuzz_targets/` and a folder in `corpus/` of the same name.
+#[cfg(not(feature = "work-queues"))]
 pub const TARGETS: &[Target] = &[
     ("doca_calls", doca_calls),
     ("doca_contexts", doca_contexts),

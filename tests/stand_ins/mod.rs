@@ -31,6 +31,11 @@ pub(crate) fn spdk_emu_prefix() -> PathBuf {
     install("dma-ioat/spdk-emu", &[])
 }
 
+/// The directory under which the stand-in DSA lies: as [`doca_emu_prefix`].
+pub(crate) fn dsa_emu_prefix() -> PathBuf {
+    install("dma-dsa/dsa-emu", &[])
+}
+
 fn install(package: &str, options: &[&str]) -> PathBuf {
     let name = Path::new(package).file_name().expect("a directory");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));

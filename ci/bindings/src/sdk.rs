@@ -76,7 +76,14 @@ const WORKQ: Sdk = Sdk {
     output: "src/workq/bindings.rs",
     prefix: "doca_",
     constants: "DOCA_(BUF_EXTENSION|DMA_JOB|JOB_FLAGS|WORKQ_RETRIEVE)_",
-    headers: &["doca_buf_inventory.h", "doca_dma.h", "doca_error.h", "doca_mmap.h", "doca_version.h"],
+    headers: &[
+        "doca_buf_inventory.h",
+        "doca_comm_channel.h",
+        "doca_dma.h",
+        "doca_error.h",
+        "doca_mmap.h",
+        "doca_version.h",
+    ],
     uncalled: "doca_(buf_(get|is|list_(is|last|next|num|unchain)|refcount_add|reset)_?.*|buf_inventory_(get|stop|buf_dup).*\
         |ctx_get_max.*|dev_rep_as_devinfo|devinfo_(get_(ip|is_pci|lid|mac)|rep_get_is).*|mmap_(dev_rm|stop)\
         |mmap_(get_(ex|from|max|num|user)|set_max_num_devices).*|version|workq_(get_(depth|event_driven)|set_depth).*)",

@@ -54,11 +54,13 @@ pub struct SharedQueueOptions {
     pub lanes: usize,
     /// Options of each device queue; the depth is that of one lane.
     pub queue: QueueOptions,
+    /// The cores that the lanes' threads may run on; empty, the default, for all.
+    pub cores: Vec<usize>,
 }
 
 impl Default for SharedQueueOptions {
     fn default() -> Self {
-        Self { lanes: 1, queue: QueueOptions::default() }
+        Self { lanes: 1, queue: QueueOptions::default(), cores: Vec::new() }
     }
 }
 
@@ -74,6 +76,15 @@ impl SharedQueueOptions {
         with_lanes(lanes: usize);
         /// Sets the options of each device queue.
         with_queue(queue: QueueOptions);
+    }
+
+    /// Sets the cores that the lanes' threads may run on, such as those of the device's
+    /// [node](crate::cores_of_node). Cores that the process may not use are left out, unless there are no
+    /// others.
+    #[must_use]
+    pub fn with_cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
+        self.cores = cores.into();
+        self
     }
 }
 
@@ -178,9 +189,17 @@ impl SharedQueue {
         };
         // If one thread cannot be started, dropping the hub stops the others.
         for (i, lane) in hub.lanes.iter().enumerate() {
-            let lane = Arc::clone(lane);
-            let thread = crate::spawn_thread(format!("dma-lane-{i}"), move || lane.serve()).map_err(fail)?;
+            let (lane, cores) = (Arc::clone(lane), options.cores.clone());
+            let (begun, begins) = std::sync::mpsc::sync_channel(1);
+            let body = move || {
+                _ = begun.send(crate::numa::run_on(&cores));
+                lane.serve();
+            };
+            let thread = crate::spawn_thread(format!("dma-lane-{i}"), body).map_err(fail)?;
             hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            if !options.cores.is_empty() {
+                begins.recv().unwrap_or(Ok(())).map_err(fail)?;
+            }
         }
         Ok(Self::of(Arc::new(hub)))
     }

@@ -1,5 +1,4 @@
-//! The comm channel of DOCA 1.5 to 2.2: a server or client of later versions, with a progress engine of its
-//! own.
+//! The comm channel of DOCA 1.5 to 2.2: a server or client of later versions, with its own progress engine.
 //!
 //! Programs of that time send on one thread and receive on another, so the calls take a lock. None waits.
 #![expect(unsafe_code, reason = "callbacks find their endpoint by a pointer")]

@@ -38,6 +38,19 @@ pub type doca_mmap_memrange_free_cb_t = ::core::option::Option<
 >;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct doca_comm_channel_ep_t {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct doca_comm_channel_addr_t {
+    _unused: [u8; 0],
+}
+pub type doca_event_channel_t = doca_event_handle_t;
+pub const DOCA_CC_MSG_FLAG_NONE: doca_comm_channel_msg_flags = 0;
+pub type doca_comm_channel_msg_flags = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct doca_workq {
     _unused: [u8; 0],
 }
@@ -255,6 +268,144 @@ unsafe extern "C" {
         data: *mut ::core::ffi::c_void,
         data_len: usize,
         buf: *mut *mut doca_buf,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_get_max_service_name_len(max_service_name_len: *mut u32) -> doca_error_t;
+    pub fn doca_comm_channel_get_max_message_size(
+        devinfo: *mut doca_devinfo,
+        max_message_size: *mut u32,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_get_max_send_queue_size(
+        devinfo: *mut doca_devinfo,
+        max_send_queue_size: *mut u32,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_get_max_recv_queue_size(
+        devinfo: *mut doca_devinfo,
+        max_recv_queue_size: *mut u32,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_get_service_max_num_connections(
+        devinfo: *mut doca_devinfo,
+        max_num_connections: *mut u32,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_create(ep: *mut *mut doca_comm_channel_ep_t) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_device(
+        ep: *mut doca_comm_channel_ep_t,
+        device: *mut *mut doca_dev,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_device_rep(
+        ep: *mut doca_comm_channel_ep_t,
+        device_rep: *mut *mut doca_dev_rep,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_max_msg_size(
+        ep: *mut doca_comm_channel_ep_t,
+        max_msg_size: *mut u16,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_send_queue_size(
+        ep: *mut doca_comm_channel_ep_t,
+        send_queue_size: *mut u16,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_recv_queue_size(
+        ep: *mut doca_comm_channel_ep_t,
+        recv_queue_size: *mut u16,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_set_device(
+        ep: *mut doca_comm_channel_ep_t,
+        device: *mut doca_dev,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_set_device_rep(
+        ep: *mut doca_comm_channel_ep_t,
+        device_rep: *mut doca_dev_rep,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_set_max_msg_size(
+        ep: *mut doca_comm_channel_ep_t,
+        max_msg_size: u16,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_set_send_queue_size(
+        ep: *mut doca_comm_channel_ep_t,
+        send_queue_size: u16,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_set_recv_queue_size(
+        ep: *mut doca_comm_channel_ep_t,
+        recv_queue_size: u16,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_event_channel(
+        local_ep: *mut doca_comm_channel_ep_t,
+        send_event_channel: *mut doca_event_channel_t,
+        recv_event_channel: *mut doca_event_channel_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_service_event_channel(
+        local_ep: *mut doca_comm_channel_ep_t,
+        service_event_channel: *mut doca_event_channel_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_event_handle_arm_send(local_ep: *mut doca_comm_channel_ep_t) -> doca_error_t;
+    pub fn doca_comm_channel_ep_event_handle_arm_recv(local_ep: *mut doca_comm_channel_ep_t) -> doca_error_t;
+    pub fn doca_comm_channel_ep_listen(
+        local_ep: *mut doca_comm_channel_ep_t,
+        name: *const ::core::ffi::c_char,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_connect(
+        local_ep: *mut doca_comm_channel_ep_t,
+        name: *const ::core::ffi::c_char,
+        peer_addr: *mut *mut doca_comm_channel_addr_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_sendto(
+        local_ep: *mut doca_comm_channel_ep_t,
+        msg: *const ::core::ffi::c_void,
+        len: usize,
+        flags: ::core::ffi::c_int,
+        peer_addr: *mut doca_comm_channel_addr_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_recvfrom(
+        local_ep: *mut doca_comm_channel_ep_t,
+        msg: *mut ::core::ffi::c_void,
+        len: *mut usize,
+        flags: ::core::ffi::c_int,
+        peer_addr: *mut *mut doca_comm_channel_addr_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_disconnect(
+        local_ep: *mut doca_comm_channel_ep_t,
+        peer_addr: *mut doca_comm_channel_addr_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_destroy(local_ep: *mut doca_comm_channel_ep_t) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_get_user_data(
+        peer_addr: *mut doca_comm_channel_addr_t,
+        user_data: *mut u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_set_user_data(
+        peer_addr: *mut doca_comm_channel_addr_t,
+        user_context: u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_update_info(peer_addr: *mut doca_comm_channel_addr_t) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_get_send_messages(
+        peer_addr: *const doca_comm_channel_addr_t,
+        send_messages: *mut u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_get_send_bytes(
+        peer_addr: *const doca_comm_channel_addr_t,
+        send_bytes: *mut u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_get_recv_messages(
+        peer_addr: *const doca_comm_channel_addr_t,
+        recv_messages: *mut u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_get_recv_bytes(
+        peer_addr: *const doca_comm_channel_addr_t,
+        recv_bytes: *mut u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_peer_addr_get_send_in_flight_messages(
+        peer_addr: *const doca_comm_channel_addr_t,
+        send_in_flight_messages: *mut u64,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_update_service_state_info(
+        local_ep: *mut doca_comm_channel_ep_t,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_peer_addr_list(
+        local_ep: *const doca_comm_channel_ep_t,
+        peer_addr_array: *mut *mut *mut doca_comm_channel_addr_t,
+        peer_addr_array_len: *mut u32,
+    ) -> doca_error_t;
+    pub fn doca_comm_channel_ep_get_pending_connections(
+        local_ep: *const doca_comm_channel_ep_t,
+        pending_connections: *mut u32,
     ) -> doca_error_t;
     pub fn doca_workq_create(depth: u32, workq: *mut *mut doca_workq) -> doca_error_t;
     pub fn doca_workq_destroy(workq: *mut doca_workq) -> doca_error_t;

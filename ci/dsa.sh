@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Programs that were written for Intel DSA run on the stand-in, unmodified: DPDK's `dpdk-test` with its own driver
+# (dmadev_autotest, which fails if a byte of the stand-in is wrong), and `accel-config list`. The test of dma-dsa for the
+# hardware runs there, too.
+#
+# The programs come from Debian's packages, unpacked below the target directory: nothing is installed, and no right is
+# needed. Exits with 77 ("skipped") where they cannot be had, or on another processor than x86-64.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+[[ "$(uname -m)" == x86_64 ]] || skip "the stand-in DSA is for x86-64"
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+prefix=$target/ci-dsa
+mkdir -p "$prefix"
+dma-dsa/dsa-emu/install "$prefix/dsa" --profile test
+run=$prefix/dsa/bin/dsa-emu-run
+
+echo "--- the test for hardware, on the stand-in"
+cargo test --locked -p dma-dsa --test hardware --no-run
+for mode in dedicated shared; do
+    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$run DSA_EMU="mode = '$mode'" DSA_EMU_REPORT=1 \
+        timeout 300 cargo test --locked -p dma-dsa --test hardware -- --ignored 2>&1 | tee "$prefix/log"
+    grep -q '^dsa-emu: wq0.0: [1-9]' "$prefix/log" || {
+        echo "the test did not meet the stand-in" >&2
+        exit 1
+    }
+done
+
+echo "--- Debian's packages"
+command -v apt-get >/dev/null || skip "apt-get is not there, and so are no programs for DSA"
+wanted=(dpdk-dev librte-dma-idxd23 librte-mempool-ring23 accel-config)
+needed=$(LC_ALL=C apt-get -s -q install --no-install-recommends "${wanted[@]}" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p') ||
+    skip "apt-get does not know the packages ${wanted[*]} (DPDK 22.11, of Debian 12)"
+# Those that hold programs and libraries.
+mapfile -t needed < <(grep -vE -- '-dev$|^(lib)?(systemd|udev|rdma-core|nss-|pam-)' <<<"$needed")
+mapfile -t needed < <(printf '%s\n' "${needed[@]}" "${wanted[@]}" | sort -u)
+root=$prefix/root
+if [[ "$(cat "$prefix/packages" 2>/dev/null)" != "${needed[*]}" ]]; then
+    rm -rf "$root" "$prefix/packages"
+    debs=$(mktemp -d)
+    trap 'rm -rf "$debs"' EXIT
+    (cd "$debs" && timeout 300 apt-get -q -o Acquire::Retries=3 download "${needed[@]}" >log 2>&1) ||
+        skip "apt-get cannot download DPDK and accel-config: $(tail -n 1 "$debs/log")"
+    for deb in "$debs"/*.deb; do
+        dpkg-deb -x "$deb" "$root"
+    done
+    echo "${needed[*]}" >"$prefix/packages"
+fi
+libraries=$root/usr/lib/x86_64-linux-gnu
+
+# dpdk CONFIG: the test on one work queue. The drivers are preloaded, because DPDK loads none from folders below one that
+# all may write to. Its log has carriage returns.
+dpdk() {
+    # shellcheck disable=SC2016 # for the inner shell, which has the stand-in's LD_PRELOAD
+    DSA_EMU=$1 DSA_EMU_REPORT=1 DPDK_TEST=dmadev_autotest RUNTIME_DIRECTORY=$prefix timeout 300 "$run" sh -c '
+        export LD_LIBRARY_PATH=$1 LD_PRELOAD=$LD_PRELOAD:$1/librte_dma_idxd.so.23:$1/librte_mempool_ring.so.23
+        exec "$2" --no-huge --no-pci -m 512 --iova-mode=va --no-shconf --no-telemetry -l 0' sh \
+        "$libraries" "$root/usr/bin/dpdk-test" </dev/null 2>&1 | tr '\r' '\n' >"$prefix/log" || true
+}
+
+echo "--- dpdk-test: dmadev_autotest"
+for config in "" "size = 4" "block_on_fault = true"; do
+    dpdk "$config"
+    if ! grep -qx 'Test OK' "$prefix/log" || ! grep -q 'wq0.0: [1-9][0-9]* submissions' "$prefix/log"; then
+        grep -v '^Ops submitted' "$prefix/log" | tail -n 50
+        echo "dpdk-test does not pass on work queues with \"$config\"" >&2
+        exit 1
+    fi
+    echo "passes${config:+ with $config}: $(grep -o 'wq0.0: .*' "$prefix/log")"
+done
+dpdk "faults = 'corrupt@100'"
+if ! grep -qx 'Test Failed' "$prefix/log"; then
+    tail -n 20 "$prefix/log"
+    echo "dpdk-test does not notice a wrong byte" >&2
+    exit 1
+fi
+
+echo "--- accel-config list"
+# shellcheck disable=SC2016 # for the inner shell
+listed=$(DSA_EMU=$'size = 8\n[[queue]]\n[[queue]]\nmode = "shared"\n[[queue]]\nname = "wq1.0"\nblock_on_fault = true' \
+    timeout 60 "$run" sh -c 'LD_LIBRARY_PATH=$1 exec "$2" list' sh "$libraries" "$root/usr/bin/accel-config")
+for line in '"dev":"dsa0"' '"dev":"wq0.1"' '"mode":"shared"' '"size":8' '"dev":"wq1.0"' '"block_on_fault":1' '"state":"enabled"'; do
+    grep -qF "$line" <<<"$listed" || {
+        printf '%s\n' "$listed"
+        echo "accel-config does not list $line" >&2
+        exit 1
+    }
+done
+echo "programs for DSA find it on the stand-in"

@@ -1,0 +1,207 @@
+//! Decoder of the instructions that store 64 bytes to a portal.
+//!
+//! Source: Intel's "Software Developer's Manual", volume 2, MOVDIR64B, ENQCMD, ENQCMDS and chapter 2.
+
+/// The registers of the machine's encoding: 0 is RAX, 4 is RSP, 15 is R15.
+pub(crate) trait Registers {
+    /// A general register.
+    fn general(&self, number: u8) -> u64;
+    /// The address of the instruction.
+    fn rip(&self) -> u64;
+    /// The base of FS, the segment of thread-local variables.
+    fn fs_base(&self) -> u64;
+}
+
+/// The instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// MOVDIR64B: a posted store, without an answer.
+    Movdir64b,
+    /// ENQCMD: a store that the device takes or refuses.
+    Enqcmd,
+    /// ENQCMDS, which is ENQCMD for the kernel.
+    Enqcmds,
+}
+
+/// A decoded instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) store: Store,
+    /// Its length in bytes.
+    pub(crate) len: u8,
+    /// The address of the 64 bytes.
+    pub(crate) source: u64,
+    /// The address that they go to.
+    pub(crate) destination: u64,
+}
+
+/// Longest instruction of the processor in bytes.
+pub(crate) const LONGEST: usize = 15;
+
+/// Decodes the instruction at the start of `code`. `None`: another one, or an incomplete one.
+pub(crate) fn decode(code: &[u8], registers: &impl Registers) -> Option<Instruction> {
+    let mut rest = code.get(..code.len().min(LONGEST))?.iter().copied();
+    let (mut operand_size, mut address_size, mut fs, mut repeat) = (false, false, false, None);
+    let mut byte = rest.next()?;
+    loop {
+        match byte {
+            0x66 => operand_size = true,
+            0x67 => address_size = true,
+            0xf2 | 0xf3 => repeat = Some(byte),
+            0x64 => fs = true,
+            // Segments without a base.
+            0x26 | 0x2e | 0x36 | 0x3e => fs = false,
+            _ => break,
+        }
+        byte = rest.next()?;
+    }
+    let rex = if byte & 0xf0 == 0x40 { std::mem::replace(&mut byte, rest.next()?) } else { 0 };
+    if [byte, rest.next()?, rest.next()?] != [0x0f, 0x38, 0xf8] {
+        return None;
+    }
+    let store = match repeat {
+        Some(0xf2) => Store::Enqcmd,
+        Some(_) => Store::Enqcmds,
+        None if operand_size => Store::Movdir64b,
+        None => return None,
+    };
+    let modrm = rest.next()?;
+    let (mode, reg, rm) = (modrm >> 6, modrm >> 3 & 7 | (rex & 4) << 1, modrm & 7);
+    let extended = |number: u8, bit: u8| number | if rex & bit == 0 { 0 } else { 8 };
+    let mut source = 0_u64;
+    let mut displacement_len = match mode {
+        0 => 0,
+        1 => 1,
+        2 => 4,
+        _ => return None,
+    };
+    let mut relative = false;
+    if rm == 4 {
+        let sib = rest.next()?;
+        let index = extended(sib >> 3 & 7, 2);
+        if index != 4 {
+            source = registers.general(index) << (sib >> 6);
+        }
+        if sib & 7 == 5 && mode == 0 {
+            displacement_len = 4;
+        } else {
+            source = source.wrapping_add(registers.general(extended(sib & 7, 1)));
+        }
+    } else if rm == 5 && mode == 0 {
+        (relative, displacement_len) = (true, 4);
+    } else {
+        source = registers.general(extended(rm, 1));
+    }
+    let mut displacement = [0; 4];
+    for byte in &mut displacement[..displacement_len] {
+        *byte = rest.next()?;
+    }
+    let displacement = match displacement_len {
+        1 => i64::from(displacement[0].cast_signed()),
+        _ => i64::from(i32::from_le_bytes(displacement)),
+    };
+    let len = code.len().min(LONGEST) - rest.len();
+    source = source.wrapping_add_signed(displacement);
+    if relative {
+        source = source.wrapping_add(registers.rip()).wrapping_add(len as u64);
+    }
+    let size = if address_size { u64::from(u32::MAX) } else { u64::MAX };
+    // A segment's base is added after the address was cut to its size.
+    source = (source & size).wrapping_add(if fs { registers.fs_base() } else { 0 });
+    Some(Instruction { store, len: len as u8, source, destination: registers.general(reg) & size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Register `n` has the value `(n + 1) << 32 | n << 8`.
+    struct Made;
+
+    const fn value(number: u64) -> u64 {
+        (number + 1) << 32 | number << 8
+    }
+
+    impl Registers for Made {
+        fn general(&self, number: u8) -> u64 {
+            value(u64::from(number))
+        }
+        fn rip(&self) -> u64 {
+            0x7000_0000_1000
+        }
+        fn fs_base(&self) -> u64 {
+            0x10_0000_0000_0000
+        }
+    }
+
+    fn check(code: &[u8], store: Store, destination: u64, source: u64) {
+        let expected = Instruction { store, len: code.len() as u8, source, destination };
+        assert_eq!(decode(code, &Made), Some(expected), "{code:x?}");
+        // What follows does not matter, and nothing is decoded of a part.
+        let longer: Vec<u8> = code.iter().copied().chain([0xcc; 20]).collect();
+        assert_eq!(decode(&longer, &Made), Some(expected), "{code:x?}");
+        for len in 0..code.len() {
+            assert_eq!(decode(&code[..len], &Made), None, "{len} bytes of {code:x?}");
+        }
+    }
+
+    /// The bytes are those of GNU as for the instructions beside them.
+    #[test]
+    fn addresses_are_those_of_the_assembler() {
+        use Store::{Enqcmd, Enqcmds, Movdir64b};
+        let rip = Made.rip();
+        for (code, store, destination, source) in [
+            // movdir64b (%rdx), %rax
+            (&[0x66, 0x0f, 0x38, 0xf8, 0x02][..], Movdir64b, value(0), value(2)),
+            // enqcmd (%rdx), %rax; enqcmds (%rdx), %rax
+            (&[0xf2, 0x0f, 0x38, 0xf8, 0x02], Enqcmd, value(0), value(2)),
+            (&[0xf3, 0x0f, 0x38, 0xf8, 0x02], Enqcmds, value(0), value(2)),
+            // movdir64b (%r8), %r15
+            (&[0x66, 0x45, 0x0f, 0x38, 0xf8, 0x38], Movdir64b, value(15), value(8)),
+            // movdir64b 0x40(%rsp), %r9
+            (&[0x66, 0x44, 0x0f, 0x38, 0xf8, 0x4c, 0x24, 0x40], Movdir64b, value(9), value(4) + 0x40),
+            // movdir64b -0x100(%r13,%r12,8), %rcx
+            (
+                &[0x66, 0x43, 0x0f, 0x38, 0xf8, 0x8c, 0xe5, 0x00, 0xff, 0xff, 0xff],
+                Movdir64b,
+                value(1),
+                value(13) + value(12) * 8 - 0x100,
+            ),
+            // movdir64b (%r12), %rax; movdir64b 0(%r13), %rax
+            (&[0x66, 0x41, 0x0f, 0x38, 0xf8, 0x04, 0x24], Movdir64b, value(0), value(12)),
+            (&[0x66, 0x41, 0x0f, 0x38, 0xf8, 0x45, 0x00], Movdir64b, value(0), value(13)),
+            // enqcmd -0x40(%rip), %rsi
+            (&[0xf2, 0x0f, 0x38, 0xf8, 0x35, 0xc0, 0xff, 0xff, 0xff], Enqcmd, value(6), rip + 9 - 0x40),
+            // movdir64b 0x1000, %rdi; movdir64b 0x1000(,%rbx,4), %rdi
+            (&[0x66, 0x0f, 0x38, 0xf8, 0x3c, 0x25, 0, 0x10, 0, 0], Movdir64b, value(7), 0x1000),
+            (
+                &[0x66, 0x0f, 0x38, 0xf8, 0x3c, 0x9d, 0, 0x10, 0, 0],
+                Movdir64b,
+                value(7),
+                value(3) * 4 + 0x1000,
+            ),
+            // addr32 movdir64b -0x10(%edx), %eax, in both orders of the prefixes
+            (&[0x67, 0x66, 0x0f, 0x38, 0xf8, 0x42, 0xf0], Movdir64b, 0, 0x1f0),
+            (&[0x66, 0x67, 0x0f, 0x38, 0xf8, 0x42, 0xf0], Movdir64b, 0, 0x1f0),
+            // movdir64b %fs:(%rdx), %rax
+            (&[0x64, 0x66, 0x0f, 0x38, 0xf8, 0x02], Movdir64b, value(0), Made.fs_base() + value(2)),
+        ] {
+            check(code, store, destination, source);
+        }
+    }
+
+    #[test]
+    fn others_are_left_alone() {
+        for code in [
+            &[0x0f, 0x38, 0xf8, 0x02][..],         // without a prefix
+            &[0x66, 0x0f, 0x38, 0xf8, 0xc2],       // a register for the source
+            &[0x66, 0x0f, 0x38, 0xf9, 0x02],       // MOVDIRI with a prefix
+            &[0x65, 0x66, 0x0f, 0x38, 0xf8, 0x02], // GS, whose base is not known
+            &[0x66; 20],
+            &[0x0f, 0x0b],
+            &[],
+        ] {
+            assert_eq!(decode(code, &Made), None, "{code:x?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Work queues within this process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use rustix::io::Errno;
+
+use crate::config::{Config, ConfigError};
+use crate::queue::Queue;
+use crate::trap;
+use crate::tree::Tree;
+
+/// Work queues of this process alone, for tests. A program that was not written for them starts by
+/// `dsa-emu-run`.
+///
+/// Installs handlers for SIGSEGV, SIGBUS and SIGILL in this process, which stay. Dropped, it ends the threads
+/// of the work queues, and removes their files. Stores to portals that are still mapped then end the process
+/// as any store to a missing page does.
+///
+/// ```
+/// # #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))] {
+/// let emu = dsa_emu::Emu::start("mode = 'shared'\nsize = 8").unwrap();
+/// let mode = std::fs::read_to_string(emu.sysfs_dir().join("wq0.0/mode")).unwrap();
+/// assert_eq!(mode, "shared\n");
+/// assert!(emu.dev_dir().join("wq0.0").exists());
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Emu {
+    _root: tempfile::TempDir,
+    tree: Tree,
+    queues: Vec<(&'static Queue, JoinHandle<()>)>,
+}
+
+/// An error of [`Emu::start`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The folders cannot be written, or a thread cannot be started.
+    #[error("the stand-in cannot start: {0}")]
+    Os(#[from] io::Error),
+    /// More work queues than this process can have at a time.
+    #[error("this process has 64 work queues already: drop another `Emu`")]
+    TooMany,
+}
+
+impl Emu {
+    /// Makes the work queues of a configuration, whose keys the README lists, in a folder for temporary
+    /// files.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is invalid, the system refuses files or threads, or there are too many work queues.
+    pub fn start(config: &str) -> Result<Self, StartError> {
+        let config = Config::parse(config)
+            .map_err(|problem| ConfigError { source_name: "Emu::start".to_owned(), problem })?;
+        let root = tempfile::Builder::new().prefix("dsa-emu-").tempdir()?;
+        let tree = Tree::lay_out(root.path(), &config)?;
+        let mut emu = Self { _root: root, tree, queues: Vec::new() };
+        for queue in serve(config, &emu.tree) {
+            emu.queues.push(queue?);
+        }
+        Ok(emu)
+    }
+
+    /// The folder that stands for `/dev/dsa`.
+    #[must_use]
+    pub fn dev_dir(&self) -> PathBuf {
+        self.tree.dev()
+    }
+
+    /// The folder that stands for `/sys/bus/dsa/devices`.
+    #[must_use]
+    pub fn sysfs_dir(&self) -> PathBuf {
+        self.tree.sysfs()
+    }
+
+    fn queue(&self, name: &str) -> Option<&'static Queue> {
+        self.queues.iter().map(|(queue, _)| *queue).find(|queue| queue.config.name == name)
+    }
+
+    /// Disables a work queue, as `accel-config disable-wq` does. Blocks until it has ended the descriptor
+    /// that it runs; it drops those that wait. Returns whether there is a work queue of that name.
+    pub fn disable(&self, name: &str) -> bool {
+        self.queue(name).map(Queue::disable).is_some()
+    }
+
+    /// The number of descriptors that a work queue took or refused for want of room, those in batches not
+    /// counted; 0 if there is no work queue of that name.
+    #[must_use]
+    pub fn submissions(&self, name: &str) -> u64 {
+        self.queue(name).map_or(0, Queue::submissions)
+    }
+
+    /// Does what `write()` to the file of a work queue does: submits an array of descriptors of 64 bytes, and
+    /// returns the number of bytes taken.
+    ///
+    /// # Errors
+    ///
+    /// None is taken: `NODEV` if there is no such work queue or it is disabled, `INVAL` for a batch where the
+    /// kernel does not map the work queue, or for a completion record that is not aligned, `AGAIN` if it is
+    /// full.
+    ///
+    /// # Safety
+    ///
+    /// As for the device: until the completion records are written, nobody else uses the memory that the
+    /// descriptors name otherwise than a running copy allows.
+    #[expect(unsafe_code, reason = "descriptors have addresses")]
+    pub unsafe fn write(&self, name: &str, descriptors: &[u8]) -> Result<usize, Errno> {
+        self.queue(name).ok_or(Errno::NODEV)?.write(descriptors)
+    }
+}
+
+impl Drop for Emu {
+    fn drop(&mut self) {
+        for (queue, thread) in self.queues.drain(..) {
+            queue.close();
+            // A worker that panicked has said so.
+            let _ = thread.join();
+            trap::remove(queue);
+        }
+    }
+}
+
+/// Writes the files of the configuration that `DSA_EMU_CONFIG` or `DSA_EMU` has below a folder, which exists,
+/// and returns those that stand for `/dev/dsa` and `/sys/bus/dsa/devices`. For `dsa-emu-run`, whose program
+/// then has the work queues by the preloaded library.
+///
+/// # Errors
+///
+/// The configuration is invalid, or the system refuses a file.
+pub fn lay_out(root: &Path) -> Result<(PathBuf, PathBuf), StartError> {
+    let tree = Tree::lay_out(root, &Config::from_environment()?)?;
+    Ok((tree.dev(), tree.sysfs()))
+}
+
+/// Starts the work queues of a configuration on a tree, and takes the stores to them.
+pub(crate) fn serve(
+    config: Config,
+    tree: &Tree,
+) -> impl Iterator<Item = Result<(&'static Queue, JoinHandle<()>), StartError>> {
+    trap::install();
+    config.queues.into_iter().map(|config| {
+        // Never freed, because a signal handler may hold it.
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new(config, tree)));
+        if !trap::add(queue) {
+            return Err(StartError::TooMany);
+        }
+        Ok((queue, queue.start()?))
+    })
+}

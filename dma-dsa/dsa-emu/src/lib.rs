@@ -1,0 +1,51 @@
+//! A stand-in for Intel DSA: work queues in software, which programs use as they use those of the hardware.
+//!
+//! The `install` script beside this crate lays out `dsa-emu-run`, which starts any program on them; the
+//! README has the configuration. [`Emu`] has them within a process, for tests in Rust.
+//!
+//! # How it works
+//!
+//! Folders stand for `/dev/dsa` and `/sys/bus/dsa`. The file of a work queue is empty, so that each store to
+//! a mapping of it traps. The handler takes MOVDIR64B and ENQCMD apart, passes the 64 bytes to the thread of
+//! the work queue, and steps over the instruction. That holds on processors with and without these
+//! instructions.
+//!
+//! # Supported
+//!
+//! - *Submission*: MOVDIR64B to dedicated work queues, ENQCMD to shared ones, `write()` to both.
+//! - *Operations*: nop, batch, drain, copy, fill, compare, compare with a pattern, dualcast, CRC-32C, copy
+//!   with CRC-32C, cache flush (which does nothing).
+//! - *Completion records*: statuses, results, bytes done, page faults of memory that is not there, of memory
+//!   without the right, and injected ones.
+//!
+//! # Divergences
+//!
+//! - *Order*: one work queue runs its descriptors one after the other. The hardware has several engines.
+//! - *Time*: operations take as long as the CPU takes.
+//! - *A page that is mapped and not present* is no page fault, because the thread that reads it faults it in.
+//! - *Entries* are free as soon as the engine takes the descriptor.
+//! - *Clients are not counted*: a dedicated work queue may be opened twice.
+//! - *A forked child* keeps the portals of its parent. Without a thread of its own, it runs each descriptor
+//!   while it is stored.
+//! - *Interrupts, delta records and DIF* are refused, as an opcode or a flag that the device lacks.
+//!
+//! On other systems than Linux on x86-64 with the GNU C library, this crate is empty.
+
+#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+
+mod config;
+mod decode;
+mod descriptor;
+mod emu;
+mod faults;
+mod memory;
+mod operations;
+#[cfg(feature = "preload")]
+mod preload;
+mod queue;
+mod ring;
+mod trap;
+mod tree;
+
+pub use config::ConfigError;
+pub use emu::{Emu, StartError, lay_out};

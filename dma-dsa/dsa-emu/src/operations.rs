@@ -1,0 +1,388 @@
+//! The device's operations on the memory of the process.
+#![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
+
+use crate::config::QueueConfig;
+use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
+use crate::faults::{Faults, Strike};
+use crate::memory::{self, Fault};
+
+/// Bytes that pass through the engine at a time: a multiple of the pattern of a fill.
+const CHUNK: usize = 16 << 10;
+
+/// The state of the engine behind a work queue.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    chunk: Box<[u8]>,
+    /// The other side of a comparison.
+    other: Box<[u8]>,
+    /// Records of operations that met an injected page fault at their first byte, which the next one passes.
+    stuck: Vec<u64>,
+    /// Operations so far.
+    count: u64,
+}
+
+/// The end of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It ended with this status, and its record is written if that was asked for.
+    Ended(u8),
+    /// It ended, but its record cannot be written: the reason.
+    Unreported(&'static str),
+    /// The work queue stops at it, in the way of the strike.
+    Stopped(Strike),
+}
+
+/// An operation that ended early.
+enum Early {
+    Fault(Fault),
+    /// The first difference of a comparison, counted from the start of the chunk.
+    Differs(usize),
+}
+
+impl From<Fault> for Early {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Returns whether two ranges of `len` bytes overlap.
+const fn overlap(a: u64, b: u64, len: u64) -> bool {
+    a.abs_diff(b) < len
+}
+
+impl Engine {
+    /// An engine that has run `count` operations.
+    pub(crate) fn new(count: u64) -> Self {
+        let chunk = || vec![0; CHUNK].into_boxed_slice();
+        Self { chunk: chunk(), other: chunk(), stuck: Vec::new(), count }
+    }
+
+    /// Runs a descriptor of the portal.
+    pub(crate) fn run(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
+        if descriptor.opcode() != op::BATCH {
+            return self.run_one(config, faults, descriptor);
+        }
+        match self.run_batch(config, faults, descriptor) {
+            Ok(record) => report(descriptor, &record),
+            Err(end) => end,
+        }
+    }
+
+    fn run_batch(
+        &mut self,
+        config: &QueueConfig,
+        faults: &Faults,
+        batch: &Descriptor,
+    ) -> Result<Record, End> {
+        let count = batch.len();
+        let invalid = batch.flags() & !flag::COMMON;
+        if config.max_batch < 2 {
+            return Ok(Record::of(status::BAD_OPCODE));
+        }
+        if invalid != 0 {
+            return Ok(Record { value: invalid, ..Record::of(status::BAD_FLAGS) });
+        }
+        if !(2..=config.max_batch).contains(&count) {
+            return Ok(Record::of(status::BAD_COUNT));
+        }
+        if !batch.src().is_multiple_of(SIZE as u64) {
+            return Ok(Record::of(status::LIST_ALIGNMENT));
+        }
+        let injected =
+            faults.chance(config.page_faults, self.count, 1 << 8) && !batch.has(flag::BLOCK_ON_FAULT);
+        let injected = injected.then(|| faults.random(self.count, 2 << 8) as u32 % count);
+        let mut end = status::SUCCESS;
+        for n in 0..count {
+            let from = batch.src().wrapping_add(u64::from(n) * SIZE as u64);
+            let mut bytes = [0; SIZE];
+            // SAFETY: the worker runs behind the trap handler.
+            let fault = match unsafe { memory::read(from, &mut bytes) } {
+                Err(fault) => Some(fault.page),
+                Ok(()) if injected == Some(n) => Some(from & !0xfff),
+                Ok(()) => None,
+            };
+            if let Some(fault) = fault {
+                return Ok(Record { done: n, fault, ..Record::of(status::LIST_FAULT) });
+            }
+            let descriptor = Descriptor::from_bytes(&bytes);
+            // A fence ends a batch that has failed.
+            if descriptor.has(flag::FENCE) && end != status::SUCCESS {
+                return Ok(Record { done: n, ..Record::of(end) });
+            }
+            let opcode = descriptor.opcode();
+            let ended = if opcode == op::BATCH {
+                report(&descriptor, &Record::of(status::BAD_OPCODE))
+            } else {
+                self.run_one(config, faults, &descriptor)
+            };
+            match ended {
+                End::Ended(status::SUCCESS) => {}
+                End::Ended(_) | End::Unreported(_) => end = status::BATCH_FAILED,
+                End::Stopped(_) => return Err(ended),
+            }
+        }
+        Ok(Record { done: count, ..Record::of(end) })
+    }
+
+    /// Runs a descriptor that is no batch.
+    fn run_one(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
+        self.count += 1;
+        let strike = faults.strike(self.count);
+        if !strike.slow.is_zero() {
+            std::thread::sleep(strike.slow);
+        }
+        if strike.stick || strike.reset || strike.gone {
+            return End::Stopped(strike);
+        }
+        let record = match check(config, descriptor) {
+            Err(record) => record,
+            Ok(()) if strike.fail => Record::of(status::HARDWARE),
+            Ok(()) => self.perform(config, faults, descriptor),
+        };
+        if strike.corrupt && record.status == status::SUCCESS {
+            corrupt(descriptor, faults.random(self.count, 3 << 8));
+        }
+        if strike.lose { End::Ended(record.status) } else { report(descriptor, &record) }
+    }
+
+    /// The place of a page fault that is injected into the operation.
+    fn injected(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> Option<u64> {
+        if descriptor.has(flag::BLOCK_ON_FAULT) || !faults.chance(config.page_faults, self.count, 4 << 8) {
+            return None;
+        }
+        let stuck = self.stuck.iter().position(|record| *record == descriptor.record());
+        let was_stuck = stuck.map(|at| self.stuck.swap_remove(at)).is_some();
+        match faults.random(self.count, 5 << 8) % u64::from(descriptor.len()) {
+            0 if was_stuck => None,
+            0 => {
+                self.stuck.push(descriptor.record());
+                Some(0)
+            }
+            at => Some(at),
+        }
+    }
+
+    fn perform(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> Record {
+        let opcode = descriptor.opcode();
+        if matches!(opcode, op::NOP | op::DRAIN | op::CACHE_FLUSH) {
+            return Record::of(status::SUCCESS);
+        }
+        let mut crc = descriptor.extra() as u32;
+        if matches!(opcode, op::CRC | op::COPY_CRC) && descriptor.has(flag::SEED_IN_MEMORY) {
+            let mut seed = [0; 4];
+            // SAFETY: the worker runs behind the trap handler.
+            if let Err(fault) = unsafe { memory::read(descriptor.0[6], &mut seed) } {
+                return faulted(descriptor, 0, fault, crc);
+            }
+            crc = u32::from_le_bytes(seed);
+        }
+        let injected = self.injected(config, faults, descriptor);
+        let len = injected.unwrap_or(u64::from(descriptor.len()));
+        let (src, dst) = (descriptor.src(), descriptor.dst());
+        if opcode == op::MEMMOVE && src < dst && overlap(src, dst, len) {
+            return match self.backward(descriptor, len) {
+                Ok(()) => ended(descriptor, 0, injected, 0, faults.random(self.count, 6 << 8)),
+                Err((done, fault)) => Record { result: 1, ..faulted(descriptor, done, fault, 0) },
+            };
+        }
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(CHUNK as u64) as usize;
+            let (taken, early) = match self.step(descriptor, done, n) {
+                Ok(()) => (n, None),
+                Err(Early::Fault(fault)) => (fault.done, Some(Early::Fault(fault))),
+                Err(early @ Early::Differs(at)) => (at, Some(early)),
+            };
+            if matches!(opcode, op::CRC | op::COPY_CRC) {
+                crc = crc32c::crc32c_append(crc, &self.chunk[..taken]);
+            }
+            done += taken as u64;
+            match early {
+                None => {}
+                Some(Early::Fault(fault)) => return faulted(descriptor, done, fault, crc),
+                Some(Early::Differs(_)) => {
+                    let record = Record { result: 1, done: done as u32, ..Record::default() };
+                    return Record { status: predicate(descriptor, 1), ..record };
+                }
+            }
+        }
+        ended(descriptor, crc, injected, len, faults.random(self.count, 6 << 8))
+    }
+
+    /// One chunk of an operation, from `at` on.
+    fn step(&mut self, descriptor: &Descriptor, at: u64, n: usize) -> Result<(), Early> {
+        let (src, dst) = (descriptor.src().wrapping_add(at), descriptor.dst().wrapping_add(at));
+        let (chunk, other) = (&mut self.chunk[..n], &mut self.other[..n]);
+        let repeat = |chunk: &mut [u8], pattern: u64| {
+            chunk.iter_mut().zip(pattern.to_le_bytes().iter().cycle()).for_each(|(to, from)| *to = *from);
+        };
+        let read = if descriptor.opcode() == op::FILL {
+            repeat(chunk, descriptor.src());
+            Ok(())
+        } else {
+            // SAFETY: the worker runs behind the trap handler.
+            unsafe { memory::read(src, chunk) }
+        };
+        // What could be read travels, so that the report of the fault tells the truth.
+        let have = read.map_or_else(|fault| fault.done, |()| n);
+        match descriptor.opcode() {
+            op::CRC => {}
+            op::COMPARE | op::COMPARE_PATTERN => {
+                let second = if descriptor.opcode() == op::COMPARE_PATTERN {
+                    repeat(other, descriptor.dst());
+                    Ok(())
+                } else {
+                    // SAFETY: as above.
+                    unsafe { memory::read(dst, &mut other[..have]) }
+                };
+                let both = second.map_or_else(|fault| fault.done, |()| have);
+                if let Some(differs) = chunk[..both].iter().zip(&other[..both]).position(|(a, b)| a != b) {
+                    return Err(Early::Differs(differs));
+                }
+                second?;
+            }
+            opcode => {
+                // SAFETY: as above; the program gave the destination to the device.
+                unsafe { memory::write(dst, &chunk[..have]) }?;
+                if opcode == op::DUALCAST {
+                    // SAFETY: as above.
+                    unsafe { memory::write(descriptor.extra().wrapping_add(at), &chunk[..have]) }?;
+                }
+            }
+        }
+        Ok(read?)
+    }
+
+    /// A copy from the end on, because its ranges overlap. An error has the bytes that are done at the end.
+    fn backward(&mut self, descriptor: &Descriptor, len: u64) -> Result<(), (u64, Fault)> {
+        let mut left = len;
+        while left > 0 {
+            let n = left.min(CHUNK as u64);
+            let at = left - n;
+            let chunk = &mut self.chunk[..n as usize];
+            // SAFETY: the worker runs behind the trap handler.
+            let read = unsafe { memory::read(descriptor.src().wrapping_add(at), chunk) };
+            read.map_err(|fault| (len - left, fault))?;
+            // SAFETY: as above; the program gave the destination to the device.
+            let written = unsafe { memory::write(descriptor.dst().wrapping_add(at), chunk) };
+            written.map_err(|fault| (len - left, fault))?;
+            left = at;
+        }
+        Ok(())
+    }
+}
+
+/// Checks a descriptor that is no batch; an error is its record.
+fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
+    let opcode = descriptor.opcode();
+    if opcode > 63 || op::ALL >> opcode & 1 == 0 {
+        return Err(Record::of(status::BAD_OPCODE));
+    }
+    let mut known = flag::COMMON;
+    match opcode {
+        op::COMPARE | op::COMPARE_PATTERN => known |= flag::CHECK_RESULT,
+        op::CRC | op::COPY_CRC => known |= flag::SEED_IN_MEMORY,
+        _ => {}
+    }
+    if !config.block_on_fault {
+        known &= !flag::BLOCK_ON_FAULT;
+    }
+    let invalid = descriptor.flags() & !known;
+    if invalid != 0 {
+        return Err(Record { value: invalid, ..Record::of(status::BAD_FLAGS) });
+    }
+    if matches!(opcode, op::NOP | op::DRAIN) {
+        return Ok(());
+    }
+    let plain = matches!(opcode, op::MEMMOVE | op::FILL | op::DUALCAST);
+    if plain && (descriptor.0[6], descriptor.0[7]) != (0, 0) || descriptor.0[4] >> 48 != 0 {
+        return Err(Record::of(status::RESERVED));
+    }
+    let len = u64::from(descriptor.len());
+    if len == 0 || len > config.max_transfer {
+        return Err(Record::of(status::BAD_SIZE));
+    }
+    let (src, dst, second) = (descriptor.src(), descriptor.dst(), descriptor.extra());
+    if opcode == op::DUALCAST && (dst ^ second) & 0xfff != 0 {
+        return Err(Record::of(status::DUALCAST_ADDRESSES));
+    }
+    let crossing = match opcode {
+        op::COPY_CRC => overlap(src, dst, len),
+        op::DUALCAST => overlap(src, dst, len) || overlap(src, second, len) || overlap(dst, second, len),
+        _ => false,
+    };
+    if crossing { Err(Record::of(status::OVERLAP)) } else { Ok(()) }
+}
+
+/// The status of a comparison with this result.
+const fn predicate(descriptor: &Descriptor, result: u8) -> u8 {
+    let as_expected = descriptor.extra() as u8 & 1 == result;
+    if descriptor.has(flag::CHECK_RESULT) && !as_expected { status::FALSE_PREDICATE } else { status::SUCCESS }
+}
+
+/// The record of an operation that met a page fault after `done` bytes.
+fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, crc: u32) -> Record {
+    let code =
+        if descriptor.has(flag::BLOCK_ON_FAULT) { status::PAGE_FAULT_REFUSED } else { status::PAGE_FAULT };
+    let status = code | if fault.write { status::WRITE } else { 0 };
+    Record { done: done as u32, fault: fault.page, value: crc, ..Record::of(status) }
+}
+
+/// The record of an operation that did all that it should, up to an injected page fault.
+fn ended(descriptor: &Descriptor, crc: u32, injected: Option<u64>, done: u64, random: u64) -> Record {
+    let opcode = descriptor.opcode();
+    if let Some(at) = injected {
+        let reads = opcode != op::FILL;
+        let write = !reads || matches!(opcode, op::MEMMOVE | op::COPY_CRC | op::DUALCAST) && random & 1 == 1;
+        let start = if write { descriptor.dst() } else { descriptor.src() };
+        let fault = Fault { done: 0, page: start.wrapping_add(at) & !0xfff, write };
+        return faulted(descriptor, done, fault, crc);
+    }
+    let (compares, has_crc) =
+        (matches!(opcode, op::COMPARE | op::COMPARE_PATTERN), matches!(opcode, op::CRC | op::COPY_CRC));
+    Record {
+        status: if compares { predicate(descriptor, 0) } else { status::SUCCESS },
+        done: if compares { done as u32 } else { 0 },
+        value: if has_crc { crc } else { 0 },
+        ..Record::default()
+    }
+}
+
+/// Turns one bit of the destination.
+fn corrupt(descriptor: &Descriptor, random: u64) {
+    if !matches!(descriptor.opcode(), op::MEMMOVE | op::FILL | op::COPY_CRC | op::DUALCAST) {
+        return;
+    }
+    let at = descriptor.dst().wrapping_add((random >> 3) % u64::from(descriptor.len()));
+    let mut byte = [0];
+    // SAFETY: the worker runs behind the trap handler.
+    if unsafe { memory::read(at, &mut byte) }.is_ok() {
+        // SAFETY: as above; the program gave the destination to the device.
+        let _ = unsafe { memory::write(at, &[byte[0] ^ 1 << (random & 7)]) };
+    }
+}
+
+/// Writes the record, if that is asked for or the descriptor failed. Its status comes last.
+fn report(descriptor: &Descriptor, record: &Record) -> End {
+    let failed = record.status != status::SUCCESS;
+    if !descriptor.has(flag::RECORD_VALID) {
+        return match failed || descriptor.has(flag::REPORT) {
+            true => End::Unreported("a descriptor without a completion record is to be reported"),
+            false => End::Ended(record.status),
+        };
+    }
+    if !descriptor.record().is_multiple_of(32) {
+        return End::Unreported("a completion record is not aligned to 32 bytes");
+    }
+    if failed || descriptor.has(flag::REPORT) {
+        let bytes = record.bytes();
+        // SAFETY: the worker runs behind the trap handler, and the program gave the record to the device.
+        let rest = unsafe { memory::write(descriptor.record() + 1, &bytes[1..]) };
+        // SAFETY: as above. A string store is ordered before later stores.
+        let status = rest.and_then(|()| unsafe { memory::write(descriptor.record(), &bytes[..1]) });
+        if status.is_err() {
+            return End::Unreported("a completion record cannot be written");
+        }
+    }
+    End::Ended(record.status)
+}

@@ -1,0 +1,260 @@
+//! The preloaded library: starts the work queues when a program is loaded, and takes those calls of the C
+//! library that name the devices' paths, map or write a work queue, or change the handlers of traps.
+#![expect(unsafe_code, reason = "exports functions of the C library")]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libc::{off_t, sigaction as action, size_t, ssize_t};
+use rustix::io::Errno;
+
+use crate::config::Config;
+use crate::queue::Queue;
+use crate::tree::Tree;
+use crate::{emu, trap};
+
+/// Paths of the system that lie below the root.
+const MOVED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
+
+/// The folder of the files.
+static ROOT: OnceLock<Vec<u8>> = OnceLock::new();
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    let Some(root) = std::env::var_os("DSA_EMU_ROOT") else { return };
+    let config = match Config::from_environment() {
+        Ok(config) => config,
+        Err(error) => return eprintln!("dsa-emu: {error}"),
+    };
+    for queue in emu::serve(config, &Tree::at(PathBuf::from(&root))) {
+        match queue {
+            // The thread runs as long as the process.
+            Ok(_) => {}
+            Err(error) => eprintln!("dsa-emu: {error}"),
+        }
+    }
+    let _ = ROOT.set(root.into_encoded_bytes());
+    if std::env::var_os("DSA_EMU_REPORT").is_some() {
+        // SAFETY: a function that may run when the process ends.
+        unsafe { libc::atexit(report) };
+    }
+}
+
+extern "C" fn report() {
+    for queue in trap::queues().filter(|queue| queue.submissions() > 0) {
+        eprintln!("dsa-emu: {}: {} submissions", queue.config.name, queue.submissions());
+    }
+}
+
+/// Room for a path.
+type Room = [u8; libc::PATH_MAX as usize];
+
+/// The path to use in the place of `path`.
+///
+/// # Safety
+///
+/// A C string, or null.
+unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
+    let Some(root) = ROOT.get().filter(|_| !path.is_null()) else { return path };
+    // SAFETY: the caller's promise.
+    let given = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
+    let is_below = |dir: &&[u8]| given.strip_prefix(*dir).is_some_and(|rest| matches!(rest[0], b'/' | 0));
+    let len = root.len() + given.len();
+    if len > room.len() || !MOVED.iter().any(is_below) {
+        return path;
+    }
+    room[..root.len()].copy_from_slice(root);
+    room[root.len()..len].copy_from_slice(given);
+    room.as_ptr().cast()
+}
+
+/// The C library's own functions.
+pub(crate) mod real {
+    use super::{action, c_char, c_int, c_void, mem, off_t, size_t, ssize_t};
+
+    macro_rules! real {
+        ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $ret:ty;)*) => {
+            $(
+                /// # Safety
+                ///
+                /// As for the C library's function.
+                pub(crate) unsafe fn $name($($arg: $kind),*) -> $ret {
+                    static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+                    let found = *FOUND.get_or_init(|| {
+                        let name = concat!(stringify!($name), "\0").as_ptr().cast::<c_char>();
+                        // SAFETY: a C string.
+                        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+                        // A program that calls it was linked with a library that has it.
+                        assert!(!found.is_null(), "the C library lacks {}", stringify!($name));
+                        found.expose_provenance()
+                    });
+                    let found = std::ptr::with_exposed_provenance::<c_void>(found);
+                    // SAFETY: the function of that name has these arguments.
+                    let function = unsafe {
+                        mem::transmute::<*const c_void, unsafe extern "C" fn($($kind),*) -> $ret>(found)
+                    };
+                    // SAFETY: the caller's promise.
+                    unsafe { function($($arg),*) }
+                }
+            )*
+        };
+    }
+    pub(super) use real;
+
+    real! {
+        fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int;
+        fn signal(signal: c_int, handler: size_t) -> size_t;
+        fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t;
+        fn mmap(at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t) -> *mut c_void;
+    }
+}
+
+/// Functions with a path, behind the arguments in brackets. Their other arguments, those behind `...` in C
+/// too, travel in registers as they are.
+macro_rules! paths {
+    ($(fn $name:ident[$($before:ident: $first:ty)?]($($arg:ident: $kind:ty),*) -> $ret:ty;)*) => {
+        mod with_path {
+            use super::{c_char, c_int, c_uint, c_void, mem, size_t, ssize_t};
+            super::real::real! {
+                $(fn $name($($before: $first,)? path: *const c_char $(, $arg: $kind)*) -> $ret;)*
+            }
+        }
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(
+                $($before: $first,)? path: *const c_char $(, $arg: $kind)*
+            ) -> $ret {
+                let mut room: Room = [0; libc::PATH_MAX as usize];
+                // SAFETY: the caller's path.
+                let path = unsafe { moved(path, &mut room) };
+                // SAFETY: the caller's promise.
+                unsafe { with_path::$name($($before,)? path $(, $arg)*) }
+            }
+        )*
+    };
+}
+
+paths! {
+    fn open[](flags: c_int, mode: c_uint) -> c_int;
+    fn open64[](flags: c_int, mode: c_uint) -> c_int;
+    fn __open_2[](flags: c_int) -> c_int;
+    fn __open64_2[](flags: c_int) -> c_int;
+    fn openat[dir: c_int](flags: c_int, mode: c_uint) -> c_int;
+    fn openat64[dir: c_int](flags: c_int, mode: c_uint) -> c_int;
+    fn fopen[](mode: *const c_char) -> *mut c_void;
+    fn fopen64[](mode: *const c_char) -> *mut c_void;
+    fn opendir[]() -> *mut c_void;
+    fn scandir[](list: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int;
+    fn scandir64[](list: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int;
+    fn stat[](stat: *mut c_void) -> c_int;
+    fn stat64[](stat: *mut c_void) -> c_int;
+    fn lstat[](stat: *mut c_void) -> c_int;
+    fn lstat64[](stat: *mut c_void) -> c_int;
+    fn fstatat[dir: c_int](stat: *mut c_void, flags: c_int) -> c_int;
+    fn fstatat64[dir: c_int](stat: *mut c_void, flags: c_int) -> c_int;
+    fn __xstat[version: c_int](stat: *mut c_void) -> c_int;
+    fn __xstat64[version: c_int](stat: *mut c_void) -> c_int;
+    fn __lxstat[version: c_int](stat: *mut c_void) -> c_int;
+    fn __lxstat64[version: c_int](stat: *mut c_void) -> c_int;
+    fn statx[dir: c_int](flags: c_int, mask: c_uint, stat: *mut c_void) -> c_int;
+    fn access[](mode: c_int) -> c_int;
+    fn faccessat[dir: c_int](mode: c_int, flags: c_int) -> c_int;
+    fn readlink[](to: *mut c_char, len: size_t) -> ssize_t;
+    fn readlinkat[dir: c_int](to: *mut c_char, len: size_t) -> ssize_t;
+    fn getxattr[](name: *const c_char, to: *mut c_void, len: size_t) -> ssize_t;
+    fn lgetxattr[](name: *const c_char, to: *mut c_void, len: size_t) -> ssize_t;
+    fn realpath[](to: *mut c_char) -> *mut c_char;
+    fn __realpath_chk[](to: *mut c_char, len: size_t) -> *mut c_char;
+}
+
+fn fail<T>(errno: Errno, answer: T) -> T {
+    // SAFETY: no memory is involved.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: this thread's error number.
+    unsafe { *place = errno.raw_os_error() };
+    answer
+}
+
+/// The work queue that a file descriptor has open.
+fn opened(fd: c_int) -> Option<&'static Queue> {
+    ROOT.get()?;
+    trap::with_link(format_args!("/proc/self/fd/{fd}"), trap::queue_of)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
+    let queue = if len > 0 && len.is_multiple_of(64) { opened(fd) } else { None };
+    let Some(queue) = queue else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::write(fd, bytes, len) };
+    };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) };
+    match queue.write(bytes) {
+        Ok(written) => written as ssize_t,
+        Err(errno) => fail(errno, -1),
+    }
+}
+
+unsafe fn map(
+    at: *mut c_void,
+    len: size_t,
+    rights: c_int,
+    flags: c_int,
+    fd: c_int,
+    from: off_t,
+) -> *mut c_void {
+    let rights = match if fd >= 0 { opened(fd) } else { None } {
+        None => rights,
+        Some(queue) if !queue.config.mmap => return fail(Errno::PERM, libc::MAP_FAILED),
+        Some(_) if len > 4096 => return fail(Errno::INVAL, libc::MAP_FAILED),
+        // Stores trap either way. Like this nobody writes to the file, should it ever get a page.
+        Some(_) => libc::PROT_NONE,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { real::mmap(at, len, rights, flags, fd, from) }
+}
+
+macro_rules! maps {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(
+                at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t
+            ) -> *mut c_void {
+                // SAFETY: the caller's promise.
+                unsafe { map(at, len, rights, flags, fd, from) }
+            }
+        )*
+    };
+}
+
+maps! { mmap mmap64 }
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { trap::change(signal, new, old) } {
+        Some(()) => 0,
+        // SAFETY: as above.
+        None => unsafe { real::sigaction(signal, new, old) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn signal(signal: c_int, handler: size_t) -> size_t {
+    // SAFETY: all zeroes is an action,
+    let (mut new, mut old): (action, action) = unsafe { mem::zeroed() };
+    (new.sa_sigaction, new.sa_flags) = (handler, libc::SA_RESTART);
+    // SAFETY: valid actions.
+    match unsafe { trap::change(signal, &raw const new, &raw mut old) } {
+        Some(()) => old.sa_sigaction,
+        // SAFETY: the caller's promise.
+        None => unsafe { real::signal(signal, handler) },
+    }
+}

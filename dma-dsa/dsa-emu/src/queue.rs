@@ -1,0 +1,192 @@
+//! A work queue: it takes descriptors from portals and `write()`, and has a thread that runs them.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::process::getpid;
+
+use crate::config::{Mode, QueueConfig};
+use crate::decode::Store;
+use crate::descriptor::{Descriptor, SIZE, flag, op};
+use crate::faults::{Faults, Strike};
+use crate::operations::{End, Engine};
+use crate::ring::Ring;
+use crate::tree::{self, Tree};
+
+const ENABLED: u8 = 0;
+/// Takes nothing, and runs nothing any more.
+const DISABLED: u8 = 1;
+/// Runs nothing any more.
+const HUNG: u8 = 2;
+
+/// A work queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) config: QueueConfig,
+    /// The file in the place of the device, without symbolic links.
+    pub(crate) file: PathBuf,
+    /// The folder that describes it.
+    dir: PathBuf,
+    ring: Ring,
+    faults: Faults,
+    engine: Mutex<Engine>,
+    state: AtomicU8,
+    closed: AtomicBool,
+    /// The process whose thread runs the descriptors; 0 for none.
+    worker_of: AtomicU32,
+    submissions: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Queue {
+    pub(crate) fn new(config: QueueConfig, tree: &Tree) -> Self {
+        Self {
+            file: tree.dev().join(&config.name),
+            dir: tree.sysfs().join(&config.name),
+            ring: Ring::new(config.size as usize),
+            faults: Faults::new(&config.faults, config.seed),
+            engine: Mutex::new(Engine::new(0)),
+            state: AtomicU8::new(ENABLED),
+            closed: AtomicBool::new(false),
+            worker_of: AtomicU32::new(0),
+            submissions: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            config,
+        }
+    }
+
+    /// Takes a descriptor of a portal. Returns whether it is refused, which only ENQCMD tells the program.
+    /// Safe in a signal handler.
+    pub(crate) fn store(&self, store: Store, descriptor: &Descriptor) -> bool {
+        let shared = self.config.mode == Mode::Shared;
+        let taken = (store == Store::Enqcmd) == shared && self.take(descriptor);
+        if !taken && store == Store::Movdir64b {
+            // The device drops it, too.
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.ring.wake();
+        }
+        !taken
+    }
+
+    fn take(&self, descriptor: &Descriptor) -> bool {
+        if self.state.load(Ordering::Acquire) == DISABLED {
+            return false;
+        }
+        let number = self.submissions.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.config.mode == Mode::Shared && self.faults.strike(number).refuse {
+            return false;
+        }
+        if self.worker_of.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get().cast_unsigned() {
+            return self.ring.push(descriptor);
+        }
+        // A child after a fork has no worker. No lock is taken: the parent's thread may have held it.
+        Engine::new(number).run(&self.config, &self.faults, descriptor);
+        true
+    }
+
+    /// Takes descriptors as `write()` of the work queue's file does, and returns the bytes taken.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut written = 0;
+        for bytes in bytes.as_chunks::<SIZE>().0 {
+            let descriptor = Descriptor::from_bytes(bytes);
+            let error = if self.state.load(Ordering::Acquire) == DISABLED {
+                Some(Errno::NODEV)
+            } else if descriptor.opcode() == op::BATCH && !self.config.mmap
+                || descriptor.has(flag::RECORD_VALID) && !descriptor.record().is_multiple_of(32)
+            {
+                Some(Errno::INVAL)
+            } else if !self.take(&descriptor) {
+                Some(Errno::AGAIN)
+            } else {
+                None
+            };
+            match error {
+                Some(errno) if written == 0 => return Err(errno),
+                Some(_) => break,
+                None => written += SIZE,
+            }
+        }
+        Ok(written)
+    }
+
+    /// Starts the thread that runs the descriptors. It never ends before [`close`](Self::close).
+    pub(crate) fn start(&'static self) -> std::io::Result<std::thread::JoinHandle<()>> {
+        self.worker_of.store(std::process::id(), Ordering::Relaxed);
+        std::thread::Builder::new().name(format!("dsa-emu {}", self.config.name)).spawn(|| self.work())
+    }
+
+    fn work(&self) {
+        crate::trap::block_signals();
+        let over = || {
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                self.say(&format!(
+                    "{lost} stores of MOVDIR64B are lost: the work queue is full, shared or disabled"
+                ));
+            }
+            self.closed.load(Ordering::Acquire)
+        };
+        while let Some(descriptor) = self.ring.wait(over) {
+            let mut engine = self.engine();
+            if self.state.load(Ordering::Acquire) != ENABLED {
+                continue;
+            }
+            match engine.run(&self.config, &self.faults, &descriptor) {
+                End::Ended(_) => {}
+                End::Unreported(why) => self.say(why),
+                End::Stopped(strike) => self.stop(strike),
+            }
+            drop(engine);
+            if self.state.load(Ordering::Acquire) == HUNG {
+                self.ring.sleep_until(|| self.state.load(Ordering::Acquire) != HUNG || over());
+            }
+        }
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops at a fault. The engine is locked.
+    fn stop(&self, strike: Strike) {
+        if strike.stick {
+            self.state.store(HUNG, Ordering::Release);
+            return;
+        }
+        self.state.store(DISABLED, Ordering::Release);
+        let told = if strike.gone {
+            std::fs::remove_dir_all(&self.dir)
+        } else {
+            tree::write_state(&self.dir, "disabled")
+        };
+        if let Err(error) = told {
+            self.say(&format!("{}: {error}", self.dir.display()));
+        }
+    }
+
+    /// Disables the work queue, as `accel-config disable-wq` does: returns when the device has ended what it
+    /// runs. What waits is dropped.
+    pub(crate) fn disable(&self) {
+        let engine = self.engine();
+        self.stop(Strike::default());
+        drop(engine);
+        self.ring.wake();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.ring.wake();
+    }
+
+    /// Descriptors that portals and `write()` brought.
+    pub(crate) fn submissions(&self) -> u64 {
+        self.submissions.load(Ordering::Relaxed)
+    }
+
+    fn say(&self, what: &str) {
+        eprintln!("dsa-emu: {}: {what}", self.config.name);
+    }
+}

@@ -1,0 +1,167 @@
+//! A bounded queue of descriptors from signal handlers of any thread to one worker: no lock, no allocation.
+#![expect(unsafe_code, reason = "cells that the sequence numbers hand over")]
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use rustix::thread::futex;
+
+use crate::descriptor::Descriptor;
+
+#[derive(Debug)]
+struct Cell {
+    /// Its place while free for it, its place plus one while full, its next place when free again.
+    sequence: AtomicUsize,
+    descriptor: UnsafeCell<Descriptor>,
+}
+
+/// The queue. Any number of threads push, one pops.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    cells: Box<[Cell]>,
+    /// Descriptors that are in it, or on their way into it.
+    used: AtomicUsize,
+    most: usize,
+    tail: AtomicUsize,
+    head: AtomicUsize,
+    /// Grows with each push and each wake-up: the word that the worker sleeps on.
+    signals: AtomicU32,
+    asleep: AtomicBool,
+}
+
+// SAFETY: a cell is written by the thread that took its place by `tail`, and read by the worker, after the
+// sequence number said so.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// A queue of `most` descriptors.
+    pub(crate) fn new(most: usize) -> Self {
+        let cell =
+            |n| Cell { sequence: AtomicUsize::new(n), descriptor: UnsafeCell::new(Descriptor::default()) };
+        Self {
+            cells: (0..most.next_power_of_two()).map(cell).collect(),
+            used: AtomicUsize::new(0),
+            most,
+            tail: AtomicUsize::new(0),
+            head: AtomicUsize::new(0),
+            signals: AtomicU32::new(0),
+            asleep: AtomicBool::new(false),
+        }
+    }
+
+    /// Appends a descriptor; `false` if there is no room.
+    pub(crate) fn push(&self, descriptor: &Descriptor) -> bool {
+        let room = |used: usize| (used < self.most).then_some(used + 1);
+        if self.used.fetch_update(Ordering::Acquire, Ordering::Relaxed, room).is_err() {
+            return false;
+        }
+        let place = self.tail.fetch_add(1, Ordering::Relaxed);
+        let cell = &self.cells[place & (self.cells.len() - 1)];
+        // There is room, so the worker has left the cell: it frees it before it lowers `used`.
+        debug_assert_eq!(cell.sequence.load(Ordering::Acquire), place);
+        // SAFETY: the place is this thread's, until the next line.
+        unsafe { *cell.descriptor.get() = *descriptor };
+        cell.sequence.store(place + 1, Ordering::Release);
+        self.wake();
+        true
+    }
+
+    /// Wakes the worker, which looks at what it waits for again.
+    pub(crate) fn wake(&self) {
+        self.signals.fetch_add(1, Ordering::SeqCst);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // The only error is a bad address.
+            let _ = futex::wake(&self.signals, futex::Flags::PRIVATE, 1);
+        }
+    }
+
+    /// Takes the oldest descriptor. For the worker alone.
+    pub(crate) fn pop(&self) -> Option<Descriptor> {
+        let place = self.head.load(Ordering::Relaxed);
+        let cell = &self.cells[place & (self.cells.len() - 1)];
+        if cell.sequence.load(Ordering::Acquire) != place + 1 {
+            return None;
+        }
+        // SAFETY: the cell is full, so its writer is done with it.
+        let descriptor = unsafe { *cell.descriptor.get() };
+        cell.sequence.store(place + self.cells.len(), Ordering::Release);
+        self.head.store(place + 1, Ordering::Relaxed);
+        self.used.fetch_sub(1, Ordering::Release);
+        Some(descriptor)
+    }
+
+    /// Takes the oldest descriptor, and sleeps until there is one. `None` once `over` says so. For the worker
+    /// alone.
+    pub(crate) fn wait(&self, over: impl Fn() -> bool) -> Option<Descriptor> {
+        for _ in 0..200 {
+            if let Some(descriptor) = self.pop() {
+                return Some(descriptor);
+            }
+            std::hint::spin_loop();
+        }
+        let mut popped = None;
+        self.sleep_until(|| {
+            popped = self.pop();
+            popped.is_some() || over()
+        });
+        popped
+    }
+
+    /// Sleeps until `over` says so, which is asked after each push and each wake-up. For the worker alone.
+    pub(crate) fn sleep_until(&self, mut over: impl FnMut() -> bool) {
+        loop {
+            let seen = self.signals.load(Ordering::SeqCst);
+            self.asleep.store(true, Ordering::SeqCst);
+            if over() {
+                self.asleep.store(false, Ordering::SeqCst);
+                return;
+            }
+            // Returns at once if anything came since.
+            let _ = futex::wait(&self.signals, futex::Flags::PRIVATE, seen, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_descriptor_arrives_once_and_in_the_order_of_its_thread() {
+        const EACH: u64 = 20_000;
+        let ring = Ring::new(5);
+        let mut last = [0; 3];
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                let ring = &ring;
+                scope.spawn(move || {
+                    for n in 1..=EACH {
+                        let descriptor = Descriptor([thread, n, 0, 0, 0, 0, 0, n]);
+                        while !ring.push(&descriptor) {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            for _ in 0..3 * EACH {
+                let Descriptor([thread, n, .., same]) = ring.wait(|| false).unwrap();
+                assert_eq!((n, same), (last[thread as usize] + 1, n), "thread {thread}");
+                last[thread as usize] = n;
+            }
+        });
+        assert_eq!(last, [EACH; 3]);
+        assert_eq!(ring.wait(|| true).map(|_| ()), None);
+    }
+
+    #[test]
+    fn it_takes_as_many_as_it_says() {
+        let ring = Ring::new(3);
+        let one = Descriptor::default();
+        for _ in 0..10 {
+            assert!(ring.push(&one) && ring.push(&one) && ring.push(&one) && !ring.push(&one));
+            assert!(ring.pop().is_some() && ring.push(&one) && !ring.push(&one));
+            assert!(ring.pop().is_some() && ring.pop().is_some() && ring.pop().is_some());
+            assert!(ring.pop().is_none());
+        }
+    }
+}

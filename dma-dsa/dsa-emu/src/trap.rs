@@ -1,0 +1,414 @@
+//! Signal handlers that take the stores to portals: the instruction's bytes, the 64 bytes that it would
+//! store, and a step over it. Other signals go to the handler that was there before.
+//!
+//! A portal is a mapping of an empty file, so that every store to it raises SIGBUS, or SIGSEGV where it is
+//! mapped without rights. A processor that lacks the instruction, or may not run it, raises SIGILL or SIGSEGV
+//! without an address. So all three signals are handled alike, and only the instruction decides.
+#![expect(unsafe_code, reason = "signal handlers, and the registers that they change")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::io::Write;
+use std::mem::{self, MaybeUninit};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{REG_EFL, REG_ERR, REG_RDX, REG_RIP, sigaction, siginfo_t, sigset_t, ucontext_t};
+
+use crate::config::Config;
+use crate::decode::{self, LONGEST, Registers, Store};
+use crate::descriptor::{Descriptor, SIZE};
+use crate::memory;
+use crate::queue::Queue;
+
+/// The signals of traps.
+pub(crate) const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL];
+
+/// Work queues whose files may be mapped. A work queue is never freed, because a handler may hold it.
+static QUEUES: [AtomicPtr<Queue>; Config::MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; Config::MOST];
+
+/// What the program, or this process before, chose for each of [`SIGNALS`]. Never freed, as above.
+static PREVIOUS: [AtomicPtr<sigaction>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
+
+/// Lets stores to mappings of the work queue's file reach it; `false` if there is no room for more.
+pub(crate) fn add(queue: &'static Queue) -> bool {
+    let queue = ptr::from_ref(queue).cast_mut();
+    QUEUES.iter().any(|place| {
+        place.compare_exchange(ptr::null_mut(), queue, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// Undoes [`add`].
+pub(crate) fn remove(queue: &'static Queue) {
+    let queue = ptr::from_ref(queue).cast_mut();
+    for place in &QUEUES {
+        let _ = place.compare_exchange(queue, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
+    // SAFETY: work queues that were added live for ever.
+    QUEUES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+}
+
+/// The work queue whose file has this path.
+pub(crate) fn queue_of(path: &[u8]) -> Option<&'static Queue> {
+    queues().find(|queue| queue.file.as_os_str().as_bytes() == path)
+}
+
+/// The path that a symbolic link of `/proc/self` names. Safe in a signal handler.
+pub(crate) fn with_link<T>(
+    link: std::fmt::Arguments<'_>,
+    then: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<T> {
+    let (mut name, mut path) = ([0_u8; 80], [MaybeUninit::<u8>::uninit(); 1024]);
+    (&mut name[..79]).write_fmt(link).ok()?;
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    then(rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut path[..]).ok()?.0)
+}
+
+/// The work queue whose portal has this address.
+fn portal(address: u64) -> Option<&'static Queue> {
+    let page = address & !0xfff;
+    let end = page.checked_add(0x1000)?;
+    with_link(format_args!("/proc/self/map_files/{page:x}-{end:x}"), queue_of)
+}
+
+/// Installs the handlers, once.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
+            let mut old = MaybeUninit::zeroed();
+            // SAFETY: all zeroes is an action.
+            let mut action: sigaction = unsafe { mem::zeroed() };
+            action.sa_sigaction = handler as *const () as usize;
+            // A fault while a descriptor is read comes from within the handler.
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+            // SAFETY: a handler that does what handlers may, and room for the old action.
+            if unsafe { real_sigaction(signal, &raw const action, old.as_mut_ptr()) } == 0 {
+                // SAFETY: written by the call.
+                previous.store(Box::into_raw(Box::new(unsafe { old.assume_init() })), Ordering::Release);
+            }
+        }
+    });
+}
+
+/// The C library's `sigaction`, whatever this library exports.
+unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
+    #[cfg(feature = "preload")]
+    // SAFETY: the caller's promise.
+    return unsafe { crate::preload::real::sigaction(signal, new, old) };
+    #[cfg(not(feature = "preload"))]
+    // SAFETY: the caller's promise.
+    return unsafe { libc::sigaction(signal, new, old) };
+}
+
+/// The place of a signal of ours in [`PREVIOUS`], once the handlers are installed.
+#[cfg(feature = "preload")]
+fn previous(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
+    let previous = SIGNALS.iter().position(|of_trap| *of_trap == signal).map(|n| &PREVIOUS[n])?;
+    (!previous.load(Ordering::Acquire).is_null()).then_some(previous)
+}
+
+/// Does for a signal of ours what `sigaction` does, on the action that is behind our handler. `None`: it is
+/// another signal.
+///
+/// # Safety
+///
+/// As for `sigaction`.
+#[cfg(feature = "preload")]
+pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut sigaction) -> Option<()> {
+    let previous = previous(signal)?;
+    // SAFETY: the caller's promise.
+    let new = unsafe { new.as_ref() };
+    let was = match new {
+        Some(new) => previous.swap(Box::into_raw(Box::new(*new)), Ordering::AcqRel),
+        None => previous.load(Ordering::Acquire),
+    };
+    if !old.is_null() {
+        // SAFETY: the caller's promise.
+        let old = unsafe { &mut *old };
+        // SAFETY: actions are never freed.
+        *old = unsafe { *was };
+    }
+    Some(())
+}
+
+/// Blocks all signals but those of traps on this thread, which is ours: the program's handlers run on its
+/// own.
+pub(crate) fn block_signals() {
+    let mut set = MaybeUninit::<sigset_t>::zeroed();
+    // SAFETY: room for a set.
+    unsafe { libc::sigfillset(set.as_mut_ptr()) };
+    for signal in SIGNALS {
+        // SAFETY: initialised above.
+        unsafe { libc::sigdelset(set.as_mut_ptr(), signal) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut()) };
+}
+
+/// General registers by their numbers in `ucontext_t`, in the order of the machine's encoding.
+const GENERAL: [c_int; 16] = [
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+struct Context<'a>(&'a mut ucontext_t);
+
+impl Context<'_> {
+    const fn get(&self, register: c_int) -> u64 {
+        self.0.uc_mcontext.gregs[register as usize].cast_unsigned()
+    }
+    const fn set(&mut self, register: c_int, value: u64) {
+        self.0.uc_mcontext.gregs[register as usize] = value.cast_signed();
+    }
+}
+
+impl Registers for Context<'_> {
+    fn general(&self, number: u8) -> u64 {
+        self.get(GENERAL[usize::from(number & 15)])
+    }
+    fn rip(&self) -> u64 {
+        self.get(REG_RIP)
+    }
+    fn fs_base(&self) -> u64 {
+        let base: u64;
+        // SAFETY: the first word there is its own address, by the ABI of x86-64.
+        unsafe {
+            std::arch::asm!("mov {}, fs:0", out(reg) base, options(nostack, readonly, preserves_flags))
+        };
+        base
+    }
+}
+
+extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the system passes a valid context,
+    let registers = unsafe { &mut *context.cast::<ucontext_t>() };
+    // SAFETY: and a valid description.
+    let described = unsafe { &*info };
+    if !taken(described, registers) {
+        // SAFETY: the arguments of this very call.
+        unsafe { forward(signal, info, context) };
+    }
+}
+
+/// Handles a signal, if it is one of the stand-in's own, and changes the registers accordingly.
+pub(crate) fn taken(info: &siginfo_t, context: &mut ucontext_t) -> bool {
+    let mut context = Context(context);
+    // SAFETY: signals of memory have an address. It means nothing with others, which come from elsewhere.
+    let address = unsafe { info.si_addr() }.addr() as u64;
+    if let Some((rip, rdx)) = memory::recover(context.rip(), address, context.get(REG_ERR) & 2 != 0) {
+        context.set(REG_RIP, rip);
+        context.set(REG_RDX, rdx);
+        return true;
+    }
+    let mut code = [0; LONGEST];
+    // SAFETY: the handler is installed.
+    let len = unsafe { memory::read(context.rip(), &mut code) }.map_or_else(|fault| fault.done, |()| LONGEST);
+    let Some(instruction) = decode::decode(&code[..len], &context) else { return false };
+    // For programs, ENQCMDS is a protection fault. So is a destination that is not aligned.
+    if instruction.store == Store::Enqcmds || !instruction.destination.is_multiple_of(SIZE as u64) {
+        return false;
+    }
+    let Some(queue) = portal(instruction.destination) else { return false };
+    let mut bytes = [0; SIZE];
+    // SAFETY: as above.
+    if unsafe { memory::read(instruction.source, &mut bytes) }.is_err() {
+        return false;
+    }
+    let refused = queue.store(instruction.store, &Descriptor::from_bytes(&bytes));
+    if instruction.store == Store::Enqcmd {
+        /// Carry, parity, adjust, zero, sign and overflow.
+        const FLAGS: u64 = 0x8d5;
+        const ZERO: u64 = 0x40;
+        context.set(REG_EFL, context.get(REG_EFL) & !FLAGS | if refused { ZERO } else { 0 });
+    }
+    context.set(REG_RIP, context.rip() + u64::from(instruction.len));
+    true
+}
+
+/// Lets the action that is behind our handler have the signal.
+///
+/// # Safety
+///
+/// The arguments are those of a handler.
+unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(n) = SIGNALS.iter().position(|of_trap| *of_trap == signal) else { return };
+    // SAFETY: actions are never freed.
+    let action = unsafe { PREVIOUS[n].load(Ordering::Acquire).as_ref() };
+    let action = action.filter(|action| ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction));
+    let Some(action) = action else {
+        // SAFETY: all zeroes is the default action.
+        let default: sigaction = unsafe { mem::zeroed() };
+        // The instruction is repeated, and ends the process as it would have without us. One who sent the
+        // signal sends it once more.
+        // SAFETY: a valid action.
+        unsafe { real_sigaction(signal, &raw const default, ptr::null_mut()) };
+        // SAFETY: a description by the system.
+        if unsafe { (*info).si_code } <= 0 {
+            // SAFETY: no memory is involved.
+            unsafe { libc::raise(signal) };
+        }
+        return;
+    };
+    let mut mask = action.sa_mask;
+    if action.sa_flags & libc::SA_NODEFER == 0 {
+        // SAFETY: a set that is initialised.
+        unsafe { libc::sigaddset(&raw mut mask, signal) };
+    }
+    // The system restores the mask when our handler returns.
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const mask, ptr::null_mut()) };
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: the flag says that it is such a function.
+        let handler = unsafe {
+            mem::transmute::<usize, extern "C" fn(c_int, *mut siginfo_t, *mut c_void)>(action.sa_sigaction)
+        };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: without the flag it is such a one.
+        let handler = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(action.sa_sigaction) };
+        handler(signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Emu;
+    use crate::descriptor::{flag, op};
+
+    const MOVDIR64B: [u8; 5] = [0x66, 0x0f, 0x38, 0xf8, 0x02];
+    const ENQCMD: [u8; 5] = [0xf2, 0x0f, 0x38, 0xf8, 0x02];
+    const ENQCMDS: [u8; 5] = [0xf3, 0x0f, 0x38, 0xf8, 0x02];
+    /// All flags that ENQCMD sets or clears, and the interrupt flag, which it leaves alone.
+    const ALL_FLAGS: u64 = 0x8d5 | 0x200;
+
+    /// A portal, mapped with these rights.
+    fn map(emu: &Emu, rights: c_int) -> *mut u8 {
+        let file = std::fs::File::options().read(true).write(true).open(emu.dev_dir().join("wq0.0")).unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        // SAFETY: a new mapping, anywhere.
+        let page = unsafe { libc::mmap(ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        page.cast()
+    }
+
+    /// A nop with a completion record.
+    fn nop(record: &mut [u8; 64]) -> (Descriptor, *const u8) {
+        let record = record.as_mut_ptr();
+        let record = record.map_addr(|at| at.next_multiple_of(32));
+        let command = u64::from(op::NOP) << 24 | u64::from(flag::RECORD_VALID | flag::REPORT);
+        (Descriptor([command << 32, record.expose_provenance() as u64, 0, 0, 0, 0, 0, 0]), record)
+    }
+
+    fn wait(record: *const u8) -> u8 {
+        loop {
+            // SAFETY: the record outlives the wait.
+            match unsafe { record.read_volatile() } {
+                0 => std::thread::yield_now(),
+                status => return status,
+            }
+        }
+    }
+
+    /// What the handler makes of an instruction that goes from RDX to RAX: whether it is taken, how far it
+    /// goes on, and the flags.
+    fn run(code: u64, to: u64, from: u64) -> (bool, u64, u64) {
+        // SAFETY: all zeroes is a context,
+        let mut context: ucontext_t = unsafe { mem::zeroed() };
+        // SAFETY: and a description.
+        let info: siginfo_t = unsafe { mem::zeroed() };
+        let mut registers = Context(&mut context);
+        for (register, value) in [(REG_RIP, code), (libc::REG_RAX, to), (REG_RDX, from), (REG_EFL, ALL_FLAGS)]
+        {
+            registers.set(register, value);
+        }
+        let was_taken = taken(&info, &mut context);
+        let registers = Context(&mut context);
+        (was_taken, registers.get(REG_RIP) - code, registers.get(REG_EFL))
+    }
+
+    fn address<T>(of: &T) -> u64 {
+        ptr::from_ref(of).expose_provenance() as u64
+    }
+
+    #[test]
+    fn instructions_are_taken_on_any_processor() {
+        for (mode, works, refused) in [("dedicated", MOVDIR64B, ENQCMD), ("shared", ENQCMD, MOVDIR64B)] {
+            let emu = Emu::start(&format!("mode = '{mode}'")).unwrap();
+            let to = map(&emu, libc::PROT_NONE).expose_provenance() as u64;
+            let mut record = [0; 64];
+            let (nop, record) = nop(&mut record);
+            let from = address(&nop);
+            // ENQCMD says by the zero flag that it was refused; MOVDIR64B leaves the flags alone.
+            let taken = if works == ENQCMD { 0x200 } else { ALL_FLAGS };
+            assert_eq!(run(address(&works), to + 0xfc0, from), (true, 5, taken), "{mode}");
+            assert_eq!(wait(record), 1);
+            let not_taken = if refused == ENQCMD { 0x240 } else { ALL_FLAGS };
+            assert_eq!(run(address(&refused), to, from), (true, 5, not_taken), "{mode}");
+            for (code, to, from, why) in [
+                (address(&ENQCMDS), to, from, "for the kernel"),
+                (address(&works), to + 8, from, "not aligned"),
+                (address(&works), from & !0xfff, from, "no portal"),
+                (address(&works), to, 64, "no descriptor"),
+                (16, to, from, "no code"),
+                (u64::MAX / 2, to, from, "an address that no processor has"),
+            ] {
+                assert_eq!(run(code, to, from), (false, 0, ALL_FLAGS), "{why}");
+            }
+            assert_eq!(emu.submissions("wq0.0"), 1);
+        }
+    }
+
+    #[test]
+    fn stores_trap_however_the_portal_is_mapped() {
+        for (mode, rights) in ["dedicated", "shared"]
+            .into_iter()
+            .flat_map(|mode| [libc::PROT_NONE, libc::PROT_WRITE].map(|rights| (mode, rights)))
+        {
+            let emu = Emu::start(&format!("mode = '{mode}'")).unwrap();
+            let to = map(&emu, rights);
+            let mut record = [0; 64];
+            let (nop, record) = nop(&mut record);
+            if mode == "dedicated" {
+                // SAFETY: a store to a portal, which the handler takes.
+                unsafe {
+                    std::arch::asm!("movdir64b rax, [rdx]", in("rax") to, in("rdx") &nop, options(nostack))
+                };
+            } else {
+                let refused: u8;
+                // SAFETY: as above.
+                unsafe {
+                    std::arch::asm!(
+                        "enqcmd rax, [rdx]",
+                        "setz {refused}",
+                        in("rax") to,
+                        in("rdx") &nop,
+                        refused = out(reg_byte) refused,
+                        options(nostack)
+                    );
+                }
+                assert_eq!(refused, 0);
+            }
+            assert_eq!(wait(record), 1, "{mode}, rights {rights}");
+        }
+    }
+}

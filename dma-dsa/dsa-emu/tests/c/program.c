@@ -1,0 +1,114 @@
+// A program for DSA that knows nothing of the stand-in. wq0.0 is mapped, wq0.1 is not.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                            \
+    do {                                                                       \
+        if (!(what)) {                                                         \
+            fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno); \
+            exit(1);                                                           \
+        }                                                                      \
+    } while (0)
+
+struct descriptor {
+    uint32_t pasid, command;
+    uint64_t record, src, dst;
+    uint32_t len, rest[7];
+} __attribute__((aligned(64)));
+
+static volatile uint8_t record[64] __attribute__((aligned(64)));
+static char from[5000], to[5000];
+static sigjmp_buf back;
+static volatile sig_atomic_t faults;
+
+static void fault(int signal) {
+    (void)signal;
+    faults++;
+    siglongjmp(back, 1);
+}
+
+static struct descriptor copy(void) {
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (char)(i * 7 + 1);
+    memset(to, 0, sizeof to);
+    record[0] = 0;
+    struct descriptor d = {.command = 3u << 24 | 4 | 8,
+                           .record = (uint64_t)(uintptr_t)record,
+                           .src = (uint64_t)(uintptr_t)from,
+                           .dst = (uint64_t)(uintptr_t)to,
+                           .len = sizeof from};
+    return d;
+}
+
+static void arrives(void) {
+    while (record[0] == 0)
+        usleep(100);
+    CHECK(record[0] == 1 && memcmp(from, to, sizeof from) == 0);
+}
+
+// MOVDIR64B, for assemblers that do not know it.
+static void store(void *portal, struct descriptor *d) {
+    __asm__ volatile(".byte 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(d) : "memory");
+}
+
+int main(void) {
+    CHECK(signal(SIGSEGV, fault) == SIG_DFL);
+    FILE *mode = fopen("/sys/bus/dsa/devices/wq0.0/mode", "r");
+    char text[20];
+    CHECK(mode && fgets(text, sizeof text, mode) && strcmp(text, "dedicated\n") == 0);
+    fclose(mode);
+    CHECK(access("/dev/dsa/wq0.2", F_OK) == -1 && errno == ENOENT);
+    CHECK(access("/dev/dsax", F_OK) == -1);
+
+    int fd = open("/dev/dsa/wq0.0", O_RDWR);
+    CHECK(fd >= 0);
+    CHECK(mmap(NULL, 8192, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EINVAL);
+    void *portal = mmap(NULL, 4096, PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    CHECK(portal != MAP_FAILED);
+    struct descriptor d = copy();
+    store(portal, &d);
+    arrives();
+
+    int written = open("/dev/dsa/wq0.1", O_RDWR);
+    CHECK(written >= 0);
+    CHECK(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, written, 0) == MAP_FAILED && errno == EPERM);
+    d = copy();
+    CHECK(write(written, &d, sizeof d) == sizeof d);
+    arrives();
+    d.command = 1u << 24 | 4 | 8;
+    CHECK(write(written, &d, sizeof d) == -1 && errno == EINVAL);
+
+    // A child has no thread of the stand-in.
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        d = copy();
+        store(portal, &d);
+        arrives();
+        _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+
+    // This program's own faults reach its own handler.
+    CHECK(faults == 0);
+    munmap(portal, 4096);
+    if (sigsetjmp(back, 1) == 0) {
+        store(portal, &d);
+        CHECK(!"a store to no mapping goes on");
+    }
+    CHECK(faults == 1);
+    CHECK(signal(SIGSEGV, SIG_DFL) == fault);
+    puts("program: all as it should be");
+    return 0;
+}

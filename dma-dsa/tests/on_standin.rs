@@ -1,0 +1,164 @@
+//! The engine on the work queues of the stand-in: real portals, whose stores trap.
+#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+
+#[path = "../../dma-ioat/tests/script/mod.rs"]
+mod script;
+
+use std::time::Duration;
+
+use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance};
+use dma_dsa::{DsaEngine, DsaOptions};
+use dsa_emu::Emu;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+fn open(config: &str) -> (Emu, DsaEngine) {
+    let emu = Emu::start(config).unwrap();
+    let options = DsaOptions::new().with_dev_dir(emu.dev_dir()).with_sysfs_dir(emu.sysfs_dir());
+    let engine = DsaEngine::open(&options).unwrap();
+    (emu, engine)
+}
+
+fn conforms(config: &str) {
+    let (emu, engine) = open(config);
+    conformance::run_all(&engine);
+    assert!(emu.submissions("wq0.0") > 100, "the descriptors went elsewhere");
+}
+
+#[test]
+fn conforms_on_a_dedicated_work_queue() {
+    conforms("");
+}
+
+#[test]
+fn conforms_on_a_shared_work_queue_that_refuses() {
+    conforms("mode = 'shared'\nsize = 4\nfaults = 'refuse:p=0.3'");
+}
+
+#[test]
+fn conforms_with_page_faults() {
+    conforms("page_faults = 0.3\nseed = 5");
+}
+
+#[test]
+fn conforms_with_two_descriptors_at_a_time() {
+    conforms("size = 1\nmax_batch = 2\nmax_transfer = 100\npage_faults = 0.2");
+}
+
+#[test]
+fn random_programs_leave_the_right_bytes() {
+    let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
+    let queues = (any::<bool>(), 1..20_u32, 1..40_u32, 0..4_u32, any::<u64>());
+    TestRunner::new(config)
+        .run(&(script::programs(false), 1..40_usize, queues), |(program, depth, queue)| {
+            let (shared, size, max_batch, faults, seed) = queue;
+            let mode = if shared { "shared" } else { "dedicated" };
+            let (_emu, engine) = open(&format!(
+                "mode = '{mode}'\nsize = {size}\nmax_batch = {max_batch}\nmax_transfer = 20000\nseed = {}\n\
+                 page_faults = {}\nfaults = 'refuse:p=0.{faults}'",
+                seed >> 1,
+                f64::from(faults) / 10.0
+            ));
+            let depth = depth.min(engine.info().limits.max_queue_depth);
+            script::run(&engine, depth, true, &program, |_| ());
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_thousand_copies_over_page_faults_arrive() {
+    let (_emu, engine) = open("page_faults = 0.5");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let (mut src, mut dst) = (engine.allocate(9000).unwrap(), engine.allocate(9000).unwrap());
+    for round in 0..1000_usize {
+        src.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + i / 251 + round) as u8);
+        (src, dst) = queue.copy(src, dst).unwrap().wait().unwrap();
+        assert!(src[..] == dst[..], "round {round}");
+    }
+    let counters = queue.counters();
+    assert_eq!((counters.completed, counters.failed), (1000, 0));
+}
+
+#[test]
+fn a_batch_is_one_store() {
+    let (emu, engine) = open("");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let batch: Batch<_, _> =
+        (0..32).map(|_| (engine.allocate(64).unwrap(), engine.allocate(64).unwrap())).collect();
+    queue.submit(batch).unwrap().wait().unwrap();
+    assert_eq!(emu.submissions("wq0.0"), 1);
+}
+
+#[test]
+fn a_failure_has_the_status_of_the_device() {
+    let (_emu, engine) = open("faults = 'fail@2'");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    for fails in [false, true, false] {
+        let (src, dst) = (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+        match queue.copy(src, dst).unwrap().wait() {
+            Ok(_) => assert!(!fails),
+            Err(error) => {
+                assert!(fails, "{error}");
+                assert_eq!(error.error().kind(), ErrorKind::DeviceFault);
+                assert_eq!(error.error().native().unwrap().code, 0x20);
+            }
+        }
+    }
+}
+
+/// Asserts that a copy on a work queue that goes away is aborted, and the next one meets a lost device.
+fn is_lost(engine: &DsaEngine, disable: impl FnOnce()) {
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let copy = || (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+    let (src, dst) = copy();
+    let transfer = queue.copy(src, dst).unwrap();
+    queue.flush();
+    disable();
+    let error = transfer.wait().unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::Aborted, "{error}");
+    let (src, dst) = copy();
+    let refused = match queue.copy(src, dst) {
+        Err(error) => error,
+        Ok(transfer) => transfer.wait().unwrap_err(),
+    };
+    assert_eq!(refused.error().kind(), ErrorKind::DeviceLost, "{refused}");
+}
+
+#[test]
+fn a_work_queue_that_is_disabled_under_way_ends_everything() {
+    let (emu, engine) = open("faults = 'stick@1'");
+    is_lost(&engine, || assert!(emu.disable("wq0.0")));
+    for fault in ["reset@1", "gone@1"] {
+        let (_emu, engine) = open(&format!("faults = '{fault}'"));
+        is_lost(&engine, || ());
+    }
+    let (emu, engine) = open("mode = 'shared'\nfaults = 'stick@1'");
+    is_lost(&engine, || assert!(emu.disable("wq0.0")));
+}
+
+#[test]
+fn a_wrong_byte_is_noticed() {
+    let (_emu, engine) = open("faults = 'corrupt@1'");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let (src, dst) = (engine.allocate(4096).unwrap(), engine.allocate(4096).unwrap());
+    let (src, dst) = queue.copy(src, dst).unwrap().wait().unwrap();
+    let bits: u32 = src.iter().zip(dst.iter()).map(|(a, b)| (a ^ b).count_ones()).sum();
+    assert_eq!(bits, 1, "one bit differs");
+}
+
+#[test]
+fn closing_a_hung_work_queue_is_bounded() {
+    let (_emu, engine) = open("faults = 'stick@1'");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let (src, dst) = (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+    drop(queue.copy(src, dst).unwrap());
+    let counters = queue.close(Duration::from_millis(50));
+    assert_eq!((counters.completed, counters.abandoned), (0, 1));
+}
+
+#[test]
+fn it_says_that_it_is_a_stand_in() {
+    let (_emu, engine) = open("");
+    assert_eq!(engine.info().model.as_deref(), Some("dsa-emu"));
+}
