@@ -73,7 +73,7 @@ done < <(sed -nE 's/.*Executable (unittests )?(src|tests)\/([a-z]+)\.rs \((.*)\)
 for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
     programs+=(-k "$module")
 done
-part ci/vm -2 -t 400 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
+part ci/vm -2 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
     -f '@usr/lib/*/libibverbs/librxe-*.so' -f @etc/libibverbs.d/rxe.driver "${programs[@]}" ci/guest/rxe.sh
 
 ((ran)) || exit 77
