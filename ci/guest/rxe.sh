@@ -36,7 +36,7 @@ pair() { # WANTED PROGRAM ARGUMENT...: prints the lines with WANTED
 }
 machine=$1
 pair iters ibv_rc_pingpong -d rxe0 -g $gid -c -s 4096 -n 200
-pair "^ 65536" ib_read_bw -d rxe0 -x $gid -F -u 20 -s 65536 -n 100
+pair "^ 65536" ib_read_bw -d rxe0 -x $gid -F -s 65536 -n 100
 [ "$machine" = 1 ] || exit 0
 
 # The kernel takes back the queue pairs and regions of a process that is killed.

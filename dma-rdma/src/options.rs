@@ -21,7 +21,7 @@ use crate::error::error;
 /// | `depth` | default depth of the engine's queues, from 1 to 16384 | 256, or the device's limit |
 /// | `lib` | directory of `libibverbs.so.1` | `DMA_IBVERBS_LIB_DIR`, then where the system looks |
 ///
-/// An answer that does not come is asked for 7 times more. So a copy without an answer fails after 8 to 32
+/// An answer that does not come is asked for 6 times more. So a copy without an answer fails after 7 to 28
 /// times the timeout: a device may take up to 4 times as long as it was told.
 ///
 /// Loading a library runs its code, so untrusted names must not choose `lib`: `dma::parse_untrusted` refuses

@@ -12,8 +12,8 @@ use crate::device::{self, Device, Handle, checked};
 use crate::error::{error, failed};
 use crate::verbs::*;
 
-/// Repetitions of a request without an answer; 7 is the most.
-const RETRIES: u8 = 7;
+/// Repetitions of a request without an answer. The most would be 7, with which Soft-RoCE never gives up.
+const RETRIES: u8 = 6;
 /// Reads in progress at once; 16 is what devices commonly take.
 const READS: i32 = 16;
 /// The default exponent of the timeout: 67 ms.
@@ -97,9 +97,13 @@ impl Pair {
         let Some(qp) = self.qp else {
             return Err(error(ErrorKind::DeviceLost, "the queue pair is gone"));
         };
-        let port = &self.device.port;
         // SAFETY: a queue pair, whose number is constant.
         let number = unsafe { (*qp.as_ptr()).qp_num };
+        self.connect_to(qp, number)
+    }
+
+    fn connect_to(&self, qp: Handle<ibv_qp>, number: u32) -> Result<()> {
+        let port = &self.device.port;
         let most = |of_device: i32| of_device.clamp(1, READS) as u8;
         let mut ah_attr = ibv_ah_attr {
             dlid: port.attr.lid,
@@ -174,6 +178,13 @@ impl Pair {
             return Err(failed("a queue pair cannot be reset", Errno::IO));
         }
         self.connect()
+    }
+
+    /// Connects to a queue pair that is not there.
+    #[cfg(test)]
+    pub(crate) fn connect_to_nobody(&mut self) -> Result<()> {
+        assert!(self.quiesce());
+        self.qp.map_or(Ok(()), |qp| self.connect_to(qp, 0xff_fff0))
     }
 
     /// Posts a chain of requests. The error has the first one that was not taken.

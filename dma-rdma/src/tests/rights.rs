@@ -1,4 +1,5 @@
-//! Rights that the device enforces, on the device of the tests and, alike, on one of the machine.
+//! Rights that the device enforces, on the device of the tests and, alike, on one of the machine; requests
+//! that nobody answers, on the latter.
 #![expect(unsafe_code, reason = "posts requests that must not pass")]
 
 use std::ptr::{self, NonNull};
@@ -115,9 +116,30 @@ fn the_device_of_the_tests_enforces_rights() {
     assert_eq!(fake.state().objects, 0, "objects of the library are left");
 }
 
+fn hardware() -> Arc<Device> {
+    let opened = device::load(None).and_then(|verbs| Device::open(&verbs, &RdmaOptions::new()));
+    opened.unwrap_or_else(|error| panic!("no RDMA device to test: {error}"))
+}
+
 #[test]
 #[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma -- --ignored hardware"]
 fn the_hardware_enforces_rights() {
-    let opened = device::load(None).and_then(|verbs| Device::open(&verbs, &RdmaOptions::new()));
-    check(&opened.unwrap_or_else(|error| panic!("no RDMA device to test: {error}")));
+    check(&hardware());
+}
+
+#[test]
+#[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma -- --ignored hardware"]
+fn the_hardware_gives_up_what_nobody_answers() {
+    let device = hardware();
+    let mut pair = Pair::open(&device, 4).unwrap();
+    let mut memory = vec![1; LEN];
+    let place = memory.as_mut_ptr();
+    let region = register(&device, &mut memory, Access::READ | Access::WRITE);
+    let (lkey, rkey) = keys(region);
+    pair.connect_to_nobody().unwrap();
+    assert_eq!(read(&pair, (place, rkey), (place.wrapping_add(LEN / 2), lkey), 64), wc::NO_ANSWER);
+    pair.reconnect().unwrap();
+    assert_eq!(read(&pair, (place, rkey), (place.wrapping_add(LEN / 2), lkey), 64), 0);
+    drop(pair);
+    assert!(device.deregister(region));
 }
