@@ -14,6 +14,9 @@ mod script;
 
 mod counting;
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod standin;
+
 fn faulty() -> Fake {
     Fake { fault_every: 3, ..Fake::default() }
 }
