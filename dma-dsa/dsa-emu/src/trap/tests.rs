@@ -1,0 +1,121 @@
+//! Made-up contexts, and stores that trap.
+
+use super::*;
+use crate::Emu;
+use crate::descriptor::{flag, op};
+
+const MOVDIR64B: [u8; 5] = [0x66, 0x0f, 0x38, 0xf8, 0x02];
+const ENQCMD: [u8; 5] = [0xf2, 0x0f, 0x38, 0xf8, 0x02];
+const ENQCMDS: [u8; 5] = [0xf3, 0x0f, 0x38, 0xf8, 0x02];
+/// All flags that ENQCMD sets or clears, and the interrupt flag, which it leaves alone.
+const ALL_FLAGS: u64 = 0x8d5 | 0x200;
+
+/// A portal, mapped with these rights.
+fn map(emu: &Emu, rights: c_int) -> *mut u8 {
+    let file = std::fs::File::options().read(true).write(true).open(emu.dev_dir().join("wq0.0")).unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: a new mapping, anywhere.
+    let page = unsafe { libc::mmap(ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    page.cast()
+}
+
+/// A nop with a completion record.
+fn nop(record: &mut [u8; 64]) -> (Descriptor, *const u8) {
+    let record = record.as_mut_ptr();
+    let record = record.map_addr(|at| at.next_multiple_of(32));
+    let command = u64::from(op::NOP) << 24 | u64::from(flag::RECORD_VALID | flag::REPORT);
+    (Descriptor([command << 32, record.expose_provenance() as u64, 0, 0, 0, 0, 0, 0]), record)
+}
+
+fn wait(record: *const u8) -> u8 {
+    loop {
+        // SAFETY: the record outlives the wait.
+        match unsafe { record.read_volatile() } {
+            0 => std::thread::yield_now(),
+            status => return status,
+        }
+    }
+}
+
+/// What the handler makes of an instruction that goes from RDX to RAX: whether it is taken, how far it
+/// goes on, and the flags.
+fn run(code: u64, to: u64, from: u64) -> (bool, u64, u64) {
+    // SAFETY: all zeroes is a context,
+    let mut context: ucontext_t = unsafe { mem::zeroed() };
+    // SAFETY: and a description.
+    let info: siginfo_t = unsafe { mem::zeroed() };
+    let mut registers = Context(&mut context);
+    for (register, value) in [(REG_RIP, code), (libc::REG_RAX, to), (REG_RDX, from), (REG_EFL, ALL_FLAGS)] {
+        registers.set(register, value);
+    }
+    let was_taken = taken(&info, &mut context);
+    let registers = Context(&mut context);
+    (was_taken, registers.get(REG_RIP) - code, registers.get(REG_EFL))
+}
+
+fn address<T>(of: &T) -> u64 {
+    ptr::from_ref(of).expose_provenance() as u64
+}
+
+#[test]
+fn instructions_are_taken_on_any_processor() {
+    for (mode, works, refused) in [("dedicated", MOVDIR64B, ENQCMD), ("shared", ENQCMD, MOVDIR64B)] {
+        let emu = Emu::start(&format!("mode = '{mode}'")).unwrap();
+        let to = map(&emu, libc::PROT_NONE).expose_provenance() as u64;
+        let mut record = [0; 64];
+        let (nop, record) = nop(&mut record);
+        let from = address(&nop);
+        // ENQCMD says by the zero flag that it was refused; MOVDIR64B leaves the flags alone.
+        let taken = if works == ENQCMD { 0x200 } else { ALL_FLAGS };
+        assert_eq!(run(address(&works), to + 0xfc0, from), (true, 5, taken), "{mode}");
+        assert_eq!(wait(record), 1);
+        let not_taken = if refused == ENQCMD { 0x240 } else { ALL_FLAGS };
+        assert_eq!(run(address(&refused), to, from), (true, 5, not_taken), "{mode}");
+        for (code, to, from, why) in [
+            (address(&ENQCMDS), to, from, "for the kernel"),
+            (address(&works), to + 8, from, "not aligned"),
+            (address(&works), from & !0xfff, from, "no portal"),
+            (address(&works), to, 64, "no descriptor"),
+            (16, to, from, "no code"),
+            (u64::MAX / 2, to, from, "an address that no processor has"),
+        ] {
+            assert_eq!(run(code, to, from), (false, 0, ALL_FLAGS), "{why}");
+        }
+        assert_eq!(emu.submissions("wq0.0"), 1);
+    }
+}
+
+#[test]
+fn stores_trap_however_the_portal_is_mapped() {
+    for (mode, rights) in ["dedicated", "shared"]
+        .into_iter()
+        .flat_map(|mode| [libc::PROT_NONE, libc::PROT_WRITE].map(|rights| (mode, rights)))
+    {
+        let emu = Emu::start(&format!("mode = '{mode}'")).unwrap();
+        let to = map(&emu, rights);
+        let mut record = [0; 64];
+        let (nop, record) = nop(&mut record);
+        if mode == "dedicated" {
+            // SAFETY: a store to a portal, which the handler takes.
+            unsafe {
+                std::arch::asm!("movdir64b rax, [rdx]", in("rax") to, in("rdx") &nop, options(nostack))
+            };
+        } else {
+            let refused: u8;
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!(
+                    "enqcmd rax, [rdx]",
+                    "setz {refused}",
+                    in("rax") to,
+                    in("rdx") &nop,
+                    refused = out(reg_byte) refused,
+                    options(nostack)
+                );
+            }
+            assert_eq!(refused, 0);
+        }
+        assert_eq!(wait(record), 1, "{mode}, rights {rights}");
+    }
+}
