@@ -139,6 +139,7 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// |---|---|---|
 /// | `verify` | [`VerifyEngine`]: the bytes of copies are checked | [`VerifyOptions::INFO`] |
 /// | `meter` | [`MeterEngine`]: counts and histograms of latencies and sizes | [`MeterOptions::INFO`] |
+/// | `record` | [`RecordEngine`]: a trace of all operations, for `dma-bench replay` | [`RecordOptions::INFO`] |
 ///
 /// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
 /// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each is there
@@ -146,12 +147,14 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// [`MeterEngine`]: crate::layers::meter::MeterEngine
 /// [`MeterOptions::INFO`]: crate::layers::meter::MeterOptions::INFO
+/// [`RecordEngine`]: crate::layers::record::RecordEngine
+/// [`RecordOptions::INFO`]: crate::layers::record::RecordOptions::INFO
 /// [`VerifyEngine`]: crate::layers::verify::VerifyEngine
 /// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
 /// A name is trusted as a command line is: the option `lib` of `doca`, `ioat` and `rdma` names a directory
 /// whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
-/// directories whose files are opened for writing. For names from elsewhere there is [`parse_untrusted`].
+/// directories whose files are opened for writing, and so does `file` of `record`. For names from elsewhere there is [`parse_untrusted`].
 ///
 /// # Errors
 ///
@@ -205,6 +208,7 @@ pub fn parse_untrusted(name: &str) -> Result<EngineName> {
 /// Refuses a name that loads code, and one that has such a name within.
 fn refuse_code_loading(name: &EngineName) -> Result<()> {
     if let Some(wrapped) = Wrapped::of(name)? {
+        wrapped.refuse_files()?;
         return refuse_code_loading(&wrapped.inner);
     }
     let backend = backend(name.backend())?;

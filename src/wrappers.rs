@@ -1,9 +1,10 @@
-//! Engines around other engines, by name: `verify+NAME`, `meter+NAME`.
+//! Engines around other engines, by name: `verify+NAME`, `meter+NAME`, `record+NAME`.
 
 use std::sync::Arc;
 
 use dma_core::{DmaEngine, EngineName, Error, ErrorKind, OptionInfo, Result};
 use dma_layers::meter::{MeterEngine, MeterOptions};
+use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 
 use crate::registry::{closest, open_name};
@@ -11,8 +12,8 @@ use crate::registry::{closest, open_name};
 /// Separates a wrapper from the name of the engine within.
 const AROUND: char = '+';
 
-/// Opens the engine with the wrapper's options around another one.
-type Open = fn(&EngineName, Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>>;
+/// Opens the engine with the wrapper's options around another one, which has the second name.
+type Open = fn(&EngineName, &EngineName, Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>>;
 
 /// A kind of engine that is opened around another one.
 struct Wrapper {
@@ -24,16 +25,26 @@ struct Wrapper {
 static WRAPPERS: &[Wrapper] = &[
     Wrapper { name: "verify", options: VerifyOptions::INFO, open: open_verify },
     Wrapper { name: "meter", options: MeterOptions::INFO, open: open_meter },
+    Wrapper { name: "record", options: RecordOptions::INFO, open: open_record },
 ];
 
-fn open_verify(name: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
+fn open_verify(name: &EngineName, _: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
     let options = VerifyOptions::from_options(name.options())?;
     Ok(Arc::new(VerifyEngine::new(inner, &options)))
 }
 
-fn open_meter(name: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
+fn open_meter(name: &EngineName, _: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
     let options = MeterOptions::from_options(name.options())?;
     Ok(Arc::new(MeterEngine::new(inner, &options)))
+}
+
+fn open_record(
+    name: &EngineName,
+    within: &EngineName,
+    inner: Arc<dyn DmaEngine>,
+) -> Result<Arc<dyn DmaEngine>> {
+    let options = RecordOptions::from_options(name.options())?.with_engine(within.to_string());
+    Ok(Arc::new(RecordEngine::new(inner, &options)?))
 }
 
 /// Returns whether `name` is that of a wrapper, without an engine within.
@@ -88,7 +99,28 @@ impl Wrapped {
     ///
     /// As [`open_name`].
     pub(crate) fn open(&self) -> Result<Arc<dyn DmaEngine>> {
-        (self.wrapper.open)(&self.own, open_name(&self.inner)?).map_err(|e| e.with_backend(self.wrapper.name))
+        (self.wrapper.open)(&self.own, &self.inner, open_name(&self.inner)?)
+            .map_err(|e| e.with_backend(self.wrapper.name))
+    }
+
+    /// Refuses an option of the wrapper that chooses a file.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied`, naming the option.
+    pub(crate) fn refuse_files(&self) -> Result<()> {
+        let names_file =
+            |key: &str| self.wrapper.options.iter().any(|info| info.loads_code && info.key == key);
+        match self.own.options().find(|(key, _)| names_file(key)) {
+            None => Ok(()),
+            Some((key, value)) => {
+                let message =
+                    format!("option {key}={value} would choose a file, and the name is from untrusted input");
+                Err(Error::new(ErrorKind::PermissionDenied, message)
+                    .with_backend(self.wrapper.name)
+                    .with_hint("leave the wrapper out"))
+            }
+        }
     }
 }
 
@@ -134,7 +166,7 @@ mod tests {
             ("verify", "verify+cpu"),
             ("verify:sample=2", "verify+cpu"),
             ("verify+", "there is no engine ``"),
-            ("+cpu", "there are: verify, meter"),
+            ("+cpu", "there are: verify, meter, record"),
             ("verify2+cpu", "did you mean `verify+`?"),
             ("verify+verify+cpu", "`verify` is around itself"),
             ("verify+meter+verify+cpu", "`verify` is around itself"),
@@ -154,6 +186,27 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains(name) && text.contains(expected), "{text}");
             assert!(!error.hint().is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_recorded_engine_names_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.trace");
+        let name = format!("record+meter+cpu:threads=0,file={},buffer=64K", file.display());
+        drop(open(&name).expect("it opens"));
+        let trace = crate::layers::record::Trace::load(&file).expect("a trace");
+        assert_eq!(trace.recorded().engine, "meter+cpu:threads=0");
+        assert_eq!(parse_untrusted(&name).expect_err(&name).kind(), ErrorKind::PermissionDenied);
+        for (name, expected) in [
+            ("record+cpu".to_owned(), "record+cpu:file="),
+            ("record+cpu:file=".to_owned(), "file="),
+            (format!("record+cpu:file={}", folder.path().display()), "directory"),
+            (format!("record+cpu:file={}/none/a", folder.path().display()), "make the folder"),
+            (format!("record+cpu:file={},buffer=1K", file.display()), "buffer=1K"),
+        ] {
+            let error = open(&name).expect_err(&name).to_string();
+            assert!(error.contains(&name) && error.contains(expected), "{error}");
         }
     }
 

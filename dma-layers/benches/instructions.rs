@@ -5,23 +5,30 @@
 //! engine alone. Above the limits it exits with 1, unless run with `--test`. Valgrind has no vDSO: reading
 //! the clock is a system call there, whose instructions within the kernel do not count.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
 use dma_core::{Batch, BufferMut, DmaEngine, DmaEngineExt, QueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::meter::{MeterEngine, MeterOptions};
+use dma_layers::record::{RecordEngine, RecordOptions};
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
 /// Engines, and the maximum ratio of instructions to the CPU engine's.
-const ENGINES: [(&str, f64); 2] = [("cpu", 1.0), ("meter+cpu", 1.3)];
+const ENGINES: [(&str, f64); 3] = [("cpu", 1.0), ("meter+cpu", 1.3), ("record+cpu", 1.5)];
+
+fn trace() -> PathBuf {
+    std::env::temp_dir().join(format!("instructions-{}.trace", std::process::id()))
+}
 
 fn open(name: &str) -> Arc<dyn DmaEngine> {
     let options = CpuOptions::from_name(&"cpu:threads=0".parse().expect("a name")).expect("options");
     let cpu = Arc::new(CpuEngine::open(&options).expect("the CPU is always there"));
     match name {
         "meter+cpu" => Arc::new(MeterEngine::new(cpu, &MeterOptions::new())),
+        "record+cpu" => Arc::new(RecordEngine::new(cpu, &RecordOptions::new(trace())).expect("a file")),
         _ => cpu,
     }
 }
@@ -63,7 +70,10 @@ fn main() {
     if let [_, mode, name, rounds] = &args[..]
         && mode == "--copies"
     {
-        return copies(name, rounds.parse().expect("a number of rounds"));
+        copies(name, rounds.parse().expect("a number of rounds"));
+        // Only some write one.
+        let _ = std::fs::remove_file(trace());
+        return;
     }
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: valgrind, which counts instructions, is not installed");

@@ -29,7 +29,6 @@ pub(crate) struct Ended<S> {
     pub(crate) outcome: Outcome,
     pub(crate) count: u64,
     /// Descriptors in flight that were submitted before. If there are any, `count` is 1.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for a trace"))]
     pub(crate) before: u64,
 }
 

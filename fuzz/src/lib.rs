@@ -17,6 +17,7 @@ use dma::cpu::CpuOptions;
 use dma::doca::DocaOptions;
 use dma::ioat::IoatOptions;
 use dma::ipc::{Import, RemoteError};
+use dma::layers::record::{Event, Trace};
 use dma::sim::SimOptions;
 use dma::sim::model::{FaultPlan, Time};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
@@ -53,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     ("export_descriptor", export_descriptor),
     ("remote_import", remote_import),
     ("spdk_calls", spdk_calls),
+    ("trace", trace),
 ];
 
 /// Parses an engine's name, and its parts alone. Opens nothing.
@@ -140,6 +142,47 @@ pub fn remote_import(input: &[u8]) {
         Ok(import) => panic!("imported {import:?}, which nobody exported"),
         Err(RemoteError::MalformedBlob { what }) => assert!(!what.is_empty()),
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Parses a trace of operations, and goes through its events.
+///
+/// Each input is tried unchanged and as the events of a queue, with regions and checksums that are right.
+///
+/// # Panics
+///
+/// If an event is not within the regions, or has no segment that it needs.
+pub fn trace(input: &[u8]) {
+    read_trace(input);
+    let block = |queue: u32, bytes: &[u8]| {
+        let head = [queue, bytes.len() as u32, crc32fast::hash(bytes)];
+        [&head.map(u32::to_le_bytes).concat(), bytes].concat()
+    };
+    // Two regions of 127 and 1 bytes; a queue of depth 100.
+    for operations in 0..4 {
+        let summary = [0, 0, 0, 2, 127, 1, 1, 100, 0, operations, operations * 8, 0];
+        let head = b"DMATRACE\x01\0";
+        read_trace(&[&head[..], &block(0, input), &block(u32::MAX, &summary)].concat());
+    }
+}
+
+fn read_trace(bytes: &[u8]) {
+    let trace = match Trace::parse(bytes) {
+        Ok(trace) => trace,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let regions = &trace.recorded().regions;
+    for (queue, of) in trace.queues().iter().enumerate() {
+        let (mut events, mut operations) = (trace.events(queue), 0);
+        while let Some(event) = events.next() {
+            if let Event::Operation { .. } = event {
+                operations += 1;
+                for span in events.src().iter().chain(events.dst()) {
+                    assert!((span.offset + span.len) as u64 <= regions[span.region], "{span:?}");
+                }
+            }
+        }
+        assert_eq!(operations, of.operations);
     }
 }
 

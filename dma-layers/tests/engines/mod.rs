@@ -7,6 +7,7 @@ use dma_core::DmaEngine;
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 use dma_layers::meter::{MeterEngine, MeterOptions};
+use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
 
@@ -31,4 +32,10 @@ pub(crate) fn verify(inner: Arc<dyn DmaEngine>) -> Arc<dyn DmaEngine> {
 
 pub(crate) fn meter(inner: Arc<dyn DmaEngine>) -> Arc<MeterEngine> {
     Arc::new(MeterEngine::new(inner, &MeterOptions::new()))
+}
+
+/// Returns an engine whose trace is in `folder`.
+pub(crate) fn record(inner: Arc<dyn DmaEngine>, folder: &std::path::Path) -> Arc<RecordEngine> {
+    let options = RecordOptions::new(folder.join("a.trace")).with_buffer(4096);
+    Arc::new(RecordEngine::new(inner, &options).expect("a file"))
 }

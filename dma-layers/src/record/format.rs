@@ -1,0 +1,197 @@
+//! The format of traces, version 1, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
+//! lowest first, and the highest bit set on all but the last.
+//!
+//! A file is [`MAGIC`], the version (2 bytes), and blocks: queue (4), length (4), CRC-32 of the bytes (4),
+//! the bytes. The blocks of a queue, one after the other, are its events. The last block has the queue
+//! [`END`] and the summary: a name and its length, times, regions and queues, as `Summary` writes them.
+//!
+//! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] stands
+//! for a variable number that follows. Times are in units of 8 ns, from the end of the event before.
+//!
+//! | kind | after the count |
+//! |---|---|
+//! | [`SUBMIT`] | time to the call, time of the call, `count` operations |
+//! | [`FLUSH`] | time to the end of the call |
+//! | [`DONE`] | time to the end of the poll; the oldest `count` descriptors are done |
+//! | [`ENDED`] | the same, and 0 for done, 1 for failed, 2 for aborted; `count` older ones are in flight |
+//!
+//! An operation is a byte: the kind, and [`FENCE`], [`SAME_LEN`], [`SAME_SRC`], [`SAME_DST`]. Its length
+//! follows, unless it is that of the operation before. Then each side with segments: the number of them and
+//! their lengths for lists; for each segment the region, unless it is the same as before on that side, and
+//! the distance from the end of the segment before on that side. The kind [`REPEAT`], without the other
+//! bits, and a number stand for so many more copies: as long as the one before, which is a copy, and right
+//! behind it on both sides.
+
+/// The first bytes of a trace.
+pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
+pub(super) const VERSION: u16 = 1;
+pub(super) const HEADER: usize = MAGIC.len() + 2;
+pub(super) const BLOCK: usize = 12;
+/// The queue of the last block.
+pub(super) const END: u32 = u32::MAX;
+/// A unit of time, as the number of bits that nanoseconds are shifted by.
+pub(super) const TIME: u32 = 3;
+
+pub(super) const SUBMIT: u8 = 0;
+pub(super) const FLUSH: u8 = 1;
+pub(super) const DONE: u8 = 2;
+pub(super) const ENDED: u8 = 3;
+pub(super) const LONG: u8 = 63;
+
+pub(super) const COPY: u8 = 0;
+pub(super) const LISTS: u8 = 1;
+pub(super) const FILL: u8 = 2;
+pub(super) const COMPARE: u8 = 3;
+pub(super) const CRC: u8 = 4;
+pub(super) const COPY_CRC: u8 = 5;
+pub(super) const BOTH: u8 = 6;
+pub(super) const REPEAT: u8 = 7;
+pub(super) const KIND: u8 = 7;
+pub(super) const FENCE: u8 = 1 << 3;
+pub(super) const SAME_LEN: u8 = 1 << 4;
+pub(super) const SAME_SRC: u8 = 1 << 5;
+pub(super) const SAME_DST: u8 = 1 << 6;
+
+/// The most bytes of a variable number.
+pub(super) const NUMBER: usize = 10;
+
+/// Makes small numbers of small distances in both directions.
+#[inline]
+pub(super) const fn zigzag(from: u64, to: u64) -> u64 {
+    let distance = to.wrapping_sub(from).cast_signed();
+    ((distance << 1) ^ (distance >> 63)).cast_unsigned()
+}
+
+/// Returns `to` of [`zigzag`].
+pub(super) const fn unzigzag(from: u64, number: u64) -> u64 {
+    from.wrapping_add((number >> 1) ^ (number & 1).wrapping_neg())
+}
+
+/// The most bytes that are written at a time: of an event without operations, of an operation without lists,
+/// or of a segment of a list.
+pub(super) const ROOM: usize = 64;
+
+/// A place for the bytes of an event.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    bytes: &'a mut [u8; ROOM],
+    len: usize,
+}
+
+impl Place<'_> {
+    #[inline]
+    pub(super) fn byte(&mut self, byte: u8) {
+        // Never longer: the remainder spares a check.
+        self.bytes[self.len % ROOM] = byte;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(super) fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.byte(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.byte(number as u8);
+    }
+}
+
+/// Bytes to be written, in a buffer that never grows.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    bytes: Box<[u8]>,
+    len: usize,
+}
+
+impl Encoder {
+    pub(super) fn new(len: usize) -> Self {
+        Self { bytes: vec![0; len].into(), len: 0 }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.bytes.len() - self.len
+    }
+
+    pub(super) fn written(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Writes at most [`ROOM`] bytes. The caller has seen to the room.
+    #[inline]
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Place<'_>)) {
+        if let Some(bytes) = self.bytes[self.len..].first_chunk_mut() {
+            let mut place = Place { bytes, len: 0 };
+            write(&mut place);
+            self.len += place.len;
+        }
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.write(|place| place.byte(byte));
+    }
+
+    #[inline]
+    pub(super) fn number(&mut self, number: u64) {
+        self.write(|place| place.number(number));
+    }
+
+    /// The first byte of an event, with its count.
+    #[inline]
+    pub(super) fn event(&mut self, kind: u8, count: u64) {
+        if count < u64::from(LONG) {
+            self.byte(kind | (count as u8) << 2);
+        } else {
+            self.byte(kind | LONG << 2);
+            self.number(count);
+        }
+    }
+}
+
+/// Bytes to be read. All are foreign.
+#[derive(Clone, Debug)]
+pub(super) struct Decoder<'a> {
+    pub(super) rest: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..NUMBER as u32 * 7).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            // The tenth byte has one bit.
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Returns the kind and the count of an event.
+    pub(super) fn event(&mut self) -> Option<(u8, u64)> {
+        let byte = self.byte()?;
+        let count = if byte >> 2 == LONG { self.number()? } else { u64::from(byte >> 2) };
+        Some((byte & 3, count))
+    }
+}

@@ -1,0 +1,317 @@
+//! [`RecordEngine`]: writes a trace of another engine's operations, and [`Trace`], which reads it.
+//!
+//! - A trace has each descriptor: operation, length, region and offset, fence; doorbells, cache hints, and
+//!   the times of calls and reports. It has no bytes of memory and no addresses.
+//! - A descriptor takes 3 to 15 bytes: least in batches of copies side by side, most if each is alone.
+//! - Each queue has a buffer, which is written to the file when it is full and when the queue is closed. No
+//!   copy allocates, but one that finds the buffer full waits for the system to take it.
+//! - The file has its name once the engine and all its queues are closed. Until then, and for ever if that
+//!   never happens, it has a temporary name beside it.
+//! - An error of the file costs the trace and no copy: it is logged, the next queue is refused, and
+//!   [`RecordEngine::finish`] returns it.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dma_core::{DmaEngineExt, QueueOptions};
+//! use dma_layers::record::{RecordEngine, RecordOptions, Trace};
+//! use dma_sim::sim::{SimEngine, SimOptions};
+//!
+//! let folder = tempfile::tempdir().expect("a folder");
+//! let file = folder.path().join("copies.trace");
+//! let device = SimEngine::open(&SimOptions::from_name(&"sim:seed=1".parse()?)?)?;
+//! let engine = RecordEngine::new(Arc::new(device), &RecordOptions::new(&file))?;
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! queue.copy(engine.allocate(4096)?, engine.allocate(4096)?)?.wait()?;
+//! drop(queue);
+//! engine.finish()?;
+//! let trace = Trace::load(&file)?;
+//! assert_eq!((trace.queues()[0].operations, trace.queues()[0].bytes), (1, 4096));
+//! # Ok::<(), dma_core::Error>(())
+//! ```
+#![expect(unsafe_code, reason = "implements the contract, and asks for the CPU time")]
+
+mod format;
+mod queue;
+mod regions;
+mod sink;
+mod trace;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    CacheHint, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, QueueOptions, RegionInfo, Result,
+};
+
+use format::{END, TIME};
+use queue::RecordQueue;
+use regions::Regions;
+use sink::Sink;
+pub use trace::{Event, Events, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
+
+use crate::layer::{Layer, Layered, forward_to_layered};
+
+/// Least and default bytes of a queue's buffer.
+const BUFFER: (u64, u64) = (4096, 1 << 20);
+
+/// The options of a [`RecordEngine`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordOptions {
+    /// The trace. Its folder must be there; a file that is there is replaced when the trace is complete.
+    pub file: PathBuf,
+    /// Bytes of each queue's buffer, at least 4 KiB. Default 1 MiB.
+    pub buffer: u64,
+    /// The name of the recorded engine in the trace. Default: empty, for the name of its backend.
+    pub engine: String,
+}
+
+impl RecordOptions {
+    /// The options in engine names.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("file", "PATH", "none", "the trace to write").loading_code(),
+        OptionInfo::new("buffer", "BYTES", "1M", "buffer of each queue, at least 4K"),
+    ];
+
+    /// Options for a trace in `file`.
+    #[must_use]
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), buffer: BUFFER.1, engine: String::new() }
+    }
+
+    /// Sets [`buffer`](Self::buffer).
+    #[must_use]
+    pub const fn with_buffer(mut self, buffer: u64) -> Self {
+        self.buffer = buffer;
+        self
+    }
+
+    /// Sets [`engine`](Self::engine).
+    #[must_use]
+    pub fn with_engine(mut self, engine: impl Into<String>) -> Self {
+        self.engine = engine.into();
+        self
+    }
+
+    /// Reads options of an engine name.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` or `OutOfRange` for an option or value that does not exist, or without `file`.
+    pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
+        let mut read = Self::new("");
+        for (key, text) in options {
+            let value = OptionValue::new(key, text);
+            match key {
+                "file" => read.file = value.path()?,
+                "buffer" => read.buffer = value.size(BUFFER.0..=1 << 30)?,
+                _ => return Err(value.not_read()),
+            }
+        }
+        if read.file.as_os_str().is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "option file is missing")
+                .with_hint("name the trace, such as record+cpu:file=copies.trace"));
+        }
+        Ok(read)
+    }
+}
+
+/// An engine whose operations are recorded: see the [module](self).
+pub struct RecordEngine {
+    layered: Layered<Record>,
+}
+
+impl RecordEngine {
+    /// Makes an engine that records `inner`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be made; `OutOfRange` for the buffer.
+    pub fn new(inner: Arc<dyn DmaEngine>, options: &RecordOptions) -> Result<Self> {
+        let buffer = usize::try_from(options.buffer).ok().filter(|_| options.buffer >= BUFFER.0);
+        let Some(buffer) = buffer else {
+            return Err(Error::new(ErrorKind::OutOfRange, "the buffer of a trace")
+                .with_numbers(options.buffer, BUFFER.0)
+                .with_hint("give at least 4 KiB"));
+        };
+        let mut info = inner.info().clone();
+        info.device.push_str(", recorded");
+        let name = if options.engine.is_empty() { info.backend } else { &options.engine };
+        let state = State {
+            sink: Some(Sink::create(&options.file)?),
+            error: None,
+            engine: true,
+            open: 0,
+            queues: Vec::new(),
+            began: None,
+            time: Duration::ZERO,
+            cpu: Duration::ZERO,
+        };
+        let record = Record {
+            name: name.to_owned(),
+            epoch: Instant::now(),
+            buffer,
+            regions: Regions::default(),
+            state: Mutex::new(state),
+        };
+        Ok(Self { layered: Layered::new(inner, info, record) })
+    }
+
+    /// Completes the trace and gives the file its name. Dropping the engine and its queues does so, too, but
+    /// can only log errors. Queues that are opened later are refused.
+    ///
+    /// # Errors
+    ///
+    /// `InUse` while queues are open; `Closed` if it was called before; errors of the file.
+    pub fn finish(&self) -> Result<()> {
+        let record = &self.layered.layer;
+        let mut state = record.state();
+        if state.open > 0 {
+            return Err(Error::new(ErrorKind::InUse, "queues of the recorded engine are open")
+                .with_hint("drop them first"));
+        }
+        record.finish(&mut state)
+    }
+}
+
+impl Drop for RecordEngine {
+    fn drop(&mut self) {
+        let record = &self.layered.layer;
+        let mut state = record.state();
+        state.engine = false;
+        record.finish_if_unused(&mut state);
+    }
+}
+
+forward_to_layered!(RecordEngine);
+
+impl fmt::Debug for RecordEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordEngine").field("inner", &self.layered.inner).finish_non_exhaustive()
+    }
+}
+
+/// The part that the engine's queues and regions share.
+#[derive(Debug)]
+struct Record {
+    name: String,
+    epoch: Instant,
+    buffer: usize,
+    regions: Regions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` once it is finished or given up, for this reason.
+    sink: Option<Sink>,
+    error: Option<Error>,
+    /// The engine is there, and so many queues.
+    engine: bool,
+    open: usize,
+    queues: Vec<QueueTrace>,
+    /// When the first queue was opened, and the CPU time until then.
+    began: Option<(Instant, Duration)>,
+    /// The time and CPU time from then until the last queue was closed.
+    time: Duration,
+    cpu: Duration,
+}
+
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // rustix reads the vDSO for it, and Valgrind hides that.
+    // SAFETY: `time` is a place for the answer.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0;
+    if failed { Duration::ZERO } else { Duration::new(time.tv_sec as u64, time.tv_nsec as u32) }
+}
+
+impl Record {
+    /// The time, in units of a trace.
+    #[inline]
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64 >> TIME
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, queue: u32, bytes: &[u8]) {
+        let mut state = self.state();
+        if let Some(Err(error)) = state.sink.as_mut().map(|sink| sink.block(queue, bytes)) {
+            state.give_up(error);
+        }
+    }
+
+    fn close_queue(&self, number: u32, trace: QueueTrace) {
+        let mut state = self.state();
+        state.queues[number as usize] = trace;
+        state.open -= 1;
+        if let Some((began, cpu)) = state.began {
+            (state.time, state.cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
+        }
+        self.finish_if_unused(&mut state);
+    }
+
+    fn finish_if_unused(&self, state: &mut State) {
+        if !state.engine && state.open == 0 && state.sink.is_some() {
+            // `finish` has logged it.
+            let _ = self.finish(state);
+        }
+    }
+
+    fn finish(&self, state: &mut State) -> Result<()> {
+        let Some(mut sink) = state.sink.take() else {
+            return Err(state.error.take().unwrap_or_else(sink::given_up));
+        };
+        let recorded = Recorded {
+            engine: self.name.clone(),
+            time: state.time,
+            cpu: state.cpu,
+            regions: self.regions.lengths(),
+        };
+        let summary = trace::encode_summary(&recorded, &state.queues);
+        let finished = sink.block(END, &summary).and_then(|()| sink.finish());
+        finished.inspect_err(|error| tracing::error!(%error, "the trace is lost"))
+    }
+}
+
+impl State {
+    fn give_up(&mut self, error: Error) {
+        tracing::error!(%error, "the trace is given up");
+        self.error = Some(error);
+        self.sink = None;
+    }
+}
+
+impl Layer for Record {
+    type Queue = RecordQueue;
+
+    fn open(this: &Arc<Self>, options: &QueueOptions, depth: usize) -> Result<RecordQueue> {
+        let mut state = this.state();
+        if state.sink.is_none() {
+            return Err(state.error.take().unwrap_or_else(sink::given_up));
+        }
+        state.began.get_or_insert_with(|| (Instant::now(), cpu_time()));
+        state.open += 1;
+        let trace = QueueTrace { depth, hint: options.hint, operations: 0, bytes: 0, doorbells: 0 };
+        state.queues.push(trace);
+        let number = state.queues.len() as u32 - 1;
+        drop(state);
+        Ok(RecordQueue::new(number, trace, Arc::clone(this)))
+    }
+
+    fn region_opened(&self, region: &RegionInfo) {
+        self.regions.add(region);
+    }
+
+    fn region_closing(&self, region: &RegionInfo) {
+        self.regions.remove(region);
+    }
+}
+
+const HINTS: [CacheHint; 3] = [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold];

@@ -1,0 +1,254 @@
+//! [`RecordQueue`]: encodes one queue's events.
+
+use std::sync::Arc;
+
+use dma_core::{Completion, Descriptor, Operation, Outcome, QueueStats, RawQueue, Result, Segment};
+
+use super::format::{
+    BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, Place, REPEAT, ROOM,
+    SAME_DST, SAME_LEN, SAME_SRC, SUBMIT, zigzag,
+};
+use super::regions::{Known, Placed, Side};
+use super::{QueueTrace, Record};
+use crate::in_flight::InFlight;
+use crate::layer::Watch;
+
+/// The most writes before room is made again.
+const WRITES: usize = 4;
+
+/// A queue's events.
+#[derive(Debug)]
+pub(super) struct RecordQueue {
+    number: u32,
+    trace: QueueTrace,
+    in_flight: InFlight<()>,
+    out: Encoder,
+    known: Known,
+    src: Side,
+    dst: Side,
+    /// The length of the last operation, and whether it was a copy.
+    len: u64,
+    copied: bool,
+    /// The end of the last event.
+    time: u64,
+    record: Arc<Record>,
+}
+
+impl RecordQueue {
+    pub(super) fn new(number: u32, trace: QueueTrace, record: Arc<Record>) -> Self {
+        Self {
+            number,
+            trace,
+            in_flight: InFlight::new(trace.depth),
+            out: Encoder::new(record.buffer),
+            known: Known::default(),
+            src: Side::default(),
+            dst: Side::default(),
+            len: 0,
+            copied: false,
+            time: record.now(),
+            record,
+        }
+    }
+
+    #[inline]
+    fn make_room(&mut self) {
+        if self.out.room() < WRITES * ROOM {
+            self.write();
+        }
+    }
+
+    #[cold]
+    fn write(&mut self) {
+        self.record.write(self.number, self.out.written());
+        self.out.clear();
+    }
+
+    /// Returns the time since the last event, and makes `now` the end of this one.
+    #[inline]
+    fn pass(&mut self, now: u64) -> u64 {
+        now.saturating_sub(std::mem::replace(&mut self.time, now))
+    }
+
+    #[inline]
+    fn operation(&mut self, descriptor: &Descriptor<'_>) {
+        let len = descriptor.len() as u64;
+        let fence = if descriptor.fence() { FENCE } else { 0 };
+        let Operation::Copy { src, dst } = descriptor.operation() else {
+            return self.other(descriptor.operation(), len, fence);
+        };
+        self.make_room();
+        self.copied = true;
+        let same_len = self.same_len(len);
+        let (src, dst) = (self.src.place(&self.known, &src), self.dst.place(&self.known, &dst));
+        let same = |placed: &Placed, bit| if placed.same { bit } else { 0 };
+        self.out.write(|out| {
+            out.byte(COPY | fence | same_len | same(&src, SAME_SRC) | same(&dst, SAME_DST));
+            if same_len == 0 {
+                out.number(len);
+            }
+            segment(out, &src, src.same);
+            segment(out, &dst, dst.same);
+        });
+    }
+
+    /// Encodes the copies that are as long as the last operation, and right behind it. Returns their number.
+    #[inline]
+    fn repeats(&mut self, rest: &[Descriptor<'_>]) -> usize {
+        if !self.copied {
+            return 0;
+        }
+        let len = self.len as usize;
+        let (mut src, mut dst) = (self.src.next(len), self.dst.next(len));
+        let mut alike = 0;
+        for descriptor in rest {
+            match descriptor.operation() {
+                Operation::Copy { src: from, dst: to } if from == src && to == dst && !descriptor.fence() => {
+                }
+                _ => break,
+            }
+            alike += 1;
+            (src.addr, dst.addr) = (src.addr.offset(len), dst.addr.offset(len));
+        }
+        // None of them leaves the region, where another one may begin.
+        let count = alike.min(self.src.left() / len).min(self.dst.left() / len);
+        if count > 0 {
+            self.src.advance((count * len) as u64);
+            self.dst.advance((count * len) as u64);
+            self.make_room();
+            self.out.byte(REPEAT);
+            self.out.number(count as u64);
+        }
+        count
+    }
+
+    #[inline]
+    fn same_len(&mut self, len: u64) -> u8 {
+        if std::mem::replace(&mut self.len, len) == len { SAME_LEN } else { 0 }
+    }
+
+    /// Any operation but a plain copy.
+    #[cold]
+    fn other(&mut self, operation: Operation<'_>, len: u64, fence: u8) {
+        let one = std::slice::from_ref::<Segment>;
+        let (kind, src, dst): (u8, &[Segment], &[Segment]) = match &operation {
+            Operation::CopyLists { src, dst } => (LISTS, src, dst),
+            Operation::Fill { dst, .. } => (FILL, &[], dst),
+            Operation::Compare { a, b } => (COMPARE, one(a), one(b)),
+            Operation::Crc32c { src, .. } => (CRC, one(src), &[]),
+            Operation::CopyCrc32c { src, dst, .. } => (COPY_CRC, one(src), one(dst)),
+            Operation::CopyToBoth { src, dst } => (BOTH, one(src), dst.as_slice()),
+            Operation::Copy { src, dst } => (COPY, one(src), one(dst)),
+            // One that is younger than this format is recorded as a fill of nothing.
+            _ => (FILL, &[], &[]),
+        };
+        self.copied = false;
+        self.make_room();
+        let first = kind | fence | self.same_len(len);
+        self.out.byte(first);
+        if first & SAME_LEN == 0 {
+            self.out.number(len);
+        }
+        for (segments, is_src, is_list) in
+            [(src, true, kind == LISTS), (dst, false, matches!(kind, LISTS | FILL))]
+        {
+            if is_list {
+                self.out.number(segments.len() as u64);
+            }
+            for each in segments {
+                self.make_room();
+                let side = if is_src { &mut self.src } else { &mut self.dst };
+                let placed = side.place(&self.known, each);
+                self.out.write(|out| {
+                    if is_list {
+                        out.number(each.len as u64);
+                    }
+                    segment(out, &placed, false);
+                });
+            }
+        }
+    }
+}
+
+/// Encodes a segment's place.
+#[inline]
+fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
+    if !same {
+        out.number(u64::from(placed.number));
+    }
+    out.number(zigzag(placed.end, placed.offset));
+}
+
+// SAFETY: all goes to the queue within, unchanged.
+unsafe impl Watch for RecordQueue {
+    unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
+        let begin = self.record.now();
+        // SAFETY: the caller's promise.
+        let n = unsafe { inner.submit(batch) }?;
+        if n == 0 {
+            return Ok(0);
+        }
+        let end = self.record.now();
+        let batch = &batch[..n];
+        self.in_flight.push(batch, |_| ());
+        if self.known.update(&self.record.regions) {
+            self.src.forget();
+            self.dst.forget();
+        }
+        self.make_room();
+        self.out.event(SUBMIT, n as u64);
+        let (before, call) = (self.pass(begin), self.pass(end));
+        self.out.number(before);
+        self.out.number(call);
+        self.trace.operations += n as u64;
+        let mut rest = batch;
+        while let Some((first, others)) = rest.split_first() {
+            self.operation(first);
+            let repeats = self.repeats(others);
+            self.trace.bytes += self.len * (1 + repeats as u64);
+            rest = &others[repeats..];
+        }
+        Ok(n)
+    }
+
+    fn flush(&mut self, inner: &mut dyn RawQueue) {
+        inner.flush();
+        let time = self.pass(self.record.now());
+        self.make_room();
+        self.out.event(FLUSH, 0);
+        self.out.number(time);
+    }
+
+    fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
+        let n = inner.poll(completions);
+        if n == 0 {
+            return 0;
+        }
+        let mut time = self.pass(self.record.now());
+        let Self { in_flight, out, record, number, .. } = self;
+        in_flight.take(&completions[..n], |ended| {
+            if out.room() < WRITES * ROOM {
+                record.write(*number, out.written());
+                out.clear();
+            }
+            let outcome = match ended.outcome {
+                Outcome::Done => 0,
+                Outcome::Failed(_) => 1,
+                Outcome::Aborted => 2,
+            };
+            let in_order = outcome == 0 && ended.before == 0;
+            out.event(if in_order { DONE } else { ENDED }, if in_order { ended.count } else { ended.before });
+            out.number(std::mem::take(&mut time));
+            if !in_order {
+                out.byte(outcome);
+            }
+        });
+        n
+    }
+
+    fn closing(&mut self, stats: QueueStats) {
+        self.write();
+        self.trace.doorbells = stats.doorbells;
+        self.record.close_queue(self.number, self.trace);
+    }
+}

@@ -1,0 +1,165 @@
+//! [`Regions`]: the numbers that a trace has for regions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dma_core::{DeviceAddr, RegionInfo, RegionKey, Segment};
+
+/// A region that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    key: usize,
+    addr: u64,
+    len: u64,
+    number: u32,
+}
+
+impl Region {
+    #[inline]
+    fn holds(&self, segment: &Segment) -> bool {
+        self.key == segment.key.0 && segment.addr.0.wrapping_sub(self.addr) < self.len
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Those that are there, by key and address.
+    regions: Vec<Region>,
+    /// By number, whether it is taken, and the longest length.
+    numbers: Vec<(bool, u64)>,
+}
+
+/// All regions of an engine. A region takes the first number that is free.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    table: Mutex<Table>,
+    changes: AtomicU64,
+}
+
+impl Regions {
+    pub(super) fn add(&self, info: &RegionInfo) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let Table { regions, numbers } = &mut *table;
+        let number = numbers.iter().position(|(taken, _)| !taken).unwrap_or_else(|| {
+            numbers.push((false, 0));
+            numbers.len() - 1
+        });
+        let len = info.len as u64;
+        numbers[number] = (true, numbers[number].1.max(len));
+        let region = Region { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
+        let at = regions.partition_point(|other| (other.key, other.addr) < (region.key, region.addr));
+        regions.insert(at, region);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn remove(&self, info: &RegionInfo) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let Table { regions, numbers } = &mut *table;
+        let own = (info.key.0, info.addr.0, info.len as u64);
+        if let Some(at) = regions.iter().position(|region| (region.key, region.addr, region.len) == own) {
+            numbers[regions.remove(at).number as usize].0 = false;
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns the longest length of each number.
+    pub(super) fn lengths(&self) -> Vec<u64> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.numbers.iter().map(|(_, len)| *len).collect()
+    }
+}
+
+/// A queue's copy of the regions that are there.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    regions: Vec<Region>,
+    changes: u64,
+}
+
+impl Known {
+    /// Looks for changes. Allocates if there are more regions than ever.
+    #[inline]
+    pub(super) fn update(&mut self, of: &Regions) -> bool {
+        let changes = of.changes.load(Ordering::Acquire);
+        changes != self.changes && {
+            let table = of.table.lock().unwrap_or_else(PoisonError::into_inner);
+            self.regions.clone_from(&table.regions);
+            self.changes = changes;
+            true
+        }
+    }
+
+    #[cold]
+    fn find(&self, segment: &Segment) -> Option<Region> {
+        let wanted = (segment.key.0, segment.addr.0);
+        let end = self.regions.partition_point(|region| (region.key, region.addr) <= wanted);
+        self.regions[..end].iter().rev().find(|region| region.holds(segment)).copied()
+    }
+}
+
+/// One side of a queue's operations: where the last one ended.
+#[derive(Debug)]
+pub(super) struct Side {
+    last: Region,
+    /// The address behind the last segment.
+    next: u64,
+}
+
+/// A segment in a trace.
+pub(super) struct Placed {
+    pub(super) number: u32,
+    /// The region is that of the last segment.
+    pub(super) same: bool,
+    /// Where the last segment ended, and where this one begins.
+    pub(super) end: u64,
+    pub(super) offset: u64,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Self { last: Region { key: 0, addr: 0, len: 0, number: 0 }, next: 0 }
+    }
+}
+
+impl Side {
+    /// Forgets the region's place, since it may be gone.
+    pub(super) fn forget(&mut self) {
+        self.last.len = 0;
+    }
+
+    /// Returns the segment right behind the last one.
+    #[inline]
+    pub(super) const fn next(&self, len: usize) -> Segment {
+        Segment { key: RegionKey(self.last.key), addr: DeviceAddr(self.next), len }
+    }
+
+    /// Returns the bytes behind the last segment in its region.
+    #[inline]
+    pub(super) const fn left(&self) -> usize {
+        self.last.len.saturating_sub(self.next.wrapping_sub(self.last.addr)) as usize
+    }
+
+    /// Goes on by `len` bytes.
+    #[inline]
+    pub(super) fn advance(&mut self, len: u64) {
+        self.next = self.next.wrapping_add(len);
+    }
+
+    /// Places a segment, and goes on behind it.
+    #[inline]
+    pub(super) fn place(&mut self, known: &Known, segment: &Segment) -> Placed {
+        let end = self.next.wrapping_sub(self.last.addr);
+        let mut same = true;
+        if !self.last.holds(segment) {
+            let before = self.last.number;
+            // All are known; another one would be a breach of the contract.
+            if let Some(region) = known.find(segment) {
+                self.last = region;
+            }
+            same = self.last.number == before;
+        }
+        self.next = segment.addr.0.wrapping_add(segment.len as u64);
+        let offset = segment.addr.0.wrapping_sub(self.last.addr);
+        Placed { number: self.last.number, same, end, offset }
+    }
+}

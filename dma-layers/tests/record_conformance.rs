@@ -1,0 +1,26 @@
+//! The conformance suite on `RecordEngine`, over the CPU, simulated devices and other wrappers.
+
+mod engines;
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use engines::{auto, cpu, meter, record, sim, verify};
+
+/// The folder of all traces; each replaces the one before.
+fn folder() -> &'static Path {
+    static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+    FOLDER.path()
+}
+
+dma_core::conformance_tests!(on_cpu, record(cpu("cpu"), folder()));
+dma_core::conformance_tests!(on_ideal, record(sim("sim:seed=1"), folder()));
+dma_core::conformance_tests!(on_dsa, record(sim("sim:profile=dsa,seed=2"), folder()));
+dma_core::conformance_tests!(on_bluefield3, record(sim("sim:profile=bluefield3,seed=3"), folder()));
+dma_core::conformance_tests!(
+    on_tight,
+    record(sim("sim:max_transfer=100,max_segments=2,depth=3,seed=4"), folder())
+);
+dma_core::conformance_tests!(around_others, record(meter(verify(sim("sim:seed=5"))), folder()));
+dma_core::conformance_tests!(within_others, meter(verify(record(sim("sim:seed=6"), folder()))));
+dma_core::conformance_tests!(around_auto, record(auto(sim("sim:profile=dsa,seed=7")), folder()));

@@ -1,0 +1,166 @@
+//! A trace has what was submitted, is small, costs no allocation, and is refused if it is damaged.
+
+#[path = "../../tests/counting/mod.rs"]
+mod counting;
+mod engines;
+
+use dma_core::{Batch, CacheHint, DmaEngineExt, ErrorKind, QueueOptions};
+use dma_layers::record::{Event, Kind, RecordEngine, RecordOptions, Trace, TraceError};
+use engines::{cpu, record, sim};
+use proptest::prelude::*;
+
+/// Records copies of pieces of two regions, each by source, destination and length, in batches.
+fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, Trace, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = record(if device.starts_with("cpu") { cpu(device) } else { sim(device) }, folder.path());
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(64).with_hint(CacheHint::Cold)).unwrap();
+    let src = engine.allocate_window(&dma_core::MemoryRequest::new(1 << 20)).unwrap();
+    let dst = engine.allocate_window(&dma_core::MemoryRequest::new(1 << 20)).unwrap();
+    for batch in batches {
+        let mut waiting = Vec::new();
+        for &(from, to, len) in batch {
+            let operands = (src.slice(from..from + len), dst.slice(to..to + len));
+            waiting.push(queue.copy(operands.0, operands.1).unwrap());
+        }
+        for transfer in waiting {
+            let _ = transfer.wait();
+        }
+    }
+    let doorbells = queue.counters().doorbells;
+    drop(queue);
+    engine.finish().unwrap();
+    let path = folder.path().join("a.trace");
+    (std::fs::read(&path).unwrap(), Trace::load(&path).unwrap(), doorbells)
+}
+
+fn batches() -> impl Strategy<Value = Vec<Vec<(usize, usize, usize)>>> {
+    let copy = (0_usize..1 << 19, 0_usize..1 << 19, 1_usize..5000);
+    proptest::collection::vec(proptest::collection::vec(copy, 1..40), 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_trace_has_what_was_submitted(
+        device in prop_oneof![
+            Just("cpu:threads=0"),
+            Just("sim:profile=dsa"),
+            Just("sim:profile=bluefield3"),
+            Just("sim:faults=fail@every=7"),
+        ],
+        batches in batches(),
+        damage in any::<(prop::sample::Index, u8)>(),
+    ) {
+        let (bytes, trace, doorbells) = recorded(device, &batches);
+        let queue = trace.queues()[0];
+        let copies: Vec<_> = batches.concat();
+        prop_assert_eq!(queue.operations, copies.len() as u64);
+        prop_assert_eq!(queue.bytes, copies.iter().map(|(.., len)| *len as u64).sum::<u64>());
+        prop_assert_eq!((queue.doorbells, queue.hint), (doorbells, CacheHint::Cold));
+        // The planner has one for operations that the device lacks.
+        let regions = &trace.recorded().regions;
+        let first = regions.len() - 2;
+        prop_assert_eq!(&regions[first..], [1 << 20; 2]);
+        let (mut found, mut ended) = (Vec::new(), 0);
+        let mut events = trace.events(0);
+        while let Some(event) = events.next() {
+            match event {
+                Event::Operation { kind, len, fence } => {
+                    prop_assert_eq!((kind, fence), (Kind::Copy, false));
+                    let (src, dst) = (events.src()[0], events.dst()[0]);
+                    prop_assert_eq!((src.region, dst.region, src.len, dst.len), (first, first + 1, len, len));
+                    found.push((src.offset, dst.offset, len));
+                }
+                Event::Ended { count, .. } => ended += count,
+                _ => {}
+            }
+        }
+        prop_assert_eq!(&found, &copies);
+        prop_assert_eq!(ended, copies.len() as u64);
+
+        let (at, change) = (damage.0.index(bytes.len()), damage.1);
+        prop_assert!(Trace::parse(&bytes[..at]).is_err());
+        let mut other = bytes.clone();
+        other[at] ^= change;
+        prop_assert_eq!(Trace::parse(&other).is_ok(), change == 0);
+        other.push(0);
+        prop_assert!(Trace::parse(&other).is_err());
+    }
+}
+
+/// Allocations of a warm round, and the bytes of the trace for each operation.
+fn cost(batched: bool) -> (u64, f64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    let engine =
+        RecordEngine::new(cpu("cpu:threads=0"), &RecordOptions::new(&path).with_buffer(4096)).unwrap();
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut operands = Some((engine.allocate(4096).unwrap(), engine.allocate(4096).unwrap()));
+    let pair = |_| (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+    let mut batch = Some((0..32).map(pair).collect::<Batch<_, _>>());
+    let mut before = 0;
+    for round in 0..1000 {
+        if round == 500 {
+            before = counting::of_thread();
+        }
+        if batched {
+            batch = batch.take().map(|batch| queue.submit(batch).unwrap().wait().unwrap());
+        } else {
+            operands = operands.take().map(|(src, dst)| queue.copy(src, dst).unwrap().wait().unwrap());
+        }
+    }
+    let allocated = counting::of_thread() - before;
+    drop(queue);
+    engine.finish().unwrap();
+    let operations = if batched { 32_000 } else { 1000 };
+    assert_eq!(Trace::load(&path).unwrap().queues()[0].operations, operations);
+    (allocated, std::fs::metadata(&path).unwrap().len() as f64 / operations as f64)
+}
+
+#[test]
+fn a_trace_is_small_and_what_is_warm_allocates_nothing() {
+    for batched in [true, false] {
+        let (allocated, bytes) = cost(batched);
+        println!("batched: {batched}, {bytes:.1} bytes an operation");
+        assert_eq!(allocated, 0, "batched: {batched}");
+        assert!(bytes <= 16.0, "batched: {batched}, {bytes} bytes");
+    }
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    assert_eq!(Trace::parse(b""), Err(TraceError::NotATrace));
+    assert_eq!(Trace::parse(b"DMATRACF\x01\0"), Err(TraceError::NotATrace));
+    assert_eq!(Trace::parse(b"DMATRACE\x02\0"), Err(TraceError::Version { found: 2 }));
+    assert_eq!(Trace::parse(b"DMATRACE\x01\0"), Err(TraceError::CutOff { len: 10 }));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    std::fs::write(&path, "[]").unwrap();
+    for (path, kind) in [
+        (path.as_path(), ErrorKind::Malformed),
+        (folder.path(), ErrorKind::InvalidArgument),
+        (&folder.path().join("none"), ErrorKind::NotFound),
+    ] {
+        let error = Trace::load(path).unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().contains(&*path.to_string_lossy()) && !error.hint().is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn a_trace_is_complete_when_all_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    let engine = record(sim("sim:seed=1"), folder.path());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert_eq!(engine.finish().unwrap_err().kind(), ErrorKind::InUse);
+    drop(engine);
+    assert!(!path.exists());
+    drop(queue);
+    assert!(Trace::load(&path).is_ok());
+    let engine = record(sim("sim:seed=1"), folder.path());
+    engine.finish().unwrap();
+    assert_eq!(engine.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(engine.finish().unwrap_err().kind(), ErrorKind::Closed);
+}
