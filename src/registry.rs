@@ -139,7 +139,7 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// |---|---|---|
 /// | `verify` | [`VerifyEngine`]: the bytes of copies are checked | [`VerifyOptions::INFO`] |
 /// | `meter` | [`MeterEngine`]: counts and histograms of latencies and sizes | [`MeterOptions::INFO`] |
-/// | `record` | [`RecordEngine`]: a trace of all operations, for `dma-bench replay` | [`RecordOptions::INFO`] |
+/// | `record` | [`RecordEngine`]: a trace of all operations in a file | [`RecordOptions::INFO`] |
 ///
 /// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
 /// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each is there
@@ -154,7 +154,8 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// A name is trusted as a command line is: the option `lib` of `doca`, `ioat` and `rdma` names a directory
 /// whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
-/// directories whose files are opened for writing, and so does `file` of `record`. For names from elsewhere there is [`parse_untrusted`].
+/// directories whose files are opened for writing, and so does `file` of `record`. For names from elsewhere
+/// there is [`parse_untrusted`].
 ///
 /// # Errors
 ///
