@@ -4,7 +4,7 @@
 mod counting;
 mod engines;
 
-use dma_core::{Batch, CacheHint, DmaEngineExt, ErrorKind, QueueOptions};
+use dma_core::{Batch, CacheHint, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions};
 use dma_layers::record::{Event, Kind, RecordEngine, RecordOptions, Trace, TraceError};
 use engines::{cpu, record, sim};
 use proptest::prelude::*;
@@ -163,4 +163,20 @@ fn a_trace_is_complete_when_all_is_closed() {
     engine.finish().unwrap();
     assert_eq!(engine.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(engine.finish().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn what_became_of_the_trace_is_explained() {
+    let explained = |engine: &RecordEngine| engine.explain().expect("it has a trace");
+    let folder = tempfile::tempdir().unwrap();
+    let engine = record(cpu("cpu:threads=0"), folder.path());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert!(explained(&engine).contains("1 queues so far, 1 open"), "{}", explained(&engine));
+    drop(queue);
+    engine.finish().unwrap();
+    assert!(explained(&engine).contains("finished"), "{}", explained(&engine));
+    let engine = record(cpu("cpu:threads=0"), folder.path());
+    folder.close().unwrap();
+    let error = engine.finish().expect_err("the folder is gone");
+    assert!(explained(&engine).contains(&format!("lost: {error}")), "{}", explained(&engine));
 }
