@@ -69,6 +69,12 @@ pub(crate) struct Port {
     pub(crate) mtu: c_int,
 }
 
+impl Port {
+    pub(crate) const fn is_ethernet(&self) -> bool {
+        self.attr.link_layer == LINK_LAYER_ETHERNET
+    }
+}
+
 /// An opened device with its protection domain, shared by an engine, its regions and its queues.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -210,17 +216,25 @@ impl Device {
         }
     }
 
-    /// Registers memory, which pins it.
+    /// The error of a provider that lacks the calls of the data path.
+    pub(crate) fn lacks(&self) -> Error {
+        error(ErrorKind::MissingSdk, format!("the provider of {} lacks calls", self.name)).with_hint(
+            "install the providers of the same release as libibverbs: `apt install ibverbs-providers`",
+        )
+    }
+
+    /// Registers memory for this process alone, which pins it.
     ///
     /// # Safety
     ///
-    /// It stays mapped until the handle is given to [`deregister`](Self::deregister).
+    /// As [`register_in`](Self::register_in).
     pub(crate) unsafe fn register(
         &self,
         base: NonNull<u8>,
         len: usize,
         access: Access,
     ) -> Result<Handle<ibv_mr>, Errno> {
+        // Queue pairs of this domain are connected to themselves, or grant their peer nothing.
         let mut flags = 0;
         if access.contains(Access::READ) {
             flags |= access::REMOTE_READ;
@@ -228,9 +242,25 @@ impl Device {
         if access.contains(Access::WRITE) {
             flags |= access::LOCAL_WRITE;
         }
-        let addr = base.as_ptr().cast();
         // SAFETY: this device's domain, and memory by the caller's promise.
-        Handle::new(unsafe { (self.verbs.ibv_reg_mr)(self.pd.as_ptr(), addr, len, flags) })
+        unsafe { self.register_in(self.pd, base, len, flags) }
+    }
+
+    /// Registers memory in a domain, with rights of `access`, which pins it.
+    ///
+    /// # Safety
+    ///
+    /// The domain is one of this device's. The memory stays mapped until the handle is given to
+    /// [`deregister`](Self::deregister).
+    pub(crate) unsafe fn register_in(
+        &self,
+        pd: Handle<ibv_pd>,
+        base: NonNull<u8>,
+        len: usize,
+        flags: i32,
+    ) -> Result<Handle<ibv_mr>, Errno> {
+        // SAFETY: a domain of this device, and memory by the caller's promise.
+        Handle::new(unsafe { (self.verbs.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags) })
     }
 
     /// Deregisters memory. Returns whether the device reaches it no more.

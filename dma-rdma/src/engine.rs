@@ -4,15 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
-    Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, ErrorKind, ExportDescriptor,
-    HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, Discovered, DmaEngine, EngineInfo, EngineName, ErrorKind, ExportDescriptor, HostMemory,
+    Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use crate::RdmaOptions;
 use crate::device::{self, Device};
 use crate::error::{BACKEND, error};
+use crate::import::Imported;
 use crate::queue::RdmaQueue;
 use crate::region::RdmaRegion;
+use crate::service;
+use crate::shared::Inner;
 use crate::verbs::Verbs;
 
 /// Linux's directory of RDMA devices.
@@ -21,9 +24,6 @@ const SYSFS: &str = "/sys/class/infiniband";
 const DEFAULT_DEPTH: usize = 256;
 /// The longest descriptor: RDMA messages have at most 2 GiB, and some devices report no limit.
 const MAX_TRANSFER: u64 = 1 << 30;
-
-pub(crate) const LOCAL_ONLY: &str = "the RDMA engine copies within one host: it neither exports nor imports";
-pub(crate) const LOCAL_HINT: &str = "export memory of the CPU engine, or of a BlueField's";
 
 /// A port of an RDMA device. The README describes the set-up.
 ///
@@ -38,8 +38,7 @@ pub(crate) const LOCAL_HINT: &str = "export memory of the CPU engine, or of a Bl
 /// ```
 #[derive(Debug)]
 pub struct RdmaEngine {
-    device: Arc<Device>,
-    id: EngineId,
+    pub(crate) inner: Arc<Inner>,
     info: EngineInfo,
 }
 
@@ -77,11 +76,15 @@ impl RdmaEngine {
                 ));
         }
         // A copy goes out as an RDMA read, so that its completion says that the bytes are in place.
-        let capabilities = Capabilities::ALLOCATE
+        let mut capabilities = Capabilities::ALLOCATE
             | Capabilities::REGISTER
             | Capabilities::CPU_VISIBLE
             | Capabilities::IN_ORDER
-            | Capabilities::FENCE;
+            | Capabilities::FENCE
+            | Capabilities::IMPORT;
+        if service::place(&device).is_some() {
+            capabilities |= Capabilities::EXPORT;
+        }
         let longest = match u64::from(device.port.attr.max_msg_sz) {
             0 => MAX_TRANSFER,
             longest => longest.min(MAX_TRANSFER),
@@ -101,7 +104,12 @@ impl RdmaEngine {
             .with_numa_node(node)
             .with_capabilities(capabilities)
             .with_limits(limits);
-        Ok(Self { device, id: EngineId::unique(), info })
+        Ok(Self { inner: Arc::new(Inner::new(device)), info })
+    }
+
+    fn check_export(&self, request: &MemoryRequest) -> Result<()> {
+        let exports = self.info.capabilities.contains(Capabilities::EXPORT);
+        if request.export.is_empty() || exports { Ok(()) } else { Err(service::no_address()) }
     }
 }
 
@@ -113,11 +121,9 @@ unsafe impl DmaEngine for RdmaEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        if !request.export.is_empty() {
-            return Err(error(ErrorKind::Unsupported, LOCAL_ONLY).with_hint(LOCAL_HINT));
-        }
+        self.check_export(request)?;
         request.validate()?;
-        Ok(Box::new(RdmaRegion::allocate(&self.device, self.id, request)?))
+        Ok(Box::new(RdmaRegion::allocate(&self.inner, request)?))
     }
 
     unsafe fn register_raw(
@@ -125,13 +131,14 @@ unsafe impl DmaEngine for RdmaEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
+        self.check_export(request)?;
         // SAFETY: the caller's promise.
-        let region = unsafe { RdmaRegion::register(&self.device, self.id, memory, request.access) }?;
+        let region = unsafe { RdmaRegion::register(&self.inner, memory, request) }?;
         Ok(Box::new(region))
     }
 
-    fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        Err(error(ErrorKind::Unsupported, LOCAL_ONLY).with_hint(LOCAL_HINT))
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(Imported::new(&self.inner, descriptor)?))
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
@@ -142,7 +149,7 @@ unsafe impl DmaEngine for RdmaEngine {
                 .with_numbers(depth as u64, most as u64)
                 .with_hint("the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`)"));
         }
-        Ok(Box::new(RdmaQueue::open(&self.device, self.id, depth)?))
+        Ok(Box::new(RdmaQueue::open(&self.inner, depth)?))
     }
 }
 

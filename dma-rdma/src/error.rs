@@ -12,6 +12,30 @@ pub(crate) const BACKEND: &str = "rdma";
 /// `IBV_WC_WR_FLUSH_ERR`: the device gave the request up after the failure of an earlier one.
 pub(crate) const FLUSHED: i32 = 5;
 
+/// Added to the status of a request to another host.
+pub(crate) const REMOTE: i32 = 1 << 8;
+/// The exporter is gone, or took the memory back.
+const GONE: i32 = REMOTE + 64;
+/// Failures to connect to an exporter, from [`GONE`] on.
+const CONNECTING: [(ErrorKind, &str); 5] = [
+    (ErrorKind::Revoked, "the exporter took the memory back, or is gone"),
+    (ErrorKind::DeviceFault, "the exporter cannot be reached"),
+    (ErrorKind::OutOfResources, "the exporter or this host has no queue pair or thread left"),
+    (ErrorKind::VersionMismatch, "the exporter speaks another version"),
+    (ErrorKind::Malformed, "an answer of no exporter"),
+];
+
+/// The code of a failure to connect.
+pub(crate) fn connecting(kind: ErrorKind) -> i32 {
+    let at = CONNECTING.iter().position(|(known, _)| *known == kind);
+    GONE + at.unwrap_or(1) as i32
+}
+
+/// The failure to connect that a code stands for.
+fn of_connecting(code: i32) -> Option<(ErrorKind, &'static str)> {
+    CONNECTING.get(usize::try_from(code.checked_sub(GONE)?).ok()?).copied()
+}
+
 /// Names of `enum ibv_wc_status`, without the prefix `IBV_WC_`, and their meaning: `ibv_poll_cq(3)` and
 /// `infiniband/verbs.h` of rdma-core.
 const STATUSES: [(&str, &str); 22] = [
@@ -41,6 +65,10 @@ const STATUSES: [(&str, &str); 22] = [
 
 /// The name and description of a completion's code: a status, or a negative error number of the system.
 pub(crate) fn native(code: i32) -> NativeError {
+    if let Some((_, description)) = of_connecting(code) {
+        return NativeError { code, name: Cow::Borrowed(""), description: Cow::Borrowed(description) };
+    }
+    let code = if (REMOTE..GONE).contains(&code) { code - REMOTE } else { code };
     let status = usize::try_from(code).ok().filter(|code| *code > 0).and_then(|code| STATUSES.get(code));
     let (name, description) = match status {
         Some((name, description)) => (format!("IBV_WC_{name}"), (*description).to_owned()),
@@ -54,8 +82,13 @@ pub(crate) fn native(code: i32) -> NativeError {
 }
 
 /// The kind of a completion's code that is neither a success nor flushed.
-pub(crate) const fn kind(code: i32) -> ErrorKind {
+pub(crate) fn kind(code: i32) -> ErrorKind {
+    const OF_REMOTE: i32 = REMOTE + 10;
     match code {
+        GONE.. => of_connecting(code).map_or(ErrorKind::DeviceFault, |(kind, _)| kind),
+        // Rights and bounds were checked before.
+        OF_REMOTE => ErrorKind::Revoked,
+        REMOTE.. => kind(code - REMOTE),
         1 => ErrorKind::OutOfRange,
         4 | 8 | 10 => ErrorKind::AccessDenied,
         19 => ErrorKind::DeviceLost,
@@ -120,5 +153,12 @@ mod tests {
         assert_eq!(kind(10), ErrorKind::AccessDenied);
         assert_eq!(kind(19), ErrorKind::DeviceLost);
         assert_eq!(kind(12), ErrorKind::DeviceFault);
+        assert_eq!((kind(REMOTE + 10), kind(REMOTE + 4)), (ErrorKind::Revoked, ErrorKind::AccessDenied));
+        assert_eq!(native(REMOTE + 10).name, "IBV_WC_REM_ACCESS_ERR");
+        for (known, says) in CONNECTING {
+            let code = connecting(known);
+            assert_eq!((kind(code), native(code).description.as_ref()), (known, says));
+        }
+        assert_eq!(kind(connecting(ErrorKind::Os)), ErrorKind::DeviceFault);
     }
 }

@@ -51,14 +51,27 @@ pub(crate) struct State {
     pub(crate) objects: usize,
     random: u64,
     keys: u32,
-    regions: HashMap<u32, (u64, u64, c_int)>,
+    regions: HashMap<u32, Region>,
     queues: HashMap<u32, Queue>,
     completions: HashMap<u32, Completions>,
+}
+
+/// Bytes from an address on, with rights, of a protection domain.
+#[derive(Debug)]
+struct Region {
+    base: u64,
+    len: u64,
+    rights: c_int,
+    pd: usize,
 }
 
 #[derive(Debug)]
 struct Queue {
     state: c_int,
+    pd: usize,
+    /// Rights of the peer, and its number.
+    access: c_int,
+    peer: u32,
     cq: u32,
     depth: u64,
     posted: u64,
@@ -164,14 +177,15 @@ impl State {
     }
 
     /// Returns whether a region has the key, the bytes and the rights.
-    fn grants(&self, key: u32, addr: u64, len: u64, access: c_int) -> bool {
-        self.regions.get(&key).is_some_and(|(base, size, rights)| {
-            rights & access != 0 && addr >= *base && addr + len <= base + size
+    fn grants(&self, pd: usize, key: u32, addr: u64, len: u64, access: c_int) -> bool {
+        self.regions.get(&key).is_some_and(|region| {
+            let inside = addr >= region.base && addr + len <= region.base + region.len;
+            inside && region.pd == pd && region.rights & access == access
         })
     }
 
     /// Runs a request, and returns its status.
-    fn run_one(&mut self, wr: &ibv_send_wr, sge: &ibv_sge) -> c_int {
+    fn run_one(&mut self, number: u32, wr: &ibv_send_wr, sge: &ibv_sge) -> c_int {
         let planned = self.statuses.pop_front().filter(|status| *status != 0);
         if let Some(status) = planned {
             return status;
@@ -180,13 +194,23 @@ impl State {
             return wc::NO_ANSWER;
         }
         let len = u64::from(sge.length);
-        if !self.grants(wr.rkey, wr.remote_addr, len, access::REMOTE_READ) {
+        let (pd, peer) = (self.queues[&number].pd, self.queues[&number].peer);
+        let Some(peer) =
+            self.queues.get(&peer).filter(|peer| peer.peer == number && peer.state == qp_state::RTS)
+        else {
+            return wc::NO_ANSWER;
+        };
+        let reads = wr.opcode == WR_RDMA_READ;
+        let (remote, local) =
+            if reads { (access::REMOTE_READ, access::LOCAL_WRITE) } else { (access::REMOTE_WRITE, 0) };
+        if peer.access & remote == 0 || !self.grants(peer.pd, wr.rkey, wr.remote_addr, len, remote) {
             return wc::REMOTE_ACCESS;
         }
-        if !self.grants(sge.lkey, sge.addr, len, access::LOCAL_WRITE) {
+        if !self.grants(pd, sge.lkey, sge.addr, len, local) {
             return wc::PROTECTION;
         }
-        let (from, to) = (wr.remote_addr as *const u8, sge.addr as *mut u8);
+        let (from, to) = if reads { (wr.remote_addr, sge.addr) } else { (sge.addr, wr.remote_addr) };
+        let (from, to) = (from as *const u8, to as *mut u8);
         // SAFETY: within registered regions, which stay mapped; the tests' descriptors are valid.
         unsafe { ptr::copy(from, to, len as usize) };
         0
@@ -194,7 +218,9 @@ impl State {
 
     /// Runs up to `most` requests of a completion queue's pairs.
     fn run(&mut self, cq: u32, most: u64) {
-        let of_cq = |(number, queue): (&u32, &Queue)| (queue.cq == cq).then_some(*number);
+        let of_cq = |(number, queue): (&u32, &Queue)| {
+            (queue.cq == cq && !queue.waiting.is_empty()).then_some(*number)
+        };
         let Some(number) = self.queues.iter().find_map(of_cq) else { return };
         for _ in 0..most {
             let Some(queue) = self.queues.get_mut(&number) else { return };
@@ -203,7 +229,7 @@ impl State {
                 return;
             }
             let Some((index, wr, sge)) = queue.waiting.pop_front() else { return };
-            let status = if failed { wc::FLUSHED } else { self.run_one(&wr, &sge) };
+            let status = if failed { wc::FLUSHED } else { self.run_one(number, &wr, &sge) };
             if status != 0
                 && let Some(queue) = self.queues.get_mut(&number)
             {
@@ -371,7 +397,7 @@ unsafe extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut 
 }
 
 /// The only GID, at index 1.
-const GID: ibv_gid = ibv_gid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1] };
+const GID: ibv_gid = ibv_gid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1] };
 
 unsafe extern "C" fn query_gid(
     context: *mut ibv_context,
@@ -425,8 +451,11 @@ unsafe extern "C" fn reg_mr(pd: *mut ibv_pd, addr: *mut c_void, len: usize, acce
     }
     state.keys += 2;
     let (lkey, rkey) = (state.keys, state.keys + 1);
-    state.regions.insert(lkey, (addr as u64, len as u64, access & access::LOCAL_WRITE));
-    state.regions.insert(rkey, (addr as u64, len as u64, access & access::REMOTE_READ));
+    assert!(access & access::REMOTE_WRITE == 0 || access & access::LOCAL_WRITE != 0, "C's call refuses that");
+    let remote = access::REMOTE_READ | access::REMOTE_WRITE;
+    for (key, rights) in [(lkey, access & access::LOCAL_WRITE), (rkey, access & remote)] {
+        state.regions.insert(key, Region { base: addr as u64, len: len as u64, rights, pd: pd.addr() });
+    }
     give(&mut state, ibv_mr { context, pd, addr, length: len, handle: 0, lkey, rkey })
 }
 
@@ -480,8 +509,8 @@ unsafe extern "C" fn create_cq(
     }
     state.keys += 2;
     let handle = state.keys;
-    // SAFETY: made by `create_comp_channel`.
-    let signal = unsafe { (*channel).fd };
+    // SAFETY: NULL, or made by `create_comp_channel`.
+    let signal = unsafe { channel.as_ref() }.map_or(-1, |channel| channel.fd);
     let (room, entries) = (cqe as usize, VecDeque::with_capacity(cqe as usize));
     state.completions.insert(handle, Completions { room, armed: false, events: 0, signal, entries });
     give(&mut state, ibv_cq { context, channel, cq_context, handle, cqe })
@@ -545,7 +574,9 @@ unsafe extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> 
     let cq = unsafe { (*attr.send_cq).handle };
     let depth = u64::from(attr.cap.max_send_wr);
     let waiting = VecDeque::with_capacity(depth as usize);
-    let queue = Queue { state: qp_state::RESET, cq, depth, posted: 0, retired: 0, waiting };
+    let (reset, pd_addr) = (qp_state::RESET, pd.addr());
+    let queue =
+        Queue { state: reset, pd: pd_addr, access: 0, peer: 0, cq, depth, posted: 0, retired: 0, waiting };
     state.queues.insert(qp_num, queue);
     let ibv_qp_init_attr { send_cq, recv_cq, srq, qp_context, .. } = attr;
     give(&mut state, ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, handle: 0, qp_num })
@@ -577,7 +608,7 @@ unsafe extern "C" fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_
             let path = attr.ah_attr.port_num == 1
                 && (!global || (attr.ah_attr.is_global == 1 && attr.ah_attr.grh.dgid == GID))
                 && (1..=4).contains(&attr.path_mtu)
-                && attr.dest_qp_num == number;
+                && attr.dest_qp_num != 0;
             if !path || attr.max_dest_rd_atomic == 0 {
                 return libc::EINVAL;
             }
@@ -594,6 +625,11 @@ unsafe extern "C" fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_
         return libc::EINVAL;
     }
     queue.state = attr.qp_state;
+    match attr.qp_state {
+        qp_state::INIT => queue.access = attr.qp_access_flags,
+        qp_state::RTR => queue.peer = attr.dest_qp_num,
+        _ => {}
+    }
     if attr.qp_state == qp_state::RESET {
         queue.waiting.clear();
         queue.retired = queue.posted;
@@ -626,7 +662,7 @@ unsafe extern "C" fn post_send(
     while !next.is_null() {
         // SAFETY: the caller's chain.
         let wr = unsafe { *next };
-        assert_eq!((wr.opcode, wr.num_sge), (WR_RDMA_READ, 1));
+        assert!(matches!(wr.opcode, WR_RDMA_READ | WR_RDMA_WRITE) && wr.num_sge == 1);
         // SAFETY: as above, one piece.
         let sge = unsafe { *wr.sg_list };
         assert!(wr.next.is_null() || sge.length > 0);

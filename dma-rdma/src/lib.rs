@@ -1,5 +1,5 @@
 //! RDMA NICs (InfiniBand and RoCE) as an engine of the `dma` crate, through rdma-core's `libibverbs.so.1`,
-//! for copies within one host.
+//! for copies within one host and between hosts.
 //!
 //! The library is loaded when the first engine is opened: nothing of it is needed to build. Without it, or
 //! without a device with an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy.
@@ -9,6 +9,10 @@
 //!
 //! - **A queue is a queue pair connected to itself.** A copy is an RDMA read of the source into the
 //!   destination, because only a read's completion promises that the bytes are in place for the CPU.
+//! - **Memory of another host** is imported by the export's descriptor, and copied from and to like other
+//!   memory. A copy to it is an RDMA write, with a read behind each doorbell's writes. Its first copy
+//!   connects, without blocking. An export that was taken back ends copies as
+//!   [`Revoked`](dma_core::ErrorKind::Revoked).
 //! - **Rights are the device's.** A region is registered with its rights, and the device checks each request
 //!   against them. Registering pins memory (`ulimit -l`), so it is dear and belongs to the set-up.
 //! - **Doorbells.** All that gathered since the last doorbell goes out as one chain of work requests. Only
@@ -26,17 +30,25 @@ mod device;
 mod doctor;
 mod engine;
 mod error;
+mod export;
 #[cfg(test)]
 mod fake;
 mod gid;
+mod import;
 mod library;
 mod options;
 mod pair;
+mod qp;
 mod queue;
 mod region;
+mod ring;
+mod route;
+mod service;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod verbs;
+mod wire;
 
 pub use backend::{BACKEND, RdmaBackend};
 pub use engine::{RdmaEngine, discover};

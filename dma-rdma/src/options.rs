@@ -1,5 +1,6 @@
 //! [`RdmaOptions`]: the device, its port and path, and the depth.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use dma_core::{EngineName, ErrorKind, OptionInfo, Result};
@@ -18,6 +19,7 @@ use crate::error::error;
 /// | `sl` | service level, from 0 to 15 | 0 |
 /// | `mtu` | 256, 512, 1024, 2048 or 4096 bytes | that of the port |
 /// | `timeout` | wait for an answer, N from 1 to 31: 4.096 us times 2 to the power N | 14, 67 ms |
+/// | `listen` | where importers connect, such as `10.0.0.1:0` | the address of the GID, any port |
 /// | `depth` | default depth of the engine's queues, from 1 to 16384 | 256, or the device's limit |
 /// | `lib` | directory of `libibverbs.so.1` | `DMA_IBVERBS_LIB_DIR`, then where the system looks |
 ///
@@ -42,6 +44,10 @@ pub struct RdmaOptions {
     pub mtu: Option<u32>,
     /// The exponent of the time to wait for an answer, from 1 to 31. `None` (the default): 14.
     pub timeout: Option<u8>,
+    /// The address and port at which importers of this engine's exports connect. Port 0 is any that is free.
+    /// `None` (the default): the address of the port's GID, and any port; then memory of a port without an IP
+    /// address cannot be exported.
+    pub listen: Option<SocketAddr>,
     /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
     /// limit if that is less.
     pub depth: Option<usize>,
@@ -61,6 +67,7 @@ impl RdmaOptions {
         OptionInfo::new("sl", "N", "0", "service level"),
         OptionInfo::new("mtu", "256|512|1024|2048|4096", "that of the port", "longest packet, in bytes"),
         OptionInfo::new("timeout", "N", "14", "time to wait for an answer: 4.096 us times 2 to the power N"),
+        OptionInfo::new("listen", "IP:PORT", "address of the GID", "where importers of exports connect"),
         OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
         OptionInfo::new(
             "lib",
@@ -121,6 +128,13 @@ impl RdmaOptions {
         self
     }
 
+    /// Sets the address and port at which importers connect.
+    #[must_use]
+    pub const fn with_listen(mut self, listen: SocketAddr) -> Self {
+        self.listen = Some(listen);
+        self
+    }
+
     /// Sets the depth of queues that do not choose one, in descriptors.
     #[must_use]
     pub const fn with_depth(mut self, depth: usize) -> Self {
@@ -155,6 +169,7 @@ impl RdmaOptions {
                         Some(value.choice(&std::array::from_fn::<_, 5, _>(|i| (mtus[i], MTUS[i])))?);
                 }
                 "timeout" => options.timeout = Some(value.number(1..=31)?),
+                "listen" => options.listen = Some(value.read(str::parse::<SocketAddr>)?),
                 "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
                 "lib" => options.lib_dir = Some(value.path()?),
                 _ => return Err(value.not_read()),
@@ -199,7 +214,9 @@ mod tests {
 
     #[test]
     fn names_set_every_option() {
-        let read = options("rdma:mlx5_0,port=2,gid=3,sl=4,mtu=1024,timeout=20,depth=64,lib=/x").unwrap();
+        let read =
+            options("rdma:mlx5_0,port=2,gid=3,sl=4,mtu=1024,timeout=20,listen=[::1]:7,depth=64,lib=/x")
+                .unwrap();
         let expected = RdmaOptions::new()
             .with_device("mlx5_0")
             .with_port(2)
@@ -207,6 +224,7 @@ mod tests {
             .with_service_level(4)
             .with_mtu(1024)
             .with_timeout(20)
+            .with_listen("[::1]:7".parse().unwrap())
             .with_depth(64)
             .with_lib_dir("/x");
         assert_eq!(format!("{read:?}"), format!("{expected:?}"));
@@ -216,8 +234,12 @@ mod tests {
 
     #[test]
     fn bad_options_are_named() {
-        for (name, says) in [("rdma:mtu=9000", "4096"), ("rdma:mlx5_0,prot=1", "port"), ("rdma:lib=", "path")]
-        {
+        for (name, says) in [
+            ("rdma:mtu=9000", "4096"),
+            ("rdma:mlx5_0,prot=1", "port"),
+            ("rdma:lib=", "path"),
+            ("rdma:listen=eth0", "listen"),
+        ] {
             let error = options(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
             assert!(error.to_string().contains(says), "{name}: {error}");

@@ -1,11 +1,11 @@
-//! [`RdmaQueue`]: descriptors as RDMA reads of a queue pair.
+//! [`RdmaQueue`]: descriptors as RDMA reads of a queue pair, or writes to another host.
 //!
 //! Requests have numbers that count up, and their places are a ring. `reported <= done <= posted <= head`:
 //! reported to the caller, ended, given to the device, submitted.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::os::fd::BorrowedFd;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use dma_core::{
@@ -13,10 +13,13 @@ use dma_core::{
     QueueStats, RawQueue, Result, Segment,
 };
 
-use crate::device::Device;
 use crate::error::{self, FLUSHED, error, repeat};
+use crate::import::{Connecting, id_of};
 use crate::pair::Pair;
-use crate::region::keys;
+use crate::region::{RdmaRegion, keys};
+use crate::ring::Ring;
+use crate::route::{Relay, Route, Target};
+use crate::shared::Inner;
 use crate::verbs::{SEND_FENCE, SEND_SIGNALED, WR_RDMA_READ, ibv_send_wr, ibv_sge, ibv_wc};
 
 /// One of so many requests makes a completion, as the last of each doorbell does. A power of two.
@@ -24,81 +27,18 @@ const SIGNAL_EVERY: u64 = 32;
 /// Completions that are taken at once.
 const TAKE: usize = 16;
 
-/// A work request and the piece of memory that it names.
-#[repr(C)]
-struct Request {
-    wr: ibv_send_wr,
-    sge: ibv_sge,
-}
-
-/// A ring of requests, each linked to the next.
-#[derive(Debug)]
-struct Ring {
-    base: NonNull<Request>,
-    /// A power of two.
-    len: usize,
-}
-
-// SAFETY: memory that this value owns.
-unsafe impl Send for Ring {}
-
-impl Ring {
-    fn new(len: usize) -> Self {
-        let empty = || Request {
-            wr: ibv_send_wr {
-                wr_id: 0,
-                next: ptr::null_mut(),
-                sg_list: ptr::null_mut(),
-                num_sge: 1,
-                opcode: WR_RDMA_READ,
-                send_flags: 0,
-                imm_data: 0,
-                remote_addr: 0,
-                rkey: 0,
-                others: [0; 9],
-            },
-            sge: ibv_sge { addr: 0, length: 0, lkey: 0 },
-        };
-        let requests: Box<[Request]> = (0..len).map(|_| empty()).collect();
-        let base = NonNull::from(Box::leak(requests)).cast::<Request>();
-        let ring = Self { base, len };
-        for n in 0..len as u64 {
-            let (next, request) = (ring.at(n + 1), ring.at(n));
-            // SAFETY: a request of this ring.
-            let sge = unsafe { &raw mut (*request).sge };
-            // SAFETY: as above.
-            let wr = unsafe { &mut (*request).wr };
-            wr.sg_list = sge;
-            wr.next = next.cast();
-        }
-        ring
-    }
-
-    /// The place of a request, whose first field is the work request.
-    #[inline]
-    fn at(&self, number: u64) -> *mut Request {
-        let at = number as usize & (self.len - 1);
-        // SAFETY: within the ring.
-        unsafe { self.base.as_ptr().add(at) }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        let requests = ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len);
-        // SAFETY: made of a box of this length. Providers copy requests before `post` returns.
-        drop(unsafe { Box::from_raw(requests) });
-    }
-}
-
 /// What a queue can do.
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     Runs,
     /// A request failed: the queue pair flushes what is in flight, and is then connected again.
     Failed,
     /// It cannot be connected: the port is down. Submissions try again.
     Down(Error),
+    /// The queue pair in use is a link that is not connected. Submissions begin to connect it.
+    Unconnected,
+    /// An exporter is asked to connect.
+    Connecting(Connecting),
     /// The device is gone.
     Lost(Error),
     Stopped,
@@ -107,30 +47,40 @@ enum State {
 /// A queue of an RDMA device.
 #[derive(Debug)]
 pub(crate) struct RdmaQueue {
-    pair: Pair,
-    engine: EngineId,
-    ring: Ring,
-    depth: usize,
-    tokens: Box<[u64]>,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) pair: Pair,
+    /// The import whose link is in use.
+    pub(crate) link: Option<Target>,
+    pub(crate) relay: Option<Relay>,
+    /// The request behind writes, and the memory that it reads to, with that of relays.
+    pub(crate) proof: Ring,
+    pub(crate) bounce: Option<RdmaRegion>,
+    pub(crate) ring: Ring,
+    pub(crate) depth: usize,
+    pub(crate) tokens: Box<[u64]>,
     /// The codes of failed requests below `failed_to`; else 0.
-    codes: Box<[i32]>,
-    failed_to: u64,
-    taken: Box<[ibv_wc; TAKE]>,
-    head: u64,
-    posted: u64,
-    done: u64,
-    reported: u64,
-    state: State,
-    doorbells: u64,
-    resets: u64,
+    pub(crate) codes: Box<[i32]>,
+    pub(crate) failed_to: u64,
+    pub(crate) taken: Box<[ibv_wc; TAKE]>,
+    pub(crate) head: u64,
+    pub(crate) posted: u64,
+    pub(crate) done: u64,
+    pub(crate) reported: u64,
+    pub(crate) state: State,
+    pub(crate) doorbells: u64,
+    pub(crate) resets: u64,
 }
 
 impl RdmaQueue {
-    pub(crate) fn open(device: &Arc<Device>, engine: EngineId, depth: usize) -> Result<Self> {
+    pub(crate) fn open(inner: &Arc<Inner>, depth: usize) -> Result<Self> {
         let len = depth.next_power_of_two();
         Ok(Self {
-            pair: Pair::open(device, depth)?,
-            engine,
+            inner: Arc::clone(inner),
+            pair: Pair::open(&inner.device, depth)?,
+            link: None,
+            relay: None,
+            proof: Ring::new(1),
+            bounce: None,
             ring: Ring::new(len),
             depth,
             tokens: vec![0; len].into(),
@@ -148,7 +98,7 @@ impl RdmaQueue {
     }
 
     #[inline]
-    fn place(&self, number: u64) -> usize {
+    pub(crate) fn place(&self, number: u64) -> usize {
         number as usize & (self.ring.len - 1)
     }
 
@@ -156,24 +106,34 @@ impl RdmaQueue {
     #[inline]
     fn write(&mut self, descriptor: &Descriptor<'_>, src: Segment, dst: Segment) {
         let number = self.head;
-        let ((lkey, _), (_, rkey)) = (keys(dst.key), keys(src.key));
-        let signal = if number % SIGNAL_EVERY == SIGNAL_EVERY - 1 { SEND_SIGNALED } else { 0 };
-        let fence = if descriptor.fence() { SEND_FENCE } else { 0 };
-        // SAFETY: a request of the ring that is not in flight: there are at most `depth`.
-        let request = unsafe { &mut *self.ring.at(number) };
-        request.wr.wr_id = number;
-        request.wr.send_flags = signal | fence;
-        request.wr.remote_addr = src.addr.0;
-        request.wr.rkey = rkey;
-        request.sge = ibv_sge { addr: dst.addr.0, length: dst.len as u32, lkey };
+        self.write_at(number, src, dst, if descriptor.fence() { SEND_FENCE } else { 0 });
         let place = self.place(number);
         self.tokens[place] = descriptor.token();
         self.head += 1;
     }
 
+    /// Writes a request to its place, where none is in flight.
+    #[inline]
+    pub(crate) fn write_at(&mut self, number: u64, src: Segment, dst: Segment, fence: u32) {
+        let (opcode, local, remote, rkey) = match &self.link {
+            None => (WR_RDMA_READ, dst, src.addr.0, keys(src.key).1),
+            Some(link) => link.request(src, dst),
+        };
+        // Only a read's completion promises that the bytes are in place, and those of writes before it.
+        let signalled = number % SIGNAL_EVERY == SIGNAL_EVERY - 1 && opcode == WR_RDMA_READ;
+        // SAFETY: a request of the ring that is not in flight: there are at most `depth`.
+        let request = unsafe { &mut *self.ring.at(number) };
+        request.wr.wr_id = number;
+        request.wr.opcode = opcode;
+        request.wr.send_flags = if signalled { SEND_SIGNALED } else { 0 } | fence;
+        request.wr.remote_addr = remote;
+        request.wr.rkey = rkey;
+        request.sge = ibv_sge { addr: local.addr.0, length: local.len as u32, lkey: keys(local.key).0 };
+    }
+
     /// Posts all that was submitted, as one chain.
     #[inline]
-    fn ring(&mut self) {
+    pub(crate) fn ring(&mut self) {
         if self.posted == self.head || !matches!(self.state, State::Runs) {
             return;
         }
@@ -182,7 +142,14 @@ impl RdmaQueue {
         let end = unsafe { &mut (*last).wr };
         let next = std::mem::replace(&mut end.next, ptr::null_mut());
         // The completion of the last one, or its failure, ends all of the chain.
-        end.send_flags |= SEND_SIGNALED;
+        if end.opcode == WR_RDMA_READ {
+            end.send_flags |= SEND_SIGNALED;
+        } else {
+            let proof = self.proof.at(0);
+            // SAFETY: the only request of its ring, which providers copied when it was posted.
+            unsafe { (*proof).wr.wr_id = self.head - 1 };
+            end.next = proof.cast();
+        }
         // SAFETY: requests of the ring, whose memory is the promise of the caller of `submit`.
         let posted = unsafe { self.pair.post(first.cast()) };
         // SAFETY: as above.
@@ -211,7 +178,7 @@ impl RdmaQueue {
     /// Makes the device give up all requests, and ends them. Returns false if the device does not answer:
     /// then those in flight never end.
     #[cold]
-    fn abort(&mut self) -> bool {
+    pub(crate) fn abort(&mut self) -> bool {
         self.take();
         if !self.pair.quiesce() {
             self.state = State::Lost(crate::error::failed(
@@ -222,15 +189,22 @@ impl RdmaQueue {
         }
         // Completions that came before the device let go; the next requests need their room.
         self.take();
+        self.end_all(FLUSHED);
+        true
+    }
+
+    /// Ends all that the device does not have any more.
+    #[cold]
+    pub(crate) fn end_all(&mut self, code: i32) {
         for number in self.done..self.head {
             let place = self.place(number);
-            self.codes[place] = FLUSHED;
+            self.codes[place] = code;
         }
         if self.done < self.head {
             self.failed_to = self.head;
         }
         (self.done, self.posted) = (self.head, self.head);
-        true
+        self.relay = None;
     }
 
     /// Takes completions from the device.
@@ -250,9 +224,13 @@ impl RdmaQueue {
                 if !(self.done..self.posted).contains(&wr_id) {
                     continue;
                 }
+                if status == 0 && self.relay.as_mut().is_some_and(Relay::advance) {
+                    self.posted = wr_id;
+                    continue;
+                }
                 if status != 0 {
                     let place = self.place(wr_id);
-                    self.codes[place] = status;
+                    self.codes[place] = self.told(status, wr_id);
                     self.failed_to = wr_id + 1;
                     if matches!(self.state, State::Runs) {
                         self.state = State::Failed;
@@ -274,6 +252,9 @@ impl RdmaQueue {
         if !matches!(self.state, State::Runs) {
             self.after_failure();
         }
+        if self.relay.is_some() {
+            self.relay();
+        }
     }
 
     #[cold]
@@ -285,6 +266,7 @@ impl RdmaQueue {
                 self.ring();
             }
             State::Lost(_) if self.done < self.posted => _ = self.abort(),
+            State::Connecting(_) => self.connected(),
             _ => {}
         }
     }
@@ -292,6 +274,9 @@ impl RdmaQueue {
     /// Connects again. Nothing is in flight.
     #[cold]
     fn recover(&mut self) {
+        if self.link.is_some() {
+            return self.disconnect();
+        }
         match self.pair.reconnect() {
             Ok(()) => {
                 self.resets += 1;
@@ -313,12 +298,14 @@ impl RdmaQueue {
 
     /// The error of a queue that takes no descriptors. `Ok(false)`: it takes some later.
     #[cold]
-    fn obstacle(&mut self) -> Result<bool> {
-        if matches!(self.state, State::Down(_)) {
-            self.recover();
+    pub(crate) fn obstacle(&mut self) -> Result<bool> {
+        match self.state {
+            State::Down(_) => self.recover(),
+            State::Unconnected => self.connect()?,
+            _ => {}
         }
         match &self.state {
-            State::Runs => Ok(true),
+            State::Runs | State::Connecting(_) | State::Unconnected => Ok(true),
             State::Failed => Ok(false),
             State::Down(why) | State::Lost(why) => Err(repeat(why)),
             State::Stopped => Err(Error::bare(ErrorKind::Closed)),
@@ -349,12 +336,13 @@ impl RdmaQueue {
 
 // SAFETY: requests end in order, each once: a completion ends those before it, which succeeded, because a
 // reliable queue pair completes in order and its failures always make completions. A read's completion comes
-// after its bytes. A queue pair that was reset or destroyed touches no memory, and only then are requests
-// ended without a completion. Only the destinations of reads are written. What was submitted starts with the
-// doorbell. The drop destroys the queue pair, or leaks what the device may use.
+// after its bytes, and after those of the writes before it. A queue pair that was reset or destroyed touches
+// no memory, and only then are requests ended without a completion. Only the destinations of reads are
+// written, and of writes to another host. What was submitted starts with the doorbell. The drop destroys the
+// queue pair, or leaks what the device may use.
 unsafe impl RawQueue for RdmaQueue {
     fn engine_id(&self) -> EngineId {
-        self.engine
+        self.inner.id
     }
 
     fn depth(&self) -> usize {
@@ -374,6 +362,18 @@ unsafe impl RawQueue for RdmaQueue {
                 return Err(error(ErrorKind::Unsupported, "RDMA copies, without lists")
                     .with_hint("give one segment on either side"));
             };
+            let ids = (id_of(src.key), id_of(dst.key));
+            if ids != (0, 0) || self.link.is_some() {
+                match self.route(ids) {
+                    Ok(Route::Ready) => {}
+                    Ok(Route::Relay) => {
+                        self.begin_relay(descriptor.token(), src, dst);
+                        return Ok(taken + 1);
+                    }
+                    Err(error) if taken == 0 => return Err(error),
+                    Ok(Route::Later) | Err(_) => return Ok(taken),
+                }
+            }
             self.write(descriptor, src, dst);
         }
         Ok(room.min(batch.len()))
@@ -390,7 +390,7 @@ unsafe impl RawQueue for RdmaQueue {
         if n == completions.len() {
             return n;
         }
-        if self.done < self.posted {
+        if self.done < self.posted || matches!(self.state, State::Connecting(_)) {
             self.process();
         }
         n + self.report(&mut completions[n..])
@@ -425,10 +425,11 @@ impl QueueEvents for RdmaQueue {
 
     fn arm(&mut self) -> Result<bool> {
         self.pair.notify()?;
-        if self.done < self.posted {
+        if self.done < self.posted || matches!(self.state, State::Connecting(_)) {
             self.process();
         }
-        Ok(self.done == self.reported)
+        // No completion tells of a connection, so that it is polled for, for a bounded time.
+        Ok(self.done == self.reported && !matches!(self.state, State::Connecting(_)))
     }
 
     fn disarm(&mut self) {
@@ -440,5 +441,8 @@ impl Drop for RdmaQueue {
     fn drop(&mut self) {
         // The safe API drops a queue with nothing in flight. The pair is destroyed, or leaked, next.
         self.pair.clear();
+        if !self.pair.close() {
+            std::mem::forget(self.bounce.take());
+        }
     }
 }

@@ -6,23 +6,26 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{
-    Access, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo,
-    RegionKey, Result,
+    Access, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo, RegionKey, Result,
 };
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use rustix::process::{Resource, getrlimit};
 
-use crate::device::{Device, Handle};
+use crate::device::Handle;
 use crate::error::{error, failed};
+use crate::export::RdmaExport;
+use crate::shared::Inner;
 use crate::verbs::ibv_mr;
 
 /// Memory that the device reaches.
 #[derive(Debug)]
 pub(crate) struct RdmaRegion {
-    device: Arc<Device>,
+    inner: Arc<Inner>,
     handle: Handle<ibv_mr>,
     info: RegionInfo,
+    /// The most rights of an export.
+    export: Access,
     /// The layout of allocated memory; `None` for registered memory.
     allocated: Option<Layout>,
 }
@@ -34,8 +37,8 @@ pub(crate) const fn keys(key: RegionKey) -> (u32, u32) {
 
 impl RdmaRegion {
     /// Allocates zeroed memory, in whole pages, because a page is pinned as a whole.
-    pub(crate) fn allocate(device: &Arc<Device>, engine: EngineId, request: &MemoryRequest) -> Result<Self> {
-        let &MemoryRequest { len, align, access, huge_pages, .. } = request;
+    pub(crate) fn allocate(inner: &Arc<Inner>, request: &MemoryRequest) -> Result<Self> {
+        let &MemoryRequest { len, align, access, export, huge_pages, .. } = request;
         let lacking = || request.out_of_memory();
         let page = rustix::param::page_size();
         let layout = Layout::from_size_align(len, align.max(page)).map_err(|_| lacking())?;
@@ -48,7 +51,7 @@ impl RdmaRegion {
             let _ = unsafe { madvise(base.as_ptr().cast(), layout.size(), Advice::LinuxHugepage) };
         }
         // SAFETY: allocated above, and freed after it is deregistered.
-        let region = unsafe { Self::on(device, engine, base, len, access, Some(layout)) };
+        let region = unsafe { Self::on(inner, base, len, access, export, Some(layout)) };
         region.inspect_err(|_| {
             // SAFETY: allocated above with this layout, and not registered.
             unsafe { dealloc(base.as_ptr(), layout) };
@@ -61,27 +64,27 @@ impl RdmaRegion {
     ///
     /// It stays mapped until the region is dropped.
     pub(crate) unsafe fn register(
-        device: &Arc<Device>,
-        engine: EngineId,
+        inner: &Arc<Inner>,
         memory: &HostMemory,
-        access: Access,
+        request: &MemoryRequest,
     ) -> Result<Self> {
         if memory.is_empty() {
             return Err(error(ErrorKind::InvalidArgument, "0 bytes to register")
                 .with_hint("register at least 1 byte"));
         }
         // SAFETY: the caller's promise.
-        unsafe { Self::on(device, engine, memory.as_ptr(), memory.len(), access, None) }
+        unsafe { Self::on(inner, memory.as_ptr(), memory.len(), request.access, request.export, None) }
     }
 
     unsafe fn on(
-        device: &Arc<Device>,
-        engine: EngineId,
+        inner: &Arc<Inner>,
         base: NonNull<u8>,
         len: usize,
         access: Access,
+        export: Access,
         allocated: Option<Layout>,
     ) -> Result<Self> {
+        let device = &inner.device;
         let most = device.attr.max_mr_size;
         if len as u64 > most {
             return Err(error(ErrorKind::OutOfRange, format!("a region of {len} bytes"))
@@ -92,14 +95,19 @@ impl RdmaRegion {
         let handle = unsafe { device.register(base, len, access) }.map_err(|errno| refused(len, errno))?;
         // SAFETY: a region of the library, which only this value uses.
         let region = unsafe { &*handle.as_ptr() };
+        if region.lkey == 0 {
+            // Marks imported memory, and no device was seen to give it.
+            device.deregister(handle);
+            return Err(error(ErrorKind::Unsupported, "the device gave memory the key 0"));
+        }
         let key = RegionKey((u64::from(region.rkey) << 32 | u64::from(region.lkey)) as usize);
-        let info = RegionInfo::local(engine, key, base, len, access);
-        Ok(Self { device: Arc::clone(device), handle, info, allocated })
+        let info = RegionInfo::local(inner.id, key, base, len, access);
+        Ok(Self { inner: Arc::clone(inner), handle, info, export, allocated })
     }
 }
 
 /// The error if the device does not register memory.
-fn refused(len: usize, errno: Errno) -> Error {
+pub(crate) fn refused(len: usize, errno: Errno) -> Error {
     let what = format!("{len} bytes cannot be registered");
     let limit = getrlimit(Resource::Memlock).current;
     match errno {
@@ -126,16 +134,32 @@ unsafe impl RawRegion for RdmaRegion {
         &self.info
     }
 
-    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
-        Err(error(ErrorKind::Unsupported, crate::engine::LOCAL_ONLY).with_hint(crate::engine::LOCAL_HINT))
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        let (allowed, info) = (self.export, &self.info);
+        if !allowed.contains(rights) || rights.is_empty() {
+            let message = format!("an export to {rights} of memory that is exportable to {allowed}");
+            return Err(error(ErrorKind::AccessDenied, message)
+                .with_hint("allocate or register it with `MemoryRequest::exportable` and these rights"));
+        }
+        let base = info.cpu.filter(|_| offset.checked_add(len).is_some_and(|end| len > 0 && end <= info.len));
+        let Some(base) = base else {
+            let message = format!("{len} bytes at {offset} of a region of {}", info.len);
+            return Err(error(ErrorKind::OutOfRange, message));
+        };
+        // SAFETY: inside of the region.
+        let base = unsafe { base.add(offset) };
+        let service = self.inner.service()?;
+        // SAFETY: the region outlives its exports, which is the caller's promise.
+        let export = unsafe { RdmaExport::new(&self.inner.device, service, base, len, rights) }?;
+        Ok(Box::new(export))
     }
 }
 
 impl Drop for RdmaRegion {
     fn drop(&mut self) {
-        if !self.device.deregister(self.handle) {
+        if !self.inner.device.deregister(self.handle) {
             // The device may still reach it, so allocated memory is leaked.
-            tracing::error!(device = self.device.name, "memory cannot be deregistered");
+            tracing::error!(device = self.inner.device.name, "memory cannot be deregistered");
             return;
         }
         if let (Some(layout), Some(base)) = (self.allocated, self.info.cpu) {

@@ -11,6 +11,7 @@ use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
 use crate::{RdmaEngine, RdmaOptions};
 
 mod counting;
+mod remote;
 mod rights;
 mod script;
 
@@ -20,10 +21,15 @@ fn tight() -> Fake {
 
 conformance_tests!(ethernet, Fake::default().open());
 conformance_tests!(infiniband, Fake::with(|state| state.link_layer = 1).open());
+conformance_tests!(listening, {
+    let listen = RdmaOptions::new().with_listen("127.0.0.1:0".parse().unwrap());
+    Fake::with(|state| state.link_layer = 1).open_with(&listen).unwrap()
+});
 
 #[test]
 fn conforms_with_short_descriptors_and_three_in_flight() {
-    conformance::run_all(&tight().open());
+    let listen = RdmaOptions::new().with_listen("127.0.0.1:0".parse().unwrap());
+    conformance::run_all(&tight().open_with(&listen).unwrap());
 }
 
 proptest! {
@@ -468,13 +474,4 @@ fn memory_that_stays_registered_is_not_freed() {
         .unwrap();
     raw.queue.flush();
     assert_eq!(raw.ended(1), done(1..2));
-}
-
-#[test]
-fn exports_and_imports_are_refused() {
-    let engine = Fake::default().open();
-    let request = MemoryRequest::new(64).exportable(dma_core::Access::READ);
-    let error = engine.allocate_raw(&request).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(!error.hint().is_empty());
 }

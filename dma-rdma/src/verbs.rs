@@ -15,6 +15,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub(crate) const SEND_FENCE: c_uint = 1 << 0;
 /// `IBV_SEND_SIGNALED`: makes a completion.
 pub(crate) const SEND_SIGNALED: c_uint = 1 << 1;
+/// `IBV_WR_RDMA_WRITE`.
+pub(crate) const WR_RDMA_WRITE: c_int = 0;
 /// `IBV_WR_RDMA_READ`.
 pub(crate) const WR_RDMA_READ: c_int = 4;
 /// `IBV_QPT_RC`.
@@ -31,6 +33,7 @@ pub(crate) const FORK_DISABLED: c_int = 0;
 /// `enum ibv_access_flags`.
 pub(crate) mod access {
     pub(crate) const LOCAL_WRITE: i32 = 1;
+    pub(crate) const REMOTE_WRITE: i32 = 1 << 1;
     pub(crate) const REMOTE_READ: i32 = 1 << 2;
 }
 

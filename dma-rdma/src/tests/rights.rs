@@ -20,20 +20,20 @@ const TARGET: usize = 2048;
 /// For a device that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn register(device: &Device, memory: &mut [u8], access: Access) -> Handle<ibv_mr> {
+pub(super) fn register(device: &Device, memory: &mut [u8], access: Access) -> Handle<ibv_mr> {
     let len = memory.len();
     // SAFETY: the memory outlives its registration, which `check` ends.
     unsafe { device.register(NonNull::from(memory).cast(), len, access) }.unwrap()
 }
 
-fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
+pub(super) fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
     // SAFETY: a registered region.
     let region = unsafe { &*region.as_ptr() };
     (region.lkey, region.rkey)
 }
 
 /// Reads by the queue pair, and returns the status.
-fn read(pair: &Pair, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
+pub(super) fn read(pair: &Pair, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
     let mut sge = ibv_sge { addr: to.0 as u64, length: length as u32, lkey: to.1 };
     let mut wr = ibv_send_wr {
         wr_id: 1,

@@ -1,0 +1,220 @@
+//! A reliable queue pair: made, connected to another one or to itself, reset, destroyed.
+#![expect(unsafe_code, reason = "calls libibverbs")]
+
+use std::ptr;
+use std::sync::Arc;
+
+use dma_core::{ErrorKind, Result};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::device::{Device, Handle, checked};
+use crate::error::{error, failed};
+use crate::verbs::*;
+use crate::wire::End;
+
+/// Repetitions of a request without an answer. The most would be 7, with which Soft-RoCE never gives up.
+const RETRIES: u8 = 6;
+/// Reads in progress at once; 16 is what devices commonly take.
+const READS: i32 = 16;
+/// The default exponent of the timeout: 67 ms.
+const TIMEOUT: u8 = 14;
+/// Routers between two hosts, at most.
+const HOPS: u8 = 64;
+
+/// Fills an array with random bytes.
+///
+/// # Errors
+///
+/// `Os`: the system has none.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(n) if n == N => Ok(bytes),
+        answer => Err(failed("the system has no random bytes", answer.err().unwrap_or(Errno::IO))),
+    }
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    device: Arc<Device>,
+    /// `None` once it is destroyed.
+    handle: Option<Handle<ibv_qp>>,
+    post_send: ibv_post_send,
+    is_connected: bool,
+}
+
+impl QueuePair {
+    /// Makes a queue pair for `depth` requests in flight.
+    ///
+    /// # Safety
+    ///
+    /// The domain and the completion queue are of this device, and outlive the queue pair.
+    pub(crate) unsafe fn new(
+        device: &Arc<Device>,
+        pd: Handle<ibv_pd>,
+        cq: Handle<ibv_cq>,
+        depth: u32,
+    ) -> Result<Self> {
+        let cap = ibv_qp_cap {
+            max_send_wr: depth,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let (send_cq, recv_cq) = (cq.as_ptr(), cq.as_ptr());
+        let mut attr = ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq,
+            recv_cq,
+            srq: ptr::null_mut(),
+            cap,
+            qp_type: QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: an open device, whose calls are constant.
+        let post_send = unsafe { (*device.context.as_ptr()).ops.post_send }.ok_or_else(|| device.lacks())?;
+        // SAFETY: a domain and a completion queue of one device, by the caller's promise.
+        let handle = Handle::new(unsafe { (device.verbs.ibv_create_qp)(pd.as_ptr(), &raw mut attr) })
+            .map_err(|errno| failed(format!("no queue pair for {depth} requests"), errno))?;
+        Ok(Self { device: Arc::clone(device), handle: Some(handle), post_send, is_connected: false })
+    }
+
+    fn handle(&self) -> Result<Handle<ibv_qp>> {
+        self.handle.ok_or_else(|| error(ErrorKind::DeviceLost, "the queue pair is gone"))
+    }
+
+    /// Returns whether it is connected, as far as is known here.
+    pub(crate) const fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Describes this end, with the number of the first packet that it sends.
+    pub(crate) fn end(&self, psn: u32) -> Result<End> {
+        let (handle, port) = (self.handle()?, &self.device.port);
+        // SAFETY: a queue pair, whose number is constant.
+        let number = unsafe { (*handle.as_ptr()).qp_num };
+        Ok(End {
+            number,
+            psn: psn & 0xff_ffff,
+            lid: port.attr.lid,
+            mtu: port.mtu.clamp(1, 5) as u8,
+            reads: self.device.attr.max_qp_rd_atom.clamp(1, READS) as u8,
+            gid: port.gid.map_or_else(ibv_gid::default, |(_, gid)| gid),
+        })
+    }
+
+    /// Connects to itself, from RESET to where it sends.
+    pub(crate) fn connect_to_itself(&mut self) -> Result<()> {
+        let end = self.end(0)?;
+        self.connect(&end, &end, access::REMOTE_READ)
+    }
+
+    /// Connects `mine`, this one, to `peer`, from RESET to where it sends. The peer has the rights `access`.
+    pub(crate) fn connect(&mut self, mine: &End, peer: &End, access: i32) -> Result<()> {
+        let (handle, port) = (self.handle()?, &self.device.port);
+        let mut ah_attr = ibv_ah_attr {
+            dlid: peer.lid,
+            sl: self.device.options.service_level,
+            port_num: port.number,
+            ..ibv_ah_attr::default()
+        };
+        if let Some((sgid_index, _)) = port.gid {
+            let hop_limit = if mine == peer { 1 } else { HOPS };
+            ah_attr.is_global = 1;
+            ah_attr.grh =
+                ibv_global_route { dgid: peer.gid, sgid_index, hop_limit, ..ibv_global_route::default() };
+        }
+        let sends = self.device.attr.max_qp_init_rd_atom.clamp(1, READS) as u8;
+        let attr = ibv_qp_attr {
+            path_mtu: mine.mtu.min(peer.mtu).into(),
+            dest_qp_num: peer.number,
+            rq_psn: peer.psn,
+            sq_psn: mine.psn,
+            qp_access_flags: access,
+            ah_attr,
+            max_rd_atomic: sends.min(peer.reads),
+            max_dest_rd_atomic: mine.reads,
+            min_rnr_timer: 12,
+            port_num: port.number,
+            timeout: self.device.options.timeout.unwrap_or(TIMEOUT),
+            retry_cnt: RETRIES,
+            rnr_retry: RETRIES,
+            ..ibv_qp_attr::default()
+        };
+        // The attributes of each step: ibv_modify_qp(3), for RC.
+        use qp_mask as m;
+        for (qp_state, mask, step) in [
+            (qp_state::INIT, m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS, "prepared"),
+            (
+                qp_state::RTR,
+                m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
+                if mine == peer { "connected to itself" } else { "connected" },
+            ),
+            (
+                qp_state::RTS,
+                m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::SQ_PSN | m::MAX_QP_RD_ATOMIC,
+                "made to send",
+            ),
+        ] {
+            self.modify(handle, ibv_qp_attr { qp_state, ..attr }, m::STATE | mask).map_err(|errno| {
+                failed(format!("a queue pair of {} cannot be {step}", self.device.name), errno)
+            })?;
+        }
+        self.is_connected = true;
+        Ok(())
+    }
+
+    fn modify(&self, handle: Handle<ibv_qp>, mut attr: ibv_qp_attr, mask: i32) -> Result<(), Errno> {
+        // SAFETY: this queue pair, and attributes for the mask.
+        checked(unsafe { (self.device.verbs.ibv_modify_qp)(handle.as_ptr(), &raw mut attr, mask) })
+    }
+
+    /// Makes the device drop all requests, and touch their memory no more. Returns whether it did.
+    pub(crate) fn quiesce(&mut self) -> bool {
+        self.is_connected = false;
+        let Some(handle) = self.handle else { return true };
+        let reset = ibv_qp_attr { qp_state: qp_state::RESET, ..ibv_qp_attr::default() };
+        self.modify(handle, reset, qp_mask::STATE).is_ok() || self.destroy()
+    }
+
+    /// Destroys it. Returns whether the device let it go.
+    pub(crate) fn destroy(&mut self) -> bool {
+        let Some(handle) = self.handle else { return true };
+        // SAFETY: this queue pair, which is not used any more if that succeeds.
+        let destroyed = checked(unsafe { (self.device.verbs.ibv_destroy_qp)(handle.as_ptr()) }).is_ok();
+        if destroyed {
+            self.handle = None;
+        }
+        destroyed
+    }
+
+    /// Posts a chain of requests. The error has the first one that was not taken.
+    ///
+    /// # Safety
+    ///
+    /// The requests and their pieces are valid; memory that they name may be read and written as they say
+    /// until their completion.
+    #[inline]
+    pub(crate) unsafe fn post(&self, first: *mut ibv_send_wr) -> Result<(), (Errno, *mut ibv_send_wr)> {
+        let Some(handle) = self.handle else { return Err((Errno::NODEV, first)) };
+        let mut bad = first;
+        // SAFETY: this queue pair; the requests by the caller's promise.
+        match unsafe { (self.post_send)(handle.as_ptr(), first, &raw mut bad) } {
+            0 => Ok(()),
+            code => Err((checked(code).err().unwrap_or(Errno::IO), bad)),
+        }
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        if !self.destroy() {
+            tracing::error!(device = self.device.name, "a queue pair cannot be destroyed");
+            // What it uses stays.
+            std::mem::forget(Arc::clone(&self.device));
+        }
+    }
+}

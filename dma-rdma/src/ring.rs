@@ -1,0 +1,80 @@
+//! Work requests of a queue, in a ring, each linked to the next.
+#![expect(unsafe_code, reason = "requests hold pointers to each other")]
+
+use std::ptr::{self, NonNull};
+
+use crate::verbs::{WR_RDMA_READ, ibv_send_wr, ibv_sge};
+
+/// A work request and the piece of memory that it names.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) wr: ibv_send_wr,
+    pub(crate) sge: ibv_sge,
+}
+
+impl Request {
+    /// A read of nothing.
+    pub(crate) const fn read() -> Self {
+        Self {
+            wr: ibv_send_wr {
+                wr_id: 0,
+                next: ptr::null_mut(),
+                sg_list: ptr::null_mut(),
+                num_sge: 1,
+                opcode: WR_RDMA_READ,
+                send_flags: 0,
+                imm_data: 0,
+                remote_addr: 0,
+                rkey: 0,
+                others: [0; 9],
+            },
+            sge: ibv_sge { addr: 0, length: 0, lkey: 0 },
+        }
+    }
+}
+
+/// A ring of requests, each linked to the next.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    base: NonNull<Request>,
+    /// A power of two.
+    pub(crate) len: usize,
+}
+
+// SAFETY: memory that this value owns.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    pub(crate) fn new(len: usize) -> Self {
+        let requests: Box<[Request]> = (0..len).map(|_| Request::read()).collect();
+        let base = NonNull::from(Box::leak(requests)).cast::<Request>();
+        let ring = Self { base, len };
+        for n in 0..len as u64 {
+            let (next, request) = (ring.at(n + 1), ring.at(n));
+            // SAFETY: a request of this ring.
+            let sge = unsafe { &raw mut (*request).sge };
+            // SAFETY: as above.
+            let wr = unsafe { &mut (*request).wr };
+            wr.sg_list = sge;
+            wr.next = next.cast();
+        }
+        ring
+    }
+
+    /// The place of a request, whose first field is the work request.
+    #[inline]
+    pub(crate) fn at(&self, number: u64) -> *mut Request {
+        let at = number as usize & (self.len - 1);
+        // SAFETY: within the ring.
+        unsafe { self.base.as_ptr().add(at) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let requests = ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len);
+        // SAFETY: made of a box of this length. Providers copy requests before `post` returns.
+        drop(unsafe { Box::from_raw(requests) });
+    }
+}

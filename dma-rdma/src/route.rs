@@ -1,0 +1,271 @@
+//! Copies from and to another host: which queue pair they go through, and how it is connected.
+//!
+//! One queue pair is in use at a time. Another one is used once nothing is in flight, so that completions
+//! keep their order and fences their meaning.
+#![expect(unsafe_code, reason = "reads requests of the ring")]
+
+use std::ptr;
+
+use dma_core::{Error, ErrorKind, MemoryRequest, RawRegion, Result, Segment};
+
+use crate::error::{self, FLUSHED, REMOTE, error};
+use crate::import::{Import, id_of};
+use crate::queue::{RdmaQueue, State};
+use crate::region::{RdmaRegion, keys};
+use crate::verbs::{SEND_SIGNALED, WR_RDMA_READ, WR_RDMA_WRITE, ibv_sge};
+
+/// Bytes of a relay's piece.
+const PIECE: usize = 128 << 10;
+/// Bytes that a proof reads.
+const PROOF: usize = 8;
+
+/// The import whose link is in use.
+#[derive(Debug)]
+pub(crate) struct Target {
+    id: u32,
+    rkey: u32,
+    /// Added to an address of descriptors, it is the exporter's address.
+    shift: u64,
+    /// Descriptors in flight, at most.
+    room: u64,
+}
+
+impl Target {
+    fn of(import: &Import, slots: usize) -> Self {
+        let shift = import.grant.addr.wrapping_sub(import.addr);
+        // Each descriptor may be a chain of its own, with a request behind it.
+        Self { id: import.id, rkey: import.grant.rkey, shift, room: slots as u64 / 2 }
+    }
+
+    /// Returns the opcode, the local piece, and the exporter's address and key.
+    pub(crate) fn request(&self, src: Segment, dst: Segment) -> (i32, Segment, u64, u32) {
+        let (opcode, local, remote) =
+            if id_of(src.key) == 0 { (WR_RDMA_WRITE, src, dst) } else { (WR_RDMA_READ, dst, src) };
+        (opcode, local, remote.addr.0.wrapping_add(self.shift), self.rkey)
+    }
+}
+
+/// A copy of imported memory to imported memory, piece by piece through memory of the queue. It is the last
+/// descriptor of the queue, and its request is written anew for each step.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    src: Segment,
+    dst: Segment,
+    /// Bytes that arrived.
+    at: usize,
+    /// The next step, or the one in flight, writes the piece.
+    writes: bool,
+}
+
+impl Relay {
+    fn piece(&self) -> usize {
+        PIECE.min(self.src.len - self.at)
+    }
+
+    /// A step has ended. Returns whether there is another.
+    pub(crate) fn advance(&mut self) -> bool {
+        if self.writes {
+            self.at += self.piece();
+        }
+        self.writes = !self.writes;
+        self.at < self.src.len
+    }
+}
+
+/// The way of a descriptor.
+pub(crate) enum Route {
+    /// Through the queue pair in use.
+    Ready,
+    /// None until others have ended.
+    Later,
+    /// In pieces, and nothing is in flight.
+    Relay,
+}
+
+impl RdmaQueue {
+    /// Chooses the queue pair for a copy between these imports, or 0 for memory of this process.
+    #[cold]
+    pub(crate) fn route(&mut self, ids: (u32, u32)) -> Result<Route> {
+        if self.relay.is_some() {
+            return Ok(Route::Later);
+        }
+        let relays = ids.0 != 0 && ids.1 != 0;
+        let id = ids.0.max(ids.1);
+        if relays || id != self.target() {
+            if self.done != self.head {
+                self.ring();
+                return Ok(Route::Later);
+            }
+            self.switch(if relays { ids.0 } else { id })?;
+        }
+        if !matches!(self.state, State::Runs | State::Connecting(_)) && !self.obstacle()? {
+            return Ok(Route::Later);
+        }
+        let in_flight = self.head - self.done;
+        Ok(match &self.link {
+            _ if relays => Route::Relay,
+            Some(link) if in_flight >= link.room => Route::Later,
+            _ => Route::Ready,
+        })
+    }
+
+    fn target(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.id)
+    }
+
+    /// Uses the queue pair of an import, or that of this process for 0. Nothing is in flight.
+    fn switch(&mut self, id: u32) -> Result<()> {
+        if id == self.target() {
+            return Ok(());
+        }
+        if id == 0 {
+            self.link = None;
+            self.state = if self.pair.use_own() {
+                State::Runs
+            } else {
+                State::Down(error(ErrorKind::DeviceFault, "the queue pair is not connected"))
+            };
+            return Ok(());
+        }
+        let import = self.inner.import(id)?;
+        let most = self.inner.device.attr.max_qp_wr.min(self.inner.device.attr.max_cqe.saturating_sub(1));
+        let slots = (2 * self.depth).min(usize::try_from(most).unwrap_or(0));
+        if slots < 2 {
+            return Err(error(ErrorKind::OutOfResources, "a copy to another host takes two requests")
+                .with_hint("the device's max_qp_wr and max_cqe bound them (`ibv_devinfo -v`)"));
+        }
+        let bounce = self.bounce()?.info().segment(PIECE, PROOF);
+        let is_connected = self.pair.use_link(&import, slots)?;
+        self.link = Some(Target::of(&import, slots));
+        self.state = if is_connected { State::Runs } else { State::Unconnected };
+        // SAFETY: the only request of its ring, which providers copied when it was posted.
+        let proof = unsafe { &mut *self.proof.at(0) };
+        let grant = &import.grant;
+        proof.sge = ibv_sge { addr: bounce.addr.0, length: PROOF as u32, lkey: keys(bounce.key).0 };
+        proof.wr.next = ptr::null_mut();
+        proof.wr.send_flags = SEND_SIGNALED;
+        (proof.wr.remote_addr, proof.wr.rkey) = (grant.proof_addr, grant.proof_rkey);
+        Ok(())
+    }
+
+    /// The queue's own memory: a piece of a relay, and behind it the bytes of a proof.
+    fn bounce(&mut self) -> Result<&RdmaRegion> {
+        let bounce = match self.bounce.take() {
+            Some(bounce) => bounce,
+            None => RdmaRegion::allocate(&self.inner, &MemoryRequest::new(PIECE + PROOF))?,
+        };
+        Ok(self.bounce.insert(bounce))
+    }
+
+    /// Begins to connect the link in use.
+    #[cold]
+    pub(crate) fn connect(&mut self) -> Result<()> {
+        self.state = State::Connecting(self.pair.connect()?);
+        Ok(())
+    }
+
+    /// Connects if the exporter has agreed, and posts what waits for it.
+    #[cold]
+    pub(crate) fn connected(&mut self) {
+        let State::Connecting(connecting) = &self.state else { return };
+        let Some(agreed) = connecting.outcome() else { return };
+        match agreed.and_then(|agreed| self.pair.join(agreed)) {
+            Ok(()) => {
+                self.state = State::Runs;
+                self.ring();
+            }
+            Err(error) => self.not_connected(&error),
+        }
+    }
+
+    /// Ends all that waits for a connection.
+    #[cold]
+    fn not_connected(&mut self, why: &Error) {
+        tracing::warn!(device = self.pair.device().name, %why, "a queue pair cannot be connected to an exporter");
+        // It may have been connected half.
+        if self.abort_link() {
+            self.end_all(error::connecting(why.kind()));
+        }
+    }
+
+    /// Resets the link in use. Returns false if the device does not.
+    fn abort_link(&mut self) -> bool {
+        let let_go = self.pair.quiesce();
+        self.state = if let_go {
+            State::Unconnected
+        } else {
+            State::Lost(
+                error(ErrorKind::DeviceLost, "the device neither resets nor destroys a queue pair")
+                    .with_hint("see `dmesg`, then open the engine again"),
+            )
+        };
+        let_go
+    }
+
+    /// Resets the link in use after a failure, and connects it again for what was submitted meanwhile.
+    #[cold]
+    pub(crate) fn disconnect(&mut self) {
+        if !self.abort_link() {
+            return;
+        }
+        self.resets += 1;
+        if self.posted == self.head {
+            self.relay = None;
+        } else if let Err(why) = self.connect() {
+            self.not_connected(&why);
+        }
+    }
+
+    /// The code to report for a status. Writes before a failure over a link may not have arrived.
+    #[cold]
+    pub(crate) fn told(&mut self, status: i32, number: u64) -> i32 {
+        if self.link.is_none() {
+            return status;
+        }
+        for before in self.done..number {
+            // SAFETY: a request of the ring, which is not being written.
+            let opcode = unsafe { (*self.ring.at(before)).wr.opcode };
+            if opcode == WR_RDMA_WRITE {
+                let place = self.place(before);
+                self.codes[place] = FLUSHED;
+            }
+        }
+        if status == FLUSHED { FLUSHED } else { REMOTE + status }
+    }
+
+    /// Begins a relay. Nothing is in flight.
+    #[cold]
+    pub(crate) fn begin_relay(&mut self, token: u64, src: Segment, dst: Segment) {
+        let place = self.place(self.head);
+        self.tokens[place] = token;
+        self.head += 1;
+        self.relay = Some(Relay { src, dst, at: 0, writes: false });
+        self.relay();
+    }
+
+    /// Posts the next step of the relay, if none is in flight.
+    #[cold]
+    pub(crate) fn relay(&mut self) {
+        let Some(relay) = &self.relay else { return };
+        if self.done == self.head {
+            self.relay = None;
+            return;
+        }
+        if self.posted == self.head || !matches!(self.state, State::Runs | State::Connecting(_)) {
+            return;
+        }
+        let (at, writes, piece) = (relay.at, relay.writes, relay.piece());
+        let part = |of: Segment| Segment { addr: of.addr.offset(at), len: piece, ..of };
+        let (from, to) = (part(relay.src), part(relay.dst));
+        let step = self.bounce().map(|bounce| bounce.info().segment(0, piece)).and_then(|bounce| {
+            let (src, dst) = if writes { (bounce, to) } else { (from, bounce) };
+            self.switch(id_of(if writes { to } else { from }.key))?;
+            self.write_at(self.head - 1, src, dst, 0);
+            self.obstacle()
+        });
+        match step {
+            Ok(_) => self.ring(),
+            Err(why) => self.not_connected(&why),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! [`Inner`]: the part of an engine that its regions, exports and queues share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dma_core::{EngineId, ErrorKind, Result};
+
+use crate::device::Device;
+use crate::error::error;
+use crate::import::Import;
+use crate::service::Service;
+
+/// The first address of imported memory. Memory of this process has lower ones.
+const FIRST: u64 = 1 << 63;
+
+/// The part of an engine that its regions, exports and queues share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) id: EngineId,
+    imports: Mutex<Imports>,
+    /// Started with the first export.
+    service: Mutex<Option<Arc<Service>>>,
+    pub(crate) device: Arc<Device>,
+}
+
+/// Imported memory by its number, which is not 0.
+#[derive(Debug)]
+struct Imports {
+    by_id: HashMap<u32, Arc<Import>>,
+    last: u32,
+    next_addr: u64,
+}
+
+/// Locks, also after a panic: no value is left half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    pub(crate) fn new(device: Arc<Device>) -> Self {
+        let imports = Imports { by_id: HashMap::new(), last: 0, next_addr: FIRST };
+        Self { id: EngineId::unique(), imports: Mutex::new(imports), service: Mutex::new(None), device }
+    }
+
+    /// Returns the engine's service, started if there is none.
+    pub(crate) fn service(&self) -> Result<Arc<Service>> {
+        let mut service = lock(&self.service);
+        if let Some(service) = &*service {
+            return Ok(Arc::clone(service));
+        }
+        let started = Arc::new(Service::start(&self.device)?);
+        *service = Some(Arc::clone(&started));
+        Ok(started)
+    }
+
+    /// Adds imported memory of `len` bytes, which `make` makes of its number and its address. The address is
+    /// not that of the exporter's process, which may be one of this process, too.
+    pub(crate) fn add(&self, len: u64, make: impl FnOnce(u32, u64) -> Import) -> Result<Arc<Import>> {
+        let mut imports = lock(&self.imports);
+        let addr = imports.next_addr;
+        let next = addr.checked_add(len).and_then(|end| end.checked_next_multiple_of(1 << 20));
+        let last = imports.last.checked_add(1);
+        let (Some(next), Some(id)) = (next, last) else {
+            return Err(error(ErrorKind::OutOfResources, "no addresses are left for imported memory")
+                .with_hint("open the engine again"));
+        };
+        (imports.next_addr, imports.last) = (next, id);
+        let import = Arc::new(make(id, addr));
+        imports.by_id.insert(id, Arc::clone(&import));
+        Ok(import)
+    }
+
+    pub(crate) fn remove(&self, id: u32) {
+        lock(&self.imports).by_id.remove(&id);
+    }
+
+    /// Returns imported memory by its number.
+    pub(crate) fn import(&self, id: u32) -> Result<Arc<Import>> {
+        let found = lock(&self.imports).by_id.get(&id).map(Arc::clone);
+        found.ok_or_else(|| error(ErrorKind::NotFound, "imported memory that was dropped"))
+    }
+}

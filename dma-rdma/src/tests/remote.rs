@@ -1,0 +1,324 @@
+//! Memory of another engine, on the device of the tests.
+#![expect(unsafe_code, reason = "grants what the safe API would refuse")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Export, ExportDescriptor,
+    MemoryRequest, Outcome, Queue, QueueOptions, Segment, Window,
+};
+use proptest::prelude::*;
+
+use super::rights::{keys, read, register};
+use crate::fake::{Fake, wc};
+use crate::import::id_of;
+use crate::pair::Pair;
+use crate::region::keys as region_keys;
+use crate::wire::{REPLY, Reply, Request, decode_blob, encode_blob};
+use crate::{RdmaEngine, RdmaOptions};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn exported(engine: &RdmaEngine, len: usize, rights: Access) -> (Window, Export) {
+    let window = engine.allocate_window(&MemoryRequest::new(len).exportable(rights)).unwrap();
+    let export = window.export(rights).unwrap();
+    (window, export)
+}
+
+fn filled(engine: &RdmaEngine, len: usize, seed: u8) -> BufferMut {
+    let mut buffer = engine.allocate(len).unwrap();
+    buffer.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i as u8).wrapping_mul(7) ^ seed);
+    buffer
+}
+
+fn bytes_of(window: &Window) -> Vec<u8> {
+    let mut bytes = vec![0; window.len()];
+    window.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn open_queue(engine: &RdmaEngine) -> Queue {
+    engine.open_queue(&QueueOptions::new()).unwrap()
+}
+
+/// Two engines on one network, as of two hosts.
+fn hosts() -> (Fake, RdmaEngine, RdmaEngine) {
+    let fake = Fake::default();
+    let (here, there) = (fake.open(), fake.open());
+    (fake, here, there)
+}
+
+#[test]
+fn bytes_travel_both_ways_and_between_two_peers() {
+    let (fake, here, there) = hosts();
+    let other = fake.open();
+    let (near, export) = exported(&there, 300_000, Access::all());
+    let (far, second) = exported(&other, 300_000, Access::all());
+    let queue = open_queue(&here);
+    let (a, b) = (here.import(export.descriptor()).unwrap(), here.import(second.descriptor()).unwrap());
+    let sent = filled(&here, 300_000, 5);
+    let (sent, a) = queue.copy(sent, a).unwrap().wait().unwrap();
+    assert_eq!(bytes_of(&near), sent[..]);
+    // Through this host, in pieces.
+    let (_, b) = queue.copy(a, b).unwrap().wait().unwrap();
+    assert_eq!(bytes_of(&far), sent[..]);
+    let (_, got) = queue.copy(b, here.allocate(300_000).unwrap()).unwrap().wait().unwrap();
+    assert_eq!(got[..], sent[..]);
+    drop((queue, got, sent, export, second, near, far, here, there, other));
+    assert_eq!(fake.state().objects, 0, "objects of the library are left");
+}
+
+/// A write's completion says nothing of the bytes: each chain that ends with one has a read behind it.
+#[test]
+fn writes_are_proven_by_a_read() {
+    let (fake, here, there) = hosts();
+    let (near, export) = exported(&there, 4096, Access::WRITE);
+    let remote = here.import(export.descriptor()).unwrap();
+    let queue = open_queue(&here);
+    let copy = || queue.copy(filled(&here, 64, 1), remote.slice(..64)).unwrap().wait().unwrap();
+    copy();
+    fake.state().chains.clear();
+    fake.state().flags.clear();
+    copy();
+    assert_eq!(fake.state().chains, [2]);
+    assert_eq!(fake.state().flags, [0, crate::verbs::SEND_SIGNALED]);
+    // A write that succeeded, and a read behind it that did not: nobody knows where the bytes are.
+    fake.state().statuses.extend([0, wc::NO_ANSWER]);
+    let failed = queue.copy(filled(&here, 64, 2), remote.slice(..64)).unwrap().wait().unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::DeviceFault, "{failed}");
+    // The link is connected again.
+    copy();
+    assert_eq!(bytes_of(&near)[..64], filled(&here, 64, 1)[..]);
+}
+
+#[test]
+fn revoked_memory_is_reported_and_the_exporter_keeps_its_bytes() {
+    let (_fake, here, there) = hosts();
+    let (near, export) = exported(&there, 4096, Access::all());
+    let remote = here.import(export.descriptor()).unwrap();
+    let queue = open_queue(&here);
+    let (_, remote) = queue.copy(filled(&here, 4096, 1), remote).unwrap().wait().unwrap();
+    export.revoke(Duration::from_secs(5)).unwrap();
+    for round in 0..3 {
+        let late = queue.copy(filled(&here, 4096, 2), remote.clone()).unwrap().wait().unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Revoked, "round {round}: {late}");
+    }
+    assert_eq!(bytes_of(&near), filled(&here, 4096, 1)[..]);
+    // Copies within this host go on.
+    queue.copy(filled(&here, 64, 3), here.allocate(64).unwrap()).unwrap().wait().unwrap();
+}
+
+#[test]
+fn an_exporter_that_is_gone_is_reported_in_bounded_time() {
+    let (_fake, here, there) = hosts();
+    let (near, export) = exported(&there, 4096, Access::all());
+    let descriptor = export.descriptor().clone();
+    let remote = here.import(&descriptor).unwrap();
+    let queue = open_queue(&here);
+    let (_, remote) = queue.copy(filled(&here, 4096, 1), remote).unwrap().wait().unwrap();
+    drop((export, near, there));
+    // Its queue pair does not answer, or its memory is gone; then nobody answers at its address.
+    let first = queue.copy(filled(&here, 4096, 1), remote.clone()).unwrap().wait().unwrap_err();
+    assert!(matches!(first.kind(), ErrorKind::DeviceFault | ErrorKind::Revoked), "{first}");
+    let begun = Instant::now();
+    let second = queue.copy(filled(&here, 4096, 1), remote).unwrap().wait().unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::Revoked, "{second}");
+    assert_eq!(here.import(&descriptor).unwrap_err().kind(), ErrorKind::Revoked);
+    assert!(begun.elapsed() < SOON);
+}
+
+/// A peer reaches its export, and nothing else of the exporter, although it knows all keys.
+#[test]
+fn the_device_confines_a_peer_to_its_export() {
+    let (_fake, here, there) = hosts();
+    let (_window, export) = exported(&there, 4096, Access::READ);
+    let (_other_window, other) = exported(&there, 4096, Access::all());
+    let (remote, beside) =
+        (here.import(export.descriptor()).unwrap(), here.import(other.descriptor()).unwrap());
+    let import_of = |window: &Window| here.inner.import(id_of(window.region().as_raw().info().key)).unwrap();
+    let (mine, theirs) = (import_of(&remote), import_of(&beside).grant);
+    let private = there.allocate_raw(&MemoryRequest::new(4096)).unwrap();
+    let private = private.info();
+    let mut pair = Pair::open(&here.inner.device, 4).unwrap();
+    let mut target = vec![3_u8; 4096];
+    let region = register(&here.inner.device, &mut target, Access::all());
+    let to = (target.as_mut_ptr(), keys(region).0);
+    let granted = (mine.grant.addr as *const u8, mine.grant.rkey);
+    for (name, from, status) in [
+        ("its export", granted, 0),
+        ("another export", (theirs.addr as *const u8, theirs.rkey), wc::REMOTE_ACCESS),
+        (
+            "the exporter's own memory",
+            (private.addr.as_ptr().cast_const(), region_keys(private.key).1),
+            wc::REMOTE_ACCESS,
+        ),
+    ] {
+        if !pair.use_link(&mine, 4).unwrap() {
+            let connecting = pair.connect().unwrap();
+            let begun = Instant::now();
+            let agreed = loop {
+                assert!(begun.elapsed() < SOON, "no connection");
+                if let Some(agreed) = connecting.outcome() {
+                    break agreed.unwrap();
+                }
+                std::thread::yield_now();
+            };
+            pair.join(agreed).unwrap();
+        }
+        assert_eq!(read(&pair, from, to, 64), status, "{name}");
+        if status != 0 {
+            assert!(pair.quiesce());
+        }
+    }
+    drop(pair);
+    assert!(here.inner.device.deregister(region));
+}
+
+#[test]
+fn the_device_refuses_what_was_not_granted() {
+    let (_fake, here, there) = hosts();
+    let (near, export) = exported(&there, 4096, Access::READ);
+    let remote = here.import(export.descriptor()).unwrap();
+    let mut queue = here.open_queue_raw(&QueueOptions::new()).unwrap();
+    let local = filled(&here, 4096, 1);
+    let window = local.share();
+    let mine = *window.region().as_raw().info();
+    let granted = *remote.region().as_raw().info();
+    let beyond = Segment { addr: granted.addr.offset(4096), ..granted.segment(0, 64) };
+    for (name, src, dst) in [
+        ("a write without the right", mine.segment(0, 64), granted.segment(0, 64)),
+        ("a read beyond the end", beyond, mine.segment(0, 64)),
+    ] {
+        // SAFETY: the memory is this test's, and the device refuses the request.
+        unsafe { queue.submit(&[Descriptor::copy(1, src, dst)]) }.unwrap();
+        queue.flush();
+        let mut completions = [Completion::done(0)];
+        let begun = Instant::now();
+        while queue.poll(&mut completions) == 0 {
+            assert!(begun.elapsed() < SOON, "{name} does not end");
+        }
+        assert_eq!(completions[0].outcome, Outcome::Failed(ErrorKind::Revoked), "{name}");
+    }
+    assert_eq!(bytes_of(&near), [0; 4096]);
+}
+
+fn ask(service: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(service).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Foreign bytes get no answer, and the service goes on.
+    #[test]
+    fn foreign_bytes_at_the_service_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), ours: bool) {
+        let fake = Fake::default();
+        let engine = fake.open();
+        let (_window, export) = exported(&engine, 64, Access::READ);
+        let (service, token) = decode_blob(export.descriptor().native()).unwrap();
+        let request = Request { token, end: None }.encode();
+        let mut sent = bytes.clone();
+        if ours {
+            // The right secret, with random bytes for a queue pair.
+            sent = [&request[..6], &[1, 0], &request[8..24], &bytes].concat();
+        }
+        let answer = ask(service, &sent);
+        prop_assert!(answer.is_empty() || ours, "{answer:?}");
+        let answer = ask(service, &request);
+        prop_assert!(matches!(Reply::decode(&answer), Ok(Reply::Granted(..))));
+    }
+
+    /// Random blobs of the right length and address end as errors.
+    #[test]
+    fn random_descriptors_are_refused(token: [u8; 16], bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        let fake = Fake::default();
+        let engine = fake.open();
+        let (_window, export) = exported(&engine, 64, Access::READ);
+        let (service, _) = decode_blob(export.descriptor().native()).unwrap();
+        let of = |native: &[u8]| ExportDescriptor::new("rdma", Access::READ, 64, native).unwrap();
+        prop_assert_eq!(engine.import(&of(&encode_blob(service, &token))).unwrap_err().kind(), ErrorKind::Revoked);
+        if bytes.len() != export.descriptor().native().len() {
+            prop_assert_eq!(engine.import(&of(&bytes)).unwrap_err().kind(), ErrorKind::Malformed);
+        }
+    }
+}
+
+/// An exporter that answers with these bytes.
+fn imposter(answer: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read_exact(&mut [0; crate::wire::REQUEST]);
+        let _ = stream.write_all(&answer);
+    });
+    address
+}
+
+#[test]
+fn answers_of_imposters_and_other_versions_are_errors() {
+    let engine = Fake::default().open();
+    let mut newer = Reply::Unknown.encode();
+    newer[4] = 9;
+    for (answer, kind) in [
+        (vec![7; REPLY], ErrorKind::Malformed),
+        (newer.to_vec(), ErrorKind::VersionMismatch),
+        (Reply::OtherVersion.encode().to_vec(), ErrorKind::VersionMismatch),
+        (Reply::Exhausted.encode().to_vec(), ErrorKind::OutOfResources),
+        (vec![7; 3], ErrorKind::Revoked),
+    ] {
+        let blob = encode_blob(imposter(answer), &[3; 16]);
+        let descriptor = ExportDescriptor::new("rdma", Access::READ, 64, &blob).unwrap();
+        let error = engine.import(&descriptor).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(!error.hint().is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn a_port_without_an_address_exports_by_the_option() {
+    let fake = Fake::with(|state| state.link_layer = 1);
+    let engine = fake.open();
+    let request = MemoryRequest::new(64).exportable(Access::READ);
+    let error = engine.allocate_window(&request).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.hint().contains("listen="), "{error}");
+    // An address of no interface here (RFC 5737).
+    let elsewhere = RdmaOptions::new().with_listen("192.0.2.1:0".parse().unwrap());
+    let window = fake.open_with(&elsewhere).unwrap().allocate_window(&request).unwrap();
+    let error = window.export(Access::READ).unwrap_err();
+    assert!(error.hint().contains("`listen`"), "{error}");
+}
+
+/// A write that succeeded before another one failed was not proven, so it is not reported as done.
+#[test]
+fn writes_before_a_failure_are_aborted() {
+    let (fake, here, there) = hosts();
+    let (_near, export) = exported(&there, 64, Access::WRITE);
+    let remote = here.import(export.descriptor()).unwrap();
+    let local = filled(&here, 64, 1).share();
+    let mut queue = here.open_queue_raw(&QueueOptions::new()).unwrap();
+    let of = |window: &Window| window.region().as_raw().info().segment(0, 64);
+    let (src, dst) = (of(&local), of(&remote));
+    fake.state().statuses.extend([0, wc::NO_ANSWER]);
+    // SAFETY: the windows outlive the queue.
+    unsafe { queue.submit(&[0, 1, 2].map(|token| Descriptor::copy(token, src, dst))) }.unwrap();
+    queue.flush();
+    let (mut ended, begun) = (Vec::new(), Instant::now());
+    while ended.len() < 3 {
+        let mut completions = [Completion::done(9); 3];
+        let n = queue.poll(&mut completions);
+        ended.extend(completions[..n].iter().map(|c| (c.token, c.outcome)));
+        assert!(begun.elapsed() < SOON, "{ended:?}");
+    }
+    let failed = Outcome::Failed(ErrorKind::DeviceFault);
+    assert_eq!(ended, [(0, Outcome::Aborted), (1, failed), (2, Outcome::Aborted)]);
+}
