@@ -154,6 +154,9 @@ fn values(info: &OptionInfo) -> (Vec<&'static str>, Vec<&'static str>) {
         ),
         "RULE[+RULE...]" => (vec!["fail@5+lose:p=0.1"], vec!["fial@5"]),
         "0xMASK|N[-N][+N...]" => (vec!["0x1", "0"], vec!["", "0x", "3-1"]),
+        "IP:PORT" => {
+            (vec!["127.0.0.1:0", "[::1]:7000"], vec!["", "127.0.0.1", "somewhere:1", "1.2.3.4:99999"])
+        }
         "ADDRESS[+ADDRESS...]" => (vec!["00:04.0", "00:04.0+0000:80:04.1"], vec!["", "4.1"]),
         choices if choices.contains('|') => (choices.split('|').collect(), vec!["", "no-such-word"]),
         other => panic!("{}: add values of the kind {other}", info.key),
