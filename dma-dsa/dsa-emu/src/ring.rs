@@ -26,6 +26,8 @@ pub(crate) struct Ring {
     head: AtomicUsize,
     /// Grows with each push and each wake-up: the word that the worker sleeps on.
     signals: AtomicU32,
+    /// The worker sleeps, or is about to. It alone changes this: a waker that took it back could take it back
+    /// from the next sleep.
     asleep: AtomicBool,
 }
 
@@ -69,7 +71,11 @@ impl Ring {
     /// Wakes the worker, which looks at what it waits for again.
     pub(crate) fn wake(&self) {
         self.signals.fetch_add(1, Ordering::SeqCst);
-        if self.asleep.swap(false, Ordering::SeqCst) {
+        self.rouse();
+    }
+
+    fn rouse(&self) {
+        if self.asleep.load(Ordering::SeqCst) {
             // The only error is a bad address.
             let _ = futex::wake(&self.signals, futex::Flags::PRIVATE, 1);
         }
@@ -151,6 +157,31 @@ mod tests {
         });
         assert_eq!(last, [EACH; 3]);
         assert_eq!(ring.wait(|| true).map(|_| ()), None);
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_when_another_is_late() {
+        for _ in 0..5000 {
+            let (ring, over) = (Ring::new(4), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                let worker = scope.spawn(|| ring.wait(|| over.load(Ordering::SeqCst)).is_none());
+                // The second half of a wake-up whose first half is long past.
+                while !ring.asleep.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                ring.rouse();
+                over.store(true, Ordering::SeqCst);
+                ring.wake();
+                let begun = std::time::Instant::now();
+                while !worker.is_finished() {
+                    if begun.elapsed().as_secs() >= 60 {
+                        eprintln!("the worker sleeps for ever");
+                        std::process::abort();
+                    }
+                    std::thread::yield_now();
+                }
+            });
+        }
     }
 
     #[test]
