@@ -256,8 +256,9 @@ fn main() {
             }
         }
         if moves {
-            let first = SIZES[0];
-            contenders.iter().for_each(|contender| contender.verify(first));
+            // The longest copies began at the first byte, hot.
+            let copied = SIZES[SIZES.len() - 1];
+            contenders.iter().for_each(|contender| contender.verify(copied));
         }
         println!("worst: {worst:.2} times the better one");
         println!("\n{}", auto.report());
