@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Comments and docs are no wider than the code, sentences of them begin with a verb or a named subject, and
-# ARCHITECTURE.md's map names every file at the top of each crate.
+# Comments and docs are no wider than the code, sentences of them begin with a verb or a named subject, names of
+# functions do too, and ARCHITECTURE.md's map names every file at the top of each crate.
 #   ci/words.sh [list]     list: prints every sentence that begins with What, How, Whether, Who or Where as a noun clause
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -51,6 +51,12 @@ fi
 echo "$noun of $count sentences in comments begin with a noun clause"
 if ((noun * 100 >= count)); then
     echo "that is 1 % or more: see CONTRIBUTING.md, Words" >&2
+    failed=1
+fi
+
+noun_names=$(grep -nE 'fn (what|who|whoever|how|whether|where|whatever)_' "${sources[@]}" || true)
+if [[ -n "$noun_names" ]]; then
+    printf 'names of functions that begin with a noun clause:\n%s\n' "$noun_names" >&2
     failed=1
 fi
 

@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_percentage_that_is_missing_is_none() {
+    fn a_missing_percentage_does_not_take_the_next_argument() {
         let words = ["dma-bench", "compare", "a.json", "b.json", "--fail-if-slower", "--all"];
         let error = Arguments::try_parse_from(words).unwrap_err().to_string();
         assert!(error.contains("`--all` is no percentage; write 5%"), "{error}");
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_just_enough_is_taken() {
+    fn the_least_values_are_taken() {
         for words in [
             &["-t", "0.0003"][..],
             &["-t", "1", "-r", "10000"],
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn senseless_values_are_refused() {
         for (words, says) in [
             (&["-o", "4Q"][..], "4Q"),
             (&["-q", "0"], "contains 0"),

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_the_nearest_core_of_its_own() {
+    fn the_usual_place_is_the_nearest_core_of_its_own() {
         // Nothing seemed to be on the same core so far.
         assert_eq!(unusual(&[(10, near(90.0))]), [false, false, false, true]);
         assert_eq!(unusual(&[(5, SAME_CORE), (3, near(90.0)), (5, near(430.0))]), [true, false, false, true]);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_bounds() {
+    fn memory_of_distances_is_bounded() {
         let many = 10 * MOST;
         assert_eq!(
             unusual(&[(many, near(90.0)), (many / 4, SAME_CORE), (many, near(430.0))]),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_same_core_is_looked_at_more_closely() {
+    fn a_pair_that_may_share_a_core_is_measured_more_closely() {
         let near = |seen: &[(usize, f64)]| {
             let mut distance = CoreDistance::default();
             seen.iter().for_each(|(times, trip)| (0..*times).for_each(|_| distance.learn(near(*trip))));

@@ -48,7 +48,7 @@ mod tests {
     const LEAST: f64 = 10e3;
 
     #[test]
-    fn what_another_thread_runs_counts_before_it_stops() {
+    fn time_of_a_running_thread_counts() {
         let (id, steps, end) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_bad_has_a_fix() {
+    fn a_bad_finding_has_a_fix() {
         let report = examine(&[]).unwrap();
         let names: Vec<_> = report.backends.iter().map(|backend| backend.name).collect();
         assert_eq!(names, ["cpu", "sim", "doca", "ioat", "dsa", "rdma"]);

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_where_does_not_depend_on_where_one_looks_from() {
+    fn expected_bytes_do_not_depend_on_the_offset_of_the_check() {
         let mut whole = vec![0; 100];
         expected(0, &mut whole);
         for at in 0..40 {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spoilt_is_wrong_in_every_byte() {
+    fn spoilt_memory_is_wrong_in_every_byte() {
         let memory = memory(1000);
         make_right(&memory);
         memory.spoil(same(10), 900, false).unwrap();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_in_a_destination_is_what_its_source_has() {
+    fn a_destination_expects_the_bytes_of_its_source() {
         let memory = memory(1000);
         let mut bytes = vec![0; 300];
         memory.src.cpu.read_at(100, &mut bytes).unwrap();

@@ -162,7 +162,7 @@ mod tests {
     use crate::results::tests::sample;
 
     #[test]
-    fn how_far_a_run_is_is_known_from_the_start() {
+    fn progress_is_known_from_the_start() {
         let after = |seconds| Duration::from_secs_f64(seconds);
         assert_eq!(over(10, 40, after(5.0), 100.0), 0.25);
         assert_eq!(over(10, 1000, after(14.0), 28.0), 0.5, "by time");

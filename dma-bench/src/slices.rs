@@ -305,11 +305,11 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_part_is_found_on_another_cpu() {
+    fn a_partner_is_found_on_another_cpu() {
         const ALONE: &str = "DMA_BENCH_TEST_ALONE";
         if std::env::var_os(ALONE).is_none() {
             // Other tests are threads of this process.
-            let name = "slices::tests::who_takes_part_is_found_on_another_cpu";
+            let name = "slices::tests::a_partner_is_found_on_another_cpu";
             let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
             let ran = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
             let said = String::from_utf8_lossy(&ran.stdout);

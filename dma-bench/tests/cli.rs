@@ -331,7 +331,7 @@ fn bytes_that_do_not_arrive_are_not_overlooked() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_once() {
+fn senseless_arguments_are_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -286,7 +286,7 @@ fn cells_that_were_never_begun_are_not_forgotten() {
 }
 
 #[test]
-fn what_was_interrupted_before_anything_was_measured_replaces_nothing() {
+fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();

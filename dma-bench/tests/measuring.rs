@@ -87,7 +87,7 @@ fn there_are_no_more_operations_than_were_due() {
 }
 
 #[test]
-fn what_takes_no_time_has_no_speed() {
+fn no_time_gives_no_speed() {
     let (all, _) = cells("-e sim -o 4K -r 2 --warm-up 0.001");
     let cell = engine(&all);
     assert!(cell["status"] == "unsupported" && cell["ops_per_second"].is_null(), "{cell}");
@@ -147,7 +147,7 @@ fn a_batch_that_does_not_fit_is_mentioned() {
 }
 
 #[test]
-fn what_is_not_measured_or_not_paired_is_mentioned() {
+fn cells_not_measured_or_not_paired_are_mentioned() {
     let folder = tempfile::tempdir().unwrap();
     let campaign = folder.path().join("c.toml");
     fs::write(&campaign, "engines = ['cpu', 'sim:profile=dsa']\nsweeps = [{ engines = ['cpu'] }]\n").unwrap();
@@ -229,7 +229,7 @@ impl Observer for Counts {
 }
 
 #[test]
-fn whoever_watches_sees_as_many_repetitions_as_were_announced() {
+fn an_observer_sees_as_many_repetitions_as_announced() {
     let mut counts = Counts::default();
     let sweep = Sweep { sizes: Values(vec![64, 4 << 20]), depths: Values(vec![4]), ..Sweep::default() };
     let campaign = Campaign {

@@ -196,7 +196,7 @@ fn the_copy_keeps_its_permissions_and_nothing_more() {
 }
 
 #[test]
-fn who_sends_must_be_clear() {
+fn the_sender_must_be_clear() {
     let place = Place::new();
     place.file("src", 10);
     place.file("dst", 10);

@@ -67,7 +67,7 @@ fn message() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(message in message()) {
+    fn encoded_messages_decode_to_themselves(message in message()) {
         let bytes = encoded(&message);
         prop_assert_eq!(Message::decode(&bytes), Ok(message));
         // Neither a prefix nor an extension is a message.

@@ -98,7 +98,7 @@ mod tests {
     use crate::conformance::{ReferenceEngine, ReferenceOptions};
 
     #[test]
-    fn what_is_written_comes_first_and_the_rest_is_left() {
+    fn written_bytes_come_first_and_the_rest_is_left() {
         let engine = ReferenceEngine::new(ReferenceOptions::default());
         let mut buffer = engine.allocate(16).unwrap();
         buffer.fill(9);

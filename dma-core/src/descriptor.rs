@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn descriptors_come_out_as_they_went_in() {
         let segment =
             |n: u64, len| Segment { key: RegionKey(n as usize + 7), addr: DeviceAddr(n << 40), len };
         let (a, b, c) = (segment(1, 100), segment(2, 100), segment(3, 50));

@@ -232,12 +232,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_as_the_same(name in names()) {
+        fn a_printed_name_parses_to_itself(name in names()) {
             prop_assert_eq!(name.to_string().parse::<EngineName>().unwrap(), name);
         }
 
         #[test]
-        fn what_is_read_is_printed_as_the_same(text in "[a:,=]{0,12}|.{0,40}") {
+        fn a_parsed_name_prints_as_it_was(text in "[a:,=]{0,12}|.{0,40}") {
             if let Ok(name) = text.parse::<EngineName>() {
                 prop_assert_eq!(name.to_string(), text);
             }

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_alone_is_to_blame_for_may_be_tried_again() {
+    fn failures_of_the_device_alone_may_be_tried_again() {
         assert_eq!(ErrorKind::DeviceFault.retry(), Retry::FewTimes);
         assert_eq!(ErrorKind::Aborted.retry(), Retry::Now);
         for kind in [ErrorKind::AccessDenied, ErrorKind::Overlap, ErrorKind::Revoked, ErrorKind::DeviceLost] {

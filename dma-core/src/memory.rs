@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_memory_for_says_what_to_lower() {
+    fn out_of_memory_says_what_to_lower() {
         let error = MemoryRequest::new(10).with_align(1 << 40).out_of_memory();
         assert_eq!(
             error.to_string(),

@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read(domain: u32, bus: u8, device in 0_u8..32, function in 0_u8..8) {
+        fn a_printed_address_parses_to_itself(domain: u32, bus: u8, device in 0_u8..32, function in 0_u8..8) {
             let address = PciAddress { domain, bus, device, function };
             prop_assert_eq!(address.to_string().parse::<PciAddress>().unwrap(), address);
             let short = PciAddress { domain: 0, ..address };

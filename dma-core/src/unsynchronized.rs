@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_is_moved_and_nothing_else() {
+    fn the_named_bytes_are_moved_and_no_others() {
         for len in [0, 1, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 100, 1000, 4096, 70_000] {
             for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 13)] {
                 let src: Vec<u8> = (0..len + 20).map(|i| (i * 7 % 251) as u8 + 1).collect();

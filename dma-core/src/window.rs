@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_or_no_file_is_refused() {
+    fn a_bad_range_or_a_missing_file_is_refused() {
         let file = tempfile::tempfile().expect("a file");
         let window = window(100);
         for (offset, len) in [(0, 101), (100, 1), (101, 0), (usize::MAX, 2)] {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_copies_slow_is_a_warning() {
+    fn causes_of_slow_copies_are_warnings() {
         assert_eq!([of_cpus(1).verdict, of_cpus(2).verdict], [Warning, Ok]);
         let governors = ["powersave", "performance"].map(|name| of_governor(name.to_owned()).verdict);
         assert_eq!(governors, [Warning, Ok]);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_called_is_not_there_yet() {
+    fn a_called_helper_is_not_there_yet() {
         let helpers = Helpers::asleep(2, 1000);
         assert!(!helpers.are_there(), "both sleep");
         helpers.call_one();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_have_done_is_worth_some_calls() {
+    fn work_done_by_threads_pays_for_some_calls() {
         let helpers = Helpers::asleep(1, 1000);
         helpers.earn(400);
         assert!(!helpers.is_worth_waking(599) && helpers.is_worth_waking(600));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_takes_is_smoothed_and_not_believed_if_late() {
+    fn the_cost_of_a_call_is_smoothed_and_late_ones_are_ignored() {
         let (smoothed, late) = (AtomicU64::new(0), ticks_in(LATE));
         assert!(late > 0);
         smooth(&smoothed, 10 * late);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_calls_is_looked_at_again() {
+    fn costs_of_calls_are_measured_again() {
         let helpers = Helpers::asleep(1, 1000);
         assert_eq!((1..=2 * EXPLORE).filter(|_| helpers.explores()).count(), 2);
     }

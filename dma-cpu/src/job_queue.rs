@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_what_nobody_has_begun() {
+    fn the_rest_is_the_part_not_begun() {
         let jobs = super::super::ring::Owner::new(4);
         let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new().unwrap(), 0.5);
         let job = |upto| Job { len: 1000, chunk: 300, upto, ..Job::default() };
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_byte_takes_is_learned() {
+    fn the_time_per_byte_is_learned() {
         let jobs = super::super::ring::Owner::new(1);
         let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new().unwrap(), 1.0);
         job_queue.learn(1_000_000, 100);

@@ -318,7 +318,7 @@ fn memory_whose_export_cannot_be_taken_back_is_never_unmapped() {
 
 /// A failure to prepare a descriptor leaks no slot, buffer or task.
 #[test]
-fn what_cannot_be_made_ready_costs_nothing_but_itself() {
+fn an_operation_that_cannot_be_prepared_fails_alone() {
     let config = "memlock = \"1M\"\nmax_list_len = 4\nmax_tasks = 4\n";
     let engine = open(config, &[], |common, dma| {
         common.doca_buf_inventory_buf_get_by_args = get_by_args;

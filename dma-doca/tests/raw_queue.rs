@@ -71,7 +71,7 @@ fn reports_for_which_there_is_no_room_wait_for_the_next_poll() {
 }
 
 #[test]
-fn what_is_held_back_when_the_context_stops_is_aborted() {
+fn stopping_the_context_aborts_held_back_operations() {
     let engine = engine("faults = \"fail@1\"\norder = \"submitted\"\n");
     let region = region(&engine);
     let mut queue = open(&engine);

@@ -204,7 +204,7 @@ fn a_work_queue_that_is_disabled_ends_everything() {
 }
 
 #[test]
-fn what_the_kernel_refuses_ends() {
+fn operations_refused_by_the_kernel_end() {
     for (errno, kind) in [
         (Errno::NODEV, ErrorKind::DeviceLost),
         (Errno::PERM, ErrorKind::DeviceLost),

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loader_has_loaded_is_there_wherever_it_lies() {
+    fn a_loaded_library_is_found_wherever_it_lies() {
         let loader = Loader {
             loaded: |library| Some(Path::new("/srv/far/away").join(library)),
             ..spdk(&[], &[], None)
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_spdk_is_not_looked_for_is_said_to() {
+    fn a_library_outside_of_the_places_for_spdk_is_reported() {
         let (empty, full) = (folder(&[]), folder(&["libspdk_env_dpdk.so.17", "libspdk_ioat.so.9"]));
         let loader = spdk(&[empty.path()], &[empty.path(), full.path()], refused(empty.path()));
         let setting = format!("`export DMA_SPDK_LIB_DIR={}`", full.path().display());
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_doca_is_not_looked_for_is_said_to() {
+    fn a_library_outside_of_the_places_for_doca_is_reported() {
         let (empty, full) = (folder(&[]), folder(&["libdoca_common.so.2", "libdoca_dma.so.2"]));
         let error = DOCA.open_in(empty.path()).unwrap_err();
         let loader = Loader {

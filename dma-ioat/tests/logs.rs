@@ -47,14 +47,14 @@ fn log_lines_become_events() {
 
 /// The test below checks its standard error.
 #[test]
-#[ignore = "run by what_nobody_listens_to_is_printed"]
+#[ignore = "run by logs_without_a_listener_are_printed"]
 fn print() {
     tracing_subscriber::fmt().with_env_filter("other=trace").with_writer(io::sink).init();
     open_with_log();
 }
 
 #[test]
-fn what_nobody_listens_to_is_printed() {
+fn logs_without_a_listener_are_printed() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["print", "--exact", "--ignored", "--nocapture"])
         .env("SPDK_EMU", TAKEN)

@@ -70,7 +70,7 @@ fn tokens(queue: &mut dyn RawQueue, count: usize, room: usize) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_done_and_not_reported_takes_room() {
+fn unreported_completions_take_room() {
     let engine = open::<0>(1);
     let region = region(&engine);
     let mut queue = queue(&engine);
@@ -85,7 +85,7 @@ fn what_is_done_and_not_reported_takes_room() {
 
 /// SPDK translates piece by piece, and would execute the pieces built before a failure.
 #[test]
-fn what_cannot_be_reached_whole_is_refused_whole() {
+fn a_partly_reachable_range_is_refused_whole() {
     let engine = open::<1>(1);
     let mut queue = queue(&engine);
     let (page, len) = (4096, 4 * 4096);
@@ -175,7 +175,7 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_takes_nothing() {
+fn an_impossible_request_is_refused_and_takes_no_room() {
     let engine = open::<5>(1);
     let too_deep = engine.open_queue_raw(&QueueOptions::new().with_depth(RING)).unwrap_err();
     assert_eq!(too_deep.kind(), ErrorKind::OutOfRange);

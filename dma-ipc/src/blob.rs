@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_parses(blob in blobs()) {
+        fn an_encoded_value_parses_to_itself(blob in blobs()) {
             prop_assert_eq!(Blob::parse(&blob.encode()).unwrap(), blob);
         }
 

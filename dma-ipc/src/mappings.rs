@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_listing_lacks_is_sought_in_others() {
+    fn a_range_missing_in_one_listing_is_sought_in_others() {
         use Mapped::{Denied, Missing, Whole};
         for (missed, then, wanted, looks) in
             [(0, Whole, Whole, 1), (2, Whole, Whole, 3), (3, Whole, Missing, 3), (0, Denied, Denied, 1)]

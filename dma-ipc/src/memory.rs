@@ -356,7 +356,7 @@ mod tests {
 
     /// All that a peer of the same user can do with a descriptor that it was sent.
     #[test]
-    fn what_peers_may_only_read_cannot_be_written_through_a_descriptor_opened_again() {
+    fn read_only_memory_cannot_be_written_through_a_reopened_descriptor() {
         let reopened = |peers| {
             let memory = SharedMemory::allocate_for(peers, page(), 1, Pages::Normal).unwrap();
             assert_eq!(memory.peers(), peers);

@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_parses(granted in grants(), errno: i32, token: [u8; 16]) {
+        fn an_encoded_value_parses_to_itself(granted in grants(), errno: i32, token: [u8; 16]) {
             for reply in [Reply::Granted(granted), Reply::Unknown, Reply::Full, Reply::ForeignUser,
                 Reply::BadHello, Reply::Os(errno)] {
                 prop_assert_eq!(Reply::parse(&reply.encode()), Some(reply));
@@ -152,7 +152,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_parses_is_usable(mut bytes in any::<[u8; 32]>(), rights: u8) {
+        fn every_parsed_message_is_usable(mut bytes in any::<[u8; 32]>(), rights: u8) {
             let mut reply = Reply::Unknown.encode();
             reply[8] = if rights >= 128 { 6 } else { 0 };
             reply[12] = rights % 8;

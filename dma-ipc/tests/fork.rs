@@ -11,7 +11,7 @@ use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 #[test]
-fn what_a_forked_child_drops_stays_the_parents() {
+fn a_drop_in_a_forked_child_leaves_the_parents_memory() {
     let memory = SharedMemory::allocate(100, Pages::Normal).unwrap();
     let export = Export::new(&memory, 0..100, Access::all()).unwrap();
     let import = Import::open(export.blob()).unwrap();

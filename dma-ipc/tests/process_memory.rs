@@ -100,7 +100,7 @@ fn a_grant_is_its_range_and_rights() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_exported() {
+fn unmapped_memory_cannot_be_exported() {
     let own = Own::map(MIB);
     let (end, ends) = (own.len, own);
     own.export(0, end, Access::all()).unwrap();

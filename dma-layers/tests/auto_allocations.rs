@@ -39,7 +39,7 @@ fn allocations_when_warm(device: &str, prefer: Prefer) -> (u64, AutoReport) {
 }
 
 #[test]
-fn what_is_warm_allocates_nothing() {
+fn warm_copies_allocate_nothing() {
     for (device, prefer) in [
         ("sim:profile=dsa", Prefer::Measured),
         ("sim:profile=dsa", Prefer::Device),

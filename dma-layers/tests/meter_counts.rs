@@ -64,7 +64,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_warm_allocates_nothing() {
+fn warm_copies_allocate_nothing() {
     for inner in [cpu("cpu:threads=0"), sim("sim:profile=dsa")] {
         let engine = meter(inner);
         let queue = engine.open_queue(&QueueOptions::new()).unwrap();

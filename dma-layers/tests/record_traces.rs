@@ -166,7 +166,7 @@ fn a_trace_is_complete_when_all_is_closed() {
 }
 
 #[test]
-fn what_became_of_the_trace_is_explained() {
+fn explain_tells_the_state_of_the_trace() {
     let explained = |engine: &RecordEngine| engine.explain().expect("it has a trace");
     let folder = tempfile::tempdir().unwrap();
     let engine = record(cpu("cpu:threads=0"), folder.path());

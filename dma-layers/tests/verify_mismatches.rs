@@ -105,7 +105,7 @@ fn memory_that_the_cpu_cannot_reach_is_not_verified() {
 }
 
 #[test]
-fn what_is_warm_allocates_nothing() {
+fn warm_copies_allocate_nothing() {
     let cpu = CpuOptions::from_name(&"cpu:threads=0".parse().unwrap()).unwrap();
     for inner in [Arc::new(CpuEngine::open(&cpu).unwrap()), sim("sim:profile=dsa")] {
         let engine = VerifyEngine::new(inner, &VerifyOptions::new());

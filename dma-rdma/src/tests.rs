@@ -337,7 +337,7 @@ fn a_completion_queue_that_fails_ends_everything() {
 }
 
 #[test]
-fn what_hangs_or_is_lost_ends_with_a_stop() {
+fn stop_ends_hung_and_lost_operations() {
     let settings: [fn(&mut State); 2] = [|state| state.hangs = true, |state| state.loses = true];
     for set in settings {
         let fake = Fake::with(set);

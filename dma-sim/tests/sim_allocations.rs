@@ -84,7 +84,7 @@ fn engine(profile: Profile) -> u64 {
 
 // The only test of this file: another one would allocate in between.
 #[test]
-fn what_is_warm_allocates_nothing() {
+fn warm_copies_allocate_nothing() {
     for name in Profile::NAMES {
         let profile = Profile::by_name(name).unwrap();
         assert_eq!(model(profile.clone()), 0, "the model of {name}");

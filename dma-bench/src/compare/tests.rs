@@ -65,7 +65,7 @@ fn notes(change: impl FnOnce(&mut Results)) -> Vec<String> {
 }
 
 #[test]
-fn what_else_differs_is_said() {
+fn other_differences_are_said() {
     type Change = fn(&mut Results);
     let changes: [(Change, &str); 27] = [
         (|r| "another".clone_into(&mut r.machine.cpu), "differs: processor "),
@@ -191,7 +191,7 @@ fn cells_that_are_gone_are_named() {
 }
 
 #[test]
-fn what_fails_now_does_not_pass() {
+fn a_cell_that_fails_now_does_not_pass() {
     let ended = |status: Status, figures: bool| {
         let mut after = sample();
         for m in after.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
@@ -306,7 +306,7 @@ fn a_limit_is_not_yet_beyond_it() {
 }
 
 #[test]
-fn what_was_nothing_has_no_percentage() {
+fn a_change_from_zero_has_no_percentage() {
     let nothing = scaled(&sample(), "cpu", 0.0);
     let there = compare(&nothing, &sample(), Metric::Ratio, 0.01);
     let back = compare(&sample(), &nothing, Metric::Ratio, 0.01);
@@ -344,7 +344,7 @@ fn a_model_that_differs_has_changed_whatever_memcpy_did() {
 
 /// A model that was asked for something else meets another mixture of what comes before its samples.
 #[test]
-fn what_a_model_was_asked_beside_explains_a_little() {
+fn other_settings_of_a_model_explain_a_little() {
     type Change = fn(&mut Results);
     // The model's samples: all within a thousandth of their median.
     let model = |speed: f64, change: Change| {

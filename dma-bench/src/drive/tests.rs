@@ -254,7 +254,7 @@ proptest! {
     /// A queue that breaks the contract in one of these ways is found out, wherever it does: with an error,
     /// not a panic, and within the time that was given.
     #[test]
-    fn what_a_broken_queue_reports_is_an_error(
+    fn reports_of_a_broken_queue_are_errors(
         shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
         whims in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 1_u8..70, any::<bool>()), 1..8)],
         at in 1_u64..1000,

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn where_models_are_ranked_the_fastest_is_first() {
+    fn the_fastest_model_is_ranked_first() {
         let text = tables(&sample(), Style::Markdown, Shown { rank_models: true, ..Shown::default() });
         let (_, table) = text.split_once("copy cold").unwrap();
         let rows: Vec<Vec<&str>> = table

@@ -99,7 +99,7 @@ fn the_summary_never_grows() {
 }
 
 #[test]
-fn what_failed_is_named() {
+fn failures_are_named() {
     let markdown = tables(&sample(), Style::Markdown, Shown::default());
     assert!(markdown.contains("- doca: no SDK"));
     assert!(markdown.contains("- doca copy 64 B q1 cold: device lost"));

@@ -26,7 +26,7 @@ fn a_campaign_file_is_read() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn senseless_requests_are_named() {
     for (text, says) in [
         ("nmae = 'x'", "nmae"),
         ("repetitions = 0", "repetitions is 0"),

@@ -31,7 +31,7 @@ fn the_page_is_whole_small_and_loads_nothing() {
 }
 
 #[test]
-fn what_a_file_says_is_never_markup() {
+fn texts_of_a_file_are_never_markup() {
     let mut results = sample();
     let evil = "<img onerror=alert(1)>&\"'";
     for m in &mut results.cells {

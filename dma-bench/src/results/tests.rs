@@ -145,7 +145,7 @@ fn a_limit_that_ended_it_is_named() {
 }
 
 #[test]
-fn what_is_not_cold_is_named() {
+fn cells_that_are_not_cold_are_named() {
     let mut results = sample();
     results.machine.caches = vec!["L3 Unified 32768K".to_owned()];
     for (footprint, fits) in
@@ -170,7 +170,7 @@ fn percentiles_need_enough_samples() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_results_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     let results = sample();
@@ -179,7 +179,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_is_no_results_file_says_so() {
+fn a_file_without_results_says_so() {
     let whole = sample().to_json();
     let says = |bytes: &[u8]| Results::parse("x.json", bytes).unwrap_err().to_string();
     for cut in [0, 1, 100, whole.len() / 2, whole.len() - 3] {
@@ -225,7 +225,7 @@ fn text_from_a_file_is_clean() {
 }
 
 #[test]
-fn what_disturbed_a_run_is_said() {
+fn disturbances_of_a_run_are_said() {
     let mut results = sample();
     assert_eq!(results.busy(), [""; 0]);
     results.cells[4].waited = 0.5;

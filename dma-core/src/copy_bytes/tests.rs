@@ -46,7 +46,7 @@ fn bytes_arrive_in_pieces_of_the_pools_buffers() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused_before_a_byte_is_written() {
+fn an_impossible_copy_is_refused_before_a_byte_is_written() {
     let engine = doc_engine();
     let own = pool(&engine, 64, 2);
     let mut dst = [7; 10];

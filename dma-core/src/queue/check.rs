@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_countable_is_refused_with_its_length() {
+    fn a_length_beyond_counting_is_refused_by_its_value() {
         assert_eq!(countable(u128::from(u64::MAX)).expect("it is counted"), usize::MAX);
         let error = countable((1 << 64) + 100).expect_err("too long");
         assert_eq!(error.kind(), ErrorKind::OutOfRange);

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_but_the_chain_finds_the_error_and_reads_its_line_once() {
+    fn the_chain_holds_the_error_and_its_line_once() {
         let reset = || {
             Error::new(ErrorKind::Aborted, "a reset")
                 .with_operation("copy")

@@ -872,7 +872,7 @@ fn the_worst_of_a_copys_pieces_is_what_became_of_it() {
 }
 
 #[test]
-fn what_never_went_out_is_aborted_by_closing() {
+fn closing_aborts_unsubmitted_operations() {
     let rig = Rig::new();
     lock(&rig.script).full = true;
     let transfers = [11, 100, 13].map(|len| rig.copy(len));

@@ -269,7 +269,7 @@ fn leave(places: &Places, number: Option<u64>, seen: bool) {
 }
 
 #[test]
-fn who_waits_for_a_slot_sees_it_or_is_woken() {
+fn a_waiter_for_a_slot_sees_it_or_is_woken() {
     loom::model(|| {
         let places = full();
         let other = Arc::clone(&places);

@@ -261,7 +261,7 @@ fn nothing(request: &mut Request) {
 }
 
 #[test]
-fn who_drives_takes_the_requests_of_others_too() {
+fn the_driver_takes_the_requests_of_others_too() {
     let lane = lane_of(&ReferenceEngine::new(ReferenceOptions::default()), &Arc::default());
     let theirs = lane.submit(1, nothing).expect("room");
     for _ in 0..100 {
@@ -473,7 +473,7 @@ fn a_destructor_may_close_while_another_thread_does() {
 }
 
 #[test]
-fn what_comes_after_the_lanes_last_look_is_ended_by_who_submits_it() {
+fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     let rig = Rig::new();
     rig.queue.close(HANGS);
     // As a thread that asked whether the lane refuses before it was closed.
@@ -500,7 +500,7 @@ fn what_comes_after_the_lanes_last_look_is_ended_by_who_submits_it() {
 }
 
 #[test]
-fn what_comes_as_the_lane_ends_is_refused_rather_than_abandoned() {
+fn a_request_at_the_end_of_the_lane_is_refused_rather_than_abandoned() {
     let rig = Rig::still();
     let memory = (rig.engine.allocate(8).expect("memory"), rig.engine.allocate(8).expect("memory"));
     let flat = Some((memory.0.0.segment(), memory.1.0.segment()));
@@ -640,7 +640,7 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
 }
 
 #[test]
-fn who_closes_waits_no_longer_than_it_says() {
+fn close_waits_no_longer_than_its_limit() {
     let rig = Rig::new();
     rig.mute(true);
     drop(rig.copy(|| ()));
@@ -729,7 +729,7 @@ fn the_thread_of_a_device_that_hangs_sleeps_longer() {
 }
 
 #[test]
-fn what_a_close_ends_says_so_and_is_not_to_be_tried_again() {
+fn operations_ended_by_close_say_so_and_are_not_to_be_tried_again() {
     let rig = Rig::new();
     rig.script.stops.store(true, SeqCst);
     rig.mute(true);

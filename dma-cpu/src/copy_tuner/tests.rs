@@ -215,7 +215,7 @@ fn hot_settles_for_being_left_alone() {
 
 /// One core is nearly as fast there as in its own cache, but two are faster.
 #[test]
-fn what_is_in_a_shared_cache_is_shared() {
+fn memory_in_a_shared_cache_is_shared() {
     for (len, pairs) in [(64 << 10, 31), (128 << 10, 9), (256 << 10, 5), (1 << 20, 3)] {
         for noisy in [false, true] {
             let new = Model { helped: true, far: true, noisy, ..Model::new(len, pairs, true) };
@@ -242,7 +242,7 @@ fn what_is_in_a_shared_cache_is_shared() {
 
 /// As when the host moves the virtual CPUs, and few copies are made at a time.
 #[test]
-fn what_was_found_out_long_ago_is_tried_again_soon() {
+fn an_old_result_is_tried_again_soon() {
     const LEN: usize = 256 << 10;
     let index = class_of(LEN);
     for few in [50, 200, 1_000] {
@@ -263,7 +263,7 @@ fn what_was_found_out_long_ago_is_tried_again_soon() {
 /// An expensive trial delays the next, however old it is, so that trials cost one part in [`PAID_BACK`] at
 /// most.
 #[test]
-fn what_is_tried_again_is_paid_back() {
+fn a_repeated_trial_is_paid_back() {
     for (len, pause) in [(64 << 10, 0), (256 << 10, 0), (64 << 10, SOME_TIME), (256 << 10, SOME_TIME)] {
         let (mut tuner, mut model) =
             (tuner().for_cores(2), Model { helped: true, ..Model::new(len, 1, true) });
@@ -329,7 +329,7 @@ fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outs
 
 /// As when others use the cache for a while. Sharing resumes afterwards.
 #[test]
-fn what_is_shared_remains_so_when_it_was_slower_for_a_while() {
+fn a_shared_size_stays_shared_after_a_slow_while() {
     for slower in [1.2, 1.5, 1.9] {
         let came = outside(|trial| if trial % 4 == 3 { slower } else { 1.0 }, |_| 0.65);
         assert!(came.alone == 0 && came.shared > 1000, "{slower} times as long now and then: {}", came.alone);
@@ -352,7 +352,7 @@ fn one_trial_that_misleads_changes_nothing() {
 
 /// Data out of the caches is shared whatever a trial has shown, and nothing has to be paid back.
 #[test]
-fn what_goes_on_as_before_costs_nothing() {
+fn an_unchanged_choice_costs_nothing() {
     let (len, mut tuner) = (64 << 10, tuner().for_cores(2));
     let index = class_of(len);
     let (mut ended, mut trial) = (0, false);
@@ -376,7 +376,7 @@ fn what_goes_on_as_before_costs_nothing() {
 
 /// Though others of their class may be.
 #[test]
-fn what_is_too_long_to_be_left_alone_is_not_tried() {
+fn a_copy_too_long_for_one_core_is_not_tried() {
     let classes = std::array::from_fn(|index| Class::new(index, 256 << 10));
     for (len, tried) in [(256 << 10, true), ((256 << 10) + 1, false), (500 << 10, false)] {
         let new = Model { helped: true, far: true, ..Model::new(len, 5, true) };
@@ -528,7 +528,7 @@ fn leaving_the_cache_is_noticed_however_fast_it_was() {
 
 /// On a Zen 3 streaming of what is in the cache takes 10 to 45 times as long as `memcpy` does.
 #[test]
-fn what_a_dear_probe_costs_is_paid_back_before_the_next() {
+fn a_dear_trial_is_paid_back_before_the_next() {
     for len in [64 << 10, 256 << 10, 1 << 20] {
         for dear in [4, 10, 16] {
             // Beyond a core's own cache, where it is not content with `memcpy` for good.
@@ -575,7 +575,7 @@ fn shifts_that_mean_nothing_are_soon_ignored() {
 }
 
 #[test]
-fn what_does_not_fit_a_cores_own_cache_is_not_left_to_it() {
+fn a_copy_beyond_a_cores_cache_is_not_left_to_one_core() {
     for (cache, longest) in [
         (None, ALONE_MAX),
         (Some(512 << 10), 256 << 10),
@@ -754,7 +754,7 @@ impl Bursts {
 const COPIES: usize = 400_000;
 
 #[test]
-fn who_is_not_there_in_time_may_be_worth_it_all_the_same() {
+fn a_late_helper_may_still_pay() {
     for (burst, late, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
         let bursts = Bursts { burst, late, batch, from: COPIES / 2, to: COPIES, pause: 0 };
         let (shared, _) = bursts.run(&mut tuner().for_cores(2), COPIES);
@@ -763,7 +763,7 @@ fn who_is_not_there_in_time_may_be_worth_it_all_the_same() {
 }
 
 #[test]
-fn who_never_comes_is_not_waited_for() {
+fn a_helper_that_never_comes_is_not_waited_for() {
     let bursts = Bursts { burst: 1, late: 1, batch: 1, from: 0, to: 0, pause: 0 };
     let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
     assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
@@ -771,7 +771,7 @@ fn who_never_comes_is_not_waited_for() {
 
 /// Each trial wakes somebody again and again, for copies that take less time than that.
 #[test]
-fn who_is_woken_for_nothing_is_rarely_woken() {
+fn a_helper_woken_for_nothing_is_rarely_woken() {
     for (burst, late) in [(20, 3), (40, 10), (8, 7)] {
         let bursts = Bursts { burst, late, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
         let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
@@ -781,7 +781,7 @@ fn who_is_woken_for_nothing_is_rarely_woken() {
 }
 
 #[test]
-fn who_comes_no_more_is_forgotten() {
+fn a_helper_that_stopped_coming_is_forgotten() {
     let bursts = Bursts { burst: 1, late: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
     let mut tuner = tuner().for_cores(2);
     assert!(bursts.run(&mut tuner, COPIES / 4).0 > COPIES / 16 * 95 / 100, "shared at first");
@@ -792,7 +792,7 @@ fn who_comes_no_more_is_forgotten() {
 
 /// A core is taken away for a while. A helper that was called once and did not come has cost little.
 #[test]
-fn who_was_called_in_vain_is_soon_called_again() {
+fn a_helper_called_in_vain_is_soon_called_again() {
     let (len, index) = (256 << 10, 4);
     let rest = |calls: usize| {
         let mut tuner = tuner().for_cores(2);
@@ -813,7 +813,7 @@ fn who_was_called_in_vain_is_soon_called_again() {
 }
 
 #[test]
-fn what_is_awaited_is_not_put_off() {
+fn an_awaited_copy_is_not_put_off() {
     let mut tuner = tuner().for_cores(2);
     let (len, index) = (256 << 10, 4);
     tuner.begin_trial(len);
@@ -855,7 +855,7 @@ fn hints_and_short_copies_are_never_timed() {
 
 /// A failed copy has moved few of its bytes. Its time would look fast.
 #[test]
-fn what_fails_is_not_learnt_from() {
+fn nothing_is_learned_from_failures() {
     const LEN: usize = 64 << 10;
     let mut tuner = tuner();
     let mut run = |count, result: Result<(), ()>| {

@@ -144,7 +144,7 @@ mod tests {
 
     /// As when others use a core for a while.
     #[test]
-    fn what_is_slower_for_a_part_of_the_time_decides_nothing() {
+    fn a_partly_slower_trial_decides_nothing() {
         let mut shared = [0.7; 64];
         shared[5..21].fill(2.0);
         assert!(share(&[1.0; 64], &shared, 1.4, false));

@@ -77,7 +77,7 @@ fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
 
 /// The doorbell wakes the thread, which does all of it: nobody polls.
 #[test]
-fn what_is_worth_it_wakes_a_thread() {
+fn a_long_copy_wakes_a_thread() {
     const LEN: usize = 1 << 20;
     let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
     let mut queue = left_to_the_owner();
@@ -96,7 +96,7 @@ fn what_is_worth_it_wakes_a_thread() {
 
 /// A trial's time counts from submission, and only while there are copies of it.
 #[test]
-fn who_sleeps_is_not_on_trial() {
+fn a_sleeping_helper_is_not_on_trial() {
     const LEN: usize = 256 << 10;
     let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
     let mut queue = left_to_the_owner();
@@ -177,7 +177,7 @@ fn a_trial_ends_when_its_owner_sees_it() {
 /// An owner that sleeps on the event is woken between any two chunks, if it submits before or after it
 /// sleeps.
 #[test]
-fn what_is_not_worth_waking_a_thread_for_is_done_by_polls() {
+fn a_short_copy_is_done_by_polls() {
     const LEN: usize = 1 << 20;
     let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
     let mut queue = left_to_the_owner();

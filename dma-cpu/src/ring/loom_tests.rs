@@ -52,7 +52,7 @@ fn retire_all(owner: &mut Owner<Job>) {
 }
 
 #[test]
-fn what_helpers_wrote_is_seen_by_who_retires() {
+fn writes_of_helpers_are_seen_at_retirement() {
     loom::model(|| {
         let mut owner = Owner::new(2);
         let memories = [memory(), memory()];
@@ -70,7 +70,7 @@ fn what_helpers_wrote_is_seen_by_who_retires() {
 }
 
 #[test]
-fn what_is_fenced_follows_what_came_before() {
+fn a_fenced_copy_follows_those_before_it() {
     loom::model(|| {
         let mut owner = Owner::new(2);
         let memory = memory();

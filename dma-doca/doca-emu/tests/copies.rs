@@ -188,7 +188,7 @@ fn the_limit_is_found_where_the_configuration_says() {
 }
 
 #[test]
-fn what_only_the_engine_finds_takes_the_context_down() {
+fn a_fault_found_by_the_engine_stops_the_context() {
     type Make = fn(&Rig) -> *mut c::doca_task;
     let makes: [(Make, &str); 4] = [
         // No data.
@@ -283,7 +283,7 @@ fn a_buffer_released_in_flight_goes_home_when_the_copy_ends() {
 }
 
 #[test]
-fn who_may_write_from_afar_may_write_here() {
+fn remote_write_access_includes_local_write() {
     for access in [
         c::DOCA_ACCESS_FLAG_PCI_READ_WRITE,
         c::DOCA_ACCESS_FLAG_RDMA_WRITE,

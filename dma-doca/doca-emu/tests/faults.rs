@@ -96,7 +96,7 @@ fn a_refused_task_stays_the_programs() {
 }
 
 #[test]
-fn what_is_lost_or_stuck_is_flushed_by_a_stop() {
+fn stop_flushes_lost_and_stuck_tasks() {
     for (fault, lost) in [("lose@2", vec![1]), ("stick@1", vec![0, 1, 2])] {
         for config in config(fault) {
             let rig = Rig::new(&config, 4);

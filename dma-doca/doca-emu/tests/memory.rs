@@ -199,7 +199,7 @@ fn memory_must_be_there() {
 }
 
 #[test]
-fn what_needs_an_accelerator_or_a_gpu_is_not_supported() {
+fn accelerator_and_gpu_calls_are_not_supported() {
     let rig = Rig::new("", 1);
     let mmap = new_map();
     let dpa = ptr::without_provenance_mut::<c::doca_dpa>(8);

@@ -64,7 +64,7 @@ fn a_copy_that_fails_leaves_the_destination_as_long_as_it_was() {
 }
 
 #[test]
-fn what_had_no_doorbell_is_flushed_by_a_stop() {
+fn stop_flushes_tasks_without_a_doorbell() {
     let rig = Rig::new("", 4);
     let tasks: Vec<_> = (0..3).map(|i| rig.copy(i * 64, 64, i as u64)).collect();
     for task in &tasks {
@@ -81,7 +81,7 @@ fn what_had_no_doorbell_is_flushed_by_a_stop() {
 }
 
 #[test]
-fn what_the_device_has_cannot_be_freed_chained_or_taken_away() {
+fn memory_held_by_the_device_cannot_be_freed_chained_or_taken_away() {
     let rig = Rig::new("profile = \"bluefield3\"\nclock = \"virtual\"", 1);
     let (src, dst) = (rig.from(0, 64), rig.to(0, 64));
     let task = rig.task(src, dst, 1);

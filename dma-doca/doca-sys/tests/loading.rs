@@ -133,7 +133,7 @@ fn work_queues_mark_a_library_of_their_generation() {
 }
 
 #[test]
-fn what_a_library_needs_must_be_there() {
+fn needed_libraries_must_be_there() {
     let dir = folder();
     library(dir.path(), "libneeded.so", &["needed"]);
     let source = dir.path().join("user.c");

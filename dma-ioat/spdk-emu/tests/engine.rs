@@ -466,7 +466,7 @@ fn a_halted_channel_starts_again_after_a_reset_only() {
 }
 
 #[test]
-fn what_is_not_there_whole_is_not_written_at_all() {
+fn a_partly_mapped_destination_is_not_written() {
     let mut driver = Driver::new("0000:82:04.3");
     // As much as there is in a row, and then more than there is.
     let memory = Memory::new(4096, 4096);

@@ -114,7 +114,7 @@ fn the_lanes_thread_rings_in_time() {
 }
 
 #[test]
-fn who_waits_for_room_copies_then() {
+fn a_waiter_for_room_copies_then() {
     let device = ReferenceOptions { per_poll: 1, ..ReferenceOptions::default() };
     let options = QueueOptions::new().with_depth(1);
     let rig = Rig::of(ReferenceEngine::new(device), &options, Lane::serve);

@@ -166,7 +166,7 @@ fn a_place_wakes_the_first_in_line() {
 }
 
 #[test]
-fn who_gives_up_passes_on_what_it_was_woken_for() {
+fn a_waiter_that_gives_up_passes_its_wakeup_on() {
     let (rig, [one, _other]) = full();
     let (first, of_first, first_woken) = waiter(&rig);
     let (mut second, of_second, second_woken) = waiter(&rig);
@@ -179,7 +179,7 @@ fn who_gives_up_passes_on_what_it_was_woken_for() {
 }
 
 #[test]
-fn who_gives_up_leaves_nothing_behind() {
+fn a_waiter_that_gives_up_leaves_nothing_behind() {
     let (rig, [one, _other]) = full();
     let (let_go, gone) = signal();
     let waker = Arc::new(LetGo(let_go)).into();

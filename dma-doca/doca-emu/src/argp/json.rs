@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_stays_so() {
+    fn invalid_json_stays_invalid() {
         for text in ["", "{", "{,}x", "\"", "\"\\", "/*", "/", "{\"a\" 1}", "[1,,]"] {
             assert!(serde_json::from_str::<Json>(&plain(text)).is_err(), "{text:?}");
         }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_parses() {
+    fn an_encoded_value_parses_to_itself() {
         assert_eq!(Descriptor::parse(&descriptor().encode()), Some(descriptor()));
         let rdma = Descriptor { way: Way::Rdma, remote: Vec::new(), ..descriptor() };
         assert_eq!(Descriptor::parse(&rdma.encode()), Some(rdma));
