@@ -2,9 +2,8 @@
 # The tests of the crates that copy memory neither access freed or foreign memory nor leak (AddressSanitizer; undefined
 # behaviour of the C code traps), and their threads do not race (ThreadSanitizer):
 #   ci/sanitizers.sh [address|thread] [PACKAGE...]
-# Needs a nightly compiler. ThreadSanitizer also needs an instrumented standard library, because its locks would be
-# reported as races otherwise: from nightly's rust-src, or else from Debian's rustc-web, rust-web-src and lld with
-# nightly's sanitizer runtime. Exits with 77 ("skipped") if no requested sanitizer could run.
+# Needs a nightly compiler. ThreadSanitizer also needs the source of the standard library, to instrument it, because its
+# locks would be reported as races otherwise. Exits with 77 ("skipped") if no requested sanitizer could run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -94,32 +93,21 @@ fi
 if [[ "$which" != address ]]; then
     # A test forks, and its child starts an exporter's thread.
     export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse:die_after_fork=0
-    runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.tsan.a
-    rustflags=(-Zsanitizer=thread "$through_libc" --cfg=dma_thread_sanitizer)
-    cargo=(cargo +nightly)
-    if [[ -d "$nightly/lib/rustlib/src/rust/library" ]]; then
-        ran=1 threads=1
-    elif [[ -x /usr/bin/rustc && -d /usr/lib/rustlib/src/rust/library && -f "$runtime" ]] && command -v ld.lld >/dev/null; then
-        ran=1 threads=1
-        rustflags+=(-Zexternal-clangrt -Clink-arg=-fuse-ld=lld "-Clink-arg=-Wl,--export-dynamic")
-        rustflags+=("-Clink-arg=-Wl,--whole-archive,$runtime,--no-whole-archive")
-        # Libraries that the runtime needs.
-        rustflags+=(-Clink-arg=-lm -Clink-arg=-lpthread -Clink-arg=-ldl -Clink-arg=-lrt -Clink-arg=-lc)
-        # RUSTC_BOOTSTRAP: unstable flags of a stable compiler.
-        export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
-        cargo=(cargo)
+    source=$nightly/lib/rustlib/src/rust
+    if [[ -d "$source/library" ]]; then
+        ran=1
+        for package in "${packages[@]}"; do
+            echo "--- thread: $package"
+            mapfile -t chosen < <(targets_of "$package" thread)
+            cargo +nightly test --no-fail-fast --locked -Zbuild-std \
+                --config "$(flags -Zsanitizer=thread "$through_libc" --cfg=dma_thread_sanitizer)" -p "$package" \
+                --target "$host" "${chosen[@]}" -- --skip little_memory_is_an_error_and_no_abort ||
+                failed+=("thread: $package")
+        done
     else
-        threads=0
-        echo "skipped: ThreadSanitizer, without rust-src (rustup component add rust-src --toolchain nightly," \
-            "or apt-get install rustc-web rust-web-src lld)"
+        echo "skipped: ThreadSanitizer, without rust-src (rustup component add rust-src --toolchain nightly, or a link from" \
+            "$source to the rust-src of the same version that a distribution packages)"
     fi
-    for package in "${packages[@]}"; do
-        ((threads)) || break
-        echo "--- thread: $package"
-        mapfile -t chosen < <(targets_of "$package" thread)
-        "${cargo[@]}" test --no-fail-fast --locked -Zbuild-std --config "$(flags "${rustflags[@]}")" -p "$package" \
-            --target "$host" "${chosen[@]}" -- --skip little_memory_is_an_error_and_no_abort || failed+=("thread: $package")
-    done
 fi
 ((ran)) || exit 77
 if ((${#failed[@]})); then
