@@ -1,18 +1,16 @@
-//! Describes what a poll reported, looked at all at once: for short operations, this is most of what
-//! measuring costs.
+//! Checks of all completions of one poll at once. For short operations this is most of the loop's cost.
 
 use std::ops::Range;
 
 use dma::{Completion, Outcome};
 
-/// Returns whether these are as many completions as there are places, all succeeded, and their tokens add up
-/// to those of all places. That each place has one is looked at where doorbells are timed: here it would cost
-/// four per cent of a short copy.
+/// Returns true if all completions are successes and their tokens add up to those of places 0 to n - 1. That
+/// each token comes once is checked only with timed doorbells, because it would add 4 % to a short copy.
 #[inline]
 pub(super) fn all_ended(completions: &[Completion]) -> bool {
     let done = |c: &Completion| c.outcome == Outcome::Done;
     let tokens = |sum: u64, c: &Completion| sum.wrapping_add(c.token);
-    // Four at a time, which takes a third of the time.
+    // Groups of four take a third of the time.
     let fours = completions.chunks_exact(4);
     let rest = fours.remainder();
     let mut sum = rest.iter().fold(0, tokens);
@@ -22,12 +20,12 @@ pub(super) fn all_ended(completions: &[Completion]) -> bool {
         }
         sum = four.iter().fold(sum, tokens);
     }
-    // A completion of what nobody submitted makes another sum.
+    // A token that nobody submitted changes the sum.
     let places = completions.len() as u64;
     rest.iter().all(done) && sum == places * places.saturating_sub(1) / 2
 }
 
-/// Keeps the results of operations by their places, where operations have results.
+/// Stores the result of each completion under its token, if operations have results.
 #[inline]
 pub(super) fn keep_answers(answers: &mut [Option<u64>], completions: &[Completion]) {
     if !answers.is_empty() {
@@ -39,7 +37,8 @@ pub(super) fn keep_answers(answers: &mut [Option<u64>], completions: &[Completio
     }
 }
 
-/// The places of operations that all succeeded, if they are consecutive and ascend.
+/// Returns the range of tokens if all completions are successes with consecutive, ascending tokens below
+/// `places`.
 #[inline]
 pub(super) fn row(completions: &[Completion], places: u32) -> Option<Range<u32>> {
     let first = completions.first()?.token;

@@ -1,5 +1,5 @@
-//! The usual case of the loop: whole queues of short copies that all end well, with the fewest instructions,
-//! since for these the loop itself is part of what is measured.
+//! The fast path of the loop, for whole queues of short copies. It is kept to few instructions, because for
+//! short copies the loop itself is part of what is measured.
 #![expect(unsafe_code, reason = "submits to the raw queue")]
 
 use super::completions::{all_ended, keep_answers};
@@ -7,9 +7,9 @@ use super::submit::taken;
 use super::{POLL, Trouble, Worker, closed};
 
 impl Worker {
-    /// As [`burst`](Self::burst), as long as nothing happens but the usual, which this does with the fewest
-    /// instructions: each doorbell is rung for all places, none is timed, and one poll reports that all of it
-    /// ended well. Returns the number of polls.
+    /// Does what [`burst`](Self::burst) does while every doorbell is for all places, none is timed, and one
+    /// poll returns all of them as done. Returns the number of polls; the general loop handles everything
+    /// else.
     pub(super) fn fast_path(&mut self, polls: u32) -> Result<u32, Trouble> {
         let Some(queue) = self.queue.as_deref_mut() else { return Err(closed()) };
         let all = self.ready.len();
@@ -17,7 +17,7 @@ impl Worker {
         if waits || self.cell.batch as usize != all || all > POLL || self.layout.turns() {
             return Ok(0);
         }
-        // Timed operations and the last ones are left to the general loop.
+        // The last doorbell is left to the general loop, which ends the repetition.
         let left = (self.extent.warm + self.extent.ops - self.submitted) / all as u64;
         let most = u64::from(polls).min(self.untimed).min(left.saturating_sub(1));
         let (mut whole, mut odd) = (0, None);

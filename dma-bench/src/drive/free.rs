@@ -1,32 +1,32 @@
-//! Which places of a measuring loop are free, in the order in which they were freed.
+//! The free places of a measuring loop, in the order in which they became free.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Free places, as rows of consecutive numbers: most engines complete in the order of submission, and then to
-/// take or put back what a doorbell is rung for costs one step instead of one for each place.
+/// A FIFO of free places, stored as ranges. Most engines complete in the order of submission, so that taking
+/// and freeing the places of one doorbell is one step.
 #[derive(Clone, Debug)]
 pub(crate) struct FreePlaces {
-    /// Those that were freed first. Empty only if there are no others either.
+    /// The range that became free first. Empty only if no place is free.
     row: Range<u32>,
     others: VecDeque<Range<u32>>,
     len: u32,
 }
 
 impl FreePlaces {
-    /// All of `places` are free.
+    /// Returns a list with the places 0 to `places` - 1.
     pub(crate) fn new(places: u32) -> Self {
-        // Never more rows than places: nothing is allocated later.
+        // There are never more ranges than places, so nothing is allocated later.
         Self { row: 0..places, others: VecDeque::with_capacity(places as usize), len: places }
     }
 
-    /// The number of are free.
+    /// Returns the number of free places.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// The `count` that were freed first, if they are consecutive and ascend.
+    /// Takes the `count` places that became free first, if they are one ascending range.
     #[inline]
     pub(crate) fn take_row(&mut self, count: u32) -> Option<Range<u32>> {
         let first = self.row.start;
@@ -41,18 +41,18 @@ impl FreePlaces {
         Some(first..first + count)
     }
 
-    /// The one that was freed first.
+    /// Takes the place that became free first.
     pub(crate) fn take(&mut self) -> Option<u32> {
         self.take_row(1).map(|row| row.start)
     }
 
-    /// None is free any more.
+    /// Takes all places.
     pub(crate) fn take_all(&mut self) {
         self.others.clear();
         (self.row, self.len) = (0..0, 0);
     }
 
-    /// Frees places, the lowest first.
+    /// Frees a range of places.
     #[inline]
     pub(crate) fn put(&mut self, places: Range<u32>) {
         if self.len == 0 {
@@ -68,7 +68,7 @@ impl FreePlaces {
         self.len += places.end - places.start;
     }
 
-    /// All that are free, those first that were freed first.
+    /// Returns the free places in the order in which they became free.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.row.clone().chain(self.others.iter().flat_map(Clone::clone))
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain list.
+        /// Compares the list with a `VecDeque` of single places.
         #[test]
         fn places_come_in_the_order_in_which_they_were_freed(
             places in 1_u32..70,
@@ -95,7 +95,7 @@ mod tests {
                     let wanted: Vec<u32> = oracle.iter().copied().take(count as usize).collect();
                     let row = wanted.len() == count as usize && wanted.windows(2).all(|w| w[1] == w[0] + 1);
                     let got = free.take_row(count);
-                    // Rows that meet were not always put back as one, or not side by side.
+                    // Adjacent ranges are not always joined, so a row may be refused.
                     prop_assert!(got.is_none() || row);
                     match got {
                         Some(got) => prop_assert_eq!(got.collect::<Vec<_>>(), wanted.clone()),

@@ -1,7 +1,7 @@
-//! The closed loop: keeps a queue full, counts, times, and verifies.
+//! The measuring loop: keeps a queue full, counts, times and verifies.
 //!
-//! It drives the raw queue, so that what is measured is the engine. Each of `depth` places has buffers of its
-//! own, so no two operations in flight ever meet, in whatever order they end.
+//! It drives the raw queue, so that the engine is measured without the safe API. Each of the `depth` places
+//! has buffers of its own, so operations in flight never overlap.
 
 mod completions;
 mod fast_path;
@@ -35,10 +35,10 @@ use crate::memory::Memory;
 use crate::placement::Pinned;
 use crate::plan::{Cell, Verify};
 
-/// One queue with its memory.
+/// One queue with its memory and the state of its measurement.
 #[derive(Debug)]
 pub struct Worker {
-    /// `None` once it has been given up on.
+    /// `None` once the queue has been abandoned.
     queue: Option<Box<dyn RawQueue>>,
     memory: Memory,
     layout: Layout,
@@ -49,37 +49,36 @@ pub struct Worker {
     verify: Verify,
     stall: Duration,
     places: Vec<Place>,
-    /// The descriptor of each place, for copies of one segment in one piece.
+    /// The descriptor of each place, if an operation is one descriptor without lists.
     ready: Vec<Descriptor<'static>>,
-    /// When the operation of each place was submitted or due; 0 if nobody asks.
+    /// Time at which the operation of each place was submitted or due; 0 if it is not timed.
     stamps: Vec<u64>,
-    /// The last result of each place in this repetition; empty if operations have none.
+    /// The last result of each place in this repetition. Empty if operations have no result.
     answers: Vec<Option<u64>>,
     free: FreePlaces,
-    /// Of which places an operation has begun and has not ended.
+    /// For each place: an operation is in flight.
     flying: Vec<bool>,
-    /// Descriptors that the queue has taken and not reported.
+    /// Descriptors in the queue: taken, and not completed.
     out: u64,
-    /// The places of operations that are being made, for those that are more than copies from one segment to
-    /// another.
+    /// Places whose operations are being made. Only for operations with lists, pieces or comparisons.
     making: Vec<u32>,
     /// Descriptors of one operation.
     pieces: usize,
     max_piece: usize,
-    /// Polls between two looks at whether the user asked to stop.
+    /// Polls between two checks for an interrupt.
     polls_at_once: u32,
-    /// Operations that completed on this queue in the repetitions before.
+    /// Operations that completed on this queue in earlier repetitions.
     done_before: u64,
-    /// Submissions that the engine has refused in a row, saying that they may be tried again.
+    /// Consecutive submissions that the engine refused with an error that allows a retry.
     refusals: u32,
     pending: Vec<Descriptor<'static>>,
-    /// Buffer of polls: made once, since to fill it costs as much as dozens of short copies.
+    /// Buffer for polls. It is allocated once, because filling it costs as much as dozens of short copies.
     completions: Vec<Completion>,
-    /// Of the repetition.
+    /// The current repetition.
     extent: Extent,
     started: u64,
     ended: u64,
-    /// Operations that had completed by then.
+    /// Operations that had completed when the clock stopped.
     timed: u64,
     cut: bool,
     /// Every operation is compared when it completes.
@@ -88,7 +87,7 @@ pub struct Worker {
     submitted: u64,
     completed: u64,
     polls: u64,
-    /// Doorbells until the next one that is timed.
+    /// Doorbells until the next timed one.
     untimed: u64,
     rung_before: u64,
     sampling: u32,
@@ -100,17 +99,17 @@ pub struct Worker {
     progress: Instant,
 }
 
-/// The number of completions one poll takes.
+/// The most completions of one poll.
 const POLL: usize = 64;
-/// The amount of is moved at most, in bytes, between two looks at whether the user asked to stop.
+/// The most bytes that are moved between two checks for an interrupt.
 pub(crate) const AT_ONCE: u64 = 64 << 20;
 
 impl Worker {
-    /// A queue for `cell`, on its part of `memory`.
+    /// Opens a queue for `cell` on its part of `memory`.
     ///
     /// # Errors
     ///
-    /// The engine cannot do that, or does not now.
+    /// `Unsupported` if the engine cannot do the operation; `Failed` if it cannot open the queue.
     pub fn new(
         contender: &Contender,
         cell: &Cell,
@@ -180,19 +179,19 @@ impl Worker {
         })
     }
 
-    /// Drives this queue, with number `queue`, on one of these CPUs.
+    /// Drives this queue, which has number `queue`, on one of `cpus`.
     #[must_use]
     pub fn on(mut self, cpus: &[usize], queue: usize) -> Self {
         self.cpus = (cpus.to_vec(), queue);
         self
     }
 
-    /// Pins the calling thread to the CPU of this queue, if it has one.
+    /// Pins the calling thread to the CPU of this queue, if it has one, until the result is dropped.
     pub(crate) fn pinned(&self) -> Pinned {
         Pinned::to(&self.cpus.0, self.cpus.1)
     }
 
-    /// Goes on with buffers elsewhere in its memory. Nothing is in flight.
+    /// Moves the buffers to another layout. No operation may be in flight.
     pub fn move_to(&mut self, layout: Layout) {
         self.layout = layout;
         self.free = FreePlaces::new(self.cell.depth);
@@ -202,11 +201,11 @@ impl Worker {
         }
     }
 
-    /// Gets ready for a repetition: spoils what will be compared.
+    /// Prepares a repetition: resets the counts, and spoils the buffers that will be compared.
     ///
     /// # Errors
     ///
-    /// Memory is gone.
+    /// The memory can no longer be reached.
     pub fn prepare(&mut self, extent: Extent) -> Result<(), Trouble> {
         self.extent = extent;
         self.done_before += self.completed;
@@ -217,26 +216,26 @@ impl Worker {
         self.spoilt.clear();
         self.marks.clear();
         self.answers.fill(None);
-        // Each operation is then spoilt before it is submitted.
+        // Each operation is then spoilt right before it is submitted.
         self.checking = extent.each || self.verify == Verify::All;
         if self.checking || !self.cell.op.writes() {
             return Ok(());
         }
         let total = (extent.warm + extent.ops).min(self.places.len() as u64) as usize;
         let most = self.compared();
-        // These places are handed out first, each for its next buffer.
+        // The places that are used first, each with its next buffer.
         let next = |place: u32| self.layout.next(self.places[place as usize].index, self.places.len());
         self.spoilt.extend(self.free.iter().take(total.min(most)).map(next));
         self.spoilt.iter().try_for_each(|&index| self.spoil(index))
     }
 
-    /// The number of operations of a repetition that are compared at most.
+    /// Returns the most operations of this repetition that are compared.
     fn compared(&self) -> usize {
         let fewest = usize::from(self.extent.compare >= COMPARE_MUCH);
         (self.extent.compare / self.layout.size()).clamp(fewest, COMPARE_OPS)
     }
 
-    /// Forgets the latencies so far: those of the warm-up are not the cell's.
+    /// Clears the latencies, for example those of a warm-up.
     pub fn forget(&mut self) {
         self.histogram.reset();
     }
@@ -250,25 +249,26 @@ impl Worker {
         }
     }
 
-    /// Whose queue it is.
+    /// Returns the engine of the queue.
     #[cfg(test)]
     pub(crate) fn engine_id(&self) -> Option<dma::EngineId> {
         self.queue.as_ref().map(|queue| queue.engine_id())
     }
 
-    /// Operations that completed on this queue so far.
+    /// Returns the number of operations that have completed on this queue.
     pub(crate) fn done(&self) -> u64 {
         self.done_before + self.completed
     }
 
-    /// Ends the repetition: compares what was spoilt before.
+    /// Ends the repetition: compares the buffers that were spoilt before it, and returns its counts.
     ///
     /// # Errors
     ///
-    /// Bytes did not arrive.
+    /// A byte or a result is wrong.
     pub fn finish(&mut self) -> Result<Slice, Trouble> {
         let (from, before) = self.from.unwrap_or((self.ended, self.timed));
-        // In a repetition that was cut off, operations may still be in flight or may never have begun.
+        // After an early stop operations may still be in flight, or may never have begun; then nothing is
+        // compared.
         let whole = self.completed == self.submitted && self.submitted >= self.spoilt.len() as u64;
         for index in std::mem::take(&mut self.spoilt).into_iter().filter(|_| whole) {
             self.compare_bytes(index)?;
@@ -289,20 +289,20 @@ impl Worker {
         })
     }
 
-    /// From submission (or from when it was due) to completion, in nanoseconds, of all repetitions
-    /// since [`forget`](Self::forget).
+    /// Returns the latencies since [`forget`](Self::forget), in nanoseconds: from submission, or from when an
+    /// operation was due, to its completion.
     #[must_use]
     pub fn latency(&self) -> &Histogram<u64> {
         &self.histogram
     }
 
-    /// Returns whether its time is a simulated device's own.
+    /// Returns true if its time is a simulated device's own.
     #[must_use]
     pub fn virtual_clock(&self) -> bool {
         self.clock.is_virtual()
     }
 
-    /// One repetition, alone on this thread.
+    /// Runs one repetition on the calling thread.
     ///
     /// # Errors
     ///
@@ -314,19 +314,20 @@ impl Worker {
         self.finish()
     }
 
-    /// When a run at a rate began, and when each of its repetitions was over.
+    /// Returns the start of a run at a rate, and the end of each of its repetitions.
     #[must_use]
     pub fn marks(&self) -> (u64, &[Mark]) {
         (self.started, &self.marks)
     }
 
-    /// When the repetition was over, on the contender's clock.
+    /// Returns the end of the repetition, in nanoseconds on the contender's clock.
     #[must_use]
     pub fn ended_at(&self) -> u64 {
         self.ended
     }
 
-    /// Stops the queue and waits for what it has, for two seconds at most; whether all came back.
+    /// Stops the queue and polls until all descriptors have come back, for two seconds at most. Returns false
+    /// if some have not.
     fn drain(&mut self) -> bool {
         let Some(queue) = self.queue.as_mut().filter(|_| self.out > 0) else { return true };
         queue.stop();
@@ -348,8 +349,8 @@ fn closed() -> Trouble {
 }
 
 impl Drop for Worker {
-    /// Waits for operations in flight, or gives up on them; memory that a device may still be at is never
-    /// given back.
+    /// Waits for operations in flight. If they do not come back, the queue and its memory are leaked, because
+    /// the device may still access them.
     fn drop(&mut self) {
         if !self.drain() {
             std::mem::forget(self.queue.take());

@@ -1,4 +1,4 @@
-//! Describes what an engine can do of an operation, and in how many pieces.
+//! The number of descriptors that an operation becomes on an engine.
 
 use dma::{Capabilities, EngineInfo, Limits};
 
@@ -6,7 +6,8 @@ use super::Trouble;
 use crate::memory::PATTERN;
 use crate::plan::{Cell, Op};
 
-/// Into how many descriptors an operation is cut, and how long each is at most.
+/// Returns the number of descriptors for an operation of the cell, and the most bytes of each. Fails with
+/// [`Trouble::Unsupported`] if the engine cannot do the operation.
 pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), Trouble> {
     let Limits { max_transfer, max_segments, max_queue_depth, .. } = info.limits;
     let pieces = cell.size.div_ceil(max_transfer).max(1);
@@ -32,7 +33,7 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), T
         op if op.has_segments() && cell.segments as usize > max_segments => {
             unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
         }
-        // Each piece of a fill begins with the first byte of the pattern.
+        // Each piece of a fill starts the pattern anew, so the pieces must be multiples of it.
         Op::Fill
             if pieces > 1
                 && (!max_transfer.is_multiple_of(PATTERN.len() as u64)

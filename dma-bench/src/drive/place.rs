@@ -1,4 +1,4 @@
-//! The place where an operation reads and writes.
+//! The operands of one operation in flight.
 
 use dma::{Descriptor, Segment};
 
@@ -6,13 +6,13 @@ use crate::layout::Layout;
 use crate::memory::Memory;
 use crate::plan::{Cell, Op};
 
-/// One of the `depth` operations that can be in flight, with its buffers.
+/// The operands of one of the `depth` operations that can be in flight at once.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) src: Segment,
     pub(super) dst: Segment,
     pub(super) index: usize,
-    /// Descriptors that have not ended.
+    /// Descriptors of the operation that have not completed.
     pub(super) left: u32,
     pub(super) lists: (Vec<Segment>, Vec<Segment>),
     /// The destinations of a copy to two.
@@ -37,7 +37,7 @@ impl Place {
         place
     }
 
-    /// Writes the pair of destinations anew, if there is one.
+    /// Updates the pair of destinations, if the operation has two.
     #[inline]
     fn both(&mut self, layout: &Layout) {
         if let Some(also) = layout.also() {
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// Makes the descriptor of an operation without lists.
+    /// Returns the descriptor of an operation that has no segment lists.
     #[inline]
     pub(super) fn descriptor(&self, op: Op, token: u64) -> Descriptor<'static> {
         match op {
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Goes on to the place's next buffer.
+    /// Moves on to the next buffer of this place.
     #[inline]
     pub(super) fn advance(&mut self, memory: &Memory, layout: &Layout, depth: usize) {
         self.index = layout.next(self.index, depth);
@@ -69,7 +69,7 @@ impl Place {
         }
     }
 
-    /// Writes the segment lists anew. A list of one has the whole buffer.
+    /// Updates the segment lists. A list of one segment has the whole buffer.
     fn list(&mut self, memory: &Memory, layout: &Layout) {
         let (from, to) = &mut self.lists;
         let (one, other) = (from.len() == 1, to.len() == 1);

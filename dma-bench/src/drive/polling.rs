@@ -1,5 +1,5 @@
-//! Operations come back: what a poll reported is checked, timed, compared and counted, and its places are
-//! free again.
+//! Polling: checks, times, compares and counts what the queue has completed, and frees the places of these
+//! operations.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -11,14 +11,15 @@ use super::completions::{keep_answers, row};
 use super::{Trouble, Worker, closed};
 
 impl Worker {
-    /// Takes what has completed; whether that was all.
+    /// Polls the queue once. Returns true when all operations of the repetition have completed.
     pub(super) fn poll(&mut self) -> Result<bool, Trouble> {
         let Some(queue) = &mut self.queue else { return Err(closed()) };
         let n = queue.poll(&mut self.completions);
         self.settle(n)
     }
 
-    /// Takes the first `n` of the completions; whether that was all.
+    /// Processes the first `n` entries of `completions`. Returns true when all operations of the repetition
+    /// have completed.
     pub(super) fn settle(&mut self, n: usize) -> Result<bool, Trouble> {
         self.polls += 1;
         self.out = self.out.saturating_sub(n as u64);
@@ -54,8 +55,8 @@ impl Worker {
         Ok(self.completed >= self.extent.warm + self.extent.ops)
     }
 
-    /// Records the latency of operations that ended together, if they are timed and were submitted together
-    /// too; whether these were all that are timed among them.
+    /// Records one latency for a row of operations that were submitted together and completed together.
+    /// Returns true if the row needs no other timing: it is recorded, or none of its operations is timed.
     fn timed_together(&mut self, row: &Range<u32>) -> bool {
         if self.sampling == 0 {
             return true;
@@ -77,7 +78,7 @@ impl Worker {
         true
     }
 
-    /// Completions in any order, that may be timed, may be one piece of several, and may have to be verified.
+    /// Handles completions in any order: each may be timed, one piece of several, or due for comparison.
     fn ended(&mut self, completions: &[Completion]) -> Result<(), Trouble> {
         let now = if self.sampling > 0 { self.clock.now() } else { 0 };
         for completion in completions {
@@ -122,7 +123,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Nothing completed: sooner or later that is too long.
+    /// Handles a poll without completions. Fails when the queue has completed nothing for the stall limit.
     fn nothing(&mut self) -> Result<bool, Trouble> {
         std::hint::spin_loop();
         if self.idle == 0 {
@@ -131,7 +132,7 @@ impl Worker {
         self.idle = self.idle.saturating_add(1);
         if self.idle.is_multiple_of(1024) {
             let since = self.progress.elapsed();
-            // A device on its own clock that a million polls did not wake does nothing any more.
+            // A million idle polls advance a virtual clock far beyond any operation: the device is stuck.
             if since > self.stall || (self.clock.is_virtual() && self.idle > 1 << 20) {
                 let missing = self.submitted - self.completed;
                 return Err(Trouble::Failed(format!(
@@ -154,8 +155,8 @@ impl Worker {
     }
 }
 
-/// Records `count` latencies of `time` nanoseconds.
+/// Records `count` latencies of `time` nanoseconds each.
 fn record(histogram: &mut Histogram<u64>, time: u64, count: u64) {
-    // Without bounds, every value fits.
+    // A histogram without bounds takes every value.
     let _ = histogram.record_n(time.max(1), count);
 }

@@ -1,4 +1,4 @@
-//! The duration: how long a repetition is to go on, and what it came to.
+//! Length and result of one repetition.
 
 use hdrhistogram::Histogram;
 
@@ -7,34 +7,34 @@ use hdrhistogram::Histogram;
 pub struct Slice {
     /// Operations that were timed.
     pub ops: u64,
-    /// When the first began and the last ended, on the contender's clock, in nanoseconds.
+    /// Start of the first timed operation and end of the last, in nanoseconds on the contender's clock.
     pub span: (u64, u64),
-    /// All operations, the warm-up of a simulated device's included.
+    /// Completed operations, timed or not.
     pub all_ops: u64,
-    /// Polls, over all operations.
+    /// Polls, those for operations that are not timed included.
     pub polls: u64,
-    /// Doorbells, over all operations.
+    /// Doorbells, those for operations that are not timed included.
     pub doorbells: u64,
-    /// Comparisons of an operation's bytes.
+    /// Operations that were verified.
     pub verified: u64,
-    /// The user stopped it before its end.
+    /// The user stopped the repetition early.
     pub cut: bool,
 }
 
 impl Slice {
-    /// The time in seconds.
+    /// Returns the length of `span` in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.span.1.saturating_sub(self.span.0).max(1) as f64 / 1e9
     }
 }
 
-/// A histogram for latencies in nanoseconds: three digits, no bounds. It is small as long as they are short,
-/// so that it does not push out of the caches what is measured.
+/// Returns an empty histogram for latencies in nanoseconds, with three significant digits. It grows with the
+/// longest latency, so that it takes little room in the caches while latencies are short.
 ///
 /// # Panics
 ///
-/// Never: the number of digits is a constant, and right.
+/// Never: three digits are valid.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
@@ -47,38 +47,38 @@ pub struct Extent {
     pub warm: u64,
     /// Operations that are timed.
     pub ops: u64,
-    /// One in so many doorbells is timed.
+    /// Of this many doorbells, one is timed.
     pub sample_every: u64,
-    /// The number of bytes are spoilt before and compared afterwards, in whole buffers: with [`COMPARE_MUCH`]
-    /// one at least.
+    /// Bytes to compare after the repetition. Rounded down to whole buffers; at least one buffer from
+    /// [`COMPARE_MUCH`] on.
     pub compare: usize,
-    /// The bytes of every operation are compared as soon as it completes, before its buffer is used again:
-    /// not for what is timed.
+    /// Compare every operation when it completes, before its buffer is used again. For repetitions whose time
+    /// does not count.
     pub each: bool,
 }
 
-/// Operations at a rate instead of as many as go.
+/// A fixed rate, instead of the greatest possible one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Operations a second.
     pub rate: f64,
-    /// Operations of each repetition: a run at a rate is one schedule, and is cut into repetitions
+    /// Operations of each repetition. A run at a rate is one schedule, which is cut into repetitions
     /// afterwards.
     pub each: u64,
 }
 
-/// When a repetition of a run at a rate was over.
+/// The end of a repetition within a run at a rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// On the contender's clock, in nanoseconds.
+    /// Time on the contender's clock, in nanoseconds.
     pub time: u64,
-    /// CPU time of the process by then, in nanoseconds.
+    /// CPU time of the process up to then, in nanoseconds.
     pub cpu: f64,
 }
 
-/// Bytes that are compared now and then.
+/// Bytes to compare in the repetitions that are compared thoroughly.
 pub const COMPARE_MUCH: usize = 1 << 20;
-/// Bytes that are compared in between, so that the time goes into measuring.
+/// Bytes to compare in all other repetitions, so that comparing takes little of the run's time.
 pub const COMPARE_LITTLE: usize = 16 << 10;
-/// The number of buffers are compared at most.
+/// The most buffers that are compared in a repetition.
 pub(crate) const COMPARE_OPS: usize = 16;

@@ -1,20 +1,19 @@
-//! The loop itself: as many operations as go, or at a rate, until the repetition is over or the user stops
-//! it.
+//! The loop itself, as fast as possible or at a rate, until the repetition is over or the user stops it.
 
 use std::time::{Duration, Instant};
 
 use super::{Mark, Pace, Trouble, Worker};
 use crate::{cpu_clock, interrupt};
 
-/// Time limit for operations in flight when the user asked to stop.
+/// Time limit for operations in flight after an interrupt.
 const DRAIN: Duration = Duration::from_millis(200);
 
 impl Worker {
-    /// Goes on for up to `polls` polls; whether the repetition is over.
+    /// Submits and polls, up to `polls` times. Returns true when the repetition is over.
     ///
     /// # Errors
     ///
-    /// The engine refused or failed an operation, or completes nothing any more.
+    /// The engine refused or failed an operation, or has completed nothing for the stall limit.
     #[inline]
     pub fn burst(&mut self, polls: u32) -> Result<bool, Trouble> {
         let total = self.extent.warm + self.extent.ops;
@@ -44,7 +43,7 @@ impl Worker {
         Ok(false)
     }
 
-    /// Returns whether an operation is one descriptor that is always the same but for its addresses.
+    /// Returns true if an operation is one descriptor of which only the addresses change.
     fn is_simple(&self) -> bool {
         self.pieces == 1 && !self.cell.op.has_lists() && self.cell.segments == 1 && !self.checking
     }
@@ -54,8 +53,8 @@ impl Worker {
         (self.ended, self.timed) = (self.clock.now(), self.completed);
     }
 
-    /// Ends a repetition that the user stopped: what has completed counts. Operations in flight are waited
-    /// for a little, since only then what was spoilt can be compared.
+    /// Ends a repetition that the user stopped. Completed operations count. Waits for those in flight for up
+    /// to [`DRAIN`], because only then the spoilt buffers can be compared.
     pub(crate) fn cut(&mut self) -> Result<(), Trouble> {
         self.end();
         self.cut = true;
@@ -70,7 +69,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on to the end of a repetition that was started, or until the user asks to stop.
+    /// Continues a repetition until its end or an interrupt.
     ///
     /// # Errors
     ///
@@ -87,9 +86,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on at a rate: each operation is due at its time whether or not the one before has ended, and its
-    /// latency counts from when it was due. The last repetition is over when an operation after it would be
-    /// due: so many operations take so many gaps.
+    /// Runs at a rate: each operation is due at its time, whether or not the one before has completed, and
+    /// its latency counts from then. The last repetition ends when one more operation would be due, so that n
+    /// operations take n gaps.
     fn go_at(&mut self, pace: Pace) -> Result<(), Trouble> {
         let simple = self.is_simple();
         let (started, gap) = (self.started, 1e9 / pace.rate);

@@ -1,4 +1,4 @@
-//! Operations go out: free places become descriptors, the queue takes them, and the doorbell is rung.
+//! Submission: makes descriptors for free places, hands them to the queue, and rings the doorbell.
 #![expect(unsafe_code, reason = "submits to the raw queue")]
 
 use std::ops::Range;
@@ -9,11 +9,12 @@ use super::{Trouble, Worker, closed};
 use crate::memory::PATTERN;
 use crate::plan::Op;
 
-/// The number of times that in a row an engine may say "try again" and take nothing.
+/// Consecutive refusals with "try again" after which an engine has failed.
 const REFUSALS: u32 = 4096;
 
 impl Worker {
-    /// Makes `count` operations and rings the doorbell for them. `due` is when the first was due, 0 for now.
+    /// Makes `count` operations and rings the doorbell for them. `due` is the time at which the first was
+    /// due; 0 for now.
     pub(super) fn submit(&mut self, count: u32, simple: bool, due: u64) -> Result<(), Trouble> {
         let stamp = if due == 0 && self.untimed == 0 { self.clock.now().max(1) } else { due };
         self.untimed = self.untimed.checked_sub(1).unwrap_or(self.extent.sample_every.saturating_sub(1));
@@ -25,7 +26,7 @@ impl Worker {
             return self.submit_listed(count, stamp, due);
         }
         let Some(row) = self.free.take_row(count) else { return self.submit_scattered(count, stamp) };
-        // The usual case: places in a row, whose descriptors are ready.
+        // The usual case: consecutive places, whose descriptors are ready.
         let row = row.start as usize..row.end as usize;
         if self.layout.turns() {
             self.turn(row.clone());
@@ -46,7 +47,7 @@ impl Worker {
         Ok(())
     }
 
-    /// As [`submit`](Self::submit), for free places that are not in a row: their descriptors are gathered.
+    /// Does what [`submit`](Self::submit) does, for free places that are not consecutive.
     fn submit_scattered(&mut self, count: u32, stamp: u64) -> Result<(), Trouble> {
         for _ in 0..count {
             let Some(number) = self.free.take() else { break };
@@ -61,7 +62,7 @@ impl Worker {
         self.submit_pending()
     }
 
-    /// Goes on to the next buffers of places.
+    /// Moves places on to their next buffers.
     fn turn(&mut self, row: Range<usize>) {
         for (place, descriptor) in self.places[row.clone()].iter_mut().zip(&mut self.ready[row]) {
             place.advance(&self.memory, &self.layout, self.cell.depth as usize);
@@ -69,7 +70,7 @@ impl Worker {
         }
     }
 
-    /// Hands over what is pending, as far as the queue has room.
+    /// Submits the pending descriptors, as far as the queue has room, and rings the doorbell.
     pub(super) fn submit_pending(&mut self) -> Result<(), Trouble> {
         let Some(queue) = &mut self.queue else { return Err(closed()) };
         // SAFETY: the segments lie within this worker's memory, which belongs to the queue's engine and is
@@ -87,8 +88,8 @@ impl Worker {
         Ok(())
     }
 
-    /// As [`submit`](Self::submit), for what is more than one segment to one segment, and for what is
-    /// compared on completion.
+    /// Does what [`submit`](Self::submit) does, for operations with lists or several pieces, and for those
+    /// that are compared on completion.
     fn submit_listed(&mut self, count: u32, stamp: u64, due: u64) -> Result<(), Trouble> {
         self.making.clear();
         self.making.extend((0..count).map_while(|_| self.free.take()));
@@ -148,8 +149,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sets the places whose turn it is to their next buffers, and spoils these if they are to be compared;
-    /// the stamp for them, taken afterwards, since to spoil is no part of an operation.
+    /// Moves the places in `making` on to their next buffers, and spoils these if they are compared. Returns
+    /// the time stamp of the operations, taken after the spoiling, which belongs to no operation.
     fn ready_places(&mut self, stamp: u64, due: u64) -> Result<u64, Trouble> {
         for at in 0..self.making.len() {
             let place = &mut self.places[self.making[at] as usize];
@@ -165,8 +166,8 @@ impl Worker {
     }
 }
 
-/// The number of descriptors an engine has taken. One that refuses and says that it may be tried again has
-/// taken none, as long as it does not say so for ever.
+/// Returns the number of descriptors that the engine has taken. A refusal that allows a retry counts as none,
+/// up to [`REFUSALS`] times in a row.
 #[inline]
 pub(super) fn taken(answer: dma::Result<usize>, refusals: &mut u32) -> Result<usize, Trouble> {
     answer.or_else(|error| refused(error, refusals))

@@ -1,5 +1,5 @@
-//! The measuring loop against queues that do as they like within the contract, and against some that break
-//! it.
+//! The measuring loop against queues that reorder and delay completions as the contract allows, and against
+//! queues that break the contract.
 #![expect(unsafe_code, reason = "stands in for a raw queue")]
 
 use std::collections::{HashSet, VecDeque};
@@ -15,28 +15,27 @@ use crate::plan::{Direction, Footprint, Op};
 
 type Odd = (u64, fn(Completion) -> Completion);
 
-/// Observations of a loop.
+/// Counts of what the queue was given.
 #[derive(Debug, Default)]
 struct Seen {
     submitted: u64,
     in_flight: Vec<u64>,
     most: usize,
     twice: bool,
-    /// Addresses that were written.
+    /// Destinations that were written.
     written: HashSet<DeviceAddr>,
 }
 
-/// A CPU queue that takes some descriptors now and others later, and reports what has ended when and in which
-/// order it likes.
+/// A CPU queue that takes descriptors in parts and reports completions late and in another order.
 #[derive(Debug)]
 struct Whim {
     queue: Box<dyn RawQueue>,
     held: VecDeque<Completion>,
-    /// Gone through over and over: how much is taken and reported, and in which order. Without any: all, at
-    /// once, in order.
+    /// Repeated steps: descriptors to take, completions to report, and whether in reverse. If empty, the
+    /// queue takes and reports everything in order.
     whims: Vec<(u8, u8, bool)>,
     turn: usize,
-    /// At which completion, and what becomes of it.
+    /// The completion to tamper with, by its number, and the change.
     odd: Option<Odd>,
     reported: u64,
     seen: Arc<Mutex<Seen>>,
@@ -49,8 +48,8 @@ impl Whim {
     }
 }
 
-// SAFETY: the inner queue keeps the promises; completions are reported late, or changed, which lets no memory
-// go early: the worker keeps its memory as long as it lives.
+// SAFETY: the inner queue keeps the promises. Late or changed completions free no memory early, because the
+// worker keeps its memory for as long as it lives.
 unsafe impl RawQueue for Whim {
     fn engine_id(&self) -> EngineId {
         self.queue.engine_id()
@@ -62,7 +61,7 @@ unsafe impl RawQueue for Whim {
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> dma::Result<usize> {
         let most = self.next().map_or(batch.len(), |(take, ..)| usize::from(take).min(batch.len()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the inner queue asks for.
         let taken = unsafe { self.queue.submit(&batch[..most]) }?;
         let mut seen = self.seen.lock().unwrap();
         for descriptor in &batch[..taken] {
@@ -142,10 +141,10 @@ fn cell(op: Op, depth: u32, batch: u32, footprint: Footprint) -> Cell {
     }
 }
 
-/// Bytes that its buffers leave free of its memory.
+/// Bytes behind the buffers, for the places that `in_pass` gives them.
 const FREE: usize = 64 << 10;
 
-/// A worker whose queue has whims, and what is seen of it.
+/// Returns a worker on a `Whim`, and the counts of that queue.
 fn worker(
     cell: &Cell,
     verify: Verify,
@@ -156,7 +155,7 @@ fn worker(
     let bytes = Layout::bytes(cell, 16 << 10);
     let make = if cell.op == Op::Compare { Memory::alike } else { Memory::new };
     let memory = make(&contender.engine, None, bytes + FREE, Direction::Local).unwrap();
-    // Sources and destinations do not lie at the same place of their memories.
+    // Sources and destinations get different offsets.
     let layout = Layout::new(cell, 0, 16 << 10).in_pass(cell, 1, 1, FREE);
     assert_ne!(layout.at(0).src, layout.at(0).dst);
     let mut worker = Worker::new(&contender, cell, memory, layout, verify, Duration::from_secs(1)).unwrap();
@@ -177,8 +176,8 @@ fn extent(warm: u64, ops: u64, sample_every: u64) -> Extent {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// For all that a queue takes and reports, in any order, as many operations are done as were asked for,
-    /// no place is used twice at once, all that is timed is counted once, and bytes are right.
+    /// Whatever the queue takes and reports, in any order: as many operations run as were requested, no place
+    /// is used twice at once, each timed operation is counted once, and all bytes are right.
     #[test]
     fn the_loop_does_what_it_was_asked_for(
         op in prop_oneof![4 => Just((Op::Copy, 1)), 1 => Just((Op::Fill, 1)), 3 => prop::sample::select(&WITH_RESULTS).prop_map(|op| (op, 1)), 1 => Just((Op::CopyToBoth, 1)), 1 => (1_u32..5).prop_map(|segments| (Op::Sg, segments))],
@@ -211,8 +210,7 @@ proptest! {
             let slice = worker.run(extent(warm, ops, every)).unwrap();
             let seen = seen.lock().unwrap();
             let all = warm + ops;
-            // As many as ended with the last poll, which may be more than was asked for only in so far as
-            // `from` was set late.
+            // The last poll may complete more operations than requested. It then also set `from` late.
             prop_assert_eq!(seen.submitted - before, all);
             prop_assert_eq!(slice.all_ops, all);
             prop_assert!(slice.ops <= ops && slice.ops + u64::from(POLL as u32) >= ops, "{} of {ops}", slice.ops);
@@ -248,11 +246,11 @@ proptest! {
 }
 
 proptest! {
-    // Each lost completion is waited for.
+    // Each case with a lost completion waits for the stall limit.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A queue that breaks the contract in one of these ways is found out, wherever it does: with an error,
-    /// not a panic, and within the time that was given.
+    /// Each way to break the contract, at any completion, ends in an error within the stall limit, not in a
+    /// panic.
     #[test]
     fn reports_of_a_broken_queue_are_errors(
         shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
@@ -264,7 +262,7 @@ proptest! {
             |c| Completion { outcome: Outcome::Failed(ErrorKind::DeviceLost), ..c },
             |c| Completion { outcome: Outcome::Aborted, ..c },
             |c| Completion { token: u64::MAX - c.token, ..c },
-            // That of another operation, which is in flight or not.
+            // The token of another operation, in flight or not.
             |c| Completion { token: c.token ^ 1, ..c },
         ];
         prop_assume!(which < 3 || (shape.0 > 1 && shape.0 % 2 == 0));
@@ -273,14 +271,15 @@ proptest! {
         let error = worker.run(extent(0, 1000, 7)).unwrap_err().to_string();
         let expected = ["an operation failed", "an operation failed", "unknown token", "no operation is in flight"][which];
         prop_assert!(error.contains(expected), "{error}");
-        // All that is in flight comes back, and no memory has to be leaked for it.
+        // All operations in flight come back, and no memory is leaked.
         prop_assert!(worker.drain());
-        // The end of another operation passes for its own until that one ends, too.
+        // A wrong token that names another operation in flight is noticed only when that one completes as
+        // well.
         prop_assert!(which == 3 || (worker.completed < at && worker.completed + POLL as u64 >= at), "{} before {at}", worker.completed);
     }
 }
 
-/// Cuts up operations that are longer than a descriptor may be.
+/// Operations longer than a descriptor are cut.
 #[test]
 fn long_copies_and_fills_are_cut() {
     for op in [Op::Copy, Op::Fill] {
@@ -310,7 +309,7 @@ fn a_copy_that_does_not_arrive_is_found() {
     }
 }
 
-/// A wrong result is found, of whichever operation it is.
+/// A wrong result is found for every operation with a result.
 #[test]
 fn a_wrong_result_is_found() {
     let wrong = |c: Completion| Completion { result: c.result ^ 1, ..c };
@@ -325,7 +324,7 @@ fn a_wrong_result_is_found() {
     }
 }
 
-/// A device that calls everything equal is found where a byte is wrong.
+/// Comparisons that report "equal" for different bytes are found.
 #[test]
 fn a_comparison_that_sees_no_difference_is_found() {
     let blind = |c: Completion| c.with_result(Completion::EQUAL);
@@ -338,7 +337,7 @@ fn a_comparison_that_sees_no_difference_is_found() {
     );
 }
 
-/// Both destinations are compared.
+/// Both destinations of a copy to two are compared.
 #[test]
 fn a_second_destination_that_is_missed_is_found() {
     for missed in [0, 1] {

@@ -1,34 +1,34 @@
-//! [`Trouble`]: why a cell has no figures.
+//! [`Trouble`]: the reason why a cell has no figures.
 
 use dma::ErrorKind;
 
 use crate::memory::Difference;
 
-/// Why a cell has no figures, or not all.
+/// The reason why a cell has no figures, or fewer than requested.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Trouble {
-    /// The engine cannot do that.
+    /// The engine lacks the operation, or its limits exclude the cell.
     #[error("not possible: {0}")]
     Unsupported(String),
-    /// The engine refused or failed.
+    /// The engine refused or failed an operation.
     #[error("{0}")]
     Failed(String),
-    /// Bytes did not arrive.
+    /// A destination has a wrong byte.
     #[error("WRONG BYTES: operation of {size} B at {at:#x}: first difference at offset {}: {:#04x} instead of {:#04x}", .difference.offset, .difference.found, .difference.expected)]
     Verification {
-        /// Offset in the destination.
+        /// Offset of the operation in the destination's memory, in bytes.
         at: usize,
-        /// Bytes of the operation.
+        /// Length of the operation, in bytes.
         size: usize,
-        /// The first difference, counted from the operation's first byte.
+        /// The first difference; its offset counts from the start of the operation.
         difference: Difference,
     },
-    /// The result is another one.
+    /// A completion has a wrong result.
     #[error("WRONG RESULT: operation of {size} B at {at:#x}: {found:#x} instead of {expected:#x}")]
     Answer {
-        /// Offset in the source.
+        /// Offset of the operation in the source's memory, in bytes.
         at: usize,
-        /// Bytes of the operation.
+        /// Length of the operation, in bytes.
         size: usize,
         /// The expected result.
         expected: u64,

@@ -1,5 +1,4 @@
-//! Finds out whether bytes arrive and results are right: buffers are spoilt before an operation and compared
-//! after it.
+//! Verification: changes destinations before an operation, and compares bytes and results after it.
 
 use dma::Completion;
 
@@ -9,8 +8,8 @@ use crate::memory::{Difference, Memory};
 use crate::plan::Op;
 
 impl Worker {
-    /// Makes every byte of a buffer wrong, so that what arrives there can be told from what was there; of a
-    /// comparison, the last byte, so that the result is to name it.
+    /// Makes every byte of the destination wrong, so that a missing copy is noticed. For a comparison only
+    /// the last byte is made wrong, and the result has to name it.
     pub(super) fn spoil(&self, index: usize) -> Result<(), Trouble> {
         if self.cell.op == Op::Compare {
             return Ok(self.memory.invert(self.last_byte(index))?);
@@ -18,7 +17,7 @@ impl Worker {
         self.each_piece(index, |memory, at, len, fill| memory.spoil(at, len, fill).map(|()| None)).map(|_| ())
     }
 
-    /// Compares what an operation on a spoilt buffer did: its bytes and its result.
+    /// Compares the bytes and the result of an operation whose buffer was spoilt.
     pub(super) fn compare(&mut self, index: usize, answer: u64) -> Result<(), Trouble> {
         self.checked += 1;
         let expected = match self.cell.op {
@@ -32,7 +31,7 @@ impl Worker {
         self.compare_bytes(index)
     }
 
-    /// Compares the bytes that an operation wrote.
+    /// Compares the bytes that the operation on buffer `index` wrote.
     pub(super) fn compare_bytes(&self, index: usize) -> Result<(), Trouble> {
         match self.each_piece(index, |memory, at, len, fill| memory.verify(at, len, fill))? {
             None => Ok(()),
@@ -40,14 +39,15 @@ impl Worker {
         }
     }
 
-    /// Checks the last results of some places, whose buffers are not spoilt.
+    /// Checks the last results of operations whose buffers were not spoilt, up to the number that is
+    /// compared.
     pub(super) fn check_answers(&mut self) -> Result<(), Trouble> {
         let known =
             self.answers.iter().zip(&self.places).filter_map(|(answer, p)| Some((p.index, (*answer)?)));
         let known: Vec<(usize, u64)> = known.take(self.compared()).collect();
         for (index, answer) in known {
             self.compare_answer(index, answer, self.expected(index))?;
-            // Those of a copy have been counted.
+            // Operations that write were counted with their bytes.
             self.checked += u64::from(!self.cell.op.writes());
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Worker {
         Err(Trouble::Answer { at, size, expected, found })
     }
 
-    /// The result of an operation whose buffer is not spoilt.
+    /// Returns the expected result of an operation whose buffer was not spoilt.
     fn expected(&self, index: usize) -> u64 {
         match self.cell.op {
             Op::Compare => Completion::EQUAL,
@@ -76,8 +76,8 @@ impl Worker {
         self.layout.at(index).dst + self.layout.size() - 1
     }
 
-    /// Calls `f` with each part of each destination of a buffer; the destination with the first difference,
-    /// which is counted from the operation's first byte.
+    /// Calls `f` with each part of each destination of a buffer, up to the first difference. Returns the
+    /// offset of that destination, and the difference with its offset from the start of the operation.
     fn each_piece(
         &self,
         index: usize,

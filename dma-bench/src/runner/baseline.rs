@@ -1,4 +1,4 @@
-//! The baseline: `memcpy` before, between and after what is measured, warmed up and timed as the engines are.
+//! The baseline: `memcpy` before, between and after slices of engines, warmed up and timed like them.
 
 use std::time::Instant;
 
@@ -13,14 +13,14 @@ use crate::plan::{Op, SLICE};
 use crate::record::Record;
 use crate::{interrupt, run_delay, slices};
 
-/// Later passes look for so many seconds how long the baseline takes: but for its caches, there is nothing to
-/// warm up in it.
+/// Time to calibrate the baseline in later passes, in seconds. Only caches have to be warm; `memcpy` learns
+/// nothing.
 const LOOK: f64 = 0.000_5;
-/// So many slices of the baseline go before a run at a rate, and so many after it.
+/// Slices of the baseline before a run at a rate, and as many after it.
 const BESIDE_RATE: u32 = 5;
 
 impl Runner<'_> {
-    /// Warms the baseline up in the first pass, and finds out how many operations a slice takes.
+    /// Warms the baseline up, fully in the first pass, and sets how many operations a slice takes.
     pub(super) fn baseline_extent(&mut self, base: &mut Record, layout: &Layout) -> Result<(), Trouble> {
         let compares = base.cell.op == Op::Compare;
         let memcpy = &mut self.memcpy[usize::from(compares)];
@@ -42,11 +42,10 @@ impl Runner<'_> {
             spent += slice.seconds();
             per_op = per_op.min(slice.seconds() / ops as f64);
             cold = cold.saturating_sub(ops);
-            // No more than what is left to go through, once that is what it goes on for.
+            // When only cold buffers are left, no more operations than these.
             ops = if spent < least { ops * 2 } else { (ops * 2).min(cold).max(1) };
         }
-        // Beside a number of operations or a rate, which say how long an engine's repetition takes, it keeps
-        // slices of its own.
+        // A count or a rate sets the length of the engine's repetitions. The baseline keeps short slices.
         let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
         let seconds = if own { self.campaign.seconds.min(SLICE) } else { self.campaign.seconds };
         let ops = ((seconds / per_op.max(1e-9)) as u64).max(1);
@@ -56,7 +55,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// One slice of the baseline.
+    /// Runs one slice of the baseline. Returns `None` if it failed or was stopped before an operation ended.
     pub(super) fn baseline_slot(
         &mut self,
         base: &mut Record,
@@ -67,7 +66,7 @@ impl Runner<'_> {
             .as_mut()
             .filter(|_| base.trouble.is_none())?;
         let _pinned = Pinned::to(&self.campaign.cpus, 0);
-        // Threads that wait for this CPU go first.
+        // Threads that wait for this CPU run now instead of during the slice.
         std::thread::yield_now();
         let (before, begun) = (run_delay::of_thread(), Instant::now());
         let extent = Extent { compare, ..base.extent };
@@ -93,7 +92,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Some slices of the baseline; the last of them.
+    /// Runs [`BESIDE_RATE`] slices of the baseline. Returns the last of them.
     pub(super) fn beside(&mut self, base: &mut Record, layout: &Layout, compare: usize) -> Option<Slot> {
         let mut last = None;
         for _ in 0..BESIDE_RATE {

@@ -1,5 +1,5 @@
-//! Calibration: warms a cell up, and finds out how many operations a slice of it takes, how many go before
-//! its clock starts, and how many slices there are to be.
+//! Calibration: warms a cell up, and sets how many operations a slice has, how many run before its clock
+//! starts, and how many slices there are.
 
 use std::time::{Duration, Instant};
 
@@ -9,40 +9,39 @@ use crate::plan::{Campaign, Cell, Footprint, Verify};
 use crate::record::Record;
 use crate::{interrupt, slices};
 
-/// The part of the time that may go into reading the clock.
+/// The most time that reading the clock may take, as a fraction.
 const CLOCK_SHARE: f64 = 0.005;
-/// Of each slice, this part goes before the clock starts: what the one before left in the caches is gone by
-/// then.
+/// Operations of a slice that run before its clock starts, as a fraction. They evict what the slice before
+/// has left in the caches.
 const WARM_SHARE: f64 = 0.2;
-/// It takes no longer than so many seconds: a long slice needs no more than a short one.
+/// The most time of these operations, in seconds.
 const WARM_LONGEST: f64 = 0.01;
-/// Hot buffers up to so many bytes are all gone through before the clock starts: they fit into a core's own
+/// Up to this many bytes, all hot buffers are used once before the clock starts: they fit into a core's own
 /// caches.
 const WARM_BYTES: u64 = 4 << 20;
-/// Hot buffers of more bytes, sources and destinations, fit into no core's own caches. They lie elsewhere in
-/// each pass, and it takes so many
+/// Hot buffers of more bytes than this, sources and destinations together, exceed a core's own caches.
 const OWN_CACHE: u64 = 1 << 20;
-/// seconds of copying until the shared one has taken them in, and until an engine that learns copies them as
-/// before. On a Zen 3, `memcpy` of 4 MiB over and over had 20 to 23 GB/s after half a millisecond, 25 to 26
-/// after two, 24 to 27 after four and 27 to 29 after eight.
+/// Warm-up of such buffers in each pass, in seconds. Until then the shared cache has not taken them in, and
+/// an engine that learns has not settled. Source: `memcpy` of 4 MiB on a Zen 3 had 20 to 23 GB/s after 0.5
+/// ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8 ms.
 pub(super) const WARM_SHARED: f64 = 0.004;
-/// So often the baseline goes through hot buffers before it is measured: a cache may take in what is read
-/// once more slowly than what is read again.
+/// Rounds of the baseline through hot buffers before it is measured. Some caches keep data only when it is
+/// read again.
 const ROUNDS: u64 = 3;
-/// Through more bytes than this it goes once.
+/// Hot buffers of more bytes than this get one round.
 const ROUNDS_BYTES: u64 = 32 << 20;
-/// So many times what the last cache holds leaves nothing in it for what comes then: no round at all.
+/// Warm-up is skipped above this many times the last-level cache.
 const TOO_MUCH: u64 = 4;
-/// Each pass warms a cell up for so many seconds at least, unless the whole warm-up is shorter.
+/// Least warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
-/// So many seconds if its queues stayed open, unless its buffers are to be in a shared cache.
+/// Warm-up of a cell whose queues stayed open, in seconds. [`WARM_SHARED`] replaces it for buffers in a
+/// shared cache.
 const WARM_AGAIN: f64 = 0.001;
-/// After the first pass, so many operations are enough: what an engine learns, it learns from these.
+/// Operations that end the warm-up of later passes: an engine that learns has settled by then.
 const WARM_OPS: u64 = 4096;
 
 impl Runner<'_> {
-    /// Runs a cell until it is warm, and finds out how many operations a slice takes and how many slices
-    /// there are to be.
+    /// Warms a cell up, and sets the operations of a slice and the number of slices.
     pub(super) fn warm_up(&self, record: &mut Record, stayed: bool) -> Result<(), Trouble> {
         let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
         let compare = self.compare();
@@ -50,7 +49,8 @@ impl Runner<'_> {
         if fresh {
             record.wanted = self.campaign.repetitions;
         }
-        // A simulated device that will not be run again needs no look either.
+        // A simulated device whose slices are repeated from memory does not run, so there is nothing to
+        // compare.
         let much = compare == COMPARE_MUCH;
         if much && self.campaign.verify == Verify::Sample && record.again().is_none() {
             check_some(record)?;
@@ -66,13 +66,13 @@ impl Runner<'_> {
             Some(rate) => self.warm_at_rate(record, rate)?,
             None => self.warm_at_will(record, stayed)?,
         };
-        // The warm-up's time is not the cell's.
+        // Latencies of the warm-up do not count.
         record.workers.iter_mut().for_each(Worker::forget);
         let sample_every = self.sampling(per_op * 1e9 * batch as f64);
         let seconds = self.campaign.seconds;
         let (warm, ops) = match (self.campaign.count, self.campaign.rate) {
             (Some(ops), Some(_)) => (0, ops),
-            // As warm as memcpy beside it.
+            // The same warm-up as that of memcpy beside it.
             (Some(ops), None) => (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops),
             (None, Some(rate)) => (0, ((seconds * rate) as u64).max(1)),
             (None, None) => {
@@ -90,8 +90,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The number of operations it takes until hot buffers are in the caches, as far as they fit: they lie
-    /// elsewhere in each pass.
+    /// Returns the operations that it takes to bring the hot buffers into the caches after they have moved.
     pub(super) fn cold(&self, cell: &Cell) -> u64 {
         let buffers = u64::from(cell.depth) * u64::from(cell.queues);
         match cell.footprint {
@@ -100,10 +99,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Runs a cell as fast as it goes until it is warm; the seconds that an operation takes.
+    /// Runs a cell as fast as possible until it is warm. Returns the seconds of one operation.
     fn warm_at_will(&self, record: &mut Record, stayed: bool) -> Result<f64, Trouble> {
         let (whole, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
-        // A queue that was used before has learned what it can.
+        // The queue has settled in an earlier visit.
         let again = if is_shared(&record.cell) { WARM_SHARED } else { WARM_AGAIN };
         let least = if stayed { whole.min(again) } else { whole };
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
@@ -118,7 +117,7 @@ impl Runner<'_> {
             let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false };
             let sliced = slices::run(&mut record.workers, extent, None)?;
             spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
-            // The fastest: a busy machine makes some slower, and none faster.
+            // The fastest counts: other load can only make it slower.
             per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
             done += ops;
             let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
@@ -127,7 +126,7 @@ impl Runner<'_> {
         Ok(per_op)
     }
 
-    /// Runs a cell at its rate until it is warm. Each operation is timed there, whatever it takes.
+    /// Runs a cell at its rate until it is warm. Returns the seconds of one operation.
     fn warm_at_rate(&self, record: &mut Record, rate: f64) -> Result<f64, Trouble> {
         let least = warm_up_of_pass(self.campaign);
         let ops = (rate * least) as u64;
@@ -139,26 +138,26 @@ impl Runner<'_> {
                 compare: COMPARE_LITTLE,
                 each: false,
             };
-            // If none would be due in that time, one is made at once.
+            // If no operation is due in that time, one runs at once.
             slices::run(&mut record.workers, extent, (ops > 0).then_some(Pace { rate, each: ops }))?;
         }
         Ok(1.0 / rate)
     }
 
-    /// One in how many doorbells is timed, if each takes so long.
+    /// Returns n, so that timing one in n doorbells of `ns` nanoseconds each keeps to [`CLOCK_SHARE`].
     pub(super) fn sampling(&self, ns: f64) -> u64 {
         ((2.0 * self.clock_ns / (CLOCK_SHARE * ns.max(1.0))).ceil() as u64).max(1)
     }
 }
 
-/// The number of seconds each pass warms a cell up.
+/// Returns the warm-up of a cell in each pass, in seconds.
 pub(super) fn warm_up_of_pass(campaign: &Campaign) -> f64 {
     let all = campaign.warm_up;
     (all / f64::from(passes(campaign))).max(WARM_LEAST.min(all))
 }
 
-/// Has every operation of a short slice compared before its buffer is used again: in what is timed, only the
-/// last that reached a buffer can be.
+/// Runs a short slice in which every operation is compared before its buffer is used again. In timed slices
+/// only the last one of each buffer can be compared.
 fn check_some(record: &mut Record) -> Result<(), Trouble> {
     let ops = (COMPARE_MUCH as u64 / record.cell.size.max(1)).clamp(1, COMPARE_OPS as u64);
     let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: 0, each: true };
@@ -167,7 +166,7 @@ fn check_some(record: &mut Record) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The number of operations a simulated device does in a slice, at least: fewer of those that take this
+/// Returns the operations of a simulated device in a slice: fewer for long ones, whose simulation takes this
 /// machine long.
 pub(super) fn few(size: u64) -> u64 {
     const OPS: u64 = 128;
@@ -175,13 +174,13 @@ pub(super) fn few(size: u64) -> u64 {
     (BYTES / size.max(1)).clamp(OPS / 4, OPS)
 }
 
-/// Returns whether a cell's buffers are to be in a cache that cores share.
+/// Returns true if the buffers of a cell belong in a cache that cores share.
 pub(super) fn is_shared(cell: &Cell) -> bool {
     let bytes = 2 * u64::from(cell.depth) * u64::from(cell.queues) * cell.size;
     cell.footprint == Footprint::Hot && bytes > OWN_CACHE
 }
 
-/// The number of times that the baseline goes through hot buffers of so many bytes on each side.
+/// Returns the rounds of the baseline through hot buffers of `bytes` on each side.
 pub(super) fn rounds(bytes: u64, last_cache: u64) -> u64 {
     match bytes {
         _ if bytes > ROUNDS_BYTES && 2 * bytes >= TOO_MUCH * last_cache => 0,
@@ -190,7 +189,7 @@ pub(super) fn rounds(bytes: u64, last_cache: u64) -> u64 {
     }
 }
 
-/// The number of operations of so many seconds go before the clock starts.
+/// Returns the operations of a slice that run before its clock starts. `per_op` is in seconds.
 pub(super) fn warm(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
     let part = (ops as f64 * WARM_SHARE).min(WARM_LONGEST / per_op.max(1e-9)) as u64;
     let small = 2 * buffers * cell.size <= WARM_BYTES;
@@ -206,6 +205,6 @@ pub(super) fn clock_cost() -> f64 {
         }
         begun.elapsed().as_nanos() as f64 / 100.0
     };
-    // The least: a busy machine makes some longer.
+    // The least counts: other load can only make it longer.
     (0..20).map(|_| once()).fold(f64::INFINITY, f64::min)
 }

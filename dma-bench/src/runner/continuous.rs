@@ -1,4 +1,4 @@
-//! Cells that run without a break: a soak test, and time series.
+//! Cells that run without a break: soak tests and time series.
 
 use std::time::Instant;
 
@@ -13,11 +13,11 @@ use crate::results::{Measured, Moment};
 use crate::run::Observer;
 use crate::{interrupt, slices};
 
-/// The interval of a soak test's time series, in seconds, unless told otherwise.
+/// Default interval of a soak test's time series, in seconds.
 const EVERY: f64 = 1.0;
 
 impl Runner<'_> {
-    /// Runs each cell in one piece; what came of it, and whether the user stopped it.
+    /// Runs each cell once without a break. Returns the results, and true if the user stopped the run.
     pub(crate) fn continuous(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
         let every = self.campaign.series.unwrap_or(EVERY);
         let lasts = self.campaign.duration.unwrap_or(self.campaign.seconds);
@@ -45,12 +45,12 @@ impl Runner<'_> {
         (all, interrupt::stopped())
     }
 
-    /// Slices one after the other, each an interval of the series, as long as the clock of the engine says.
+    /// Runs slices of `every` seconds each, on the engine's clock, for `lasts` seconds.
     fn series(&mut self, record: &mut Record, lasts: f64, every: f64, observer: &mut dyn Observer) {
         let (begun, mut at) = (Instant::now(), 0.0);
         let (batch, depth) = (u64::from(record.cell.batch), u64::from(record.cell.depth));
         let whole = |ops: f64| (ops as u64).max(depth).next_multiple_of(batch);
-        // Operations of an interval, by the warm-up at first.
+        // Operations of an interval; at first an estimate from the warm-up.
         let mut ops = match self.campaign.rate {
             None if !record.virtual_clock => {
                 whole(record.extent.ops as f64 * (every / self.campaign.seconds).min(1.0))
@@ -93,19 +93,18 @@ impl Runner<'_> {
             let slot = sliced.slot();
             record.add(Pair { ratio: None, ..Pair::new(None, slot, None) }, &self.cores.distance);
             observer.repetition(&record.cell, record.model, rate * record.cell.size as f64);
-            // No more than this machine does in the time that an interval should take, whatever clock is
-            // read.
+            // Limited by the time of this machine, too: a simulated device's clock may be much faster.
             let faster = (every / seconds).min(every / slice.elapsed().as_secs_f64().max(1e-6)).min(100.0);
             ops = whole(ops as f64 * faster);
         }
     }
 }
 
-/// The latencies of the last slice, which are added to those of the cell.
+/// Returns the latencies of the last slice, and adds them to those of the cell.
 fn taken(record: &mut Record) -> Histogram<u64> {
     let mut latency = histogram();
     for worker in &mut record.workers {
-        // Without bounds, every value fits.
+        // A histogram without bounds takes every value.
         let _ = latency.add(worker.latency());
         Worker::forget(worker);
     }

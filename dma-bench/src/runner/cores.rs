@@ -1,10 +1,10 @@
-//! [`Cores`]: where the core of a helping thread is.
+//! [`Cores`]: the position of a helping thread's core.
 
 use crate::core_distance::CoreDistance;
 use crate::pairs::Seen;
 use crate::sibling::Sibling;
 
-/// This core with its other hardware thread, and the core of another thread that takes part.
+/// Observers of this core's other hardware thread and of the distance to other cores.
 #[derive(Default)]
 pub(super) struct Cores {
     sibling: Sibling,
@@ -12,8 +12,8 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// Returns where the other core was in a slice: that of `cpu`, or, if no other thread took part, the one
-    /// on which one mostly does in a cell `in_company`.
+    /// Returns the position of the helping core in a slice. `cpu` is the CPU that a helping thread ran on.
+    /// Without one, in a cell `in_company` (mostly helped), checks whether the usual core is away.
     pub(super) fn beside(&mut self, cpu: Option<usize>, in_company: bool) -> Option<Seen> {
         if let Some(cpu) = cpu {
             let seen = self.distance.look(cpu, &mut self.sibling);

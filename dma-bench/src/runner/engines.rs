@@ -1,4 +1,4 @@
-//! [`Engines`]: the engines that take part, opened anew when they fail, and the memory that their cells need.
+//! [`Engines`]: the engines of a run and their memory. An engine that fails is opened again.
 
 use std::collections::HashMap;
 
@@ -8,44 +8,45 @@ use crate::layout::Layout;
 use crate::memory::{Memory, Owner};
 use crate::plan::{Cell, Direction, Group, Op, Peer};
 
-/// So much memory is left over, for hot buffers to lie elsewhere in each pass.
+/// Extra memory of each side, in bytes, so that hot buffers can move from pass to pass.
 const ROOM: usize = 16 << 20;
-/// The amount of cold memory the simulated devices go through: they have no caches.
+/// The most cold memory of simulated devices, in bytes. They have no caches to exceed.
 const MODEL_FOOTPRINT: usize = 16 << 20;
 
-/// Memory that cells share: its direction, and whether it is for comparisons, which need equal bytes.
+/// Kind of memory that cells can share: its direction, and true for comparisons, which need equal bytes on
+/// both sides.
 pub(super) type Kind = (Direction, bool);
 
-/// The kind of memory that a cell needs.
+/// Returns the kind of memory that a cell needs.
 pub(super) fn kind(cell: &Cell) -> Kind {
     (cell.direction, cell.op == Op::Compare)
 }
 
-/// The engines that take part, what they are to do, and their memory.
+/// The engines of a run, the cells to measure on them, and their memory.
 pub(crate) struct Engines {
     contenders: Vec<Contender>,
     pub(super) groups: Vec<Group>,
     pub(super) footprint: usize,
-    /// Whose memory is reached by `push` and `pull`.
+    /// Owner of the memory that `push` and `pull` reach.
     peer: Peer,
     memories: HashMap<(String, Kind), Memory>,
-    /// The number of times that one was opened anew.
+    /// The number of times that an engine was opened again.
     pub(super) reopened: u32,
 }
 
 impl Engines {
-    /// These engines, to measure `groups`, with cold memory of `footprint` bytes of source, and as many of
-    /// destination.
+    /// Creates the engines of a run over `groups`. `footprint` is the size of cold memory, in bytes: so much
+    /// for sources, and as much for destinations.
     pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize, peer: Peer) -> Self {
         Self { contenders, groups, footprint, peer, memories: HashMap::new(), reopened: 0 }
     }
 
-    /// The amount of cold memory an engine goes through.
+    /// Returns the bytes of cold memory that an engine copies from.
     pub(super) fn footprint_of(&self, contender: &Contender) -> usize {
         if contender.clock.is_virtual() { self.footprint.min(MODEL_FOOTPRINT) } else { self.footprint }
     }
 
-    /// All that take part.
+    /// Returns all engines of the run.
     pub(crate) fn contenders(&self) -> &[Contender] {
         &self.contenders
     }
@@ -54,7 +55,7 @@ impl Engines {
         self.contenders.iter().find(|c| c.name == cell.engine)
     }
 
-    /// Bytes of each side that an engine needs of a kind of memory.
+    /// Returns the bytes that an engine needs on each side of a kind of memory.
     pub(super) fn needs(&self, contender: &Contender, of: Kind) -> usize {
         let footprint = self.footprint_of(contender);
         let cells = self.groups.iter().flat_map(|g| &g.cells);
@@ -66,7 +67,8 @@ impl Engines {
             .unwrap_or(0)
     }
 
-    /// The memory of an engine of a kind, with a peer's if bytes go there or come from there.
+    /// Returns an engine's memory of a kind, and allocates it first if need be. Push and pull have a peer's
+    /// memory on one side.
     pub(super) fn memory(&mut self, contender: &Contender, of: Kind) -> Result<Memory, Trouble> {
         let (direction, alike) = of;
         let key = (contender.name.clone(), of);
@@ -85,7 +87,7 @@ impl Engines {
         Ok(memory)
     }
 
-    /// Bytes of each side that the baseline needs for such cells.
+    /// Returns the bytes that the baseline needs on each side for cells like `like`.
     pub(super) fn baseline_needs(&self, like: &Cell) -> usize {
         self.groups
             .iter()
@@ -95,11 +97,11 @@ impl Engines {
             .unwrap_or(0)
     }
 
-    /// Returns whether the machine has as much memory as this takes.
+    /// Checks that the run fits into 80 % of the machine's `memory` bytes.
     ///
     /// # Errors
     ///
-    /// It does not.
+    /// The memory does not suffice. The text says how much is needed.
     pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
         let mut total = 0_usize;
         for alike in [false, true] {
@@ -122,10 +124,10 @@ impl Engines {
         Ok(())
     }
 
-    /// An engine that failed is opened anew, so that one bad cell does not cost the others.
+    /// Opens an engine again after a failure, so that one bad cell does not cost the others.
     pub(super) fn reopen(&mut self, name: &str) {
         self.memories.retain(|(engine, _), _| engine != name);
-        // Queues that are still open are of the one before.
+        // Queues that are still open belong to the engine that failed.
         self.reopened += 1;
         let Some(contender) = self.contenders.iter_mut().find(|c| c.name == name) else { return };
         if let Ok(fresh) = Contender::open(name) {

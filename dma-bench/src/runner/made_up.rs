@@ -1,6 +1,5 @@
-//! Verdicts of whole runs, in real time and with whatever noise this machine makes, on engines whose curve is
-//! known: they copy four times where they are to be slow, and skip what has arrived before where they are to
-//! be fast.
+//! Verdicts of whole runs, in real time and with this machine's noise, on engines with a known curve. At slow
+//! sizes they copy four times; at fast sizes they skip a copy whose first byte is already right.
 #![expect(unsafe_code, reason = "stands in for an engine and its queue")]
 
 use std::collections::VecDeque;
@@ -28,7 +27,7 @@ struct MadeUp {
     fast: Vec<u64>,
 }
 
-// SAFETY: all but the queue is the inner engine's.
+// SAFETY: all calls go to the inner engine, except those of its queues.
 unsafe impl DmaEngine for MadeUp {
     fn info(&self) -> &EngineInfo {
         self.engine.info()
@@ -43,7 +42,7 @@ unsafe impl DmaEngine for MadeUp {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> dma::Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise is the one that the inner engine asks for.
+        // SAFETY: the inner engine asks for the same promise.
         unsafe { self.engine.register_raw(memory, request) }
     }
 
@@ -64,7 +63,7 @@ struct MadeUpQueue {
     done: VecDeque<Completion>,
 }
 
-// SAFETY: copies are done before `submit` returns, within the ranges that the caller vouches for.
+// SAFETY: copies end before `submit` returns, and stay within the caller's ranges.
 unsafe impl RawQueue for MadeUpQueue {
     fn engine_id(&self) -> EngineId {
         self.queue.engine_id()
@@ -80,8 +79,9 @@ unsafe impl RawQueue for MadeUpQueue {
                 unreachable!("only copies are measured")
             };
             let (from, to) = (src.addr.as_ptr().cast_const(), dst.addr.as_ptr());
-            // Every byte that will be compared was made wrong before.
-            // SAFETY: the caller's promise: this is memory of this process, which the CPU engine allocated.
+            // Buffers that will be compared have no right byte before the copy.
+            // SAFETY: the caller promises the range. It is memory of this process, allocated by the CPU
+            // engine.
             let source = unsafe { from.read_volatile() };
             // SAFETY: likewise.
             let arrived = source == unsafe { to.read_volatile() };
@@ -91,7 +91,7 @@ unsafe impl RawQueue for MadeUpQueue {
                 false => 4,
             };
             for _ in 0..times {
-                // SAFETY: the caller's promise: both have so many bytes, and do not overlap.
+                // SAFETY: the caller promises both ranges, and that they do not overlap.
                 unsafe { std::hint::black_box(from).copy_to_nonoverlapping(to, src.len) };
             }
             self.done.push_back(Completion::done(descriptor.token()));
@@ -133,7 +133,7 @@ impl Observer for Nobody {
     fn end(&mut self) {}
 }
 
-/// A whole run over an engine that is fast at these sizes.
+/// Runs a campaign over an engine that is fast at these sizes.
 fn run(fast: &[u64]) -> Verdict {
     let sweep = Sweep {
         sizes: crate::plan::Values(SIZES.to_vec()),
@@ -159,7 +159,8 @@ fn run(fast: &[u64]) -> Verdict {
     verdicts(&cells).pop().expect("one curve")
 }
 
-/// Runs each curve so often; how many runs left something open. None may be wrong.
+/// Runs each curve `times` times. Returns the runs and those that left something open. Panics at a wrong
+/// verdict.
 fn known_curves(times: u32) -> (u32, u32) {
     let (mut runs, mut open) = (0, 0);
     let all = SIZES.to_vec();
@@ -184,7 +185,7 @@ fn no_run_over_a_known_curve_is_wrong() {
     println!("{open} of {runs} runs left something open");
 }
 
-/// The bar: of 100 runs none is wrong, and at most 5 leave something open. For a machine that is not too
+/// The target: of 100 runs none is wrong, and at most 5 leave something open. Needs a machine that is not too
 /// busy: `cargo test -p dma-bench --lib hundreds -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes, and a machine with time to spare"]

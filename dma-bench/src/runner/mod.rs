@@ -28,21 +28,21 @@ use crate::contender::Contender;
 use crate::memcpy::Memcpy;
 use crate::plan::Campaign;
 
-/// The engines that take part, how far it has got, and what has been found out about the machine.
+/// State of a run: its engines, its progress, and facts about the machine.
 pub(crate) struct Runner<'a> {
     campaign: &'a Campaign,
     engines: Engines,
-    /// Whose memory the baseline uses.
+    /// The engine that allocates memory for the baseline.
     baseline: Arc<dyn DmaEngine>,
-    /// The baseline with memory of its own for comparisons, and for all else.
+    /// The baseline's memory: for comparisons at index 1, for all other operations at 0.
     memcpy: [Option<Memcpy>; 2],
-    /// Position of the baseline in its memory.
+    /// Position of the baseline in its buffers.
     at: usize,
-    /// The number of the pass,
+    /// Number of the current pass.
     pass: u32,
-    /// and of the visit, over all passes.
+    /// Number of the current visit, over all passes.
     visit: u32,
-    /// Size of the last cache, in bytes.
+    /// Size of the last-level cache, in bytes.
     last_cache: u64,
     /// Cost of one reading of the clock, in nanoseconds.
     clock_ns: f64,
@@ -51,12 +51,12 @@ pub(crate) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// The engines that take part.
+    /// Returns the engines of the run.
     pub(crate) fn contenders(&self) -> &[Contender] {
         self.engines.contenders()
     }
 
-    /// To measure what these engines are to do, with memory of `baseline` for memcpy.
+    /// Creates a runner for `engines`. `baseline` allocates the memory for memcpy.
     pub(crate) fn new(
         campaign: &'a Campaign,
         engines: Engines,

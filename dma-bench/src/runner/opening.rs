@@ -1,5 +1,4 @@
-//! Describes what a cell needs before it is measured: queues, and memory in which its buffers lie elsewhere
-//! in each pass.
+//! Opens the queues of a cell, places its buffers, and warms it up.
 
 use std::time::Duration;
 
@@ -12,29 +11,29 @@ use crate::layout::Layout;
 use crate::plan::Footprint;
 use crate::record::Record;
 
-/// Queues of the CPU engine stay open if a campaign has no more.
+/// The most queues of the CPU engine that stay open between visits.
 const STAY: u64 = 64;
 
 impl Runner<'_> {
-    /// Returns whether the queues of a cell stay open until the next visit: what the CPU engine learns, it
-    /// learns once, as where it is used. A device may not have so many, and learns nothing.
+    /// Returns true if the queues of a cell stay open until its next visit. The CPU engine then keeps the
+    /// timings that it has learned, as in a program. Devices learn nothing, and may not have so many queues.
     pub(super) fn stays(&self, record: &Record) -> bool {
         let learns = |contender: &Contender| contender.engine.info().backend == "cpu";
         let cells =
             self.engines.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == record.cell.engine);
         self.engines.contender(&record.cell).is_some_and(learns)
             && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= STAY
-            // The order in which it goes through them would stay too.
+            // A random order would stay the same.
             && record.cell.footprint != Footprint::Random
             && self.pass + 1 < passes(self.campaign)
     }
 
-    /// Opens what a cell needs, and warms it up, unless it has failed before.
+    /// Opens the queues of a cell and warms it up, unless it has failed before.
     pub(super) fn open(&mut self, record: &mut Record) {
         if record.trouble.is_none()
             && let Err(trouble) = self.try_open(record)
         {
-            // Its work before it failed is no part of a repetition.
+            // Latencies before the failure belong to no repetition.
             record.workers.iter_mut().for_each(Worker::forget);
             if !interrupt::stopped() {
                 record.trouble = Some(trouble);
@@ -81,6 +80,6 @@ impl Runner<'_> {
     }
 }
 
-/// Why a device that takes no time is not measured.
+/// Reason why a device that takes no time is not measured.
 pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
     sim:profile=dsa, or what it takes, as in sim:latency=1us,bandwidth=10GiB";

@@ -1,4 +1,4 @@
-//! The passes over all cells, and when they end.
+//! The passes over all cells, and their end.
 
 use super::Runner;
 use crate::interrupt;
@@ -8,7 +8,7 @@ use crate::results::{Measured, Status};
 use crate::run::Observer;
 
 impl Runner<'_> {
-    /// Measures every group; what came of it, and whether the user stopped it.
+    /// Measures every group. Returns the results, and true if the user stopped the run.
     pub(crate) fn all(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
         let reps = u64::from(self.campaign.repetitions);
         let cells = self.engines.groups.iter().map(|g| g.cells.len() as u64).sum::<u64>();
@@ -53,8 +53,7 @@ impl Runner<'_> {
         (cells, interrupt::stopped())
     }
 
-    /// The number of seconds the run takes, by what it is made of: an estimate from the start, which no run
-    /// exceeds by much.
+    /// Returns an estimate of the run's duration in seconds. Runs are seldom longer by much.
     fn expected(&self) -> f64 {
         let c = self.campaign;
         if let Some(limit) = c.limit {
@@ -66,24 +65,24 @@ impl Runner<'_> {
         if c.rate.is_some() {
             return cells * (f64::from(c.repetitions) * c.seconds + c.warm_up);
         }
-        // A slice of memcpy beside each slice; both are warmed up; preparing and comparing takes about as
+        // A slice of memcpy goes with each slice. Both are warmed up. Preparing and comparing takes about as
         // long again.
         2.0 * (cells * c.warm_up + cells * f64::from(c.repetitions) * 2.0 * c.seconds)
     }
 }
 
-/// The number of times that it is gone through all cells: at a rate once, since what comes late makes late
-/// what follows.
+/// Returns the number of passes over all cells. Runs at a rate have one, because a delay moves all later
+/// operations of the schedule.
 pub(crate) fn passes(campaign: &Campaign) -> u32 {
     if campaign.rate.is_some() { 1 } else { campaign.passes.min(campaign.repetitions) }
 }
 
-/// The number of repetitions of so many there are to be after so many passes of all.
+/// Returns the repetitions due after `passes` of `of` passes.
 pub(super) fn upto(repetitions: u32, passes: u32, of: u32) -> usize {
     (u64::from(repetitions) * u64::from(passes) / u64::from(of)) as usize
 }
 
-/// Tells whoever watches what the cells came to, those that came to something.
+/// Reports the cells with results to the observer.
 pub(super) fn tell(records: &[Record], observer: &mut dyn Observer) {
     let worth = |m: &Measured| m.status != Status::Interrupted || m.ops_per_second.is_some();
     records.iter().map(Record::measured).filter(worth).for_each(|m| observer.cell(&m));

@@ -1,4 +1,4 @@
-//! A slice of an engine, and what becomes of it: one repetition, or all of a run at a rate.
+//! One slice of an engine, or all of a run at a rate.
 
 use super::Runner;
 use super::opening::TIMELESS;
@@ -9,7 +9,8 @@ use crate::record::Record;
 use crate::slices::{self, Sliced};
 
 impl Runner<'_> {
-    /// One slice of an engine.
+    /// Runs one slice of an engine. Returns `None` if the cell has failed or the user stopped the slice at
+    /// once.
     pub(super) fn slot(&mut self, record: &mut Record) -> Option<Slot> {
         if record.trouble.is_some() {
             return None;
@@ -42,8 +43,8 @@ impl Runner<'_> {
     }
 }
 
-/// All repetitions of a cell at the campaign's rate; what the user stopped early is one, if it has no whole
-/// one.
+/// Runs all repetitions of a cell at the campaign's rate. A run that the user stopped before its first whole
+/// repetition counts as one.
 pub(super) fn paced(record: &mut Record, campaign: &Campaign) -> Vec<Slot> {
     let Some(rate) = campaign.rate else { return Vec::new() };
     let each = record.extent.ops;
@@ -59,7 +60,7 @@ pub(super) fn paced(record: &mut Record, campaign: &Campaign) -> Vec<Slot> {
     slots(&sliced)
 }
 
-/// The repetitions of a run at a rate.
+/// Returns the repetitions of a run at a rate.
 fn slots(sliced: &Sliced) -> Vec<Slot> {
     let slot = |ops: u64, ns: u64, cpu_ns: f64| Slot {
         rate: ops as f64 / (ns.max(1) as f64 / 1e9),

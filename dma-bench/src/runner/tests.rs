@@ -1,4 +1,4 @@
-//! The order of passes, what is opened and stays open, and how long it takes.
+//! The order of passes, which queues stay open, and estimates of time.
 
 use super::calibration::{few, is_shared, rounds, warm_up_of_pass};
 use super::visit::apart;
@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::results::Measured;
 use crate::run::Observer;
 
-/// Counts repetitions that will not come.
+/// Counts repetitions that are cancelled.
 struct Fewer(u64);
 
 impl Observer for Fewer {
@@ -52,7 +52,7 @@ fn buffers_are_gone_through_as_often_as_it_may_help() {
     let times = [(MIB, 32 * MIB), (32 * MIB, 100 * MIB), (33 * MIB, 100 * MIB), (64 * MIB, 32 * MIB)];
     assert_eq!(times.map(|(bytes, cache)| rounds(bytes, cache)), [3, 3, 1, 0]);
     assert_eq!([64, MIB / 2, MIB, 4 * MIB, 1 << 40].map(few), [128, 128, 64, 32, 32]);
-    // An engine and memcpy beside it are warmed up alike.
+    // An engine and memcpy have the same warm-up.
     let sweep = Sweep {
         sizes: "16K,64K,256K".parse().expect("sizes"),
         depths: "1,4,32".parse().expect("depths"),

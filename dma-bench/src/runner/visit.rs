@@ -1,5 +1,5 @@
-//! A visit to cells that share a baseline: their share of repetitions, each between two slices of `memcpy`,
-//! and again what was disturbed.
+//! One visit to the cells that share a baseline: their share of repetitions, each between two slices of
+//! `memcpy`. Disturbed repetitions are repeated.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,16 @@ use crate::pairs::{Pair, Slot};
 use crate::record::Record;
 use crate::run::Observer;
 
-/// In one of so many passes, much is compared of the first repetition of each visit: it is not what the time
-/// is for.
+/// Every so many passes, the first repetition of each visit is compared thoroughly.
 const COMPARE_EVERY: u32 = 4;
-/// Half of what was asked for is to be undisturbed. Until it is, repetitions are added while nothing
-/// disturbs: a visit has at most so many times its share of them,
+/// Repetitions are added until half of the requested ones are undisturbed. A visit has at most this many
+/// times its share of repetitions.
 const TRIES: usize = 6;
-/// and takes at most so many times as long as it would have taken undisturbed.
+/// A visit takes at most this many times its undisturbed duration.
 const PATIENCE: f64 = 3.0;
 
 impl Runner<'_> {
-    /// Tells whoever watches what cells came to, if this was their last pass.
+    /// Reports the cells to the observer, if this was their last pass.
     fn tell_last(&self, records: &mut [Record], observer: &mut dyn Observer) {
         records.iter_mut().for_each(|record| record.judge(0, &self.cores.distance));
         if self.pass + 1 == passes(self.campaign) || interrupt::stopped() {
@@ -31,7 +30,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Measures cells that share a baseline, unless the user stopped it.
+    /// Measures cells that share a baseline, unless the user has stopped the run.
     pub(super) fn visit(&mut self, records: &mut [Record], observer: &mut dyn Observer) {
         if !interrupt::stopped() {
             self.turn_to(records, observer);
@@ -39,11 +38,11 @@ impl Runner<'_> {
         self.tell_last(records, observer);
     }
 
-    /// One pass over cells that share a baseline, which is the first.
+    /// Runs one pass over `records`, of which the first is the baseline.
     pub(super) fn turn_to(&mut self, records: &mut [Record], observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
         let (pass, passes) = (self.pass, passes(self.campaign));
-        // Returns the repetitions due after this pass, and those of them that belong to it.
+        // Returns the repetitions due after this pass, and those of them that belong to this pass.
         let share = |wanted: u32| {
             let due = upto(wanted, pass + 1, passes);
             (due, due - upto(wanted, pass, passes))
@@ -94,8 +93,8 @@ impl Runner<'_> {
         base.end_visit(false);
     }
 
-    /// Measures cells of different engines, and the baseline between them, until each has its share of
-    /// repetitions. Disturbed repetitions are repeated while nothing disturbs.
+    /// Measures cells of different engines in turns, with the baseline between them, until each has its share
+    /// of repetitions. Disturbed repetitions are repeated up to the limits above.
     fn turns(
         &mut self,
         base: &mut Record,
@@ -120,8 +119,8 @@ impl Runner<'_> {
             if modelled.is_empty() && real.is_empty() {
                 return;
             }
-            // One slice of the baseline, one of an engine, one of the baseline. A modelled device takes no
-            // time of this machine: it is set against the baseline whenever that is measured. Turns change.
+            // The baseline, an engine, the baseline, and so on. A simulated device takes no time of this
+            // machine, so its slice shares the first pair of baselines. The order of engines rotates.
             let gaps = real.len().max(1);
             if before.is_none() {
                 before = self.baseline_slot(base, layout, compare);
@@ -136,7 +135,7 @@ impl Runner<'_> {
                 let who = modelled.iter().copied().chain(who);
                 let slots: Vec<(usize, Slot)> =
                     who.filter_map(|who| Some((who, self.slot(records[who])?))).collect();
-                // The end of the run is not to be waited for by way of memcpy.
+                // After an interrupt no further slice of memcpy delays the end.
                 let after = (!interrupt::stopped())
                     .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE))
                     .flatten();
@@ -153,8 +152,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Measures each cell at the rate, all its repetitions in one go: what is late makes late what follows,
-    /// and between two pieces of a schedule that would be lost. The baseline goes before and after it.
+    /// Measures each cell at the rate, in one run without breaks, because a delay has to reach all later
+    /// operations of the schedule. The baseline runs before and after it.
     fn at_rate(
         &mut self,
         base: &mut Record,
@@ -171,7 +170,7 @@ impl Runner<'_> {
             };
             let after = self.beside(base, layout, COMPARE_LITTLE);
             for slot in slots {
-                // An engine is not as fast as it can be: that has no ratio to memcpy.
+                // At a fixed rate, the ratio to memcpy means nothing.
                 record.add(Pair { ratio: None, ..Pair::new(before, slot, after) }, &self.cores.distance);
                 record.shown += 1;
                 observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
@@ -179,21 +178,19 @@ impl Runner<'_> {
         }
     }
 
-    /// Returns the bytes to compare of the first repetition of a visit, beside the operations before it that
-    /// are not timed.
+    /// Returns the bytes to compare in the first repetition of a visit.
     pub(super) fn compare(&self) -> usize {
         if self.pass.is_multiple_of(COMPARE_EVERY) { COMPARE_MUCH } else { COMPARE_LITTLE }
     }
 
-    /// Returns the duration of a repetition if nothing disturbs it, the baseline beside it
-    /// included.
+    /// Returns the undisturbed duration of a repetition and of the baseline beside it.
     fn plan(&self, record: &Record) -> Duration {
         let slice = self.campaign.slice();
         if record.virtual_clock { Duration::ZERO } else { slice + record.slice.max(slice) }
     }
 }
 
-/// Cells by turns of which no two are of one engine: a device may have no more than one queue.
+/// Splits cells into rounds with at most one cell of each engine, because a device may have only one queue.
 pub(super) fn apart(records: Vec<&mut Record>) -> Vec<Vec<&mut Record>> {
     let mut turns: Vec<Vec<&mut Record>> = Vec::new();
     for record in records {
