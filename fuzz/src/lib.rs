@@ -160,8 +160,8 @@ pub fn trace(input: &[u8]) {
     };
     // Two regions of 127 and 1 bytes; a queue of depth 100.
     for operations in 0..4 {
-        let summary = [0, 0, 0, 2, 127, 1, 1, 100, 0, operations, operations * 8, 0];
-        let head = b"DMATRACE\x01\0";
+        let summary = [0, 0, 0, 0, 2, 127, 1, 1, 100, 0, operations, operations * 8, 0, 0, 0];
+        let head = b"DMATRACE\x02\0";
         read_trace(&[&head[..], &block(0, input), &block(u32::MAX, &summary)].concat());
     }
 }

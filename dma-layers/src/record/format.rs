@@ -1,9 +1,9 @@
-//! The format of traces, version 1, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
+//! The format of traces, version 2, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
 //! lowest first, and the highest bit set on all but the last.
 //!
 //! A file is [`MAGIC`], the version (2 bytes), and blocks: queue (4), length (4), CRC-32 of the bytes (4),
 //! the bytes. The blocks of a queue, one after the other, are its events. The last block has the queue
-//! [`END`] and the summary: a name and its length, times, regions and queues, as `Summary` writes them.
+//! [`END`] and the summary: name, times, regions and queues, as `encode_summary` writes them.
 //!
 //! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] stands
 //! for a variable number that follows. Times are in units of 8 ns, from the end of the event before.
@@ -11,8 +11,9 @@
 //! | kind | after the count |
 //! |---|---|
 //! | [`SUBMIT`] | time to the call, time of the call, `count` operations |
-//! | [`FLUSH`] | time to the end of the call |
-//! | [`DONE`] | time to the end of the poll; the oldest `count` descriptors are done |
+//! | [`FLUSH`], count 0 | time to the call, time of the call |
+//! | [`FLUSH`], count [`POLL`] | time to the first of the polls that reported nothing, before another call |
+//! | [`DONE`] | time to the first poll, time to the report; the oldest `count` descriptors are done |
 //! | [`ENDED`] | the same, and 0 for done, 1 for failed, 2 for aborted; `count` older ones are in flight |
 //!
 //! An operation is a byte: the kind, and [`FENCE`], [`SAME_LEN`], [`SAME_SRC`], [`SAME_DST`]. Its length
@@ -24,7 +25,7 @@
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 pub(super) const HEADER: usize = MAGIC.len() + 2;
 pub(super) const BLOCK: usize = 12;
 /// The queue of the last block.
@@ -37,6 +38,8 @@ pub(super) const FLUSH: u8 = 1;
 pub(super) const DONE: u8 = 2;
 pub(super) const ENDED: u8 = 3;
 pub(super) const LONG: u8 = 63;
+/// The count of a [`FLUSH`] that is no doorbell.
+pub(super) const POLL: u8 = 1;
 
 pub(super) const COPY: u8 = 0;
 pub(super) const LISTS: u8 = 1;

@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    CacheHint, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, QueueOptions, RegionInfo, Result,
+    CacheHint, Capabilities, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, QueueOptions, RegionInfo, Result,
 };
 
 use format::{END, TIME};
@@ -153,6 +153,7 @@ impl RecordEngine {
         };
         let record = Record {
             name: name.to_owned(),
+            cpu_copies: info.capabilities.contains(Capabilities::CPU_COPIES),
             epoch: Instant::now(),
             buffer,
             regions: Regions::default(),
@@ -199,6 +200,7 @@ impl fmt::Debug for RecordEngine {
 #[derive(Debug)]
 struct Record {
     name: String,
+    cpu_copies: bool,
     epoch: Instant,
     buffer: usize,
     regions: Regions,
@@ -250,13 +252,14 @@ impl Record {
         }
     }
 
-    fn close_queue(&self, number: u32, trace: QueueTrace) {
+    fn close_queue(&self, number: u32, mut trace: QueueTrace) {
         let mut state = self.state();
-        state.queues[number as usize] = trace;
-        state.open -= 1;
         if let Some((began, cpu)) = state.began {
             (state.time, state.cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
         }
+        trace.closed = state.time;
+        state.queues[number as usize] = trace;
+        state.open -= 1;
         self.finish_if_unused(&mut state);
     }
 
@@ -275,6 +278,7 @@ impl Record {
             engine: self.name.clone(),
             time: state.time,
             cpu: state.cpu,
+            cpu_copies: self.cpu_copies,
             regions: self.regions.lengths(),
         };
         let summary = trace::encode_summary(&recorded, &state.queues);
@@ -303,9 +307,10 @@ impl Layer for Record {
         if state.sink.is_none() {
             return Err(state.error.take().unwrap_or_else(sink::given_up));
         }
-        state.began.get_or_insert_with(|| (Instant::now(), cpu_time()));
+        let (began, _) = *state.began.get_or_insert_with(|| (Instant::now(), cpu_time()));
         state.open += 1;
-        let trace = QueueTrace { depth, hint: options.hint, operations: 0, bytes: 0, doorbells: 0 };
+        let trace =
+            QueueTrace { depth, hint: options.hint, opened: began.elapsed(), ..QueueTrace::default() };
         state.queues.push(trace);
         let number = state.queues.len() as u32 - 1;
         drop(state);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dma_core::{Completion, Descriptor, Operation, Outcome, QueueStats, RawQueue, Result, Segment};
 
 use super::format::{
-    BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, Place, REPEAT, ROOM,
-    SAME_DST, SAME_LEN, SAME_SRC, SUBMIT, zigzag,
+    BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
+    ROOM, SAME_DST, SAME_LEN, SAME_SRC, SUBMIT, zigzag,
 };
 use super::regions::{Known, Placed, Side};
 use super::{QueueTrace, Record};
@@ -29,8 +29,9 @@ pub(super) struct RecordQueue {
     /// The length of the last operation, and whether it was a copy.
     len: u64,
     copied: bool,
-    /// The end of the last event.
+    /// The end of the last event, and the first poll since.
     time: u64,
+    polled: Option<u64>,
     record: Arc<Record>,
 }
 
@@ -47,6 +48,7 @@ impl RecordQueue {
             len: 0,
             copied: false,
             time: record.now(),
+            polled: None,
             record,
         }
     }
@@ -68,6 +70,17 @@ impl RecordQueue {
     #[inline]
     fn pass(&mut self, now: u64) -> u64 {
         now.saturating_sub(std::mem::replace(&mut self.time, now))
+    }
+
+    /// Encodes that the queue was polled, and had nothing to report.
+    #[inline]
+    fn end_polls(&mut self) {
+        if let Some(polled) = self.polled.take() {
+            self.make_room();
+            self.out.event(FLUSH, POLL.into());
+            let time = self.pass(polled);
+            self.out.number(time);
+        }
     }
 
     #[inline]
@@ -189,6 +202,7 @@ unsafe impl Watch for RecordQueue {
             return Ok(0);
         }
         let end = self.record.now();
+        self.end_polls();
         let batch = &batch[..n];
         self.in_flight.push(batch, |_| ());
         if self.known.update(&self.record.regions) {
@@ -212,19 +226,25 @@ unsafe impl Watch for RecordQueue {
     }
 
     fn flush(&mut self, inner: &mut dyn RawQueue) {
+        let begin = self.record.now();
         inner.flush();
-        let time = self.pass(self.record.now());
+        let end = self.record.now();
+        self.end_polls();
+        let (before, call) = (self.pass(begin), self.pass(end));
         self.make_room();
         self.out.event(FLUSH, 0);
-        self.out.number(time);
+        self.out.number(before);
+        self.out.number(call);
     }
 
     fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
+        let polled = *self.polled.get_or_insert_with(|| self.record.now());
         let n = inner.poll(completions);
         if n == 0 {
             return 0;
         }
-        let mut time = self.pass(self.record.now());
+        self.polled = None;
+        let mut times = [self.pass(polled), self.pass(self.record.now())];
         let Self { in_flight, out, record, number, .. } = self;
         in_flight.take(&completions[..n], |ended| {
             if out.room() < WRITES * ROOM {
@@ -238,7 +258,7 @@ unsafe impl Watch for RecordQueue {
             };
             let in_order = outcome == 0 && ended.before == 0;
             out.event(if in_order { DONE } else { ENDED }, if in_order { ended.count } else { ended.before });
-            out.number(std::mem::take(&mut time));
+            std::mem::take(&mut times).into_iter().for_each(|time| out.number(time));
             if !in_order {
                 out.byte(outcome);
             }
@@ -247,6 +267,7 @@ unsafe impl Watch for RecordQueue {
     }
 
     fn closing(&mut self, stats: QueueStats) {
+        self.end_polls();
         self.write();
         self.trace.doorbells = stats.doorbells;
         self.record.close_queue(self.number, self.trace);

@@ -10,7 +10,7 @@ use dma_core::{CacheHint, Error, ErrorKind, Outcome, Result as DmaResult};
 use super::HINTS;
 use super::format::{
     BLOCK, BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, Decoder, END, ENDED, FENCE, FILL, FLUSH, HEADER, KIND,
-    LISTS, MAGIC, REPEAT, SAME_DST, SAME_LEN, SAME_SRC, SUBMIT, TIME, VERSION, unzigzag,
+    LISTS, MAGIC, POLL, REPEAT, SAME_DST, SAME_LEN, SAME_SRC, SUBMIT, TIME, VERSION, unzigzag,
 };
 use super::sink::failed;
 
@@ -55,13 +55,15 @@ pub struct Recorded {
     pub time: Duration,
     /// CPU time of the whole process meanwhile.
     pub cpu: Duration,
+    /// The CPU moved the bytes: the engine has [`CPU_COPIES`](dma_core::Capabilities::CPU_COPIES).
+    pub cpu_copies: bool,
     /// Lengths of the regions in bytes, by number. Regions that were there one after the other may have one
     /// number, with the longest length.
     pub regions: Vec<u64>,
 }
 
 /// A recorded queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueTrace {
     /// The most descriptors in flight.
@@ -74,6 +76,10 @@ pub struct QueueTrace {
     pub bytes: u64,
     /// Doorbells rung, as the engine counted them.
     pub doorbells: u64,
+    /// Time from opening the first queue to the end of opening this one.
+    pub opened: Duration,
+    /// Time from opening the first queue to closing this one.
+    pub closed: Duration,
 }
 
 /// The kind of an operation, as of [`Operation`](dma_core::Operation).
@@ -126,17 +132,26 @@ pub enum Event {
     },
     /// The doorbell was rung.
     Flush {
-        /// Time from the end of the event before.
+        /// Time from the end of the event before to the call: the program's own.
+        before: Duration,
+        /// Time of the call: the engine's.
+        call: Duration,
+    },
+    /// The queue was polled and had nothing to report, before a call that is no poll.
+    Poll {
+        /// Time from the end of the event before to the first of these polls.
         time: Duration,
     },
     /// Descriptors were reported by a poll.
     Ended {
-        /// Time from the end of the event before.
-        time: Duration,
+        /// Time from the end of the event before to the first poll: the program's own.
+        before: Duration,
+        /// Time from that poll to the report: the program waits for the engine.
+        wait: Duration,
         /// Number of descriptors, at least 1.
         count: u64,
         /// Descriptors in flight that are older than those.
-        before: u64,
+        older: u64,
         /// Their end. The kind of a failure is not recorded: it is `DeviceFault`.
         outcome: Outcome,
     },
@@ -247,11 +262,11 @@ impl Trace {
                     count += 1;
                     total = total.wrapping_add(len as u64);
                 }
-                Event::Flush { .. } => {}
-                Event::Ended { count, before, .. } => {
+                Event::Flush { .. } | Event::Poll { .. } => {}
+                Event::Ended { count, older, .. } => {
                     in_flight = in_flight
                         .checked_sub(count)
-                        .filter(|left| before <= *left)
+                        .filter(|left| older <= *left)
                         .ok_or(damaged("more reports than operations"))?;
                 }
             }
@@ -355,17 +370,21 @@ impl Events<'_> {
                 self.operations = count;
                 event
             }
-            FLUSH => Event::Flush { time: time()? },
-            DONE => Event::Ended { time: time()?, count, before: 0, outcome: Outcome::Done },
+            FLUSH if count == 0 => Event::Flush { before: time()?, call: time()? },
+            FLUSH if count == u64::from(POLL) => Event::Poll { time: time()? },
+            DONE => {
+                let (before, wait) = (time()?, time()?);
+                Event::Ended { before, wait, count, older: 0, outcome: Outcome::Done }
+            }
             ENDED => {
-                let time = time()?;
+                let (before, wait) = (time()?, time()?);
                 let outcome = match self.input.byte().ok_or(cut)? {
                     0 => Outcome::Done,
                     1 => Outcome::Failed(ErrorKind::DeviceFault),
                     2 => Outcome::Aborted,
                     _ => return Err(damaged("an outcome")),
                 };
-                Event::Ended { time, count: 1, before: count, outcome }
+                Event::Ended { before, wait, count: 1, older: count, outcome }
             }
             _ => return Err(damaged("an event")),
         };
@@ -463,27 +482,31 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 /// Encodes the summary at the end of a trace.
 pub(super) fn encode_summary(recorded: &Recorded, queues: &[QueueTrace]) -> Vec<u8> {
     let mut out = Vec::new();
-    let Recorded { engine, time, cpu, regions } = recorded;
+    let Recorded { engine, time, cpu, cpu_copies, regions } = recorded;
     put(&mut out, engine.len() as u64);
     out.extend_from_slice(engine.as_bytes());
     put(&mut out, time.as_nanos() as u64);
     put(&mut out, cpu.as_nanos() as u64);
+    put(&mut out, u64::from(*cpu_copies));
     put(&mut out, regions.len() as u64);
     regions.iter().for_each(|len| put(&mut out, *len));
     put(&mut out, queues.len() as u64);
-    for QueueTrace { depth, hint, operations, bytes, doorbells } in queues {
+    for QueueTrace { depth, hint, operations, bytes, doorbells, opened, closed } in queues {
         put(&mut out, *depth as u64);
         put(&mut out, HINTS.iter().position(|other| other == hint).unwrap_or(0) as u64);
         [operations, bytes, doorbells].into_iter().for_each(|number| put(&mut out, *number));
+        [opened, closed].into_iter().for_each(|time| put(&mut out, time.as_nanos() as u64));
     }
     out
 }
 
 fn decode_summary(bytes: &[u8]) -> Option<(Recorded, Vec<QueueTrace>)> {
+    let duration = |input: &mut Decoder<'_>| Some(Duration::from_nanos(input.number()?));
     let mut input = Decoder { rest: bytes };
     let name = usize::try_from(input.number()?).ok()?;
     let engine = std::str::from_utf8(input.take(name)?).ok()?.to_owned();
-    let (time, cpu) = (Duration::from_nanos(input.number()?), Duration::from_nanos(input.number()?));
+    let (time, cpu) = (duration(&mut input)?, duration(&mut input)?);
+    let cpu_copies = input.number()? != 0;
     // Each entry has bytes of its own, so that the lists grow no longer than the input.
     let mut regions = Vec::new();
     for _ in 0..input.number()? {
@@ -494,7 +517,8 @@ fn decode_summary(bytes: &[u8]) -> Option<(Recorded, Vec<QueueTrace>)> {
         let depth = usize::try_from(input.number()?).ok()?;
         let hint = *HINTS.get(usize::try_from(input.number()?).ok()?)?;
         let (operations, bytes) = (input.number()?, input.number()?);
-        queues.push(QueueTrace { depth, hint, operations, bytes, doorbells: input.number()? });
+        let (doorbells, opened, closed) = (input.number()?, duration(&mut input)?, duration(&mut input)?);
+        queues.push(QueueTrace { depth, hint, operations, bytes, doorbells, opened, closed });
     }
-    input.rest.is_empty().then_some((Recorded { engine, time, cpu, regions }, queues))
+    input.rest.is_empty().then_some((Recorded { engine, time, cpu, cpu_copies, regions }, queues))
 }
