@@ -1,4 +1,4 @@
-//! The program: what each subcommand does, and with which exit code it ends.
+//! The program: its subcommands and their exit codes.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -14,33 +14,33 @@ use crate::progress::Progress;
 use crate::results::{self, Results, Status, write_file};
 use crate::{compare, doctor, interrupt, list, manual, peer, priority, published, report, run};
 
-/// Something failed.
+/// Exit code: something failed.
 const FAILED: u8 = 1;
-/// The command line, or a file that it names, makes no sense.
+/// Exit code: the command line, or a file that it names, is invalid.
 const USAGE: u8 = 2;
-/// Bytes did not arrive.
+/// Exit code: a byte or a result was wrong.
 const WRONG: u8 = 3;
-/// `compare` found a slowdown, or cannot rule one out.
+/// Exit code: `compare` found a slowdown, or cannot rule one out.
 const SLOWER: u8 = 4;
-/// The user stopped it.
+/// Exit code: the user stopped the run.
 const INTERRUPTED: u8 = 130;
 
-/// Why the program ends early: the exit code, and what to say.
+/// The reason why the program ends early: its exit code and the message.
 type Failure = (u8, String);
 
 fn failed(error: impl ToString) -> Failure {
     (FAILED, error.to_string())
 }
 
-/// Runs the program on this process's arguments. A program that adds backends with [`dma::register`] and
-/// calls this is a `dma-bench` that knows them.
+/// Runs the program on this process's arguments. To make a `dma-bench` with more backends, a program adds
+/// them with [`dma::register`] and calls this.
 #[must_use]
 pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// Runs the program on `arguments`, the first of which is the program's name. Returns the exit code; ends the
-/// process if they make no sense.
+/// Runs the program on `arguments`, the first of which is the program's name. Returns the exit code. Ends the
+/// process if the arguments are invalid.
 #[must_use]
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     command(Arguments::parse_from(arguments).command).unwrap_or_else(|(code, message)| {
@@ -114,8 +114,8 @@ fn command(command: Command) -> Result<u8, Failure> {
     }
 }
 
-/// Prints in the format that was asked for, and writes JSON to a file if one was named: alike in all
-/// subcommands. The file comes first, since a reader of standard output may be gone.
+/// Prints in the requested format, and writes JSON to a file if one was named. The file comes first, because
+/// the reader of standard output may have gone.
 fn show(
     printed: &Printed,
     text: impl FnOnce(Format) -> Result<String, csv::Error>,
@@ -162,21 +162,20 @@ fn utf8(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The completion script for a shell.
+/// Returns the completion script for a shell.
 fn completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "dma-bench", &mut script);
-    // For bash, what comes behind a subcommand has two names if there is a hyphen in the program's (clap
-    // issue 6421).
+    // For bash, clap writes two names for a subcommand if the program's name has a hyphen (clap issue 6421).
     String::from_utf8_lossy(&script).replace("dma__subcmd__bench", "dma__bench")
 }
 
-/// Writes to standard output; a reader that went away is no failure.
+/// Writes to standard output. A reader that has gone is no failure.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            // The bytes before it are gone: only files appear whole or not at all.
+            // The output is incomplete; only files appear whole or not at all.
             let remedy = if e.kind() == std::io::ErrorKind::StorageFull {
                 "; what is there is cut off; free some space"
             } else {
@@ -219,14 +218,14 @@ fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
             _ => output::published(&rows, Style::of_stdout()),
         })
     };
-    // Plain numbers and texts: nothing in it can fail.
+    // Numbers and texts always serialise.
     show(printed, text, || serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n")?;
     Ok(if rows.iter().all(|r| r.holds) { 0 } else { FAILED })
 }
 
 fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     let campaign = arguments.plan().map_err(|e| (USAGE, e))?;
-    // Found out before minutes are spent.
+    // Outputs are checked before minutes are spent.
     check_outputs(arguments).map_err(|e| (USAGE, e))?;
     if arguments.realtime {
         priority::realtime().map_err(|e| {
@@ -235,19 +234,19 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     }
     interrupt::install();
     let mut progress = Progress::new(arguments.quiet);
-    // Not where this program lies: that is of no use on another machine.
+    // Without the path of this program, which means nothing on another machine.
     let command = std::iter::once("dma-bench".to_owned())
         .chain(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
         .collect();
     let results = run::run(&campaign, command, &mut progress)
         .map_err(|e| (if matches!(e, run::Refused::NoEngine(_)) { FAILED } else { USAGE }, e.to_string()))?;
     if results.interrupted && results.cells.iter().all(|m| m.ops_per_second.is_none()) {
-        // A file that is there has more in it.
+        // Existing files may hold earlier results.
         say("dma-bench: interrupted before anything was measured; nothing was written");
         return Ok(INTERRUPTED);
     }
-    // Each on its own: what cannot be written costs nothing else. Files come first, since whoever reads
-    // standard output may never read on.
+    // Each file is written even if another fails. Files come first, because the reader of standard output may
+    // block.
     let mut failures = write_files(&results, arguments);
     let shown = of_results(&results, arguments.printed.format, arguments.shown).map_err(failed);
     failures.extend(shown.and_then(|text| print(&text)).err().map(|(_, message)| message));
@@ -257,7 +256,7 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     Ok(verdict(&results, failures.is_empty()))
 }
 
-/// Returns whether everything can be written that a run is to write.
+/// Checks that all outputs of a run can be written.
 fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
     fn named<'a>(option: &'static str, path: &'a Option<PathBuf>) -> Option<Named<'a>> {
         path.as_deref().map(|path| Named { option, path })
@@ -275,7 +274,7 @@ fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
     files::check(campaign.as_slice(), &outputs, named("--plots", &arguments.plots))
 }
 
-/// Writes the files that were asked for; why some could not be.
+/// Writes the files that were requested. Returns the errors.
 fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     let mut failures = Vec::new();
     let mut write = |path: Option<&Path>, bytes: &dyn Fn() -> Result<Vec<u8>, Failure>| {
@@ -293,7 +292,7 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     failures
 }
 
-/// Writes the page and the plots; why one or the other could not be.
+/// Writes the page and the plots. Returns the errors.
 fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Vec<String> {
     let write_page = |path| -> Result<(), String> {
         let page = report::page(results).map_err(|e| e.to_string())?;
@@ -304,7 +303,7 @@ fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) ->
     page.into_iter().chain(plots).collect()
 }
 
-/// The exit code, and on standard error why it is not 0.
+/// Returns the exit code of a run, and says on standard error why it is not 0.
 fn verdict(results: &Results, written: bool) -> u8 {
     let of = |status: Status| results.cells.iter().filter(move |m| m.status == status);
     let wrong = of(Status::Wrong).count();
@@ -341,7 +340,7 @@ fn verdict(results: &Results, written: bool) -> u8 {
     if written && idle.is_empty() { 0 } else { FAILED }
 }
 
-/// Engines of which no cell could be measured, since they can do nothing of what was asked for, and why.
+/// Returns the engines that support no cell of the run, and why.
 fn idle(results: &Results) -> impl Iterator<Item = (&str, &str)> {
     results.engines.iter().filter_map(|engine| {
         let mut cells = results.cells.iter().filter(|m| m.cell.engine == engine.name).peekable();

@@ -1,4 +1,4 @@
-//! `compare`: what changed between two results, with the chance that it is noise.
+//! The subcommand `compare`: changes between two results, with the chance that they are noise.
 
 mod differs;
 mod exact;
@@ -17,42 +17,42 @@ use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 use crate::stats::{Figures, attainable, blocks, mann_whitney};
 
-/// Quantity that a row compares.
+/// The quantity that a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Throughput over that of memcpy.
+    /// Throughput divided by memcpy's.
     Ratio,
     /// Bytes a second.
     Throughput,
-    /// The median latency, under a rate.
+    /// Median of the latency, at a rate.
     P50,
-    /// The 99th percentile of the latency, under a rate.
+    /// 99th percentile of the latency, at a rate.
     P99,
 }
 
 /// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is no noise.
+    /// Not explained by noise.
     Changed,
-    /// It may well be noise.
+    /// Possibly noise.
     Noise,
-    /// With so few repetitions even the greatest difference could be noise.
+    /// Undecidable: with so few repetitions even the greatest difference could be noise.
     Untold,
-    /// There is but one figure on each side.
+    /// Not tested, because there is only one figure on each side.
     Untested,
-    /// A device on a clock of its own did the same.
+    /// Equal, on a device with its own clock.
     Same,
-    /// A device on a clock of its own was measured otherwise, which explains as much.
+    /// A device with its own clock was measured under other conditions, which explain the difference.
     Otherwise,
 }
 
-/// A cell that both results have.
+/// A figure of a cell that both results have.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which.
+    /// The cell.
     pub cell: Cell,
-    /// Its figures are a model's.
+    /// True if the figures are a model's.
     pub model: bool,
     /// The quantity.
     pub quantity: Quantity,
@@ -60,54 +60,54 @@ pub struct Row {
     pub before: f64,
     /// The median after.
     pub after: f64,
-    /// The chance that samples as far apart come from the same source, corrected for the number of cells
-    /// (Holm); none where that is not how it is judged.
+    /// Chance that samples of the same source differ as much, corrected for the number of cells (Holm).
+    /// `None` if it was judged differently.
     pub chance: Option<f64>,
-    /// The class of this interval.
+    /// The verdict on the difference.
     pub verdict: Verdict,
-    /// The number of independent samples there are of each.
+    /// Number of independent samples, before and after.
     samples: (usize, usize),
-    /// No sample of the one side lies among those of the other.
+    /// No sample of one side lies among those of the other.
     apart: bool,
 }
 
-/// Describes how a cell ended otherwise than before.
+/// A cell whose end differs.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Which.
+    /// The cell.
     pub cell: Cell,
-    /// Its figures are a model's.
+    /// True if its figures are a model's.
     pub model: bool,
-    /// In words.
+    /// Description of the change.
     pub text: String,
-    /// It was better before.
+    /// True if it was better before.
     pub worse: bool,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Cells that both have figures of.
+    /// Figures of the cells that both results have.
     pub rows: Vec<Row>,
-    /// Cells that ended otherwise than before, or are gone.
+    /// Cells that ended differently, or are gone.
     pub changes: Vec<Change>,
-    /// Other differences between the two.
+    /// Other differences between the two results.
     pub differences: Vec<Difference>,
     /// Notes.
     pub notes: Vec<String>,
-    /// Every cell of either, and how it ended.
+    /// Every cell of the two results, with its status in both.
     pub cells: Vec<Ended>,
-    /// Models, and their sources.
+    /// Models and their sources.
     pub models: Vec<String>,
     noise: f64,
     metric: Metric,
     sides: [export::Side; 2],
-    /// They were measured at a given rate.
+    /// At least one was measured at a given rate.
     rate: bool,
 }
 
 impl Row {
-    /// The amount of greater it is after, as a fraction of before; `None` if it was nothing before.
+    /// Returns the change as a fraction of the figure before; `None` if that was 0.
     #[must_use]
     pub fn change(&self) -> Option<f64> {
         if self.before == self.after {
@@ -120,19 +120,19 @@ impl Row {
         matches!(self.quantity, Quantity::P50 | Quantity::P99)
     }
 
-    /// Returns whether it is slower by more than this fraction of before.
+    /// Returns true if it is slower by more than this fraction of the figure before.
     #[must_use]
     pub fn is_slower_by(&self, limit: f64) -> bool {
         let change = self.change().unwrap_or(f64::INFINITY);
         if self.is_latency() { change > limit } else { change < -limit }
     }
 
-    /// The chance if nothing of the one side overlapped with the other.
+    /// Returns the smallest chance that so many samples allow.
     fn attainable(&self) -> f64 {
         attainable(self.samples.0, self.samples.1)
     }
 
-    /// With its name, and what the name leaves open.
+    /// Returns the name of the cell, with the quantity if it is a latency, and a mark for models.
     fn name(&self) -> String {
         let quantity = match self.quantity {
             Quantity::P50 => ", p50",
@@ -148,18 +148,18 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     match metric {
         // The baseline's ratio is 1 by definition.
         Metric::Ratio if m.cell.is_baseline() => None,
-        // A model does not depend on the machine, but the memcpy beside it does.
+        // A model does not depend on the machine, but memcpy beside it does.
         Metric::Ratio if !m.model => Some((Quantity::Ratio, m.ratio.as_ref()?)),
         _ => Some((Quantity::Throughput, m.bytes_per_second.as_ref()?)),
     }
 }
 
-/// Into so many parts a run is cut at most: passes may be so short that two of them meet the same
-/// weather.
+/// The most blocks that a run is split into. Passes may be so short that two consecutive ones are not
+/// independent.
 const PARTS: usize = 12;
 
-/// Compares two results. A difference that is less likely than `noise` to come from nothing, all cells taken
-/// together, is a change.
+/// Compares two results. A difference is a change if the chance that it is noise is at most `noise`, over all
+/// cells together.
 #[must_use]
 pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) -> Comparison {
     let rate = before.campaign.rate.is_some() || after.campaign.rate.is_some();
@@ -204,7 +204,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     }
 }
 
-/// A cell by what the metric compares.
+/// Compares a cell by the metric.
 fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric: Metric) -> Option<Row> {
     let ((quantity, a), (_, b)) = (figures(old, metric)?, figures(new, metric)?);
     let virtual_clock =
@@ -231,7 +231,7 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
     Some(row(Some(chance), Verdict::Noise, (x.len(), y.len()), chance <= least * (1.0 + 1e-9)))
 }
 
-/// The latencies of a cell. Under a rate they are what says something: the throughput is given.
+/// Compares the latencies of a cell. At a rate they are what matters, because the throughput is given.
 fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
     let (Some(a), Some(b), false) = (&old.latency, &new.latency, old.cell.is_baseline()) else {
         return Vec::new();
@@ -250,12 +250,12 @@ fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
     vec![row(Quantity::P50, a.p50, b.p50), row(Quantity::P99, a.p99, b.p99)]
 }
 
-/// Returns the mark behind a cell's name.
+/// Returns the mark behind a model's name.
 fn marked(model: bool) -> &'static str {
     if model { " [model]" } else { "" }
 }
 
-/// Describes how bad an end is.
+/// Returns a rank of a status, greater if worse.
 fn badness(status: Status) -> u8 {
     match status {
         Status::Ok => 0,
@@ -270,7 +270,7 @@ fn word(status: Status) -> String {
     format!("{status:?}").to_lowercase()
 }
 
-/// Describes how a cell ended otherwise than before.
+/// Returns a description if the cell ended differently.
 fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measured>) -> Option<Change> {
     let found =
         |text: String, worse: bool| Some(Change { cell: old.cell.clone(), model: old.model, text, worse });
@@ -301,8 +301,8 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     )
 }
 
-/// Corrects for the number of cells (Holm: of a hundred cells one is below 1 % by chance alone), and says
-/// what is to be thought of each. Rows without a chance take no part in that.
+/// Corrects chances for the number of cells (Holm), because of a hundred cells one is below 1 % by chance
+/// alone. Then judges each row that has a chance.
 fn judge(rows: &mut [Row], noise: f64) {
     let mut order: Vec<(usize, f64)> =
         rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.chance?))).collect();
@@ -320,7 +320,7 @@ fn judge(rows: &mut [Row], noise: f64) {
     }
 }
 
-/// The number of repetitions on each side suffice to tell a change from noise in so many cells.
+/// Returns the repetitions on each side that can tell a change from noise among so many cells.
 fn needed(cells: usize, noise: f64) -> Option<usize> {
     (1..=PARTS).find(|n| attainable(*n, *n) * cells as f64 <= noise)
 }
@@ -346,12 +346,13 @@ fn too_few(rows: &[Row], noise: f64) -> Option<String> {
 }
 
 impl Comparison {
-    /// Rows that are slower by more than `limit`, and of which this is thought.
+    /// Returns the rows with this verdict that are slower by more than `limit`.
     pub fn slower(&self, limit: f64, verdict: Verdict) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |r| r.verdict == verdict && r.is_slower_by(limit))
     }
 
-    /// Why the later results do not pass if nothing may be slower by more than `limit`: nothing if they do.
+    /// Returns the reasons why the later results fail if nothing may be slower by more than `limit`. Empty if
+    /// they pass.
     #[must_use]
     pub fn failures(&self, limit: f64) -> Vec<String> {
         let mut failures = Vec::new();

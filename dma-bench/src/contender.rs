@@ -1,4 +1,4 @@
-//! [`Contender`]: an engine that takes part, with the clock that its figures are read off.
+//! [`Contender`]: an engine of a run, with the clock of its figures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use dma::sim::sim::Clock as SimClock;
 use dma::sim::{SimEngine, SimOptions};
 use dma::{DmaEngine, EngineName, Error, ErrorKind, Result};
 
-/// An engine that takes part.
+/// An engine of a run.
 #[derive(Clone)]
 pub struct Contender {
     /// The name that it was opened by.
@@ -17,21 +17,21 @@ pub struct Contender {
     pub engine: Arc<dyn DmaEngine>,
     /// Clock of its figures.
     pub clock: Clock,
-    /// Its operations take no time worth the name: it models no device.
+    /// Its operations take next to no time, because the profile models no device.
     pub timeless: bool,
 }
 
 /// A clock: the computer's, or that of a simulated device.
 #[derive(Clone)]
 pub enum Clock {
-    /// The computer's, from some moment on.
+    /// The computer's clock, from this moment on.
     Real(Instant),
-    /// The device's own, which polling passes.
+    /// The device's own clock, which polling advances.
     Virtual(Arc<SimEngine>),
 }
 
 impl Clock {
-    /// Nanoseconds since the clock began.
+    /// Returns the nanoseconds since the clock began.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
@@ -41,7 +41,7 @@ impl Clock {
         }
     }
 
-    /// Returns whether it is a simulated device's.
+    /// Returns true if it is a simulated device's own clock.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual(_))
@@ -61,11 +61,12 @@ impl fmt::Debug for Clock {
 }
 
 impl Contender {
-    /// Opens an engine by name, as [`dma::open`] does; a simulated one so that its clock can be read.
+    /// Opens an engine by name, as [`dma::open`] does. A simulated one is opened so that its clock can be
+    /// read.
     ///
     /// # Errors
     ///
-    /// As [`dma::open`]; `InvalidArgument` for a simulated device whose clock stands still.
+    /// Those of [`dma::open`]; `InvalidArgument` for a simulated device whose clock stands still.
     pub fn open(name: &str) -> Result<Self> {
         let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
         let parsed: EngineName = name.parse()?;
@@ -93,7 +94,7 @@ impl Contender {
         Ok(Self { name: name.to_owned(), engine, clock, timeless: false })
     }
 
-    /// Returns whether its figures are a model's.
+    /// Returns true if its figures are a model's.
     #[must_use]
     pub fn is_model(&self) -> bool {
         self.engine.info().model.is_some()

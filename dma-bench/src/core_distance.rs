@@ -1,10 +1,9 @@
-//! [`CoreDistance`]: how near the core is on which another thread ran beside this one.
+//! [`CoreDistance`]: the distance between this core and the one on which a helping thread runs.
 //!
-//! The speed of two cores together depends on what they share. Two hardware threads of one core copy
-//! no faster than one does; cores behind one cache hand each other what is in it; cores behind different ones
-//! fetch it from each other, which takes four times as long. In a virtual machine that changes while it runs,
-//! some times a second: the host moves the virtual CPUs, and nothing in the machine shows it but the time
-//! that it takes.
+//! The speed of two cores together depends on what they share. Two hardware threads of one core copy no
+//! faster than one. Cores behind one cache exchange its lines. Cores behind different caches take four times
+//! as long for a line. In a virtual machine the distance changes several times a second, because the
+//! hypervisor migrates vCPUs. Only the time of a round trip shows that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,49 +15,48 @@ use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use crate::pairs::Seen;
 use crate::sibling::{self, Sibling};
 
-/// Observed distances, and so the usual ones.
+/// Distances that were measured, and the usual one among them.
 #[derive(Debug, Default)]
 pub(crate) struct CoreDistance {
-    /// Sorted by the time there and back.
+    /// Distances sorted by round trip. At most [`MOST`].
     seen: Vec<Seen>,
-    /// So many of these are on the same core, going by what was seen of all: the nearest.
+    /// The number of leading entries of `seen` that are judged to be on the same core.
     same_core: usize,
-    /// The number of times that every other one was forgotten,
+    /// The number of times that every other entry was dropped.
     halved: u32,
-    /// and how many there were.
+    /// Distances that were reported, dropped ones included.
     looks: u64,
     last: Option<(usize, Instant, Seen)>,
-    /// The other side of the last look, and the CPU that it is to be on.
+    /// The thread of the last measurement, and the CPU that it is pinned to.
     other: Option<(usize, JoinHandle<()>)>,
 }
 
-/// So often a line goes there and back; the best of
+/// Round trips of a cache line in each round.
 const TRIPS: u32 = 30;
-/// so many rounds counts: an interrupt makes one longer.
+/// Rounds of each measurement. The fastest counts, because an interrupt makes one longer.
 const ROUNDS: u32 = 3;
-/// A core is where it usually is if a line takes up to so many times as long as to the nearest ones. On a Zen
-/// 3, it takes 60 to 70 ns to the same core, 75 to 130 to one behind the same cache, and 400 to 470 to one
-/// behind another.
+/// A distance is usual if it is at most this many times the nearest ones. On a Zen 3, a line takes 60 to 70
+/// ns to the same core, 75 to 130 ns behind the same cache, and 400 to 470 ns behind another cache.
 const FARTHER: f64 = 1.6;
-/// So much that was seen is remembered at most.
+/// The most distances that are kept.
 const MOST: usize = 4096;
-/// A line to the same core takes less than this part of what it takes to most others.
+/// Round trips on the same core take less than this part of the round trips to most other cores.
 const NEARER: f64 = 0.9;
-/// A host may look for work for a virtual CPU that has none for so long, which keeps the core busy: for 0.2
-/// ms at most (Linux, Documentation/virt/kvm/halt-polling.rst, and KVM_HALT_POLL_NS_DEFAULT of x86).
+/// Longest time for which a hypervisor keeps an idle core busy with polling: 0.2 ms (Linux,
+/// Documentation/virt/kvm/halt-polling.rst, and `KVM_HALT_POLL_NS_DEFAULT` on x86), and some more.
 const IDLE: Duration = Duration::from_micros(300);
-/// Distances below this part of all observations may be chance.
+/// Distances that make up less than this part of all may be chance.
 const LEAST: f64 = 0.1;
-/// An observation is valid for so long.
+/// Time for which a measurement is used again.
 const FRESH: Duration = Duration::from_millis(2);
-/// Longer than this is not waited for the other side: to begin and answer, or to end.
+/// Longest wait for the other thread to begin, answer or end.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 impl CoreDistance {
-    /// Looks how near `cpu` is, which takes about a tenth of a millisecond, or four where it may be the same
-    /// core, or [`PATIENCE`] where nobody answers: the host has taken it away, or something else keeps it
-    /// busy. None if that cannot be seen: this thread is on it itself, or may not use it, or the look before
-    /// this one still waits for another CPU.
+    /// Measures the distance to `cpu`. Takes about 0.1 ms; 4 ms if it may be the same core; [`PATIENCE`] if
+    /// nobody answers, because the hypervisor has taken the core away or it is busy: then the distance is
+    /// [`Seen::AWAY`]. Returns `None` if this thread runs on `cpu` itself or may not use it, or if the thread
+    /// of the last measurement still waits for another CPU.
     pub(crate) fn look(&mut self, cpu: usize, sibling: &mut Sibling) -> Option<Seen> {
         if let Some((_, _, seen)) = self.last.filter(|(at, when, _)| *at == cpu && when.elapsed() < FRESH) {
             return Some(seen);
@@ -86,7 +84,8 @@ impl CoreDistance {
         if trip.is_some() {
             self.is_over();
         }
-        // If so, is it still the case once that core has nothing to do?
+        // The other thread may share the core by chance: it is the same core only if the core is free once
+        // that thread has ended.
         let same_core = busy && {
             spin(IDLE, || false);
             !sibling.is_busy()
@@ -94,26 +93,26 @@ impl CoreDistance {
         (!refused).then_some(trip.map_or(Seen::AWAY, |trip| Seen { trip, same_core }))
     }
 
-    /// Waits a little for the other side to end.
+    /// Waits up to [`PATIENCE`] for the other thread to end. Returns true if it has ended.
     fn is_over(&self) -> bool {
         self.other.as_ref().is_none_or(|(_, other)| spin(PATIENCE, || other.is_finished()))
     }
 
-    /// Judges a slice in which no other thread took part, of a cell in which one mostly does:
-    /// that its core was away, if it still is.
+    /// Judges a slice without a helping thread, in a cell that mostly has one. Returns [`Seen::AWAY`] if the
+    /// last helping core still does not answer.
     pub(crate) fn missed(&mut self, sibling: &mut Sibling) -> Option<Seen> {
         let (cpu, _, _) = self.last?;
         self.look(cpu, sibling).filter(|seen| *seen == Seen::AWAY)
     }
 
-    /// Returns whether it is nearer than others, so that it may be the same core.
+    /// Returns true if the round trip is short enough for the same core.
     fn is_near(&self, trip: f64) -> bool {
         let (first, most) =
             (self.seen.first(), self.seen.get(((1.0 - LEAST) * self.seen.len() as f64) as usize));
         first.zip(most).is_none_or(|(first, most)| trip < most.trip.min(first.trip * FARTHER) * NEARER)
     }
 
-    /// Adds what was seen after a slice: that counts for what is usual.
+    /// Adds a distance that was measured after a slice.
     pub(crate) fn learn(&mut self, seen: Seen) {
         if seen == Seen::AWAY {
             return;
@@ -123,7 +122,8 @@ impl CoreDistance {
             return;
         }
         if self.seen.len() == MOST {
-            // Every other one goes, and of those to come as well: all the time counts alike.
+            // Every other entry is dropped, and every other new one too, so that all parts of the run weigh
+            // alike.
             self.halved += 1;
             let mut keep = false;
             self.seen.retain(|_| {
@@ -133,8 +133,8 @@ impl CoreDistance {
         }
         let at = self.seen.partition_point(|s| s.trip < seen.trip);
         self.seen.insert(at, seen);
-        // Nothing is nearer than the same core: the trips that are shorter than some length, which agrees
-        // best with what each seemed to be.
+        // The same core is nearest. The limit between it and the others is the one that agrees best with what
+        // each measurement seemed to be.
         let (mut agree, mut best) = (0_i64, 0);
         self.same_core = 0;
         for (at, seen) in self.seen.iter().enumerate() {
@@ -145,12 +145,11 @@ impl CoreDistance {
         }
     }
 
-    /// Returns whether a core was elsewhere than usual. The nearest that is a core of its own is usual,
-    /// however seldom others are seen; only where there hardly is one, the other hardware thread of the same
-    /// core.
+    /// Returns true if a distance is not the usual one. The nearest separate core is usual, unless that makes
+    /// up less than [`LEAST`] of all; then the other hardware thread of the same core is.
     pub(crate) fn is_unusual(&self, seen: Seen) -> bool {
         if seen == Seen::AWAY {
-            // Unless nobody ever answers here.
+            // A machine on which no core ever answers has no usual distance.
             return !self.seen.is_empty();
         }
         let (same, others) = self.seen.split_at(self.same_core);
@@ -163,13 +162,13 @@ impl CoreDistance {
     }
 }
 
-/// The answer to a trip is one more.
+/// The first message: the other thread is ready. Each answer is the message plus 1.
 const READY: u32 = 1;
 const END: u32 = u32::MAX;
-/// The other side may not use that CPU.
+/// The other thread may not use that CPU.
 const REFUSED: u32 = END - 1;
 
-/// Spins until something is the case, but no longer than this; whether it is.
+/// Spins until the condition holds, for at most this time. Returns true if it holds.
 fn spin(most: Duration, mut is: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {
@@ -183,12 +182,12 @@ fn spin(most: Duration, mut is: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A cache line of its own that two cores take from each other.
+/// A cache line that two cores pass to and fro.
 #[repr(align(128))]
 struct Ball(AtomicU32);
 
 impl Ball {
-    /// Nanoseconds there and back.
+    /// Returns the time of a round trip in nanoseconds; `None` if the other thread does not answer.
     fn trips(&self) -> Option<f64> {
         let until = Instant::now() + PATIENCE;
         self.wait(READY, until)?;
@@ -205,7 +204,7 @@ impl Ball {
         Some(best.as_secs_f64() * 1e9 / f64::from(TRIPS))
     }
 
-    /// Waits for the other side.
+    /// Waits until the other thread has written `ball`.
     fn wait(&self, ball: u32, until: Instant) -> Option<()> {
         for spins in 1_u32.. {
             match self.0.load(Ordering::Acquire) {
@@ -218,7 +217,7 @@ impl Ball {
         None
     }
 
-    /// The other side, on `cpu`.
+    /// Runs the other thread, pinned to `cpu`.
     fn answer_on(&self, cpu: usize) {
         let mut only = CpuSet::new();
         let moved = cpu < CpuSet::MAX_CPU && {
@@ -232,10 +231,10 @@ impl Ball {
         }
     }
 
-    /// Answers, and then keeps its core busy until the end.
+    /// Answers all trips, and then keeps the core busy until told to end.
     fn answer(&self) {
         let until = Instant::now() + PATIENCE;
-        // The asking side may have ended it by now.
+        // The measuring thread may have ended the exchange.
         let answer = |to| self.0.compare_exchange(to, to + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !answer(READY - 1) {
             return;
@@ -275,11 +274,11 @@ mod tests {
 
     #[test]
     fn the_usual_place_is_the_nearest_core_of_its_own() {
-        // Nothing seemed to be on the same core so far.
+        // No measurement seemed to be on the same core so far.
         assert_eq!(unusual(&[(10, near(90.0))]), [false, false, false, true]);
         assert_eq!(unusual(&[(5, SAME_CORE), (3, near(90.0)), (5, near(430.0))]), [true, false, false, true]);
         assert_eq!(unusual(&[(5, near(430.0)), (5, SAME_CORE), (3, near(90.0))]), [true, false, false, true]);
-        // If it hardly ever is there, another place is the usual one.
+        // A separate core that is hardly ever seen is not the usual place.
         assert_eq!(unusual(&[(1, near(90.0)), (30, near(430.0))]), [false; 4]);
         assert_eq!(unusual(&[(1, near(90.0)), (30, SAME_CORE)]), [false, true, true, true]);
         assert_eq!(unusual(&[(1, SAME_CORE)]), [false, true, true, true]);
@@ -287,7 +286,7 @@ mod tests {
 
     #[test]
     fn one_look_may_be_wrong_about_the_same_core() {
-        // Somebody else came to this core or had been there before; trips tell the two apart all the same.
+        // Another process may have shared the core; the round trips still tell the two cases apart.
         let seen = [
             (8, SAME_CORE),
             (3, near(61.0)),
@@ -300,7 +299,7 @@ mod tests {
         let mut other_way = seen;
         other_way.reverse();
         assert_eq!(unusual(&other_way), unusual(&seen));
-        // No core is the same one here.
+        // No measurement is on the same core.
         assert_eq!(
             unusual(&[(3, same(110.0)), (20, near(90.0)), (20, near(112.0))]),
             [false, false, false, true]
@@ -320,7 +319,7 @@ mod tests {
             distance.learn(usual);
             assert!(distance.is_unusual(Seen::AWAY) && !distance.is_unusual(usual));
         }
-        // One that was not missed is of no interest.
+        // A core that was not missed is not measured.
         let (mut distance, mut sibling) = (CoreDistance::default(), Sibling::default());
         assert_eq!(distance.missed(&mut sibling), None);
         distance.last = Some((0, Instant::now() + Duration::from_secs(3600), near(90.0)));
@@ -349,7 +348,7 @@ mod tests {
             [60.0, 70.0, 90.0, 110.0].map(|trip| distance.is_near(trip))
         };
         assert_eq!(near(&[]), [true; 4]);
-        // Seldom, mostly, beside others that are far.
+        // Rare, then frequent, beside distant ones.
         assert_eq!(near(&[(1, 60.0), (9, 90.0)]), [true, true, false, false]);
         assert_eq!(near(&[(8, 60.0), (2, 90.0)]), [true, true, false, false]);
         assert_eq!(near(&[(2, 60.0), (2, 90.0), (6, 430.0)]), [true, true, false, false]);
@@ -358,7 +357,7 @@ mod tests {
     #[test]
     fn two_threads_play_ball() {
         let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-        // One after the other on one CPU, a trip takes longer than is waited.
+        // If both threads run on one CPU, a trip takes longer than the time limit.
         let mut seen = None;
         let plays = allowed > 1
             && spin(LONG, || {
@@ -373,7 +372,7 @@ mod tests {
             });
         assert_eq!(plays, allowed > 1);
         assert!(seen.is_none_or(|trip| trip.is_finite() && trip > 0.0), "{seen:?}");
-        // A side that is told to end ends, and nobody waits for one that does not come.
+        // A thread that is told to end ends, and nobody waits for one that does not come.
         for ball in [END, REFUSED, 0, READY] {
             assert_eq!(Ball(AtomicU32::new(ball)).trips(), None);
         }
@@ -396,7 +395,7 @@ mod tests {
         }
         let mut looks = cpus.iter().take(2).cycle();
         let mut seen = None;
-        // Somebody else may keep the other core busy for a while.
+        // Another process may keep the other core busy for a while.
         let sees = cpus.len() > 1
             && spin(LONG, || {
                 seen = looks.next().and_then(|cpu| distance.look(*cpu, &mut sibling));

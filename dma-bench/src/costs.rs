@@ -1,4 +1,4 @@
-//! Costs of setting up: opening a queue, registering memory, deregistering it.
+//! Set-up costs: opening a queue, registering memory, deregistering it.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::drive::histogram;
 use crate::interrupt;
 use crate::results::{Cost, Latency};
 
-/// Bytes that are registered.
+/// Sizes of memory that is registered, in bytes.
 const SIZES: [usize; 3] = [4 << 10, 1 << 20, 16 << 20];
-/// Each cost is measured so often at most,
+/// The most measurements of each cost.
 const TIMES: u32 = 100;
-/// and for so long.
+/// The longest time for the measurements of each cost.
 const LONGEST: Duration = Duration::from_millis(60);
 
-/// The costs of engines on this computer's clock. Refused steps have no row.
+/// Returns the costs of engines on the computer's clock. A step that the engine refuses has no row.
 pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
     let mut all = Vec::new();
     for contender in contenders.iter().filter(|c| !c.clock.is_virtual()) {
@@ -36,13 +36,13 @@ pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
     all
 }
 
-/// Returns whether it goes on: so often, and so long.
+/// Returns true if another measurement may begin.
 fn goes_on(turn: u32, begun: Instant) -> bool {
     turn < TIMES && (turn == 0 || begun.elapsed() < LONGEST) && !interrupt::stopped()
 }
 
 fn record(times: &mut Histogram<u64>, since: Instant) {
-    // Without bounds, every value fits.
+    // A histogram without bounds takes every value.
     let _ = times.record((since.elapsed().as_nanos() as u64).max(1));
 }
 
@@ -59,8 +59,8 @@ fn opening(contender: &Contender) -> Histogram<u64> {
     times
 }
 
-/// Registers memory and gives it back. The memory is allocated by the engine, and its pages are touched: that
-/// is part of the cost.
+/// Measures how long it takes to allocate and register memory of `size` bytes, and to give it back. Page
+/// faults of the allocation are part of the first.
 fn registering(contender: &Contender, size: usize) -> (Histogram<u64>, Histogram<u64>) {
     let (mut register, mut deregister, all) = (histogram(), histogram(), Instant::now());
     let mut turn = 0;

@@ -3,29 +3,28 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time of this process, in nanoseconds. The kernel adds what a thread runs when it stops, at a tick, and
-/// when its own clock is read: without the last, what a thread that still runs did in less than a tick (4 ms
-/// at 250 Hz) is mostly missing. So `threads`, by number, are brought up to date first.
+/// Returns the CPU time of this process, in nanoseconds. The kernel adds a running thread's time only at
+/// ticks (4 ms at 250 Hz), when it stops, and when its clock is read. So the clocks of `threads` are read
+/// first.
 #[must_use]
 pub fn of_process(threads: impl IntoIterator<Item = u32>) -> f64 {
     threads.into_iter().for_each(bring_up_to_date);
     nanoseconds(ClockId::ProcessCPUTime)
 }
 
-/// CPU time of the calling thread, in nanoseconds.
+/// Returns the CPU time of the calling thread, in nanoseconds.
 #[must_use]
 pub fn of_thread() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
-/// Has the kernel add what a thread of this process has run until now, if there is such a thread.
+/// Reads the clock of a thread of this process, if there is such a thread, so that the kernel adds its time.
 pub fn bring_up_to_date(thread: u32) {
-    // pthread_getcpuclockid(3) makes this of a thread's number: all bits turned over, then three that say "of
-    // one thread, as scheduled".
+    // The clock of a thread as pthread_getcpuclockid(3) makes it: the inverted number, and three bits for
+    // "one thread, as scheduled".
     let clock = (!(thread as libc::clockid_t) << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to `time` alone. A clock that does not exist is an error, which changes
-    // nothing.
+    // SAFETY: the call writes to `time` alone. For a clock that does not exist it returns an error.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
 }
 
@@ -42,9 +41,9 @@ mod tests {
     use super::*;
     use crate::{run_delay, sibling};
 
-    /// So many steps take
+    /// Steps of the busy loop.
     const STEPS: u32 = 40;
-    /// so many nanoseconds at least.
+    /// Their least duration in nanoseconds.
     const LEAST: f64 = 10e3;
 
     #[test]
@@ -60,7 +59,7 @@ mod tests {
             });
             let (mut counted, mut ran) = (0, 0);
             let until = Instant::now() + Duration::from_secs(60);
-            // Less than a tick each; those in which it ran.
+            // Counts the steps shorter than a tick in which the other thread ran.
             while ran < 50 && Instant::now() < until {
                 let id = id.load(Ordering::Acquire);
                 let of_it =

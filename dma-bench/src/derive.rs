@@ -1,26 +1,26 @@
-//! Conclusions from the figures: rates that were missed, published CPUs, and how deep a queue needs to
-//! be.
+//! Conclusions from figures: missed rates, comparisons with published CPUs, and the queue depth that
+//! suffices.
 
 use crate::plan::{Campaign, Cell, Direction, Footprint, Op};
 use crate::published;
 use crate::results::{Knee, Measured, Results};
 use crate::verdict::{Class, Curve, Point};
 
-/// Name of the baseline that was measured here.
+/// Name of the baseline that was measured on this machine.
 pub const HERE: &str = "memcpy here";
 
 #[derive(Debug)]
-/// A CPU's `memcpy` that was published with a modelled device: bytes, and MiB/s.
+/// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
 pub struct Reference {
-    /// The profile's name.
+    /// The profile of the modelled device.
     pub profile: &'static str,
-    /// Its name.
+    /// Name of the CPU, with the source.
     pub name: &'static str,
     /// Sizes in bytes and throughputs in MiB/s.
     pub points: &'static [(u64, f64)],
 }
 
-/// One core of the machine that the `dsa` profile's figures are from, data in main memory.
+/// One core of the machine that the figures of the `dsa` profile come from, with data in main memory. Source:
 /// izumihanako/LightDSA, expr/paper, `DSA_speed_seq.data`, commit 3905ece.
 pub const DSA_CPU: Reference = Reference {
     profile: "dsa",
@@ -40,18 +40,18 @@ pub const DSA_CPU: Reference = Reference {
     ],
 };
 
-/// The part of its rate that a cell reached, if that is less than 99 % of it; `None` too where no rate was
-/// given. Latencies are those of a growing queue then.
+/// Returns the fraction of its rate that a cell reached if that is below 0.99. Its latencies are then those
+/// of a growing queue. Returns `None` if the rate was reached or none was set.
 #[must_use]
 pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
     let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
     let span = |reached: &f64| each * f64::from(m.cell.queues) / reached;
-    // All repetitions are one schedule. The first lasts from when its first operation was due, the others
-    // from the end of the one before to their own.
+    // All repetitions are one schedule. The first lasts from the time at which its first operation was due,
+    // each other one from the end of the one before.
     let part = match reached.samples.as_slice() {
-        // With few operations, the wait for the last is much of it.
+        // With few operations, the latency of the last is a large part of the span.
         [] => return None,
         [one] => each / rate / (span(one) - latency).max(f64::MIN_POSITIVE),
         [_, others @ ..] => others.len() as f64 * each / rate / others.iter().map(span).sum::<f64>(),
@@ -59,7 +59,7 @@ pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     (part < 0.99).then_some(part)
 }
 
-/// Returns a note if cells did not reach their rate.
+/// Returns a note if cells missed their rate.
 #[must_use]
 pub fn missed(results: &Results) -> Option<String> {
     let with_figures =
@@ -74,7 +74,7 @@ pub fn missed(results: &Results) -> Option<String> {
     })
 }
 
-/// The points of a modelled device against the CPU that was published with it, and that CPU's name.
+/// Returns the points of a modelled device against the CPU published with it, and the name of that CPU.
 #[must_use]
 pub(crate) fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Vec<Point>)> {
     let fits =
@@ -85,7 +85,7 @@ pub(crate) fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'sta
     let point = |m: &&Measured| {
         let (size, mib) = DSA_CPU.points.iter().find(|p| p.0 == m.cell.size)?;
         let ratio = m.bytes_per_second.as_ref()?.times(1.0 / (mib * f64::from(1 << 20)));
-        // A device on a clock of its own has no noise.
+        // A device with its own clock has no noise.
         let class = Class::of(Some((ratio.min, ratio.max)));
         Some(Point { size: *size, ratio: ratio.median, low: Some(ratio.min), high: Some(ratio.max), class })
     };
@@ -93,8 +93,8 @@ pub(crate) fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'sta
     (points.len() >= 3).then_some((DSA_CPU.name, points))
 }
 
-/// Returns whether no other number of operations for each doorbell, all else alike, has a greater throughput.
-/// Of equals the first is the best.
+/// Returns true if no cell that differs only in operations for each doorbell has a greater throughput. Of
+/// equal ones the first is the best.
 pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
     let speed = |m: &Measured| m.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
     let alike = cells.iter().filter(|other| Cell { batch: m.cell.batch, ..other.cell.clone() } == m.cell);
@@ -102,8 +102,8 @@ pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
     best.is_none_or(|best| best.cell == m.cell)
 }
 
-/// The knee of every series over the depth with at least three depths. Under a rate there is none: throughput
-/// is what was asked for.
+/// Returns the knee of every series with at least three depths. Runs at a rate have none, because their
+/// throughput is given.
 #[must_use]
 pub fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
     let mut knees: Vec<Knee> = Vec::new();
@@ -166,7 +166,7 @@ mod tests {
         super::knees(&Campaign::default(), cells)
     }
 
-    /// Copies by `engine` at these sizes, this many times as fast as `memcpy`.
+    /// Returns copies by `engine` at these sizes, with these ratios to `memcpy`.
     fn curve(engine: &str, ratios: &[(u64, f64)]) -> Vec<Measured> {
         let like = crate::results::tests::sample().cells.remove(5);
         let cell = |&(size, ratio): &(u64, f64)| {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn only_the_published_device_is_held_against_the_published_cpu() {
-        // Of the published CPU: 5,872 MiB/s at 64 B, 6,998 at 256 B, 5,137 at 1 KiB.
+        // The published CPU has 5,872 MiB/s at 64 B, 6,998 at 256 B and 5,137 at 1 KiB.
         let published = |name: &str, size: u64, times: f64| {
             let (_, mib) = DSA_CPU.points.iter().find(|p| p.0 == size).expect("published");
             let mut m = curve(name, &[(size, 0.1)]).remove(0);
@@ -204,7 +204,7 @@ mod tests {
         let [one, two, mut three] = of("sim:profile=dsa");
         three.cell.size = 1000;
         assert_eq!(crate::verdict::verdicts(&[one, two, three]).len(), 1, "two sizes say nothing");
-        // As published.
+        // The published sizes.
         assert!(DSA_CPU.points.windows(2).all(|p| p[1].0 >= 2 * p[0].0 && p[1].0 <= 4 * p[0].0));
         assert_eq!(DSA_CPU.points[10], (1_048_576, 9_749.0));
     }
@@ -238,7 +238,7 @@ mod tests {
         .concat();
         let found: Vec<_> = knees(&cells).iter().map(|k| (k.depth, k.best, k.bytes_per_second)).collect();
         assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|best| (4, best, best)));
-        // Of several numbers of operations for a doorbell the best counts, and 95 % are enough.
+        // The best of several numbers of operations for each doorbell counts, and 95 % suffice.
         let more = [series(1.0, &|_| ()).to_vec(), vec![at(2, 0.95, &|m| m.cell.batch = 2)]].concat();
         assert_eq!(knees(&more)[0].depth, 2);
     }
@@ -283,7 +283,7 @@ mod tests {
             })
             .to_vec();
         assert_eq!((knees(&series).len(), super::knees(&campaign, &series).len()), (1, 0));
-        // A hundred operations on each of two queues; the last one takes 5 ms, as all do.
+        // A hundred operations on each of two queues. The latency of the last is 5 ms, like that of all.
         m.cell.queues = 2;
         m.latency.as_mut().expect("measured").p50 = 5_000_000;
         let mut part = |seconds: f64| {
@@ -292,8 +292,8 @@ mod tests {
         };
         assert_eq!((part(0.099 + 0.005), part(0.1055)), (None, None));
         assert!((part(0.205).expect("missed") - 0.5).abs() < 1e-9);
-        // A queue that grows: half of the rate is reached, and the median of all latencies is a quarter of
-        // all the time that it takes.
+        // A growing queue: half of the rate is reached, and the median latency is a quarter of the whole
+        // duration.
         let mut of = |samples: &[f64], p50: u64| {
             m.latency.as_mut().expect("measured").p50 = p50;
             m.ops_per_second = crate::stats::Figures::of(samples.to_vec());
@@ -301,7 +301,7 @@ mod tests {
         };
         assert!((of(&[1000.0; 60], 3_000_000_000).expect("missed") - 0.5).abs() < 1e-9);
         assert!((of(&[1960.0; 60], 60_000_000).expect("missed") - 0.98).abs() < 1e-9);
-        // The first one ends late, as all do; another makes up for a delay.
+        // The first repetition ends late, as all do; another one catches up.
         assert_eq!(of(&[1500.0, 2000.0, 2000.0], 30_000_000), None);
         assert_eq!(of(&[2000.0, 1500.0, 3000.0], 5_000_000), None);
         let mut results = crate::results::tests::sample();

@@ -1,5 +1,5 @@
-//! `doctor`: what stands between the user and each backend, and how to mend it. The backends find it out;
-//! this prints it.
+//! The subcommand `doctor`: obstacles between the user and each backend, and the remedies. The backends find
+//! them, and this module prints them.
 
 use std::fmt::Write as _;
 
@@ -12,24 +12,25 @@ use crate::output::Style;
 /// Findings about backends.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The backends that were asked about.
+    /// The backends that were examined.
     pub backends: Vec<Diagnosis>,
-    /// Backends were named: all of them are to be usable.
+    /// The user named backends, so all of them must be usable.
     named: bool,
 }
 
-/// Looks at the named backends, or at all.
+/// Examines the named backends, or all if none is named.
 ///
 /// # Errors
 ///
-/// A name that is none.
+/// A name is no backend.
 pub fn examine(names: &[String]) -> Result<Report, String> {
     let backends = dma::doctor(names).map_err(|e| e.to_string())?;
     Ok(Report { backends, named: !names.is_empty() })
 }
 
 impl Report {
-    /// Every backend that was named can be used; if none was, a hardware backend can.
+    /// Returns true if every named backend can be used; if none was named, true if a hardware backend can be
+    /// used.
     #[must_use]
     pub fn usable(&self) -> bool {
         if self.named {
@@ -39,7 +40,7 @@ impl Report {
         }
     }
 
-    /// As JSON.
+    /// Returns the findings as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         let finding = |f: &Finding| -> Value {
@@ -53,11 +54,11 @@ impl Report {
         format!("{:#}\n", Value::from(backends))
     }
 
-    /// In a format other than JSON.
+    /// Returns the findings in a format other than JSON.
     ///
     /// # Errors
     ///
-    /// Memory runs out.
+    /// Never fails in practice, because the lines are written to memory.
     pub fn shown(&self, format: Format) -> Result<String, csv::Error> {
         if format == Format::Table {
             return Ok(self.text());
@@ -83,7 +84,7 @@ impl Report {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// For people.
+    /// Returns the findings as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -101,7 +102,7 @@ impl Report {
                     Verdict::Bad => "BAD ",
                 };
                 let _ = writeln!(text, "  {mark} {}: {}", finding.what, finding.found.trim());
-                // An error's text has its hint in it already.
+                // The text of an error contains its remedy.
                 if !finding.fix.is_empty() && !finding.found.contains(&finding.fix) {
                     let _ = writeln!(text, "       fix: {}", finding.fix);
                 }

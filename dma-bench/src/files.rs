@@ -1,5 +1,5 @@
-//! Output files: files that appear only when they are complete, special files as they
-//! are, and the standard streams.
+//! Output files: regular files appear only when they are complete; special files and standard streams are
+//! written to as they are.
 
 use std::fmt::Display;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -12,7 +12,7 @@ use crate::results::FileError;
 /// A file that an option names, to read or to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// The option, as the user wrote it.
+    /// The option as the user wrote it.
     pub option: &'a str,
     /// Its path.
     pub path: &'a Path,
@@ -24,25 +24,25 @@ impl Display for Named<'_> {
     }
 }
 
-/// Destination of a file's bytes.
+/// The kind of an output.
 enum Target {
-    /// This process's own standard output, or error: opened anew, a file behind it would be written from its
+    /// This process's own standard output or error. Opening it anew would overwrite a file behind it from the
     /// start.
     Stream(u32),
     /// A device or a pipe, which cannot be replaced.
     Special,
-    /// A regular file, links followed, and what is known of it if there is one.
+    /// A regular file with links followed, and its metadata if it exists.
     Regular(PathBuf, Option<Metadata>),
 }
 
-/// Says something on standard error. That nobody listens, or that its disk is full, costs the words alone.
+/// Writes a line to standard error. Failures are ignored: there is nowhere to report them.
 pub fn say(text: impl Display) {
     let text: String =
         text.to_string().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Returns the remedy for an error with a file; empty, or the end of a sentence.
+/// Returns a remedy for an I/O error, as the end of a sentence.
 #[must_use]
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -61,17 +61,18 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Resolves an input that is called `-`, as elsewhere; others stand for themselves.
+/// Returns the path of an input. `-` is standard input.
 #[must_use]
 pub fn input(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
-/// The file descriptor of this process that `path` stands for: `/dev/stdout`, `/dev/fd/3`, or a link to one.
+/// Returns the file descriptor of this process that `path` stands for: `/dev/stdout`, `/dev/fd/3`, or a link
+/// to one.
 fn descriptor(path: &Path) -> Option<u32> {
     let own = Path::new("/proc/self/fd").canonicalize().ok()?;
     let mut at = path.to_owned();
-    // As many links as the system follows.
+    // The system follows 40 links, too.
     for _ in 0..40 {
         let folder = folder_of(&at).canonicalize().ok()?;
         let name = at.file_name()?.to_owned();
@@ -96,7 +97,7 @@ fn target(path: &Path) -> io::Result<Target> {
     match path.metadata() {
         Ok(found) if found.is_dir() => Err(io::Error::new(ErrorKind::IsADirectory, "this is a folder")),
         Ok(found) if !found.is_file() => Ok(Target::Special),
-        // By its mode, since root may write whatever it says.
+        // Checks the mode, because root may write read-only files.
         Ok(found) if found.permissions().readonly() => {
             Err(io::Error::new(ErrorKind::PermissionDenied, "the file is there and read-only"))
         }
@@ -106,7 +107,7 @@ fn target(path: &Path) -> io::Result<Target> {
     }
 }
 
-/// Returns where a file comes to lie that does not exist yet: what links to nothing is followed as well.
+/// Returns the path of a file that does not exist yet, with dangling links followed.
 fn absent(path: &Path) -> io::Result<PathBuf> {
     let folder = folder_of(path);
     let nowhere = |folder: &Path| {
@@ -127,7 +128,7 @@ fn absent(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Without the name of a temporary file, which says nothing to the user.
+/// Removes the name of a temporary file, which means nothing to the user.
 fn bare(error: io::Error) -> io::Error {
     match error.to_string().rsplit_once(" at path ") {
         Some((text, _)) => io::Error::new(error.kind(), text),
@@ -135,25 +136,25 @@ fn bare(error: io::Error) -> io::Error {
     }
 }
 
-/// An empty file in `folder` that is gone unless it is kept.
+/// Creates an empty file in `folder` that is deleted unless it is persisted.
 fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    // As any file that a program creates; the umask takes its part.
+    // The usual mode of new files. The umask applies.
     builder.permissions(Permissions::from_mode(0o666));
     builder.tempfile_in(folder).map_err(bare)
 }
 
-/// Writes a file that appears only when it is complete. One that is there keeps its rights, and a link stays
-/// a link; a device or a pipe is written to as it is.
+/// Writes a file that appears only when it is complete. An existing file keeps its rights, and a link stays a
+/// link. A device or a pipe is written to as it is.
 ///
 /// # Errors
 ///
-/// The system refuses, or there is a read-only file; nothing is left behind then.
+/// The system refuses, or the existing file is read-only. Nothing is left behind.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let written = target(path).and_then(|target| match target {
         Target::Stream(1) => flushed(io::stdout().lock(), bytes),
         Target::Stream(_) => flushed(io::stderr().lock(), bytes),
-        // Another descriptor of this process may be a file with something in it: that stays.
+        // Appends, because the descriptor may be a file with contents.
         Target::Special => OpenOptions::new().append(true).open(path)?.write_all(bytes),
         Target::Regular(at, found) => replace(&at, found.as_ref(), bytes),
     });
@@ -176,19 +177,17 @@ fn replace(path: &Path, found: Option<&Metadata>, bytes: &[u8]) -> io::Result<()
     Ok(())
 }
 
-/// Gives a new file the owner and the mode of the one that it replaces. Only root can give files away: others
-/// keep what they may.
+/// Gives a new file the owner and mode of the one that it replaces. Without root, the owner stays the user.
 fn keep_rights(file: &File, found: &Metadata) -> io::Result<()> {
     let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
     file.set_permissions(found.permissions())
 }
 
-/// Returns whether all outputs can be written, each to a place of its own: found out before there is
-/// something to lose.
+/// Checks, before anything is measured, that all outputs can be written, each to a path of its own.
 ///
 /// # Errors
 ///
-/// Which cannot be, or which two are the same file, and what to do.
+/// Names the output that cannot be written, or the two that are the same file, and the remedy.
 pub fn check(inputs: &[Named<'_>], outputs: &[Named<'_>], plots: Option<Named<'_>>) -> Result<(), String> {
     let streams = [("standard output", "/proc/self/fd/1"), ("standard error", "/proc/self/fd/2")];
     let mut taken: Vec<(PathBuf, String)> = Vec::new();
@@ -220,12 +219,12 @@ pub fn check(inputs: &[Named<'_>], outputs: &[Named<'_>], plots: Option<Named<'_
     claim(&mut taken, at, plots)
 }
 
-/// Returns whether a special file may be written to: to open it could wait for a reader.
+/// Checks that a special file may be written to, without opening it, which could block.
 fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
 }
 
-/// Notes that `at` is written to, unless something else is there already.
+/// Reserves the path `at` for an output. Fails if another one has it.
 fn claim(taken: &mut Vec<(PathBuf, String)>, at: PathBuf, output: Named<'_>) -> Result<(), String> {
     if let Some((_, other)) = taken.iter().find(|(path, _)| *path == at) {
         return Err(format!("{output}: this is the same file as {other}; give each a path of its own"));
@@ -234,14 +233,14 @@ fn claim(taken: &mut Vec<(PathBuf, String)>, at: PathBuf, output: Named<'_>) -> 
     Ok(())
 }
 
-/// Returns whether a file can be made in `folder`.
+/// Checks that a file can be created in `folder`.
 fn probe(folder: &Path) -> io::Result<()> {
     temporary(folder)
         .map(drop)
         .map_err(|e| io::Error::new(e.kind(), format!("no file can be made in {}: {e}", folder.display())))
 }
 
-/// The folder that plots go to, or would be made as, links followed.
+/// Returns the folder for plots, existing or not, with links followed.
 fn plots_folder(path: &Path) -> io::Result<PathBuf> {
     for folder in path.ancestors() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

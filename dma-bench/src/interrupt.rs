@@ -1,4 +1,4 @@
-//! Ctrl-C: what was measured is kept.
+//! Ctrl-C: stops the run and keeps what was measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,9 +8,9 @@ use crate::files::say;
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Takes over Ctrl-C: the first asks to stop, the second ends the program at once.
+/// Installs the handler: the first Ctrl-C asks the run to stop, the second ends the program at once.
 pub fn install() {
-    // It fails only if another handler is there, which then does its work.
+    // Fails only if another handler exists, which then takes precedence.
     let _ = ctrlc::set_handler(|| {
         if STOPPED.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
@@ -19,11 +19,11 @@ pub fn install() {
     });
 }
 
-/// Goes on unless the user asked to stop.
+/// Returns an error if the user asked to stop.
 ///
 /// # Errors
 ///
-/// `Aborted`: that was asked for.
+/// `Aborted` if the user asked to stop.
 pub fn check() -> dma::Result<()> {
     if stopped() {
         Err(Error::new(ErrorKind::Aborted, "interrupted while the memory was filled"))
@@ -32,7 +32,7 @@ pub fn check() -> dma::Result<()> {
     }
 }
 
-/// Returns whether the user asked to stop.
+/// Returns true if the user asked to stop.
 #[inline]
 #[must_use]
 pub fn stopped() -> bool {

@@ -1,28 +1,28 @@
-//! [`Layout`]: where in the memory the buffers of a cell lie.
+//! [`Layout`]: the positions of a cell's buffers in memory.
 
 use crate::plan::{Cell, Footprint, Op};
 
-/// Layout of the buffers of one queue, and the order in which they are gone through.
+/// The positions of one queue's buffers, and their order.
 #[derive(Clone, Debug)]
 pub struct Layout {
     base: Offsets,
     stride: usize,
-    /// The number of there are; a multiple of the depth.
+    /// The number of buffers; a multiple of the depth.
     slots: usize,
-    /// Which of them is the first.
+    /// The buffer to start with.
     first: usize,
     size: usize,
     segments: usize,
-    /// Bytes between the segments of a buffer: none where a side is one segment.
+    /// Bytes between the segments of a buffer; 0 on a side with one segment.
     gap: Offsets,
-    /// In random order.
+    /// A random order of the buffers, if there is one.
     order: Option<Vec<u32>>,
     depth: usize,
-    /// Distance of the second destination from the first, if there is one.
+    /// Distance from the first destination to the second, if there are two.
     also: Option<usize>,
 }
 
-/// Position of bytes in the source's memory, and in the destination's.
+/// An offset in the source's memory, and one in the destination's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     /// Bytes from the start of the source's memory.
@@ -32,7 +32,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// So many bytes further on both sides.
+    /// Returns the offsets `bytes` further on.
     #[inline]
     #[must_use]
     pub fn after(self, bytes: usize) -> Self {
@@ -40,20 +40,20 @@ impl Offsets {
     }
 }
 
-/// Places of hot buffers lie so far apart, or a multiple of it.
+/// Shifts of buffers are multiples of this.
 const PAGE: usize = 4096;
 
-/// The fraction of the golden ratio,
+/// The fraction of the golden ratio: step of the sources.
 const GOLDEN: f64 = 0.618_033_988_749_895;
-/// and that of the silver ratio.
+/// The fraction of the silver ratio: step of the destinations.
 const SILVER: f64 = std::f64::consts::SQRT_2 - 1.0;
 
-/// Between the segments of a buffer.
+/// Bytes between two segments.
 const GAP: usize = 64;
 
 impl Layout {
-    /// The buffers of a cell's queue number `queue`, in a memory of `footprint` bytes for each queue, more if
-    /// the depth needs it.
+    /// Returns the buffers of a cell's queue number `queue`. Each queue has `footprint` bytes, or more if the
+    /// depth needs them.
     #[must_use]
     pub fn new(cell: &Cell, queue: usize, footprint: usize) -> Self {
         let (stride, depth) = (Self::stride(cell), cell.depth as usize);
@@ -80,21 +80,20 @@ impl Layout {
         }
     }
 
-    /// The same elsewhere: hot buffers lie in another place in each pass, as far as `free` bytes behind them
-    /// allow. Which pages they have, and so whether these get into each other's way in a cache, differs from
-    /// one place to the next and from one run to the next: a run that goes through many places is more like
-    /// others than one that has got a single good or bad one.
+    /// Moves the buffers for a pass and a visit, as far as `free` bytes behind them allow.
     ///
-    /// Cold ones begin elsewhere in each visit, whatever cell it is of: a visit is so short that it goes
-    /// through a part of them, and if it was always the same part, the last level cache would have it.
+    /// Hot buffers move in each pass. Their pages decide whether they evict each other from a cache, so a run
+    /// over many positions varies less than one with a single good or bad position.
     ///
-    /// Destinations take other places than sources. The distance between them decides whether they are in
-    /// each other's way: on a Zen 3, `memcpy` of hot 4 KiB takes two to three times as long at one distance
-    /// of 256, in pages. If all places had the distance that the memory happens to have, now and then a whole
-    /// run would measure such a one.
+    /// Cold buffers start elsewhere in each visit. A visit uses only a part of them; if it were always the
+    /// same part, the last-level cache would keep it.
+    ///
+    /// Destinations move differently from sources, because the distance between them matters: on a Zen 3,
+    /// `memcpy` of hot 4 KiB takes two to three times as long at one page distance in 256. With a constant
+    /// distance, now and then a whole run would have that one.
     #[must_use]
     pub fn in_pass(self, cell: &Cell, pass: u32, visit: u32, free: usize) -> Self {
-        // The multiples of both are spread evenly, however many there are, and so are their differences.
+        // Multiples of both ratios are spread evenly, however many there are, and so are their differences.
         let part = |turn: u32, step: f64, of: usize| ((f64::from(turn) * step).fract() * of as f64) as usize;
         let shift = |turn, step| part(turn, step, free / PAGE + 1) * PAGE;
         let Offsets { src, dst } = self.base;
@@ -110,14 +109,14 @@ impl Layout {
         }
     }
 
-    /// The amount of memory each queue of a cell needs.
+    /// Returns the bytes of memory that each queue of a cell needs on one side.
     #[must_use]
     pub fn bytes(cell: &Cell, footprint: usize) -> usize {
         // Second destinations lie behind all first ones, at the same offsets in their pages, as DSA demands.
         Self::area(cell, footprint) * if cell.op == Op::CopyToBoth { 2 } else { 1 }
     }
 
-    /// The amount of memory that a queue's buffers take on one side.
+    /// Returns the bytes of a queue's buffers on one side, second destinations excluded.
     fn area(cell: &Cell, footprint: usize) -> usize {
         let least = Self::stride(cell) * cell.depth as usize;
         match cell.footprint {
@@ -131,26 +130,26 @@ impl Layout {
         (cell.size as usize + (cell.segments as usize - 1) * GAP).next_multiple_of(64)
     }
 
-    /// Bytes of an operation.
+    /// Returns the bytes of an operation.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The number of buffers there are.
+    /// Returns the number of buffers.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Returns whether a place has more than one buffer.
+    /// Returns true if a place has more than one buffer.
     #[inline]
     #[must_use]
     pub fn turns(&self) -> bool {
         self.slots > self.depth
     }
 
-    /// Which buffer comes after `index` for the same place.
+    /// Returns the buffer that follows `index` at the same place.
     #[inline]
     #[must_use]
     pub fn next(&self, index: usize, depth: usize) -> usize {
@@ -158,7 +157,7 @@ impl Layout {
         if next < self.slots { next } else { next - self.slots }
     }
 
-    /// Returns where the source and the destination of operation `index` begin.
+    /// Returns the positions of the source and the destination of buffer `index`.
     #[inline]
     #[must_use]
     pub fn at(&self, index: usize) -> Offsets {
@@ -171,14 +170,14 @@ impl Layout {
         self.base.after(slot * self.stride)
     }
 
-    /// Returns the distance of the second destination from the first, if there is one.
+    /// Returns the distance from the first destination to the second, if there are two.
     #[inline]
     #[must_use]
     pub fn also(&self) -> Option<usize> {
         self.also
     }
 
-    /// Returns where the segments of operation `index` begin and how long they are.
+    /// Returns the positions and lengths of the segments of buffer `index`.
     pub fn parts(&self, index: usize) -> impl Iterator<Item = (Offsets, usize)> {
         let (at, each, n) = (self.at(index), self.size / self.segments, self.segments);
         let (last, gap) = (self.size - each * (n - 1), self.gap);
@@ -190,12 +189,12 @@ impl Layout {
     }
 }
 
-/// The numbers below `n` in an order that is the same every time.
+/// Returns the numbers below `n` in an order that is the same every time.
 fn shuffled(n: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     for i in (1..n).rev() {
-        // xorshift64*: good enough to spread accesses.
+        // xorshift64*, which spreads accesses well enough.
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
     use crate::plan::{Direction, Op};
 
-    /// The number of different numbers there are.
+    /// Returns how many different numbers there are.
     fn different(all: impl Iterator<Item = usize>) -> usize {
         all.collect::<std::collections::HashSet<_>>().len()
     }
@@ -238,7 +237,7 @@ mod tests {
             for of in
                 [|at: &Offsets| at.src, |at: &Offsets| at.dst, |at: &Offsets| at.dst.wrapping_sub(at.src)]
             {
-                // Between two neighbours there may be a few distances more than there are places.
+                // Neighbours may have a few more distances than there are places.
                 let some = different(places.iter().map(of));
                 assert!(some == all || (free == 4096 && some <= 3), "{free}: {places:?}");
             }
@@ -256,7 +255,7 @@ mod tests {
                 let mut ends = (0..layout.slots()).map(|index| layout.at(index).after(5000));
                 assert!(ends.all(|end| end.src <= bytes && end.dst <= bytes + (1 << 20)));
             }
-            // No visit begins within what one of the five before it has gone through, if that was a tenth.
+            // No visit begins within the tenth that one of the five visits before it used.
             let part = |visit: u32| {
                 let Layout { first, slots, .. } = layout(visit);
                 first as f64 / slots as f64

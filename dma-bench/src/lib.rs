@@ -1,5 +1,5 @@
-//! The benchmark of DMA engines: which engine, at what size, and is it worth it. The program is `dma-bench`;
-//! this library is what it is made of, for its benches and tests.
+//! The benchmark of DMA engines: which engine at which size, and whether it is worth it. The program is
+//! `dma-bench`; this library contains its parts, for benches, tests, and programs that add backends.
 
 pub mod app;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! `list`: the engines of this machine.
+//! The subcommand `list`: the engines of this machine.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use crate::units;
 
 const HEADER: [&str; 7] = ["engine", "device", "capabilities", "longest copy", "segments", "depth", "queues"];
 
-/// In a format other than JSON.
+/// Returns the engines in a format other than JSON.
 ///
 /// # Errors
 ///
-/// Memory runs out.
+/// Never fails in practice, because the lines are written to memory.
 pub fn shown(found: &[Discovered], format: Format) -> Result<String, csv::Error> {
     if format == Format::Csv {
         let mut writer = csv::Writer::from_writer(Vec::new());
@@ -44,7 +44,7 @@ pub fn shown(found: &[Discovered], format: Format) -> Result<String, csv::Error>
                     let _ = write!(models, "\n{name} is a model: {model}");
                 }
             }
-            // A sentence, not a row: it would make the table as wide as it is long.
+            // The reason goes below the table, which it would make very wide.
             Err(e) => {
                 let _ = write!(unusable, "\n{name} cannot be used: {e}");
             }
@@ -72,7 +72,7 @@ fn capabilities(of: Capabilities) -> Vec<String> {
     std::iter::once("copy".to_owned()).chain(others).collect()
 }
 
-/// As JSON: a list with an object for each engine.
+/// Returns the engines as JSON: a list with an object for each.
 #[must_use]
 pub fn json(found: &[Discovered]) -> String {
     let engine = |d: &Discovered| -> Value {
@@ -108,7 +108,7 @@ pub fn json(found: &[Discovered]) -> String {
     format!("{:#}\n", Value::from(all))
 }
 
-/// The names of backends, with the devices and options that they take.
+/// Returns the names of backends, with their devices and options.
 #[must_use]
 pub fn options(backends: &[&dyn Backend]) -> String {
     let mut text = String::new();

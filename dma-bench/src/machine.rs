@@ -7,40 +7,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::placement;
 
-/// The machine, as far as it matters to copies.
+/// Properties of the machine that matter to copies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
     /// The number of CPUs this process may use.
     pub cpus: usize,
-    /// The flags of the instruction set that move memory: `erms`, `fsrm`, `avx512f`, `movdir64b` and so on.
+    /// Flags of the instruction set that matter to copies: `erms`, `fsrm`, `avx512f`, `movdir64b` and so on.
     pub flags: Vec<String>,
-    /// The caches of one CPU: level, type, size as the kernel writes it.
+    /// The caches of one CPU: level, type, and size as the kernel writes it.
     pub caches: Vec<String>,
-    /// The NUMA nodes with their CPUs, such as `node0 0-31`; empty where the kernel has none.
+    /// The NUMA nodes with their CPUs, such as `node0 0-31`; empty if the kernel reports none.
     pub nodes: Vec<String>,
     /// Bytes of main memory.
     pub memory: u64,
-    /// Under a hypervisor.
+    /// True under a hypervisor.
     pub virtual_machine: bool,
     /// The operating system.
     pub os: String,
     /// The kernel's release.
     pub kernel: String,
-    /// The C library: whose `memcpy` the baseline is.
+    /// The C library, whose `memcpy` is the baseline.
     pub libc: String,
-    /// The processor's name for the architecture.
+    /// The architecture, such as `x86_64`.
     pub arch: String,
     /// The frequency governor, if there is one.
     pub governor: Option<String>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
-    /// The number of processes ran on average in the minute before.
+    /// Load average of the minute before the run.
     pub load: Option<f64>,
 }
 
-/// The flags worth recording: those of x86 and of aarch64 that decide how memory is copied.
+/// Flags that are recorded: those of x86 and aarch64 that decide how memory is copied.
 const FLAGS: [&str; 15] = [
     "sse2",
     "avx",
@@ -64,7 +64,7 @@ fn line(path: &str) -> Option<String> {
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns the properties of this machine.
     #[must_use]
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// The size of the last cache in bytes, or a guess.
+    /// Returns the size of the last-level cache in bytes; a guess if the kernel reports none.
     #[must_use]
     pub fn last_cache(&self) -> u64 {
         let size = |text: &String| crate::units::size(text.rsplit(' ').next()?).ok();

@@ -1,4 +1,4 @@
-//! The manual pages: what clap makes of the command line, with the examples under EXAMPLES.
+//! The manual pages: clap's pages of the command line, with the examples in a section of their own.
 
 use std::io;
 use std::path::Path;
@@ -10,19 +10,19 @@ use clap_mangen::roff::{Roff, roman};
 use crate::cli::Arguments;
 use crate::files::{remedy, write_file};
 
-/// Describes what the text after the options begins with, if it has examples.
+/// Beginnings of a text after the options that has examples.
 const EXAMPLES: [&str; 2] = ["Examples:\n", "Example:\n"];
 
-/// The program as the manual has it: there is no page for `help`.
+/// Returns the program as the manual shows it, without the subcommand `help`.
 fn program() -> Command {
     Arguments::command().disable_help_subcommand(true)
 }
 
-/// The page of the program.
+/// Returns the manual page of the program.
 ///
 /// # Errors
 ///
-/// None that memory does not run out of.
+/// None in practice, because the page is written to memory.
 pub(crate) fn page() -> io::Result<Vec<u8>> {
     render(program())
 }
@@ -31,7 +31,7 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// The system refuses.
+/// The system refuses to write a file.
 pub(crate) fn write(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
     let mut program = program();
@@ -74,7 +74,7 @@ fn render(command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The examples, up to an empty line, and what follows them.
+/// Splits the text after the options into the examples, up to an empty line, and the rest.
 fn split(after: &str) -> (&str, &str) {
     match EXAMPLES.iter().find_map(|head| after.strip_prefix(head)) {
         Some(text) => text.split_once("\n\n").unwrap_or((text, "")),

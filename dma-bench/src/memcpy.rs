@@ -13,32 +13,33 @@ use crate::memory::{Difference, PATTERN};
 use crate::plan::{Cell, Op};
 use crate::{cpu_clock, interrupt};
 
-/// The memory that the baseline copies from and to: of the same kind as the CPU engine's.
+/// The baseline's memory, allocated by the CPU engine.
 #[derive(Debug)]
 pub struct Memcpy {
     src: BufferMut,
     dst: BufferMut,
     epoch: Instant,
-    /// Where the last operation was, and its result.
+    /// The buffer of the last operation, and its result.
     last: (usize, u64),
 }
 
-/// So many bytes are filled before it is looked again whether the user wants to stop; a multiple of eight.
+/// Bytes that are filled between two checks for an interrupt; a multiple of eight.
 const FILLED: usize = 1 << 20;
 
 impl Memcpy {
-    /// `len` bytes on each side. For comparisons, both have the same bytes in each page.
+    /// Allocates `len` bytes on each side. With `alike`, for comparisons, every page of both sides has the
+    /// same bytes.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// Memory does not suffice, or the user stopped the run.
     pub fn new(engine: &Arc<dyn DmaEngine>, len: usize, alike: bool) -> dma::Result<Self> {
         let mut request = MemoryRequest::new(len);
         request.huge_pages = true;
         let mut src = engine.allocate_with(&request)?;
         interrupt::check()?;
         let mut dst = engine.allocate_with(&request)?;
-        // All present. Not all alike, so that nothing is right by chance.
+        // All pages are present, and most bytes differ, so that nothing is right by chance.
         for (part, (src, dst)) in src.chunks_mut(FILLED).zip(dst.chunks_mut(FILLED)).enumerate() {
             interrupt::check()?;
             for (at, chunk) in src.chunks_mut(8).enumerate() {
@@ -55,12 +56,12 @@ impl Memcpy {
         Ok(Self { src, dst, epoch: Instant::now(), last: (0, 0) })
     }
 
-    /// One repetition, or what the user lets be of it, from buffer `index` on, which it leaves behind the
-    /// last one; and the CPU time that it took, in nanoseconds. Latencies are added to `latency`.
+    /// Runs one repetition from buffer `index` on, and moves `index` behind its last buffer. Adds latencies
+    /// to `latency`. Returns the counts and the CPU time in nanoseconds. The user may stop it early.
     ///
     /// # Errors
     ///
-    /// Bytes did not arrive.
+    /// A byte or a result is wrong.
     pub fn run(
         &mut self,
         cell: &Cell,
@@ -89,13 +90,13 @@ impl Memcpy {
         }
         let cpu = cpu_clock::of_thread();
         let from = now(&self.epoch);
-        // In runs between those that are timed by themselves. The first is always made: something is there to
-        // be compared.
+        // The operations between two timed ones run without reading the clock. The first run is always made,
+        // so that there is something to compare.
         while ops < extent.ops {
             let run = (extent.ops - ops).min(extent.sample_every).min(at_once);
             let begun = now(&self.epoch);
             self.several(1, cell, layout, index);
-            // Without bounds, every value fits.
+            // A histogram without bounds takes every value.
             let _ = latency.record((now(&self.epoch) - begun).max(1));
             self.several(run - 1, cell, layout, index);
             ops += run;
@@ -112,7 +113,7 @@ impl Memcpy {
         Ok((Slice { ops, span: (from, to), all_ops, polls: 0, doorbells: 0, verified, cut }, cpu))
     }
 
-    /// So many copies, from buffer `index` on.
+    /// Runs `count` operations from buffer `index` on.
     #[inline]
     fn several(&mut self, count: u64, cell: &Cell, layout: &Layout, index: &mut usize) {
         for _ in 0..count {
@@ -190,7 +191,7 @@ impl Memcpy {
     }
 }
 
-/// The parts of a buffer, and those of its second destination.
+/// Returns the parts of a buffer, and those of its second destination if it has one.
 fn parts(layout: &Layout, index: usize) -> impl Iterator<Item = (Offsets, usize)> {
     let also = layout.also().into_iter().flat_map(move |also| {
         layout.parts(index).map(move |(at, len)| (Offsets { dst: at.dst + also, ..at }, len))

@@ -1,4 +1,4 @@
-//! The memory that is copied from and to: what is in it, and whether it arrived.
+//! The memory that operations use: its contents, and their verification.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::layout::Offsets;
 use crate::peer::Process;
 use crate::plan::Direction;
 
-/// A source and a destination of one engine, reached by the CPU only by copy: a device may be at them at any
-/// time.
+/// A source and a destination of one engine. The CPU reaches them only by copying, because a device may
+/// access them at any time.
 #[derive(Clone, Debug)]
 pub struct Memory {
     src: Side,
@@ -23,18 +23,18 @@ pub struct Memory {
 struct Side {
     /// The engine's view.
     device: Window,
-    /// The CPU's view: the same memory, or the peer's own view of it.
+    /// The CPU's view: the same memory, or the peer's view of it.
     cpu: View,
     /// Keeps a peer's memory exported.
     _export: Option<Arc<Export>>,
 }
 
-/// The CPU's way to memory.
+/// Access to the memory by CPU.
 #[derive(Clone, Debug)]
 enum View {
     /// Mapped in this process.
     Here(Window),
-    /// In another process, which is asked.
+    /// Held by another process, which is asked for the bytes.
     Elsewhere(Arc<Process>),
 }
 
@@ -54,16 +54,16 @@ impl View {
     }
 }
 
-/// Whose memory a remote side is.
+/// The owner of remote memory.
 #[derive(Clone, Debug)]
 pub enum Owner {
-    /// Another engine's in this process.
+    /// Another engine in this process.
     Engine(Arc<dyn DmaEngine>),
-    /// Another process', with an engine of this name.
+    /// Another process, which opens an engine of this name.
     Process(String),
 }
 
-/// The eight bytes that belong at byte `at` of every source: different in every place.
+/// Returns the eight bytes that belong at offset `at` of every source. They differ at each offset.
 #[inline]
 fn word(at: usize) -> u64 {
     // The finisher of splitmix64.
@@ -73,7 +73,7 @@ fn word(at: usize) -> u64 {
     z ^ z >> 31
 }
 
-/// Writes the expected content of `bytes`, which begin at byte `at`.
+/// Fills `bytes` with what belongs at offset `at` of every source.
 fn expected(at: usize, bytes: &mut [u8]) {
     let skip = at % 8;
     let mut words = (at - skip..).step_by(8);
@@ -91,16 +91,16 @@ fn expected(at: usize, bytes: &mut [u8]) {
 /// The pattern of fills.
 pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
 
-/// In memory for comparisons, all pages are alike, so that buffers are equal wherever they lie in them.
+/// Memory for comparisons repeats with this period, so that buffers at any page offset are equal.
 const PAGE: usize = 4096;
 
-/// The amount of is compared at once.
+/// The most bytes that are compared at once.
 const CHUNK: usize = 64 << 10;
 
-/// The first byte that is not as it should be.
+/// The first wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where: bytes from the start of the range.
+    /// Offset from the start of the range, in bytes.
     pub offset: usize,
     /// The expected byte.
     pub expected: u8,
@@ -109,11 +109,12 @@ pub struct Difference {
 }
 
 impl Memory {
-    /// `len` bytes of source, filled, and as many of destination, so that copies go in `direction`.
+    /// Allocates `len` bytes of source, filled, and as many of destination. For `push` and `pull` one side
+    /// belongs to `peer`.
     ///
     /// # Errors
     ///
-    /// Errors of the engine; `Unsupported` if it cannot export or import for a remote side.
+    /// Those of the engine; `Unsupported` if it cannot export or import for the remote side.
     pub fn new(
         engine: &Arc<dyn DmaEngine>,
         peer: Option<&Owner>,
@@ -123,12 +124,12 @@ impl Memory {
         Self::with(engine, peer, len, direction, false)
     }
 
-    /// As [`new`](Self::new), for comparisons: the destination has the bytes of the source, also where it is
-    /// shifted by whole pages.
+    /// Allocates memory for comparisons: the destination has the bytes of the source, also when shifted by
+    /// whole pages.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn alike(
         engine: &Arc<dyn DmaEngine>,
         peer: Option<&Owner>,
@@ -161,7 +162,8 @@ impl Memory {
                 expected(at, &mut bytes[..n]);
             }
             memory.src.cpu.write_at(at, &bytes[..n])?;
-            // Present, so that no copy meets a page fault; and wrong, so that none is right by chance.
+            // Pages are present, so that no copy meets a page fault. All bytes are wrong, so that none is
+            // right by chance.
             if !alike {
                 bytes[..n].iter_mut().for_each(|b| *b = !*b);
             }
@@ -170,24 +172,23 @@ impl Memory {
         Ok(memory)
     }
 
-    /// `len` bytes of the source from `at` on.
+    /// Returns the segment of `len` bytes at offset `at` of the source.
     #[must_use]
     pub fn src(&self, at: usize, len: usize) -> Segment {
         self.src.segment(at, len)
     }
 
-    /// `len` bytes of the destination from `at` on.
+    /// Returns the segment of `len` bytes at offset `at` of the destination.
     #[must_use]
     pub fn dst(&self, at: usize, len: usize) -> Segment {
         self.dst.segment(at, len)
     }
 
-    /// Makes every one of `len` bytes of the destination from `at` on wrong, for a copy of the source there
-    /// or for a fill.
+    /// Makes each of `len` bytes of the destination wrong, for a later copy or fill.
     ///
     /// # Errors
     ///
-    /// The memory is not there any more.
+    /// The memory can no longer be reached.
     pub fn spoil(&self, at: Offsets, len: usize, fill: bool) -> Result<()> {
         self.each_chunk(at, len, fill, |offset, right| {
             right.iter_mut().for_each(|b| *b = !*b);
@@ -197,12 +198,12 @@ impl Memory {
         .map(|_: Option<Difference>| ())
     }
 
-    /// Compares `len` bytes of the destination from `at` on with what belongs there after a copy of the
-    /// source there, or after a fill.
+    /// Compares `len` bytes of the destination with those expected after a copy or a fill. Returns the first
+    /// difference.
     ///
     /// # Errors
     ///
-    /// The memory is not there any more.
+    /// The memory can no longer be reached.
     pub fn verify(&self, at: Offsets, len: usize, fill: bool) -> Result<Option<Difference>> {
         let mut found = vec![0; CHUNK.min(len)];
         self.each_chunk(at, len, fill, |offset, right| {
@@ -220,18 +221,18 @@ impl Memory {
         })
     }
 
-    /// Inverts the byte of the destination at `at`.
+    /// Inverts the byte at offset `at` of the destination.
     ///
     /// # Errors
     ///
-    /// The memory is not there any more.
+    /// The memory can no longer be reached.
     pub fn invert(&self, at: usize) -> Result<()> {
         let mut byte = [0];
         self.dst.cpu.read_at(at, &mut byte)?;
         self.dst.cpu.write_at(at, &[!byte[0]])
     }
 
-    /// Returns the CRC-32C of `len` bytes of the source from `at` on, as they were made.
+    /// Returns the CRC-32C of `len` bytes at offset `at` of every source.
     #[must_use]
     pub fn crc32c(at: usize, len: usize) -> u32 {
         let mut bytes = vec![0; CHUNK.min(len)];

@@ -1,18 +1,18 @@
-//! [`Pair`]: a slice of an engine between two slices of the baseline, so that drift cancels out; and which
-//! pairs count.
+//! [`Pair`]: a slice of an engine between two slices of the baseline, so that drift cancels out; and the
+//! choice of the pairs that count.
 
 /// Distance of a helping thread's core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Nanoseconds that a cache line takes there and back; infinite if nobody answers.
+    /// Round trip of a cache line in nanoseconds; infinite if the core does not answer.
     pub trip: f64,
-    /// It seemed to be the other hardware thread of this core: each of the two slowed the other down. A third
-    /// party can look the same.
+    /// The core seemed to be the other hardware thread of this core, because each slowed the other down.
+    /// Another process can look the same.
     pub same_core: bool,
 }
 
 impl Seen {
-    /// Nobody answers there.
+    /// The core does not answer.
     pub const AWAY: Self = Self { trip: f64::INFINITY, same_core: false };
 }
 
@@ -23,7 +23,7 @@ pub struct Slot {
     pub rate: f64,
     /// CPU time of each operation, in nanoseconds.
     pub cpu_ns: f64,
-    /// Part of the time in which threads waited for a CPU.
+    /// Fraction of the time during which threads waited for a CPU.
     pub waited: f64,
     /// Distance of the helping thread's core, if one helps.
     pub beside: Option<Seen>,
@@ -34,21 +34,21 @@ pub struct Slot {
 pub struct Pair {
     /// The engine's slice.
     pub slot: Slot,
-    /// Operations a second over the baseline's.
+    /// Ratio of operations a second to the baseline's.
     pub ratio: Option<f64>,
-    /// Part of the time that was waited for a CPU, in the worst of the slices that count.
+    /// Fraction of the time spent waiting for a CPU: the greatest of the slices that count.
     pub waited: f64,
-    /// The helping core was not where it usually is.
+    /// The helping core was not at its usual distance.
     pub moved: bool,
-    /// The visit to the cell that the slice belongs to.
+    /// The number of the cell's visit.
     pub visit: u32,
 }
 
-/// Up to this part of the time, waiting moves no figure that is shown.
+/// Waiting up to this fraction of the time changes no figure that is shown.
 const CLEAN: f64 = 0.01;
 
 impl Slot {
-    /// Returns whether it had its CPU nearly all the time.
+    /// Returns true if threads hardly waited for a CPU.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.waited <= CLEAN
@@ -56,38 +56,38 @@ impl Slot {
 }
 
 impl Pair {
-    /// Pairs a slice with the baseline before and after it. If one of these was disturbed, the other counts
-    /// alone.
+    /// Pairs a slice with the baseline before and after it. A disturbed baseline is left out if the other one
+    /// was undisturbed.
     #[must_use]
     pub fn new(before: Option<Slot>, slot: Slot, after: Option<Slot>) -> Self {
         let both = [before, after].into_iter().flatten();
         let clean: Vec<Slot> = both.clone().filter(Slot::is_clean).collect();
         let around = if clean.is_empty() { both.collect() } else { clean };
         let waited = around.iter().map(|b| b.waited).fold(slot.waited, f64::max);
-        // The geometric mean: a ratio and its inverse are treated alike.
+        // The geometric mean treats a ratio and its inverse alike.
         let mean = around.iter().map(|b| b.rate.ln()).sum::<f64>() / around.len() as f64;
         let ratio = (!around.is_empty()).then(|| slot.rate / mean.exp()).filter(|r| r.is_finite());
         Self { slot, ratio, waited, moved: false, visit: 0 }
     }
 
-    /// Returns whether nothing disturbed it.
+    /// Returns true if nothing disturbed the pair.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.waited <= CLEAN && !self.moved
     }
 
-    /// The amount of it was disturbed: waiting weighs more than a core that moved.
+    /// Returns the degree of disturbance. Waiting weighs more than a core that moved.
     fn disturbed(&self) -> f64 {
         if self.waited > CLEAN { 2.0 + self.waited } else { f64::from(u8::from(self.moved)) }
     }
 }
 
-/// With so many undisturbed pairs, and this part of the wanted ones, the disturbed ones are left out. With
-/// fewer, the least disturbed make up for them.
+/// With at least this many undisturbed pairs, which also are this fraction of the wanted ones, disturbed
+/// pairs are dropped. With fewer, the least disturbed fill up.
 const ENOUGH: (usize, f64) = (8, 0.5);
 
-/// Returns up to `wanted` of the pairs in their order, the undisturbed ones first. Measured figures have no
-/// say in it.
+/// Returns up to `wanted` of the pairs in their order, undisturbed ones first. Measured figures do not
+/// influence the choice.
 #[must_use]
 pub fn keep(pairs: &[Pair], wanted: usize) -> Vec<Pair> {
     let clean = pairs.iter().filter(|p| p.is_clean()).count();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn drift_cancels_out() {
-        // Everything becomes slower by a fifth from slice to slice.
+        // Each slice takes a fifth longer than the one before.
         let pair = Pair::new(Some(slot(100.0, 0.0)), slot(160.0, 0.0), Some(slot(64.0, 0.0)));
         assert!((pair.ratio.unwrap() - 2.0).abs() < 1e-12, "{pair:?}");
         assert!(pair.is_clean());
@@ -143,11 +143,11 @@ mod tests {
         assert_eq!(rates(&pairs, 2), [2.0, 3.0], "the first of the undisturbed");
         assert_eq!(rates(&pairs, 4), [2.0, 9.0, 3.0, 4.0], "in their order, and the least disturbed");
         assert_eq!(rates(&pairs, 9).len(), 5);
-        // A core that moved disturbs less than waiting does.
+        // A core that moved disturbs less than waiting.
         let moved = Pair { moved: true, ..pair(6.0, 0.0) };
         assert!(!moved.is_clean());
         assert_eq!(rates(&[pair(1.0, 0.5), moved], 1), [6.0]);
-        // The undisturbed alone are kept if they are eight, and half of what is wanted.
+        // The undisturbed pairs alone are kept if there are eight of them, and half of the wanted.
         let of = |clean: usize, others: usize, wanted| {
             keep(&[vec![pair(1.0, 0.0); clean], vec![moved; others]].concat(), wanted).len()
         };

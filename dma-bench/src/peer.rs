@@ -1,5 +1,5 @@
-//! Memory of another process: a child that allocates and exports it, and reads and writes it on request, so
-//! that what arrives there is compared through its own mapping.
+//! Memory of another process. A child process allocates and exports it, and reads and writes it on request,
+//! so that bytes are verified through the child's own mapping.
 
 use std::io::{self, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -14,11 +14,11 @@ pub struct Process {
     pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
 }
 
-/// The longest descriptor that is read.
+/// The most bytes of an export descriptor.
 const DESCRIPTOR: u64 = 1 << 20;
-/// Reads bytes of the memory.
+/// Request: read bytes of the memory.
 const READ: u8 = b'r';
-/// Writes bytes of it.
+/// Request: write bytes of the memory.
 const WRITE: u8 = b'w';
 
 fn lost(error: &io::Error) -> Error {
@@ -27,13 +27,13 @@ fn lost(error: &io::Error) -> Error {
 }
 
 impl Process {
-    /// Starts a process with `len` bytes of an engine's memory, and gets the descriptor of their export.
+    /// Starts a process with `len` bytes of an engine's memory. Returns it and the descriptor of its export.
     ///
     /// # Errors
     ///
     /// The process cannot be started, or its engine cannot allocate or export.
     pub fn start(engine: &str, len: usize) -> Result<(Self, ExportDescriptor)> {
-        // This is the running program even if its file has been replaced meanwhile.
+        // This is the running program even if its file has been replaced.
         let mut child = Command::new("/proc/self/exe")
             .args(["peer", engine])
             .stdin(Stdio::piped())
@@ -54,11 +54,11 @@ impl Process {
         Ok((process, descriptor))
     }
 
-    /// Reads the memory from byte `at` on.
+    /// Reads `bytes` from offset `at` of the memory.
     ///
     /// # Errors
     ///
-    /// The process is gone.
+    /// The process has ended.
     pub fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         let (to, from) = &mut *pipes;
@@ -66,11 +66,11 @@ impl Process {
         from.read_exact(bytes).map_err(|e| lost(&e))
     }
 
-    /// Writes the memory from byte `at` on.
+    /// Writes `bytes` at offset `at` of the memory.
     ///
     /// # Errors
     ///
-    /// The process is gone.
+    /// The process has ended.
     pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         let (to, from) = &mut *pipes;
@@ -83,7 +83,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It ends when it has nothing more to read; killed, it ends in any case.
+        // The child ends at the end of its input; killing it ends it in any case.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -101,7 +101,8 @@ fn number(from: &mut impl Read) -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The other side: holds memory of `engine` until standard input ends.
+/// Runs the child process: allocates memory of `engine`, exports it, and serves requests until standard input
+/// ends.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Placement: which CPUs drive queues, and on which NUMA node memory lies.
+//! Placement: the CPUs that drive queues, and the NUMA node of memory.
 #![expect(unsafe_code, reason = "the memory policy has no safe wrapper among our dependencies")]
 
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 ///
 /// # Errors
 ///
-/// The text is no list, or this process may not use such a CPU.
+/// The text is no list of CPUs, or names a CPU that this process may not use.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -48,7 +48,8 @@ fn ranges(text: &str) -> Result<Vec<usize>, String> {
     Ok(all)
 }
 
-/// The NUMA nodes of this machine, with their CPUs: `node0 0-31`. Empty where the kernel has none.
+/// Returns the NUMA nodes of this machine with their CPUs, such as `node0 0-31`. Empty if the kernel reports
+/// none.
 #[must_use]
 pub fn nodes() -> Vec<String> {
     let entries = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
@@ -64,19 +65,19 @@ pub fn nodes() -> Vec<String> {
     nodes
 }
 
-/// The calling thread on one CPU, until this is dropped.
+/// Pins the calling thread to one CPU until it is dropped.
 #[derive(Debug)]
 pub struct Pinned(Option<CpuSet>);
 
 impl Pinned {
-    /// Pins the calling thread to the CPU of queue number `queue`; to none if there are no CPUs.
+    /// Pins the calling thread to the CPU of queue number `queue`. Does nothing if `cpus` is empty.
     #[must_use]
     pub fn to(cpus: &[usize], queue: usize) -> Self {
         let before = if cpus.is_empty() { None } else { sched_getaffinity(None).ok() };
         let Some(before) = before else { return Self(None) };
         let mut only = CpuSet::new();
         only.set(cpus[queue % cpus.len()]);
-        // The CPUs were checked before; one that has gone offline since is not worth a failure.
+        // The CPUs were checked before. One that has gone offline since is ignored.
         Self(sched_setaffinity(None, &only).is_ok().then_some(before))
     }
 }
@@ -84,17 +85,17 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // It was the mask of this thread before.
+            // This was the thread's mask before.
             let _ = sched_setaffinity(None, before);
         }
     }
 }
 
-/// Has this thread, and those that it starts, allocate memory on a NUMA node alone.
+/// Makes this thread, and those that it starts, allocate memory on one NUMA node only.
 ///
 /// # Errors
 ///
-/// There is no such node, or the kernel knows none.
+/// The node does not exist, or the kernel has no NUMA support.
 pub fn bind_memory(node: u32) -> io::Result<()> {
     let mut mask = [0_u64; 16];
     let word =

@@ -1,27 +1,26 @@
-//! The presets: campaigns for the questions that are asked most, each a TOML file that users can print and
-//! change.
+//! Presets: campaigns for frequent questions. Each is a TOML file that users can print and change.
 
 use clap::ValueEnum;
 
 use crate::plan::Campaign;
 
-/// A campaign that is always at hand.
+/// A built-in campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
     /// Copies by size, alone and 32 deep, hot and cold, and two models. Takes half a minute.
     Quick,
     /// All operations, sizes, depths and footprints, and every model. Takes many minutes.
     Full,
-    /// One copy at a time: how long it takes.
+    /// One copy at a time: its latency.
     Latency,
     /// The smallest queue depth with 95 % of the best throughput.
     Knee,
-    /// From which size on each engine is faster than memcpy, hot and cold, one at a time and batched.
+    /// The sizes at which each engine is faster than memcpy, hot and cold, one at a time and batched.
     Crossover,
 }
 
 impl Preset {
-    /// The campaign as a TOML file, with its comments.
+    /// Returns the campaign as a TOML file with comments.
     #[must_use]
     pub fn toml(self) -> &'static str {
         match self {
@@ -33,11 +32,11 @@ impl Preset {
         }
     }
 
-    /// The campaign.
+    /// Returns the campaign.
     ///
     /// # Errors
     ///
-    /// The file is not sound, which a test rules out.
+    /// The file is invalid, which a test rules out.
     pub fn campaign(self) -> Result<Campaign, String> {
         Campaign::from_toml(self.toml())
     }

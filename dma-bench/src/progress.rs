@@ -1,4 +1,4 @@
-//! Progress of a run: a live view on a terminal, a line for each cell in a pipe.
+//! Progress of a run: a live view on a terminal, one line for each cell in a pipe.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -19,22 +19,22 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     quiet: bool,
-    /// When it began, and when the last line was printed.
+    /// The start of the run, and the time of the last line.
     begun: Instant,
     last: Instant,
-    /// Repetitions so far,
+    /// Repetitions so far.
     done: u64,
-    /// of so many,
+    /// All repetitions.
     of: u64,
-    /// which take about so many seconds.
+    /// Estimated duration of the run, in seconds.
     expected: f64,
 }
 
-/// The number of times that a line says how far it is, at most: short runs need none.
+/// Least time between two lines of progress, so that short runs print none.
 const LINES: Duration = Duration::from_secs(1);
 
 impl Progress {
-    /// A live view if standard error is a terminal, lines if not, nothing if `quiet`.
+    /// Creates a live view if standard error is a terminal, lines if not, and nothing if `quiet`.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
         let live = !quiet && std::io::stderr().is_terminal();
@@ -43,19 +43,18 @@ impl Progress {
     }
 }
 
-/// Width of the bar; the current figure has the rest of the line.
+/// Characters of the bar. The current figure has the rest of the line.
 const WIDTH: usize = 20;
 
-/// Which part of a run is over: so many repetitions of so many, or so much of the time that it is to take,
-/// whichever is more. It is never all of it before the end.
+/// Returns the fraction of the run that is over: by repetitions or by the time, whichever is more. It stays
+/// below 1 until the end.
 fn over(done: u64, of: u64, elapsed: Duration, expected: f64) -> f64 {
     let by_count = if of == 0 { 0.0 } else { done as f64 / of as f64 };
     let by_time = elapsed.as_secs_f64() / expected.max(0.1);
     if by_count >= 1.0 { 1.0 } else { by_count.max(by_time.min(0.99)).clamp(0.0, 1.0) }
 }
 
-/// Returns the time left: by the estimate at first, and the more is done, by
-/// how fast that went.
+/// Returns the time left. The estimate counts at first; later, the speed so far.
 fn left(done: u64, of: u64, elapsed: Duration, expected: f64) -> Duration {
     let elapsed = elapsed.as_secs_f64();
     let by_time = (expected - elapsed).max(0.0);
@@ -64,7 +63,7 @@ fn left(done: u64, of: u64, elapsed: Duration, expected: f64) -> Duration {
     Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)
 }
 
-/// A time as people say it.
+/// Returns a duration in words.
 fn duration(left: Duration) -> String {
     format!("{:#}", HumanDuration(left))
 }
@@ -84,7 +83,7 @@ impl Observer for Progress {
         let part = move |state: &ProgressState| {
             over(state.pos(), state.len().unwrap_or(0), state.elapsed(), expected)
         };
-        // The template is a literal; without it the bar is plainer.
+        // If the template were wrong, the bar would look plainer.
         if let Ok(style) = ProgressStyle::with_template("{done:.cyan/blue} {part} {left:>4} left  {wide_msg}")
         {
             let style = style
@@ -116,7 +115,7 @@ impl Observer for Progress {
 
     fn note(&mut self, text: &str) {
         match &self.bar {
-            // Before it begins there is no bar to be kept whole, and one that is hidden prints nothing.
+            // Before the run begins there is no bar to preserve, and a hidden bar prints nothing.
             Some(bar) if !bar.is_hidden() => bar.println(format!("note: {text}")),
             _ if !self.quiet => say(format_args!("note: {text}")),
             _ => {}
@@ -150,7 +149,7 @@ impl Observer for Progress {
     }
 }
 
-/// A repetition in a few words: a model's figure is never without the label.
+/// Describes a repetition in a few words, with a label if it is a model's.
 fn live(cell: &Cell, model: bool, bytes_per_second: f64) -> String {
     let label = if model { " [model]" } else { "" };
     format!("{cell}{label}: {} GB/s", units::gigabytes(bytes_per_second))

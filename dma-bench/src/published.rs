@@ -1,4 +1,4 @@
-//! The models against what was published: a table of its own, since nothing of it was measured here.
+//! Models against published figures. Nothing in this table was measured here.
 
 use dma::EngineName;
 use dma::sim::SimOptions;
@@ -7,11 +7,11 @@ use dma::sim::sim::Clock;
 
 use crate::results::Published;
 
-/// The profiles of devices of which figures were published.
+/// The profiles of devices with published figures.
 pub const PUBLISHED: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
 
-/// The profile of a simulated engine's name, if the device is as the profile has it: nothing of it is
-/// changed, and no clock but its own.
+/// Returns the profile of a simulated engine with all options of the profile and the device's own clock;
+/// `None` for every other engine.
 pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
     let name: EngineName = engine.parse().ok()?;
     if name.backend() != "sim" {
@@ -22,8 +22,8 @@ pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
     PUBLISHED.into_iter().find(|name| as_published && *name == options.profile.name)
 }
 
-/// Compares the profiles of those engines that are simulated, each once, with every figure that was published
-/// for its device. With options changed it is no longer that device.
+/// Compares the profiles of simulated engines with all figures that were published for their devices, each
+/// profile once. Engines with changed options are left out.
 #[must_use]
 pub fn compare(engines: &[String]) -> Vec<Published> {
     let mut profiles: Vec<&str> = Vec::new();
@@ -33,7 +33,7 @@ pub fn compare(engines: &[String]) -> Vec<Published> {
     profiles.into_iter().flat_map(of).collect()
 }
 
-/// Compares one profile; nothing for one that has nothing to compare with.
+/// Compares one profile with its published figures. Returns nothing for a profile without any.
 #[must_use]
 pub fn of(profile: &str) -> Vec<Published> {
     let rows = published::compare(profile).unwrap_or_default();

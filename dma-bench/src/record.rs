@@ -1,4 +1,4 @@
-//! [`Record`]: what has been measured of one cell so far.
+//! [`Record`]: the measurements of one cell so far.
 
 use std::time::Duration;
 
@@ -12,43 +12,43 @@ use crate::plan::Cell;
 use crate::results::{Latency, Measured, Moment, Status};
 use crate::stats::{Figures, median};
 
-/// A model hardly differs from one slice to the next.
+/// Slices that a simulated device runs. Later ones repeat the last, because they hardly differ.
 const MODEL_SLICES: usize = 3;
 
 /// Measurements of one cell so far.
 pub(crate) struct Record {
     pub(crate) cell: Cell,
     pub(crate) model: bool,
-    /// Its time is a simulated device's own.
+    /// True if its time is a simulated device's own.
     pub(crate) virtual_clock: bool,
-    /// Its queues: in a visit, or from the first one on.
+    /// Its open queues. They stay open between visits only for engines that learn.
     pub(crate) workers: Vec<Worker>,
-    /// They are of the engine that was opened anew so many times.
+    /// Value of `Engines::reopened` when the queues were opened.
     pub(crate) reopened: u32,
     pub(crate) extent: Extent,
     /// Duration of a slice.
     pub(crate) slice: Duration,
-    /// The number of repetitions there are to be.
+    /// Repetitions to make.
     pub(crate) wanted: u32,
     pub(crate) trouble: Option<Trouble>,
-    /// All repetitions so far,
+    /// All repetitions so far.
     pairs: Vec<Pair>,
-    /// of which so many were of visits before.
+    /// The number of them that were made in earlier visits.
     before: usize,
-    /// Visits that had repetitions.
+    /// Visits with at least one repetition.
     visits: u32,
     pub(crate) latency: Histogram<u64>,
-    /// The time series, if one was asked for.
+    /// The time series, if one is recorded.
     pub(crate) series: Vec<Moment>,
     ops: u64,
     polls: u64,
     doorbells: u64,
     verified: u64,
-    /// The user stopped it in the middle of a repetition.
+    /// The user stopped the cell in the middle of a repetition.
     pub(crate) cut: bool,
-    /// Repetitions that were shown to whoever watches.
+    /// Repetitions that were reported to the observer.
     pub(crate) shown: u64,
-    /// The observer knows that no more will come.
+    /// The observer was told that no more repetitions follow.
     pub(crate) given_up: bool,
 }
 
@@ -79,12 +79,12 @@ impl Record {
         }
     }
 
-    /// Adds what was compared in slices that are not the cell's own.
+    /// Adds the verified operations of slices whose time does not count.
     pub(crate) fn count_verified(&mut self, slices: &[Slice]) {
         self.verified += slices.iter().map(|s| s.verified).sum::<u64>();
     }
 
-    /// Adds what slices counted.
+    /// Adds the counts of slices.
     pub(crate) fn count(&mut self, slices: &[Slice]) {
         for slice in slices {
             self.ops += slice.all_ops;
@@ -101,51 +101,53 @@ impl Record {
         self.judge(self.pairs.len() - 1, distance);
     }
 
-    /// Judges the repetitions from this one on by what is known of the cores by now.
+    /// Judges the helping cores of repetitions again, from number `from` on, by all distances measured so
+    /// far.
     pub(crate) fn judge(&mut self, from: usize, distance: &CoreDistance) {
         for pair in &mut self.pairs[from..] {
             pair.moved = pair.slot.beside.is_some_and(|seen| distance.is_unusual(seen));
         }
     }
 
-    /// Repetitions of this visit.
+    /// Returns the repetitions of this visit.
     pub(crate) fn visited(&self) -> usize {
         self.pairs.len() - self.before
     }
 
-    /// Returns whether another core has mostly taken part in it.
+    /// Returns true if a helping core took part in most repetitions.
     pub(crate) fn in_company(&self) -> bool {
         2 * self.pairs.iter().filter(|p| p.slot.beside.is_some()).count() > self.pairs.len()
     }
 
-    /// Returns whether that was elsewhere than usual the last time.
+    /// Returns true if the helping core was not at its usual distance in the last repetition.
     pub(crate) fn moved(&self) -> bool {
         self.pairs.last().is_some_and(|p| p.moved)
     }
 
-    /// Those repetitions that count.
+    /// Returns the repetitions that count.
     fn kept(&self) -> Vec<Pair> {
-        // The baseline keeps all that were not disturbed.
+        // The baseline keeps all undisturbed ones.
         let most = if self.cell.is_baseline() { self.clean() } else { 0 };
         keep(&self.pairs, most.max(self.wanted as usize))
     }
 
-    /// Repetitions so far that nothing disturbed.
+    /// Returns the number of undisturbed repetitions.
     pub(crate) fn clean(&self) -> usize {
         self.pairs.iter().filter(|p| p.is_clean()).count()
     }
 
-    /// The last slice of a simulated device after the first few: it does the same again.
+    /// Returns the slice of a simulated device that stands for all later ones, once it has run
+    /// [`MODEL_SLICES`].
     pub(crate) fn again(&self) -> Option<Slot> {
         self.pairs.get(MODEL_SLICES - 1).filter(|_| self.virtual_clock).map(|p| p.slot)
     }
 
-    /// Ends a visit. Its queues stay open for the next one if that is allowed and none failed.
+    /// Ends a visit. With `stay` the queues stay open for the next one, unless the cell has failed.
     pub(crate) fn end_visit(&mut self, stay: bool) {
         self.visits += u32::from(self.visited() > 0);
         self.before = self.pairs.len();
         for worker in &mut self.workers {
-            // Without bounds, it fits.
+            // A histogram without bounds takes every value.
             let _ = self.latency.add(worker.latency());
             worker.forget();
         }
@@ -154,15 +156,15 @@ impl Record {
         }
     }
 
-    /// Returns whether all repetitions are there.
+    /// Returns true if all repetitions were made.
     pub(crate) fn is_complete(&self) -> bool {
-        // The baseline is measured as often as there are engines to compare it with, which may fail.
+        // The baseline has as many slices as there are engines beside it, some of which may fail.
         let all =
             self.pairs.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
         !self.pairs.is_empty() && all && !self.cut
     }
 
-    /// Returns its result.
+    /// Returns the result of the cell.
     pub(crate) fn measured(&self) -> Measured {
         let size = self.cell.size as f64;
         let (status, message) = match &self.trouble {
@@ -178,11 +180,12 @@ impl Record {
             None => (Status::Ok, None),
         };
         let kept = self.kept();
-        // Figures of copies that went wrong are not worth having.
+        // Figures of wrong copies are dropped.
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };
-        // Stand-ins for slices that a simulated device would do again are no samples.
+        // Repeated slices of a simulated device are no samples.
         let run = if self.virtual_clock { MODEL_SLICES } else { usize::MAX };
-        // Nothing disturbs it: whichever are kept for the sake of memcpy's, it is the first that were run.
+        // Nothing disturbs a simulated device, so its samples are the first slices that ran. The kept pairs
+        // are chosen for memcpy's sake.
         let ran: &[Pair] = if self.virtual_clock && status != Status::Wrong { &self.pairs } else { pairs };
         let ops = Figures::of(ran.iter().take(run).map(|p| p.slot.rate).collect());
         let cpu = Figures::of(pairs.iter().map(|p| p.slot.cpu_ns).collect()).filter(|_| !self.virtual_clock);
@@ -216,7 +219,7 @@ impl Record {
     }
 }
 
-/// The number of visits the pairs are of.
+/// Returns the number of visits that the pairs come from.
 fn distinct_visits(pairs: &[Pair]) -> u32 {
     pairs.chunk_by(|a, b| a.visit == b.visit).count() as u32
 }

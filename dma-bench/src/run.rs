@@ -11,31 +11,33 @@ use crate::results::{self, Engine, Measured, Results};
 use crate::runner::{Engines, Runner};
 use crate::{costs, derive, output, placement, published, verdict};
 
-/// Those who watches a run.
+/// Receives the progress of a run.
 pub trait Observer {
-    /// It begins: so many repetitions are to come, in about so many seconds.
+    /// The run begins: `repetitions` are to come, in about `expected` seconds.
     fn begin(&mut self, repetitions: u64, expected: f64);
-    /// So many repetitions fewer are to come.
+    /// The run will have so many repetitions fewer.
     fn fewer(&mut self, _repetitions: u64) {}
-    /// Something about what is asked for that is worth a word.
+    /// Something worth knowing about the campaign before it is measured.
     fn note(&mut self, _text: &str) {}
-    /// A repetition of this cell is over, at so many bytes a second; a `model`'s were not measured.
+    /// A repetition of this cell has ended, at so many bytes a second. With `model`, these are a simulated
+    /// device's.
     fn repetition(&mut self, cell: &Cell, model: bool, bytes_per_second: f64);
-    /// All cells have been visited so many times of so many.
+    /// `done` of `of` passes over all cells have ended.
     fn pass(&mut self, _done: u32, _of: u32) {}
-    /// A cell is done.
+    /// A cell is complete.
     fn cell(&mut self, measured: &Measured);
-    /// It is over.
+    /// The run has ended.
     fn end(&mut self);
 }
 
-/// Why nothing was measured.
+/// The reason why nothing was measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Describes what is asked for makes no sense, or not here: what, and what would.
+    /// The campaign cannot be carried out, on this machine or at all. The text names the reason and the
+    /// remedy.
     #[error("{0}")]
     Campaign(String),
-    /// None of the engines can be used: why not.
+    /// No engine can be used. The text has the reason for each.
     #[error("no engine can be used: {0}")]
     NoEngine(String),
 }
@@ -46,11 +48,12 @@ impl From<String> for Refused {
     }
 }
 
-/// Measures what `campaign` says.
+/// Carries out a campaign and returns its results. `command` is recorded in them as the command line.
 ///
 /// # Errors
 ///
-/// An engine's name makes no sense, or there is not so much memory; or no engine can be used.
+/// [`Refused::Campaign`] if an engine's name is invalid, a number is out of its range, or memory does not
+/// suffice; [`Refused::NoEngine`] if no engine can be used.
 pub fn run(
     campaign: &Campaign,
     command: Vec<String>,
@@ -144,7 +147,7 @@ pub fn run(
     Ok(results)
 }
 
-/// Puts the engines of this machine where the campaign says `real`.
+/// Replaces `real` in the campaign by the usable engines of this machine that are no models.
 fn expand(campaign: &mut Campaign) {
     let usable = || {
         dma::discover()

@@ -1,5 +1,5 @@
-//! Run delay: how long threads have run and waited for a CPU. A busy machine takes that away
-//! from a measurement, and who took part in it.
+//! Run delay: the time that threads have run, and waited for a CPU. It shows how much of a slice a busy
+//! machine has taken, and which threads took part.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,15 @@ use crate::cpu_clock;
 /// A thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its number.
+    /// Its thread ID.
     pub id: u32,
-    /// Nanoseconds that it has run so far; 0 where the kernel does not count them.
+    /// Nanoseconds that it has run; 0 if the kernel does not count them.
     pub ran: u64,
-    /// Nanoseconds that it has waited for a CPU; 0 likewise.
+    /// Nanoseconds that it has waited for a CPU; 0 if the kernel does not count them.
     pub waited: u64,
 }
 
-/// The threads of this process.
+/// Returns the threads of this process.
 #[must_use]
 pub fn of_process() -> Vec<Thread> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
@@ -31,13 +31,14 @@ pub fn of_process() -> Vec<Thread> {
         .collect()
 }
 
-/// Returns for how long the calling thread has waited, in nanoseconds.
+/// Returns the nanoseconds that the calling thread has waited for a CPU.
 #[must_use]
 pub fn of_thread() -> u64 {
     of(Path::new("/proc/thread-self/schedstat")).1
 }
 
-/// The thread other than the calling one that ran most between two looks.
+/// Returns the thread that ran most between two observations, the calling one excluded. `None` if no other
+/// ran.
 #[must_use]
 pub fn busiest(before: &[Thread], now: &[Thread]) -> Option<u32> {
     let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
@@ -46,20 +47,21 @@ pub fn busiest(before: &[Thread], now: &[Thread]) -> Option<u32> {
     others.filter(|(_, ran)| *ran > 0).max_by_key(|(_, ran)| *ran).map(|(id, _)| id)
 }
 
-/// The CPU that a thread of this process runs on, or last ran on.
+/// Returns the CPU that a thread of this process runs on, or last ran on.
 #[must_use]
 pub fn cpu_of(thread: u32) -> Option<usize> {
     field(thread, 39)?.parse().ok()
 }
 
-/// A field from the third on of what proc_pid_stat(5) says of a thread of this process.
+/// Returns a field of a thread's proc_pid_stat(5), by its number from 3 on.
 fn field(thread: u32, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The second is a name in brackets, which may have any in it.
+    // The second field is a name in brackets, which may contain any character.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(number - 3).map(str::to_owned)
 }
 
-/// Linux, Documentation/scheduler/sched-stats.rst: time on the CPU, time waiting to run, time slices.
+/// Reads the nanoseconds on a CPU and those of waiting for one: the first two fields of schedstat (Linux,
+/// Documentation/scheduler/sched-stats.rst).
 fn of(path: &Path) -> (u64, u64) {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut fields = text.split_ascii_whitespace().map(|n| n.parse().unwrap_or(0));
@@ -88,8 +90,7 @@ mod tests {
         });
         let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
         assert_eq!(waited > 0, counted, "{waited} ns");
-        // That of the process does go down: other tests run in it, and a thread that ends takes its share
-        // along.
+        // The sum over the process does go down, when a thread of another test ends.
         assert!(of_thread() >= thread, "it never goes down");
     }
 
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(busiest(&before, &now(1000, 90, 920)), Some(own + 1));
         assert_eq!(busiest(&before, &now(1000, 60, 920)), Some(own + 2));
         assert_eq!(busiest(&before, &now(1000, 50, 900)), None);
-        // One that has come since ran all its time since.
+        // A new thread has run all its time since the first observation.
         assert_eq!(busiest(&before[..1], &now(1000, 60, 61)), Some(own + 2));
         assert_eq!(busiest(&before, &before[..1]), None);
     }

@@ -1,31 +1,31 @@
-//! [`Sibling`]: whether something uses the other hardware thread of this core.
+//! [`Sibling`]: detects load on the other hardware thread of this core.
 //!
 //! Two hardware threads share a core's units. Work that keeps all units busy takes longer while the other
-//! thread is busy; a chain of dependent steps does not. No counter of a virtual machine shows that.
+//! thread is busy; a chain of dependent steps does not. Virtual machines have no counter for that.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Watches the core that it is asked on.
+/// Detects load beside the thread that asks.
 #[derive(Debug, Default)]
 pub(crate) struct Sibling {
-    /// The smallest widths that were seen, sorted.
+    /// The smallest ratios of [`width`] so far, sorted. At most [`LEAST`].
     least: Vec<f64>,
 }
 
-/// So many of the smallest widths are remembered; the greatest of them is what a core of one's own has. The
-/// others may be chance.
+/// Smallest ratios that are kept. The greatest of them stands for a core without other load; smaller ones may
+/// be chance.
 const LEAST: usize = 8;
-/// A core that is shared needs so many times as long for what keeps all its units busy. On a Xeon of the
-/// fourth generation it is 1.4 to 1.7 times, and on a core of one's own 1.00 to 1.03.
+/// A ratio this many times that of a free core means that the core is shared. On a Xeon of the fourth
+/// generation it is 1.4 to 1.7 times on a shared core, and 1.00 to 1.03 times on a free one.
 const SHARED: f64 = 1.1;
-/// Each look takes the best of so many: an interrupt makes one longer.
+/// Rounds of each measurement. The fastest counts, because an interrupt makes one longer.
 const ROUNDS: usize = 3;
-/// Steps of each.
+/// Steps of each round.
 const STEPS: u64 = 1000;
 
 impl Sibling {
-    /// Looks whether the other hardware thread is busy now, for some microseconds.
+    /// Returns true if the other hardware thread is busy now. Takes some microseconds.
     pub(crate) fn is_busy(&mut self) -> bool {
         self.judge(width())
     }
@@ -40,9 +40,8 @@ impl Sibling {
     }
 }
 
-/// The duration: how long what keeps all units of a core busy takes, measured by how long what
-/// waits for itself takes: the first takes longer if the core is shared, and both take longer if its clock is
-/// slower.
+/// Returns the duration of work that keeps all units busy, divided by that of a chain of dependent steps. A
+/// shared core makes only the first longer; a slower clock makes both longer.
 fn width() -> f64 {
     let (mut wide, mut narrow) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
@@ -60,10 +59,10 @@ fn width() -> f64 {
     wide / narrow.max(f64::MIN_POSITIVE)
 }
 
-/// Keeps all units of this core busy, for some microseconds.
+/// Keeps all units of this core busy for some microseconds.
 pub(crate) fn work() {
-    // More chains side by side than the core has units, and no two alike: else the compiler makes one of
-    // vectors out of them.
+    // There are more independent chains than units. All differ, because the compiler would vectorise equal
+    // ones.
     let (mut a, mut b, mut c) = (black_box(1_u64), black_box(2_u64), black_box(3_u64));
     let (mut d, mut e, mut f) = (black_box(4_u64), black_box(5_u64), black_box(6_u64));
     for step in 0..black_box(STEPS) {
@@ -89,9 +88,9 @@ mod tests {
             assert!(!sibling.judge(width), "{width}");
         }
         assert!(sibling.judge(1.1) && sibling.judge(1.4) && !sibling.judge(0.94));
-        // One that was measured wrong changes nothing.
+        // A single wrong measurement changes nothing.
         assert!(!sibling.judge(0.5) && !sibling.judge(0.93) && sibling.judge(1.05));
-        // The first core may be a shared one.
+        // The core may be shared at first.
         let mut late = Sibling::default();
         assert!([1.3; 20].iter().all(|width| !late.judge(*width)));
         own.iter().for_each(|width| assert!(!late.judge(*width)));

@@ -1,4 +1,4 @@
-//! One slice of time of one cell: all its queues at once.
+//! One slice of time of one cell, on all its queues at once.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -9,30 +9,30 @@ use crate::{cpu_clock, interrupt, run_delay};
 
 /// Result of a slice.
 pub(crate) struct Sliced {
-    /// Of each queue.
+    /// The slice of each queue.
     pub(crate) slices: Vec<Slice>,
     /// CPU time of the process, in nanoseconds.
     pub(crate) cpu_ns: f64,
-    /// Its repetitions, if it ran at a rate.
+    /// The repetitions of a run at a rate; empty otherwise.
     pub(crate) parts: Vec<Part>,
-    /// The part of the time in which threads waited for a CPU.
+    /// Fraction of the time during which threads waited for a CPU.
     pub(crate) waited: f64,
-    /// The CPU on which another thread took part, if one did.
+    /// The CPU of the thread that helped, if one did.
     pub(crate) beside: Option<usize>,
 }
 
-/// A thread that runs for this part of the time takes part.
+/// A thread that runs for at least this fraction of the time takes part.
 const TAKES_PART: f64 = 0.1;
 
 impl Sliced {
-    /// Operations that were timed, and the nanoseconds that they took.
+    /// Returns the timed operations of all queues, and the nanoseconds that they took.
     pub(crate) fn ops_and_ns(&self) -> (u64, u64) {
         let from = self.slices.iter().map(|s| s.span.0).min().unwrap_or(0);
         let to = self.slices.iter().map(|s| s.span.1).max().unwrap_or(0);
         (self.slices.iter().map(|s| s.ops).sum(), to.saturating_sub(from))
     }
 
-    /// The whole as one slice of time.
+    /// Returns the figures of the whole slice.
     pub(crate) fn slot(&self) -> Slot {
         let (ops, ns) = self.ops_and_ns();
         Slot {
@@ -43,12 +43,12 @@ impl Sliced {
         }
     }
 
-    /// Returns whether the user stopped it before its end.
+    /// Returns true if the user stopped the slice early.
     pub(crate) fn cut(&self) -> bool {
         self.slices.iter().any(|s| s.cut)
     }
 
-    /// All operations.
+    /// Returns the operations of all queues, timed or not.
     pub(crate) fn all_ops(&self) -> u64 {
         self.slices.iter().map(|s| s.all_ops).sum()
     }
@@ -59,14 +59,14 @@ impl Sliced {
 pub(crate) struct Part {
     /// Operations.
     pub(crate) ops: u64,
-    /// Their time, in nanoseconds.
+    /// Their duration in nanoseconds.
     pub(crate) ns: u64,
     /// CPU time of the process meanwhile, in nanoseconds.
     pub(crate) cpu_ns: f64,
 }
 
-/// Cuts a run at a rate into its repetitions, at the marks of the queues: each is over on all queues before
-/// the next begins.
+/// Cuts a run at a rate into its repetitions. Each one ends when it has ended on all queues. `cpu` is the
+/// process's CPU time at the start, in nanoseconds.
 pub(crate) fn parts(workers: &[Worker], each: u64, cpu: f64) -> Vec<Part> {
     let (mut from, mut before) = (workers.iter().map(|w| w.marks().0).min().unwrap_or(0), cpu);
     let whole = workers.iter().map(|w| w.marks().1.len()).min().unwrap_or(0);
@@ -84,21 +84,22 @@ pub(crate) fn parts(workers: &[Worker], each: u64, cpu: f64) -> Vec<Part> {
     parts
 }
 
-/// The part of the time since `begun` that waiting from `before` to `now` nanoseconds is.
+/// Returns the fraction of the time since `begun` that threads waited, from their run delays `before` and
+/// `now` in nanoseconds.
 pub(crate) fn part(before: u64, now: u64, begun: Instant) -> f64 {
     now.saturating_sub(before) as f64 / begun.elapsed().as_nanos().max(1) as f64
 }
 
-/// Runs the queues of a cell for one slice.
+/// Runs all queues of a cell for one slice.
 ///
 /// # Errors
 ///
-/// An engine refuses or fails, or bytes did not arrive.
+/// An engine refuses or fails, or a byte or result is wrong.
 pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) -> Result<Sliced, Trouble> {
     for worker in &mut *workers {
         worker.prepare(extent)?;
     }
-    // Threads that wait for this CPU go first: the slice is then less likely to be cut in two.
+    // Threads that wait for this CPU run now, so that they interrupt the slice less often.
     std::thread::yield_now();
     let before = run_delay::of_process();
     let cpu_now = || cpu_clock::of_process(before.iter().map(|t| t.id));
@@ -109,7 +110,7 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
         worker.start();
         worker.go(pace)?;
     } else if workers.first().is_some_and(Worker::virtual_clock) {
-        // One thread polls all: polling is what passes their common time.
+        // One thread polls all queues, because polling advances their common clock.
         workers.iter_mut().for_each(Worker::start);
         let mut going: Vec<&mut Worker> = workers.iter_mut().collect();
         while !going.is_empty() {
@@ -133,7 +134,7 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     let now = run_delay::of_process();
     let sum = |threads: &[run_delay::Thread]| threads.iter().map(|t| t.waited).sum::<u64>();
     let waited = part(sum(&before), sum(&now) + threads, begun).max(apart(workers));
-    // With a thread for each queue, this one only waits for them.
+    // With a thread for each queue, the calling thread only waits.
     let took_part = workers.len() == 1 && cpu_ns - own_ns > TAKES_PART * begun.elapsed().as_nanos() as f64;
     let other = took_part.then(|| run_delay::busiest(&before, &now)).flatten();
     let beside = other.and_then(run_delay::cpu_of);
@@ -142,7 +143,7 @@ pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) ->
     Ok(Sliced { slices: slices?, parts, cpu_ns, waited, beside })
 }
 
-/// The part of their time in which not all queues had begun.
+/// Returns the fraction of the time during which not all queues had begun.
 fn apart(workers: &[Worker]) -> f64 {
     let (first, last) =
         workers.iter().map(|w| w.marks().0).fold((u64::MAX, 0), |(f, l), at| (f.min(at), l.max(at)));
@@ -150,23 +151,23 @@ fn apart(workers: &[Worker]) -> f64 {
     last.saturating_sub(first) as f64 / end.saturating_sub(first).max(1) as f64
 }
 
-/// Rendezvous of threads before a slice. They spin, because a sleeping thread is late.
+/// Rendezvous of threads before a slice. They spin, because a thread that is woken starts late.
 struct Rendezvous {
-    /// The numbers of those that are here; 0 for the others.
+    /// Thread IDs of those that have arrived; 0 for the others.
     threads: Vec<AtomicU32>,
     here: AtomicUsize,
-    /// CPU time of the process once all were here, in nanoseconds.
+    /// CPU time of the process when all had arrived, in nanoseconds.
     cpu: AtomicU64,
     state: AtomicU32,
 }
 
-/// Not all are here.
+/// State: some have not arrived.
 const WAIT: u32 = 0;
-/// All are here.
+/// State: all have arrived.
 const GO: u32 = 1;
-/// Some will not come.
+/// State: some will not arrive.
 const OFF: u32 = 2;
-/// Looks between two times at which another thread may have the CPU.
+/// Spins between two yields of the CPU.
 const SPINS: u32 = 256;
 
 impl Rendezvous {
@@ -179,13 +180,14 @@ impl Rendezvous {
         }
     }
 
-    /// Waits for the others; whether they came. `known` are the threads that were there before.
+    /// Waits for the other threads. Returns false if some will not arrive. `known` are the threads of the
+    /// process before.
     fn wait(&self, known: &[u32]) -> bool {
         let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let at = self.here.fetch_add(1, Ordering::AcqRel);
         self.threads[at].store(own, Ordering::Release);
         if at + 1 == self.threads.len() {
-            // Time spent up to now, waiting too, is no operation's.
+            // Time up to now, waiting included, belongs to no operation.
             let here = self.threads.iter().map(|t| t.load(Ordering::Acquire)).filter(|id| *id != 0);
             let cpu = cpu_clock::of_process(known.iter().copied().chain(here));
             self.cpu.store(cpu.to_bits(), Ordering::Relaxed);
@@ -203,8 +205,8 @@ impl Rendezvous {
     }
 }
 
-/// Each queue on a thread of its own, all at once; how long these waited for a CPU once all were there, and
-/// the CPU time of the process by then, in nanoseconds.
+/// Runs each queue on a thread of its own, all at once. Returns their run delay in nanoseconds from the
+/// start, and the process's CPU time at the start in nanoseconds.
 fn in_threads(workers: &mut [Worker], pace: Option<Pace>, known: &[u32]) -> Result<(u64, f64), Trouble> {
     let meet = Rendezvous::new(workers.len());
     let waited = std::thread::scope(|scope| {
@@ -221,8 +223,7 @@ fn in_threads(workers: &mut [Worker], pace: Option<Pace>, known: &[u32]) -> Resu
                 let before = run_delay::of_thread();
                 worker.start();
                 let ended = worker.go(pace);
-                // So that what this thread ran since its last tick is in the process's time once it has
-                // ended.
+                // Reading the clock adds this thread's time since its last tick to that of the process.
                 let _ = cpu_clock::of_thread();
                 ended.map(|()| run_delay::of_thread().saturating_sub(before))
             });
@@ -262,7 +263,7 @@ mod tests {
 
     const SIZE: usize = 1 << 20;
 
-    /// Returns where another thread took part in a slice of a few large copies.
+    /// Returns the CPU of the helping thread in a slice of a few large copies.
     fn beside(engine: &str) -> Option<usize> {
         let cell = Cell {
             engine: engine.to_owned(),
@@ -294,7 +295,7 @@ mod tests {
         });
         assert_eq!(all, [true; 3]);
         assert!(f64::from_bits(meet.cpu.load(Ordering::Relaxed)) > 0.0);
-        // One of three cannot be started.
+        // One of three threads cannot be started.
         let meet = Rendezvous::new(3);
         let all = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| meet.wait(&[]))).collect();
@@ -308,7 +309,7 @@ mod tests {
     fn a_partner_is_found_on_another_cpu() {
         const ALONE: &str = "DMA_BENCH_TEST_ALONE";
         if std::env::var_os(ALONE).is_none() {
-            // Other tests are threads of this process.
+            // Other tests are threads of this process, so this test runs in a process of its own.
             let name = "slices::tests::a_partner_is_found_on_another_cpu";
             let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
             let ran = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 /// The repetitions of one figure, in the order in which they were measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// The least.
+    /// The smallest sample.
     pub min: f64,
-    /// The one in the middle.
+    /// The median of the samples.
     pub median: f64,
-    /// The greatest.
+    /// The greatest sample.
     pub max: f64,
-    /// All of them.
+    /// All samples.
     pub samples: Vec<f64>,
 }
 
 impl Figures {
-    /// Of the samples; `None` without any.
+    /// Summarises samples; `None` if there are none.
     #[must_use]
     pub fn of(samples: Vec<f64>) -> Option<Self> {
         let median = median(&samples)?;
@@ -26,7 +26,7 @@ impl Figures {
         Some(Self { min, median, max, samples })
     }
 
-    /// Returns what a quarter of the samples is below, and what a quarter is above.
+    /// Returns the lower and the upper quartile.
     #[must_use]
     pub fn quartiles(&self) -> (f64, f64) {
         let mut sorted = self.samples.clone();
@@ -36,7 +36,7 @@ impl Figures {
         (at(last / 4), at(last - last / 4))
     }
 
-    /// Each multiplied.
+    /// Returns the figures multiplied by `by`.
     #[must_use]
     pub fn times(&self, by: f64) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Figures {
     }
 }
 
-/// The median; `None` of nothing.
+/// Returns the median; `None` if there are no samples.
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
@@ -61,9 +61,8 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
-/// The medians of the parts of a run: samples come pass by pass over all cells, as evenly spread as they go.
-/// Measurements of one pass lie close together in time, so that they are no more than one independent
-/// sample of what drifts.
+/// Splits samples into `parts` consecutive blocks, and returns the median of each. Samples come pass by pass.
+/// Those of one pass lie close together in time, so for slow drift they count as one independent sample.
 #[must_use]
 pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
     let parts = parts.max(1);
@@ -71,10 +70,9 @@ pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
     (0..parts).filter_map(|part| median(&samples[upto(part)..upto(part + 1)])).collect()
 }
 
-/// The chance that samples as far apart as these, by their ranks, come from the same source: the two-sided
-/// Mann-Whitney test, exact with ties as without: of all ways to choose which of the ranks are the first's,
-/// the part that is as far from the middle. 1 if either is empty. Takes time with the fourth power of their
-/// number, and is meant for dozens.
+/// Returns the chance that samples of the same source differ in rank as much as these: the two-sided, exact
+/// Mann-Whitney test, with ties. Returns 1 if either side is empty. The time grows with the fourth power of
+/// the number of samples, so it is meant for dozens.
 #[must_use]
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
@@ -84,7 +82,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let mut all: Vec<(f64, bool)> =
         few.iter().map(|v| (*v, true)).chain(many.iter().map(|v| (*v, false))).collect();
     all.sort_by(|x, y| x.0.total_cmp(&y.0));
-    // Twice the rank, and those that are equal share theirs: whole numbers all the same.
+    // Ranks are doubled so that those of ties, which share theirs, are whole numbers.
     let mut ranks: Vec<usize> = Vec::with_capacity(all.len());
     for tied in all.chunk_by(|x, y| x.0 == y.0) {
         let from = ranks.len();
@@ -97,7 +95,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     far.map(|(_, ways)| ways).sum::<f64>() / ways.iter().sum::<f64>()
 }
 
-/// In how many ways `n` of the ranks come to each sum.
+/// Returns, for each sum, the number of ways to choose `n` of the ranks that add up to it.
 fn rank_sums(ranks: &[usize], n: usize) -> Vec<f64> {
     let most: usize = ranks.iter().sum();
     let mut ways = vec![vec![0.0_f64; most + 1]; n + 1];
@@ -113,8 +111,8 @@ fn rank_sums(ranks: &[usize], n: usize) -> Vec<f64> {
     ways.swap_remove(n)
 }
 
-/// The smallest chance that [`mann_whitney`] can come to with so many samples: all of one side above all of
-/// the other.
+/// Returns the smallest chance that [`mann_whitney`] can return for `n` and `m` samples: every sample of one
+/// side is greater than all of the other.
 #[must_use]
 pub fn attainable(n: usize, m: usize) -> f64 {
     let ways: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
@@ -138,7 +136,7 @@ mod tests {
         assert_eq!(twice, Figures { min: 2.0, median: 4.0, max: 6.0, samples: vec![6.0, 2.0, 4.0] });
     }
 
-    /// By brute force: every way to choose which of the ranks are the first's.
+    /// Brute force: every way to choose the ranks of the first side.
     fn oracle(a: &[f64], b: &[f64]) -> f64 {
         let all: Vec<f64> = a.iter().chain(b).copied().collect();
         let u_of = |chosen: u32| {

@@ -1,12 +1,12 @@
-//! Sizes, ranges, rates and percentages as people write them, and figures as they read them.
+//! Sizes, ranges, rates and percentages as users write them, and figures as they read them.
 
 use std::fmt::Write as _;
 
-/// Reads a size in bytes, as engine options do: `64`, `4K`, `2MiB`, `1g`. A K is 1024.
+/// Reads a size in bytes, as engine options do: `64`, `4K`, `2MiB`, `1g`. K is 1024.
 ///
 /// # Errors
 ///
-/// Names what is wrong with it, and what would have been right.
+/// Names the error, and gives valid examples.
 pub fn size(text: &str) -> Result<u64, String> {
     match dma::parse_size(text) {
         Some(size) if size < GREATEST as u64 => Ok(size),
@@ -22,7 +22,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// Names what is wrong with it, and what would have been right.
+/// Names the error, and gives valid examples.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|n: &f64| n.is_finite());
     number.ok_or_else(|| format!("`{text}` is no number of seconds; write 5, 0.5 or 1e-3"))
@@ -32,20 +32,20 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 ///
-/// Names what is wrong with it, and what would have been right.
+/// Names the error, and gives valid examples.
 pub fn count(text: &str) -> Result<u64, String> {
     let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < GREATEST);
     whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is no count; write 1000, 100k or 2M"))
 }
 
-/// No number is as great as this.
+/// Numbers must be smaller than this.
 const GREATEST: f64 = 1e18;
 
 /// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
 ///
 /// # Errors
 ///
-/// Names what is wrong with it, and what would have been right.
+/// Names the error, and gives valid examples.
 pub fn rate(text: &str) -> Result<f64, String> {
     let fail = || format!("`{text}` is no rate; write operations a second, such as 1000, 100k or 2.5M");
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -58,18 +58,18 @@ pub fn rate(text: &str) -> Result<f64, String> {
     decimal(number).map(|n| n * unit).filter(|n| *n > 0.0).ok_or_else(fail)
 }
 
-/// A number without sign and exponent.
+/// Reads a number without sign and exponent.
 fn decimal(number: &str) -> Option<f64> {
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     number.parse().ok().filter(|n: &f64| plain && n.is_finite())
 }
 
-/// Reads a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (each twice the one before), `64..2M*4` (each
-/// four times). The end of a range belongs to it.
+/// Reads a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (factor 2), `64..2M*4` (factor 4). The end of
+/// a range is included.
 ///
 /// # Errors
 ///
-/// Names what is wrong with it, and what would have been right.
+/// Names the error, and gives valid examples.
 pub fn list(text: &str) -> Result<Vec<u64>, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -115,7 +115,7 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
 ///
 /// # Errors
 ///
-/// Names what is wrong with it.
+/// Names the error.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
@@ -130,13 +130,13 @@ pub fn percent(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 ///
-/// Names what is wrong with it, and what would have been right.
+/// Names the error, and gives valid examples.
 pub fn chance(text: &str) -> Result<f64, String> {
     let chance = percent(text)?;
     if chance <= 1.0 { Ok(chance) } else { Err(format!("`{text}` is no chance; write 0% to 100%")) }
 }
 
-/// A size in bytes, in the largest unit that divides it.
+/// Returns a size in bytes, in the largest unit that divides it.
 #[must_use]
 pub fn bytes(n: u64) -> String {
     match n {
@@ -147,7 +147,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Three significant digits, without an exponent unless there would be many zeros.
+/// Returns three significant digits, with an exponent only for very small or great numbers.
 #[must_use]
 pub fn digits(value: f64) -> String {
     match value.abs() {
@@ -162,13 +162,13 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A number as it was given: no digits that nobody wrote.
+/// Returns a number with as few digits as it needs.
 #[must_use]
 pub fn plain(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e16 { format!("{value}") } else { format!("{value:?}") }
 }
 
-/// A count a second, such as `12.3 M/s`.
+/// Returns a count a second, such as `12.3 M/s`.
 #[must_use]
 pub fn per_second(value: f64) -> String {
     match value {
@@ -179,13 +179,13 @@ pub fn per_second(value: f64) -> String {
     }
 }
 
-/// Bytes a second as GB/s (10^9 bytes).
+/// Returns bytes a second in GB/s (10^9 bytes).
 #[must_use]
 pub fn gigabytes(value: f64) -> String {
     digits(value / 1e9)
 }
 
-/// A time given in nanoseconds.
+/// Returns a time given in nanoseconds, with a suitable unit.
 #[must_use]
 pub fn nanos(ns: f64) -> String {
     match ns {
@@ -196,7 +196,7 @@ pub fn nanos(ns: f64) -> String {
     }
 }
 
-/// A shell command line that could be pasted.
+/// Returns a command line that a shell understands.
 #[must_use]
 pub fn command_line(words: &[String]) -> String {
     let mut line = String::new();

@@ -1,5 +1,5 @@
-//! Pages in a real browser, narrow and wide, light and dark: nothing overlaps, nothing is cut off, everything
-//! contrasts. Skipped, with a word, where there is no browser.
+//! Pages in a real browser, narrow and wide, light and dark: nothing overlaps, nothing is cut off, and all
+//! text contrasts with its background. Skipped with a message if there is no browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn browser() -> Option<PathBuf> {
     std::env::split_paths(&path).flat_map(|f| BROWSERS.map(|b| f.join(b))).find(|p| p.is_file())
 }
 
-/// Looks at a page in a frame of some width, and writes what it finds into the title. A browser's own window
-/// cannot be as narrow as a telephone's.
+/// Script that examines a page in a frame of a given width, and writes its findings into the title. A
+/// browser's own window cannot be as narrow as a phone's.
 const PROBE: &str = r##"<!doctype html><meta charset="utf-8"><body style="margin:0"><script>
 const frame = document.createElement("iframe");
 frame.style = `border:0;width:${WIDTH}px;height:900px`;
@@ -72,9 +72,9 @@ frame.onload = () => {
 document.body.append(frame);
 </script>"##;
 
-/// Returns what the probe finds on a page.
+/// Returns the findings of the probe on a page.
 fn look(browser: &Path, folder: &Path, page: &Path, width: u32, dark: bool) -> Value {
-    // Scripts end at the first `</script`, in strings as well.
+    // A script ends at the first `</script`, even within a string.
     let text = serde_json::to_string(&fs::read_to_string(page).unwrap()).unwrap().replace("</", "<\\/");
     let probe = folder.join("probe.html");
     fs::write(&probe, PROBE.replace("PAGE", &text).replace("WIDTH", &width.to_string())).unwrap();

@@ -1,4 +1,4 @@
-//! The program from outside: what it writes, what it says, and how it ends.
+//! The program from outside: files, output and exit codes.
 
 mod process;
 
@@ -31,7 +31,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("the results are there")).expect("JSON")
 }
 
-/// A short run: figures are worth nothing, everything else counts.
+/// A short run, in which the figures do not matter.
 const SHORT: [&str; 9] = ["run", "-r", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"];
 
 fn run(words: &[&str]) -> Output {
@@ -155,7 +155,7 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert!(out(&lost).contains("was ok and is wrong, without figures"), "{}", out(&lost));
     assert!(err(&lost).contains("12 cells ended worse"), "{}", err(&lost));
     assert_eq!(code(&bench(&["compare", &results, &path("wrong.json")])), 0, "unless asked, it only says so");
-    // Two repetitions tell nothing, and that does not pass.
+    // Two repetitions decide nothing, and that does not pass.
     let mut half = value.clone();
     for cell in half["cells"].as_array_mut().unwrap().iter_mut().filter(|c| c["engine"] == "cpu") {
         cell["ratio"]["median"] = Value::from(cell["ratio"]["median"].as_f64().unwrap() / 2.0);
@@ -325,7 +325,7 @@ fn bytes_that_do_not_arrive_are_not_overlooked() {
             "{said}"
         );
     }
-    // One in thousands is found where all are looked at.
+    // One wrong operation in thousands is found if all are verified.
     let output = run(&["-e", "sim:latency=1us,faults=corrupt@100", "-o", "4K", "-q", "4", "-y", "-a", "hot"]);
     assert_eq!(code(&output), 3, "{}", err(&output));
 }
@@ -452,7 +452,7 @@ fn lists_scripts_and_pages_are_printed() {
         let script = bench(&["completions", shell]);
         assert!(out(&script).contains("dma-bench") && out(&script).contains("compare"), "{shell}");
     }
-    // As bash asks when the tabulator is pressed behind `--preset`.
+    // The request that bash makes when Tab is pressed behind `--preset`.
     let script = out(&bench(&["completions", "bash"]));
     let ask = "COMP_WORDS=(dma-bench run --preset ''); COMP_CWORD=3\n_dma__bench dma-bench '' --preset\necho \"${COMPREPLY[*]}\"";
     match Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output() {
@@ -488,7 +488,7 @@ fn lists_scripts_and_pages_are_printed() {
     }
 }
 
-/// Returns what is said before the live view is there is not lost in it.
+/// A note before the live view begins is not lost in it.
 #[test]
 fn notes_are_shown_on_a_terminal() {
     let program = env!("CARGO_BIN_EXE_dma-bench");

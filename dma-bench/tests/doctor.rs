@@ -1,4 +1,4 @@
-//! Findings of `doctor` about libraries, and what their loader does.
+//! Findings of `doctor` about libraries, compared with what their loader does.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use dma::ioat::spdk_sys::SPDK;
 use serde_json::Value;
 
-/// A library that has none of the calls.
+/// Creates a library without any of the calls.
 fn library(dir: &Path, name: &str) {
     let source = dir.join("stub.c");
     std::fs::write(&source, "int nothing(void) { return 0; }\n").unwrap();
@@ -19,7 +19,7 @@ fn library(dir: &Path, name: &str) {
     assert!(built.success());
 }
 
-/// The verdict and the text of each line about a backend, where the system looks in `dir`.
+/// Returns the verdict and the text of each line about a backend, with `dir` in the system's search path.
 fn lines(backend: &str, dir: &Path) -> Vec<(String, String, String)> {
     let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
         .args(["doctor", backend, "--format", "json"])

@@ -1,5 +1,4 @@
-//! Describes what the program writes to, and what a file, a folder or a standard stream that does not play
-//! along costs: never the measurements.
+//! Output files, folders and standard streams that cannot be written: measurements are never lost for that.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +16,7 @@ fn bench(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     command
 }
 
-/// A short run: figures are worth nothing.
+/// A short run, for tests in which the figures do not matter.
 fn run<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
     let mut command = bench(["run", "-e", "cpu", "-r", "2", "-t", "0.004", "--warm-up", "0.001"]);
     command.args(["--footprint", "1M"]).args(words);
@@ -84,7 +83,7 @@ fn a_full_or_closed_standard_error_costs_nothing() {
         assert_eq!(status.code(), Some(0), "{name}");
         assert_eq!(json(&results)["interrupted"], false);
     }
-    // Nor does an error that nobody hears change the exit code.
+    // An error message that cannot be written does not change the exit code.
     assert_eq!(bench(["run", "-e", "cpo"]).stderr(full()).status().unwrap().code(), Some(2));
 }
 
@@ -118,13 +117,13 @@ fn outputs_that_are_one_file_are_refused() {
         assert!(said.contains("is the same file as"), "{words:?}: {said}");
         assert!(out.is_empty(), "before measuring");
     }
-    // Nor may the table go where the results go.
+    // A table must not overwrite the results file.
     let mut command = run(["-o", "64", "--json", "x"]);
     let status = command.current_dir(at).stdout(File::create(at.join("x")).unwrap()).stderr(Stdio::null());
     assert_eq!(status.status().unwrap().code(), Some(2));
     assert_eq!(names(at), ["link", "mine.toml", "x"], "nothing else is left");
 
-    // A page must not destroy what it is made of.
+    // A page must not overwrite its input.
     assert_eq!(done(run(["-o", "64", "--json", "a.json"]).current_dir(at)).0, 0);
     let before = fs::read(at.join("a.json")).unwrap();
     let (code, _, said) = done(bench(["report", "a.json", "-o", "./a.json"]).current_dir(at));
@@ -168,7 +167,7 @@ fn paths_that_cannot_be_written_are_found_before_measuring() {
 #[test]
 fn special_files_are_written_to_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
-    // As /dev/stdout is one; that itself is left alone, lest a defect costs the machine its own.
+    // Stands for /dev/stdout. The real one is not used, because a defect might replace it.
     let stdout = folder.path().join("stdout");
     symlink("/proc/self/fd/1", &stdout).unwrap();
     let (code, out, said) = done(run(["-o", "64", "--csv", "/dev/fd/1", "--json"]).arg(&stdout));
@@ -179,7 +178,7 @@ fn special_files_are_written_to_as_they_are() {
             && text.contains("copy cold")
     };
     assert!(all(&out), "{out}");
-    // Behind the name is a file, which is neither replaced nor written over.
+    // Standard output is a file, which is neither replaced nor overwritten.
     let behind = folder.path().join("out");
     let mut command = run(["-o", "64", "--csv", "/proc/self/fd/1", "--json"]);
     command.arg(&stdout).stdout(File::create(&behind).unwrap()).stderr(Stdio::null());
@@ -247,7 +246,7 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: nothing")), (1, false), "{said}");
 }
 
-/// A run that is interrupted as soon as it says this; what it said.
+/// Interrupts a run as soon as it prints `says`. Returns its output and what it said.
 fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
     let mut child = bench(["run", "-e", "cpu", "-r", "1"])
         .args(words)
@@ -275,7 +274,7 @@ fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
 fn cells_that_were_never_begun_are_not_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
-    // The first cell is done: others are not.
+    // The first cell is complete, others were not begun.
     let (output, said) = interrupted(&["-o", "64..8K", "-t", "1", "--footprint", "1M"], &results, "GB/s");
     let value = json(&results);
     let begun = value["cells"].as_array().unwrap().len();
@@ -290,7 +289,7 @@ fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();
-    // Long repetitions are worth a note, and so much memory takes a while to fill.
+    // Long repetitions cause a note, and so much memory takes a while to fill.
     let words = ["-o", "64", "-t", "9", "--footprint", "1G"];
     let (output, said) = interrupted(&words, &results, "repetitions");
     assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");

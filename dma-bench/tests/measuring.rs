@@ -1,4 +1,4 @@
-//! Describes what is measured and what is not: the program from outside, and what it tells whoever watches.
+//! Which operations are measured, and which reports observers get, seen from outside.
 
 mod process;
 
@@ -13,7 +13,7 @@ use dma_bench::run::{self, Observer};
 use process::has_used;
 use serde_json::Value;
 
-/// Runs `dma-bench run` in little memory; the cells, and what it said.
+/// Runs `dma-bench run` in little memory. Returns the cells and its output.
 fn cells(words: &str) -> (Vec<Value>, Output) {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
@@ -32,7 +32,7 @@ fn json(path: &Path) -> Value {
     fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-/// The one cell that is not the baseline's.
+/// Returns the one cell that is not the baseline's.
 fn engine(cells: &[Value]) -> &Value {
     cells.iter().find(|c| c["engine"] != "memcpy").unwrap_or_else(|| panic!("{cells:?}"))
 }
@@ -52,9 +52,9 @@ fn the_warm_up_is_in_no_figure() {
         assert_eq!(cell["doorbells_per_op"], 1.0, "each operation has a doorbell of its own: {cell}");
         let (all, _) = cells(&format!("-e cpu -o 64 -q 1 -n 50 -r 2 --warm-up {warm_up}"));
         let cell = engine(&all);
-        // Disturbed repetitions are measured again.
+        // Disturbed repetitions are repeated.
         let repetitions = 2 + cell["left_out"].as_u64().unwrap();
-        // A fifth as many go before those of each repetition, as before memcpy's.
+        // Before each repetition, a fifth of its operations run untimed, as for memcpy.
         assert_eq!(cell["ops"].as_u64(), Some(60 * repetitions), "{cell}");
         assert!(cell["latency"]["samples"].as_u64() <= Some(50 * repetitions), "{cell}");
     }
@@ -62,7 +62,7 @@ fn the_warm_up_is_in_no_figure() {
 
 #[test]
 fn a_rate_is_one_schedule() {
-    // One of 700 operations takes 200 ms, in which, and after which, all others are due.
+    // One of 700 operations takes 200 ms. All others become due during that time or afterwards.
     let words = "-e sim:profile=dsa,clock=real,faults=slow@100:for=200ms -o 4K -q 1 --rate 10k -n 10 -r 70 --warm-up 0";
     let (all, _) = cells(words);
     let cell = engine(&all);
@@ -130,7 +130,7 @@ fn an_engine_that_says_try_again_is_asked_again() {
 #[test]
 fn a_failure_says_how_far_the_queue_came() {
     let (all, _) = cells("-e sim:profile=dsa,faults=fail@400 -o 4K -q 1 -n 50 -r 300 --warm-up 0.001");
-    // Every visit but the first is the last slice again, so the queue comes as far as its first three.
+    // Every visit after the first repeats the last slice, so the queue counts its first three slices.
     let cell = engine(&all);
     assert_eq!(cell["status"], "ok", "{cell}");
     let (all, _) = cells("-e sim:latency=1us,clock=real,faults=fail@400 -o 4K -q 1 -n 50 -r 200 --warm-up 0");
@@ -172,7 +172,7 @@ fn a_long_repetition_ends_when_asked_and_counts() {
         ("-e sim:profile=dsa -o 4K -n 1000000000 -T 2", false),
         // The first operation is due at once, the last after five minutes.
         ("-e cpu:threads=0 -o 4K --rate 1 -n 300", false),
-        // memcpy goes first.
+        // memcpy runs first.
         ("-e cpu:threads=0 -o 4K -t 600", true),
     ] {
         let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
@@ -202,7 +202,7 @@ fn a_long_repetition_ends_when_asked_and_counts() {
     }
 }
 
-/// Counts what it is told.
+/// Counts the calls of an observer.
 #[derive(Debug, Default)]
 struct Counts {
     announced: u64,
@@ -246,7 +246,7 @@ fn an_observer_sees_as_many_repetitions_as_announced() {
     assert_eq!(counts.passes, (1..=6).map(|done| (done, 6)).collect::<Vec<_>>());
 }
 
-/// A campaign of small copies of one engine, and of a model.
+/// Returns a campaign of small copies of one engine and of a model.
 fn small(repetitions: u32, passes: u32) -> Campaign {
     let sweep = Sweep { depths: Values(vec![4]), ..Sweep::default() };
     Campaign {
@@ -271,13 +271,13 @@ fn no_pass_begins_after_the_limit() {
     for m in &results.cells {
         assert_eq!((m.status, m.message.as_deref()), (Status::Ok, None), "{m:?}");
     }
-    // Time that does not run out changes nothing.
+    // A limit that is not reached changes nothing.
     let mut counts = Counts::default();
     run::run(&Campaign { limit: Some(1000.0), ..small(20, 10) }, Vec::new(), &mut counts).unwrap();
     assert_eq!((counts.announced, counts.shown, counts.fewer, counts.passes.len()), (40, 40, 0, 10));
 }
 
-/// A soak compares every byte, and shows when it was slow.
+/// A soak test compares every byte, and its series shows slow intervals.
 #[test]
 fn a_soak_compares_every_operation_and_keeps_a_time_series() {
     for words in [
@@ -300,7 +300,7 @@ fn a_soak_compares_every_operation_and_keeps_a_time_series() {
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(shown.contains("Over time") && shown.contains("slowest interval"), "{shown}");
     }
-    // A byte that does not arrive ends it.
+    // A wrong byte ends the soak test.
     let (all, output) = cells("-e sim:latency=1us,faults=corrupt@2000 -o 4K -q 4 --duration 0.01");
     assert!(output.status.code() == Some(3) && all[0]["status"] == "wrong", "{all:?}");
 }

@@ -7,7 +7,7 @@ use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Resul
 use dma_bench::cli::Format;
 use serde_json::Value;
 
-/// A backend of one's own, whose engines are the CPU's.
+/// A backend of the test, whose engines are the CPU's.
 #[derive(Debug)]
 struct Mine;
 
@@ -84,6 +84,6 @@ fn an_added_backend_is_listed_diagnosed_and_measured() {
         cells.iter().any(|cell| cell["engine"] == "mine:threads=0" && cell["status"] == "ok"),
         "{cells:?}"
     );
-    // As for any engine, a name that makes no sense is an error of the command line.
+    // As with built-in engines, an invalid name is an error of the command line.
     assert_eq!(run("mine:thread=0"), 2);
 }

@@ -1,4 +1,4 @@
-//! The JSON Schema of results, against what the program really writes.
+//! The JSON Schema of results, compared with real output.
 
 use std::process::{Command, Output};
 
@@ -14,8 +14,7 @@ fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-/// The file in this folder is what the program prints; `UPDATE=1 cargo test -p dma-bench --test schema`
-/// writes it.
+/// The schema file is what the program prints; `UPDATE=1 cargo test -p dma-bench --test schema` writes it.
 #[test]
 fn the_schema_in_the_repository_is_the_programs() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/results.schema.json");
@@ -30,7 +29,7 @@ fn the_schema_in_the_repository_is_the_programs() {
     );
 }
 
-/// Checks a value against the part of JSON Schema that is used here. Other keywords are a panic, not a pass.
+/// Validates a value against the part of JSON Schema that is used here. Panics at other keywords.
 fn validate(root: &Value, schema: &Value, value: &Value, at: &str, errors: &mut Vec<String>) {
     let Some(keywords) = schema.as_object() else {
         return assert_eq!(schema, &Value::Bool(true), "a schema at {at}");
@@ -134,7 +133,7 @@ fn results_keep_to_the_schema() {
     ] {
         let mut results = json(&bench(&[&short, words].concat()).stdout);
         assert_eq!(errors(&results), [""; 0], "{words:?}");
-        // It is a schema that something can break.
+        // The schema rejects a wrong type.
         results["cells"][0]["size"] = "much".into();
         assert!(!errors(&results).is_empty());
         results["cells"][0].as_object_mut().unwrap().remove("size");
@@ -142,7 +141,7 @@ fn results_keep_to_the_schema() {
     }
 }
 
-/// Everything in the file is explained where it stands.
+/// Every field of the results has a description in the schema.
 #[test]
 fn every_field_has_a_description() {
     fn look(schema: &Value, at: &str, missing: &mut Vec<String>) {

@@ -1,5 +1,4 @@
-//! Other differences between two results: they may not have been measured in the same way, or on
-//! the same machine.
+//! Differences of circumstances: two results may have been measured in another way, or on another machine.
 
 use std::fmt;
 
@@ -10,15 +9,15 @@ use crate::plan::Campaign;
 use crate::results::{Engine, Results};
 use crate::units::{bytes, digits, nanos, per_second};
 
-/// Something about results, in words.
+/// A circumstance and its value, in words.
 type Named = (&'static str, String);
 
-/// Something that matters to the figures and is not the same in both.
+/// A circumstance that influences figures, and differs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
-    /// What.
+    /// Name of the circumstance.
     pub what: &'static str,
-    /// Of which engine, if of one.
+    /// The engine that it belongs to, if it belongs to one.
     pub engine: Option<String>,
     /// The value before, in words.
     pub before: String,
@@ -33,7 +32,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All that matters to the figures and differs.
+/// Returns all circumstances that influence figures and differ.
 pub(super) fn differences(before: &Results, after: &Results) -> Vec<Difference> {
     let mut differences = Vec::new();
     let mut add = |engine: Option<&str>, a: Vec<Named>, b: Vec<Named>| {
@@ -62,10 +61,10 @@ fn list(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-/// Conditions of measurement. Repetitions are in the test already, and the operation is in the cells'
-/// names.
+/// Returns the conditions of measurement. Repetitions are part of the statistical test, and the operation is
+/// part of a cell's name.
 fn campaign(c: &Campaign) -> Vec<Named> {
-    // A number of operations takes the place of a time.
+    // A count replaces the time.
     let seconds = if c.count.is_none() { nanos(c.seconds * 1e9) } else { "as long as it takes".to_owned() };
     vec![
         ("footprint", known(c.footprint, bytes)),
@@ -86,14 +85,15 @@ fn run(results: &Results) -> Vec<Named> {
     ]
 }
 
-/// All but the load, of which the figures' own waiting says more.
+/// Returns the properties of the machine. The load is left out, because the run delay in the figures is more
+/// accurate.
 fn machine(m: &Machine) -> Vec<Named> {
     vec![
         ("processor", m.cpu.clone()),
         ("CPUs", m.cpus.to_string()),
         ("instructions", list(&m.flags)),
         ("caches", list(&m.caches)),
-        // A kernel keeps a little more or less for itself.
+        // Kernels reserve different amounts, so the size is rounded.
         ("memory", format!("{} GiB", digits(m.memory as f64 / f64::from(1 << 30)))),
         ("virtual machine", if m.virtual_machine { "yes" } else { "no" }.to_owned()),
         ("operating system", m.os.clone()),

@@ -1,6 +1,6 @@
-//! Devices on a clock of their own: they do the same every time, if the same is asked of them. Their work
-//! beside a cell's own operations follows from the campaign, and decides how the device was left by what came
-//! before.
+//! Comparison of simulated devices on their own clock. They repeat the same figures exactly if they get the
+//! same operations. The campaign decides on untimed operations between those of a cell, and these change the
+//! state of the device.
 
 use super::Verdict;
 use crate::plan::{Campaign, Cell, Verify};
@@ -8,11 +8,12 @@ use crate::results::{Measured, Results};
 use crate::runner::passes;
 use crate::stats::Figures;
 
-/// Figures this close, as a part of the first, are the same.
+/// Figures that differ by at most this fraction are equal.
 const SAME: f64 = 1e-4;
-/// Beyond this, what came before explains no difference, if samples of the two do not overlap either.
+/// A greater change than this fraction is not explained by other operations in between, unless the samples
+/// overlap.
 const MIXTURE: f64 = 0.02;
-/// The same where repetitions have another number of operations: the start of each is another part of it.
+/// The same limit for repetitions with another number of operations, of which the start is another part.
 const START: f64 = 0.25;
 
 /// Judges a cell's figures on a virtual clock.
@@ -31,9 +32,9 @@ pub(super) fn verdict(
     if overlap || !beyond(allowed) { Verdict::Otherwise } else { Verdict::Changed }
 }
 
-/// Returns all that decides the figures of a cell, beside itself and how many operations a repetition has: in
-/// which visit each sample was taken, since operations that are not timed come before a visit; what is
-/// verified; and which other cells the engine had.
+/// Returns all that decides the figures of a cell, besides the cell and its operations per repetition: the
+/// visit of each sample, because untimed operations come before each visit; the verification; and the other
+/// cells of the engine.
 fn circumstances<'a>(
     results: &'a Results,
     m: &Measured,
@@ -43,7 +44,7 @@ fn circumstances<'a>(
     (visits(&results.campaign, figures.samples.len()), results.campaign.verify, cells.collect())
 }
 
-/// The visit, from 1, that each of the first samples falls into.
+/// Returns the visit, from 1, of each of the first samples.
 fn visits(campaign: &Campaign, samples: usize) -> Vec<u64> {
     let (repetitions, passes) = (campaign.repetitions.max(1).into(), u64::from(passes(campaign)));
     (1..=samples as u64).map(|n| n.saturating_mul(passes).div_ceil(repetitions)).collect()

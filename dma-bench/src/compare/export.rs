@@ -1,5 +1,4 @@
-//! Comparisons for programs: JSON of a versioned schema, described field by field in
-//! `RESULTS.md`, and CSV.
+//! Comparisons for programs: CSV, and JSON of a versioned schema that `RESULTS.md` describes.
 
 use serde::Serialize;
 
@@ -39,20 +38,20 @@ impl Side {
     }
 }
 
-/// A cell of either, and how it ended.
+/// A cell of one or both results, and its status in them.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Which.
+    /// The cell.
     pub cell: Cell,
     /// Its figures are a model's.
     pub model: bool,
-    /// Status before; none if it is new.
+    /// Status before; `None` if the cell is new.
     pub before: Option<Status>,
-    /// Status after; none if it is gone.
+    /// Status after; `None` if the cell is gone.
     pub after: Option<Status>,
 }
 
-/// All cells: those of the first in their order, and then what the second has beyond them.
+/// Returns all cells: those of the first results in their order, then those that only the second have.
 pub(super) fn ended(before: &Results, after: &Results) -> Vec<Ended> {
     let of =
         |results: &Results, cell: &Cell| results.cells.iter().find(|m| m.cell == *cell).map(|m| m.status);
@@ -62,7 +61,7 @@ pub(super) fn ended(before: &Results, after: &Results) -> Vec<Ended> {
     old.chain(new.map(|m| ended(m, None, Some(m.status)))).collect()
 }
 
-/// The whole, as it is written.
+/// The whole document.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -79,7 +78,7 @@ struct Document<'a> {
     fail_if_slower: Option<Outcome>,
 }
 
-/// A cell, as it is written.
+/// A cell in the document.
 #[derive(Serialize)]
 struct Compared<'a> {
     #[serde(flatten)]
@@ -92,7 +91,7 @@ struct Compared<'a> {
     figures: Vec<Figure>,
 }
 
-/// One figure of a cell before and after, as it is written.
+/// A figure of a cell, before and after, in the document.
 #[derive(Serialize)]
 struct Figure {
     quantity: &'static str,
@@ -153,7 +152,7 @@ impl Comparison {
         })
     }
 
-    /// As JSON; with a limit, how `--fail-if-slower` ends is in it.
+    /// Returns the comparison as JSON. With a limit, it contains the outcome of `--fail-if-slower`.
     #[must_use]
     pub fn json(&self, limit: Option<f64>) -> String {
         let outcome = |limit| {
@@ -178,15 +177,16 @@ impl Comparison {
             models: &self.models,
             fail_if_slower: limit.map(outcome),
         };
-        // Nothing in it can fail: no maps with odd keys.
+        // Serialising cannot fail: all keys are strings.
         serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
     }
 
-    /// As CSV: a line for each figure of each cell, and one for each cell without.
+    /// Returns the comparison as CSV: a line for each figure of each cell, and one for each cell without
+    /// figures.
     ///
     /// # Errors
     ///
-    /// Memory runs out.
+    /// Never fails in practice, because the lines are written to memory.
     pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let head = ["engine", "kind"].into_iter().chain(SHAPE);

@@ -1,4 +1,4 @@
-//! Two results, one of which is changed.
+//! Comparisons of two results, one of which is changed.
 
 use super::*;
 use crate::output::Style;
@@ -13,7 +13,7 @@ fn scaled(results: &Results, engine: &str, by: f64) -> Results {
     results
 }
 
-/// With so many repetitions, all in their places.
+/// Returns the results with so many repetitions of each cell.
 fn repeated(mut results: Results, repetitions: u32) -> Results {
     results.campaign.repetitions = repetitions;
     for m in &mut results.cells {
@@ -36,8 +36,8 @@ fn slower(comparison: &Comparison, limit: f64) -> usize {
 #[test]
 fn the_same_results_have_not_changed() {
     let comparison = compare(&sample(), &sample(), Metric::Ratio, 0.01);
-    // Four sizes of an engine and of a model: the baseline is not compared with itself, and what failed has
-    // no figures.
+    // Four sizes of an engine and of a model. The baseline is not compared with itself, and cells that failed
+    // have no figures.
     assert_eq!(comparison.rows.len(), 8);
     let same = |r: &Row| if r.model { (Verdict::Same, None) } else { (Verdict::Noise, Some(1.0)) };
     assert!(comparison.rows.iter().all(|r| (r.verdict, r.chance) == same(r)), "{comparison:?}");
@@ -122,14 +122,14 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
         matches!(&failures[..], [why] if why.contains("4 cells look slower") && why.contains("-r 6")),
         "{failures:?}"
     );
-    // Faster cells pass, told or not.
+    // Faster cells pass, whether noise or not.
     assert_eq!(compare(&five, &scaled(&five, "cpu", 2.0), Metric::Ratio, 0.01).failures(0.05), [""; 0]);
     assert_eq!(compare(&five, &five, Metric::Ratio, 0.01).failures(0.0), [""; 0]);
-    // With as many as it asks for the slowdown is found.
+    // With six repetitions, as suggested, the slowdown is found.
     let six = repeated(sample(), 6);
     let comparison = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.01);
     assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true, Style::Plain));
-    // Nothing is as sure as that.
+    // No number of repetitions reaches that certainty.
     let sure = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.0).text(false, Style::Plain);
     assert!(sure.contains("greater --noise"), "{sure}");
 }
@@ -141,7 +141,7 @@ fn drift_within_a_run_is_noise() {
         let mut results = sample();
         results.campaign.repetitions = 60;
         for m in results.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
-            // In every part another speed, and within it hardly a difference.
+            // The speed differs from part to part, and hardly within a part.
             let sample = |i: usize| (from + 0.1 * ((i / 5 * 5) % 12) as f64) * (1.0 + 1e-6 * i as f64);
             m.ratio = Figures::of((0..60).map(sample).collect());
         }
@@ -157,7 +157,7 @@ fn drift_within_a_run_is_noise() {
     assert_eq!(changed(&comparison), 4, "{}", comparison.text(true, Style::Plain));
 }
 
-/// Few repetitions of a model say as much as many, and so do those on a busy machine.
+/// Models with few repetitions, and models on a busy machine, are as certain as others.
 #[test]
 fn models_need_no_excuse() {
     let only_model = |mut results: Results| {
@@ -181,10 +181,10 @@ fn cells_that_are_gone_are_named() {
     assert!(text.contains("cpu copy 4 KiB q1 cold: is in the first only\n"), "{text}");
     let failures = comparison.failures(0.5);
     assert!(matches!(&failures[..], [why] if why.starts_with("2 cells ended worse")), "{failures:?}");
-    // New cells of the later results have nothing to be compared with.
+    // New cells of the later results have no counterpart.
     let back = compare(&after, &sample(), Metric::Ratio, 0.01);
     assert_eq!((back.notes.len(), back.changes.len()), (0, 0));
-    // An engine that was not there says why.
+    // For an engine that is missing now, the reason is shown.
     after.engines[1].error = Some("no such\x1b device".to_owned());
     let text = compare(&sample(), &after, Metric::Ratio, 0.01).text(false, Style::Plain);
     assert!(text.contains("is in the first only: no such  device"), "{text}");
@@ -211,12 +211,12 @@ fn a_cell_that_fails_now_does_not_pass() {
     let failed = compare(&sample(), &ended(Status::Failed, true), Metric::Ratio, 0.01);
     assert_eq!((failed.rows.len(), failed.failures(0.5).len()), (8, 1));
     assert!(failed.text(false, Style::Plain).contains("was ok and is failed: offset 7"));
-    // The other way it is no failure, and worth a word all the same.
+    // In the other direction it is no failure, but is mentioned.
     let mended = compare(&ended(Status::Failed, true), &sample(), Metric::Ratio, 0.01);
     assert!(
         mended.failures(0.0).is_empty() && mended.text(false, Style::Plain).contains("was failed and is ok")
     );
-    // Many are named on demand.
+    // Many changes are named only on demand.
     let mut many = (sample(), ended(Status::Wrong, false));
     for results in [&mut many.0, &mut many.1] {
         let like: Vec<Measured> = results.cells.iter().filter(|m| m.cell.engine == "cpu").cloned().collect();
@@ -289,7 +289,7 @@ fn only_a_clock_of_its_own_on_both_sides_makes_figures_exact() {
     let significant = |after: &Results| changed(&compare(&sample(), after, Metric::Ratio, 0.01));
     assert_eq!(significant(&slower("virtual")), 4);
     assert_eq!(significant(&slower("real")), 0, "a hundredth is within its spread");
-    // The same figures, each only once: nothing to tell by, but equal.
+    // Equal figures, each measured once: not testable, but equal.
     let mut once = sample();
     for m in &mut once.cells {
         m.bytes_per_second = m.bytes_per_second.as_ref().and_then(|f| Figures::of(vec![f.median]));
@@ -342,11 +342,11 @@ fn a_model_that_differs_has_changed_whatever_memcpy_did() {
     assert_eq!(slower(&compare(&sample(), &after, Metric::Ratio, 0.01), 0.01), 4);
 }
 
-/// A model that was asked for something else meets another mixture of what comes before its samples.
+/// A model that ran other cells before starts in another state, which may change its figures a little.
 #[test]
 fn other_settings_of_a_model_explain_a_little() {
     type Change = fn(&mut Results);
-    // The model's samples: all within a thousandth of their median.
+    // The model's samples lie within a thousandth of their median.
     let model = |speed: f64, change: Change| {
         let mut results = repeated(sample(), 60);
         for m in results.cells.iter_mut().filter(|m| m.model) {
@@ -374,7 +374,7 @@ fn other_settings_of_a_model_explain_a_little() {
             m.bytes_per_second = Figures::of(samples[..2].to_vec());
         }
     };
-    // With none of that changed, everything that differs has changed.
+    // If none of that changed, every difference is a change.
     let nothing: [Change; 3] = [
         |_| (),
         |r| (r.campaign.seconds, r.campaign.warm_up, r.campaign.footprint) = (1.0, 1.0, Some(1 << 20)),
@@ -390,7 +390,7 @@ fn other_settings_of_a_model_explain_a_little() {
     }
     assert_eq!(verdicts(0.8e9, operations), Verdict::Otherwise);
     assert_eq!(verdicts(0.7e9, operations), Verdict::Changed);
-    // Differences among the samples are no change either.
+    // Differences among the samples are no change, either.
     let wide = |speed: f64| {
         let mut results = model(speed, |r| r.campaign.repetitions = 250);
         for m in results.cells.iter_mut().filter(|m| m.model) {
@@ -416,7 +416,7 @@ fn headings_say_what_the_figures_are() {
     assert!(text.contains("12 cells compared (12 by GB/s)") && !text.contains("x memcpy"), "{text}");
 }
 
-/// Of the cells of an engine one is slower, one fails now, one is gone, and one is new.
+/// Returns a comparison in which one cell is slower, one fails now, one is gone, and one is new.
 fn all_kinds() -> Comparison {
     let (mut before, mut after) = (sample(), scaled(&sample(), "cpu", 0.1));
     after.machine.cpu = "another".to_owned();

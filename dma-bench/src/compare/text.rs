@@ -8,14 +8,14 @@ use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
 use crate::output::{Style, printable, right};
 use crate::units::{digits, nanos};
 
-/// The number of changes are named without being asked for all.
+/// The most changes that are named without `--all`.
 const NAMED: usize = 10;
 
-/// Kinds of figures: a table has one of them.
+/// The kinds of figures. Each has a table.
 const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
 
 impl Row {
-    /// Which of [`TABLES`] it is in.
+    /// Returns the entry of [`TABLES`] that the row belongs to.
     pub(crate) fn what(&self) -> &'static str {
         TABLES[match self.quantity {
             Quantity::Ratio => 0,
@@ -57,11 +57,11 @@ impl Row {
         ]
     }
 
-    /// Returns whether it is worth showing to somebody who did not ask for all.
+    /// Returns true if the row is shown without `--all`.
     fn is_worth_showing(&self) -> bool {
         match self.verdict {
             Verdict::Changed | Verdict::Untested => true,
-            // They could not be further apart.
+            // These samples do not overlap at all.
             Verdict::Untold => self.apart && self.before != self.after,
             Verdict::Noise | Verdict::Same | Verdict::Otherwise => false,
         }
@@ -69,7 +69,7 @@ impl Row {
 }
 
 impl Comparison {
-    /// A table for each kind of figures.
+    /// Returns a table for each kind of figures.
     fn tables(&self, all: bool, style: Style) -> Vec<Table> {
         TABLES.into_iter().filter_map(|what| self.table(what, all, style)).collect()
     }
@@ -86,7 +86,7 @@ impl Comparison {
         (table.row_count() > 0).then_some(table)
     }
 
-    /// As tables, and what is to be said with them.
+    /// Returns the tables and the text below them.
     #[must_use]
     pub fn text(&self, all: bool, style: Style) -> String {
         let mut text = String::new();
@@ -99,7 +99,8 @@ impl Comparison {
         text
     }
 
-    /// As Markdown, such as a comment takes; with a limit, how `--fail-if-slower` ends.
+    /// Returns the comparison as Markdown, for example for a comment. With a limit, the outcome of
+    /// `--fail-if-slower` comes first.
     #[must_use]
     pub fn markdown(&self, all: bool, limit: Option<f64>) -> String {
         let mut text = String::new();
@@ -122,7 +123,7 @@ impl Comparison {
         text
     }
 
-    /// Returns the text beside the tables, in lines.
+    /// Returns the text below the tables, in lines.
     #[must_use]
     pub fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = self.summary();

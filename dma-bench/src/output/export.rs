@@ -1,11 +1,11 @@
-//! Results as CSV, and what of a cell stands in the CSV of `compare` too.
+//! Results as CSV, and the columns that the CSV of `compare` shares.
 
 use crate::plan::Cell;
 use crate::results::Results;
 use crate::stats::Figures;
 use crate::verdict::{Curve, class};
 
-/// Of what kind the figures of a cell are, as CSV has it.
+/// Returns the kind of a cell's figures, as CSV names it.
 pub(crate) fn kind(cell: &Cell, model: bool) -> &'static str {
     match (cell.is_baseline(), model) {
         (true, _) => "baseline",
@@ -14,11 +14,11 @@ pub(crate) fn kind(cell: &Cell, model: bool) -> &'static str {
     }
 }
 
-/// CSV columns of a cell's operation and shape,
+/// Names of the columns for a cell's operation and shape.
 pub(crate) const SHAPE: [&str; 8] =
     ["op", "size", "depth", "batch", "queues", "segments", "footprint", "direction"];
 
-/// and what these are.
+/// Returns the values of the columns [`SHAPE`].
 pub(crate) fn shape(c: &Cell) -> [String; 8] {
     [
         c.op.to_string(),
@@ -32,11 +32,11 @@ pub(crate) fn shape(c: &Cell) -> [String; 8] {
     ]
 }
 
-/// One line for each cell.
+/// Returns one line for each cell.
 ///
 /// # Errors
 ///
-/// Memory runs out.
+/// Never fails in practice, because the lines are written to memory.
 pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let head = ["engine", "kind", "model", "rate"].into_iter().chain(SHAPE);

@@ -1,4 +1,4 @@
-//! The tables of figures: a row for each cell, a table for each kind of operation and memory.
+//! Tables of figures: a row for each cell, a table for each kind of operation and memory.
 
 use std::cmp::Reverse;
 
@@ -14,11 +14,11 @@ const WIDE: [&str; 15] = [
     "CPU s/GB", "bells/op", "polls/op",
 ];
 
-/// Columns that fit 80 characters.
+/// The columns of narrow tables, which fit 80 characters.
 const NARROW: [usize; 7] = [0, 1, 2, 3, 5, 6, 8];
 
-/// The order of rows; where models are among the measured ones, `ranked`, the fastest of each size comes
-/// first.
+/// Sorts the rows of tables. With `ranked`, models and measurements share a table, and the fastest of each
+/// size comes first.
 pub(crate) fn sort(cells: &mut [&Measured], ranked: bool) {
     cells.sort_by_key(|m| {
         let c = &m.cell;
@@ -27,7 +27,7 @@ pub(crate) fn sort(cells: &mut [&Measured], ranked: bool) {
     });
 }
 
-/// A table for each kind of operation and memory. Narrow tables have medians only.
+/// Returns a table for each kind of operation and memory. Narrow tables have medians only.
 pub(super) fn tables(
     campaign: &Campaign,
     cells: &mut [&Measured],
@@ -44,7 +44,7 @@ pub(super) fn tables(
     text
 }
 
-/// Names the kind of cells, and the baseline where it is not plain `memcpy`.
+/// Names the kind of cells, and the baseline if it is not plain `memcpy`.
 fn title(c: &Cell) -> String {
     match c.op.baseline() {
         "memcpy" => what(c),

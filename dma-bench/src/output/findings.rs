@@ -1,5 +1,4 @@
-//! The tables of what follows from figures: verdicts, knees, costs of setting up, time series, and models
-//! against what was published.
+//! Tables of conclusions: verdicts, knees, set-up costs, time series, and models against published figures.
 
 use std::fmt::Write as _;
 
@@ -9,10 +8,10 @@ use crate::results::{Cost, Measured, Published, Results};
 use crate::units::{bytes, digits, gigabytes, nanos, per_second};
 use crate::verdict::Verdict;
 
-/// The rows of a time series that a table has at most.
+/// The most rows of a time series in a table.
 const ROWS: usize = 20;
 
-/// At which sizes engines are faster.
+/// Lists the sizes at which engines are faster.
 pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
     let mut text = String::new();
     for v in all {
@@ -23,7 +22,7 @@ pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
     text
 }
 
-/// Renders the costs of setting up.
+/// Returns a table of set-up costs.
 pub(super) fn costs(all: &[Cost], style: Style) -> String {
     let mut table = style.rigid_table(&["engine", "what", "size", "p50", "p99", "max"], false);
     for c in all {
@@ -35,7 +34,8 @@ pub(super) fn costs(all: &[Cost], style: Style) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
-/// The time series of a cell: as many rows as a screen has, each the slowest interval of its part.
+/// Returns a table of a time series. Long ones are split into [`ROWS`] parts, each represented by its slowest
+/// interval.
 pub(super) fn series(m: &Measured, style: Style) -> String {
     let mut table = style.rigid_table(&["seconds", "ops/s", "GB/s", "p50", "p99", "max", "waited"], false);
     let each = m.series.len().div_ceil(ROWS).max(1);
@@ -57,7 +57,7 @@ pub(super) fn series(m: &Measured, style: Style) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
-/// The smallest depths with most of the throughput.
+/// Returns a table of the smallest depths with 95 % of the best throughput.
 pub(super) fn knees(results: &Results, style: Style) -> String {
     let mut table =
         style.table(&["engine", "size", "memory", "way", "queues", "depth", "GB/s there", "best GB/s"]);
@@ -77,7 +77,7 @@ pub(super) fn knees(results: &Results, style: Style) -> String {
     format!("{table}\n")
 }
 
-/// Published figures beside the models'.
+/// Returns a table of published figures beside the models'.
 #[must_use]
 pub fn published(rows: &[Published], style: Style) -> String {
     let mut table = style.table(&[

@@ -24,18 +24,18 @@ use crate::derive::missed;
 use crate::results::{Measured, Results};
 use crate::units::command_line;
 
-/// The amount of of results is shown.
+/// Extent of the output.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Shown {
-    /// Show all columns and the spread of figures. Tables fit 80 columns otherwise.
+    /// Show all columns and the spread of figures. Without it, tables fit 80 columns.
     #[arg(long)]
     pub wide: bool,
-    /// Rank models and measurements in one table, models marked. Pages and plots keep them apart.
+    /// Rank models and measurements in one table, with models marked. Pages and plots keep them apart.
     #[arg(long)]
     pub rank_models: bool,
 }
 
-/// Everything as tables, and the answer at the end.
+/// Returns everything as tables, with the summary at the end.
 #[must_use]
 pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! [`Style`]: how tables and the text in them look, on a terminal, in a pipe and in a Markdown file.
+//! [`Style`]: the look of tables and text, on a terminal, in a pipe and in a Markdown file.
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -6,22 +6,22 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 /// Style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// With lines, as wide as they need be.
+    /// With lines, as wide as their content.
     Plain,
-    /// The same, for a terminal with so many columns.
+    /// For a terminal with this many columns.
     Terminal(u16),
     /// For a Markdown file.
     Markdown,
 }
 
 impl Style {
-    /// For standard output, whatever that is.
+    /// Returns the style for standard output: a terminal, or anything else.
     #[must_use]
     pub fn of_stdout() -> Self {
         Table::new().width().map_or(Self::Plain, Self::Terminal)
     }
 
-    /// Texts that are too long for a terminal are broken.
+    /// Returns an empty table. On a terminal, long texts are wrapped.
     pub(crate) fn table(self, header: &[&str]) -> Table {
         let mut table = self.rigid_table(header, true);
         if let Self::Terminal(width) = self {
@@ -30,7 +30,8 @@ impl Style {
         table
     }
 
-    /// Each row is a line, however long; with lines between columns if `lines`.
+    /// Returns an empty table whose rows are one line each, however long. With `lines`, it has lines between
+    /// columns.
     pub(super) fn rigid_table(self, header: &[&str], lines: bool) -> Table {
         let mut table = Table::new();
         table.load_style(match self {
@@ -42,14 +43,14 @@ impl Style {
         table
     }
 
-    /// A text within a table: in Markdown a bar would end the cell, and what looks like HTML would be taken
-    /// for that.
+    /// Escapes text for a table. In Markdown, a bar would end the table's cell, and HTML would be
+    /// interpreted.
     pub(crate) fn text(self, text: &str) -> String {
         let text = printable(text);
         if self == Self::Markdown { text.replace('|', "\\|").replace('<', "\\<") } else { text }
     }
 
-    /// Returns the first characters of a line of a list.
+    /// Returns the beginning of a line in a list.
     pub(super) fn bullet(self) -> &'static str {
         if self == Self::Markdown { "- " } else { "  " }
     }
@@ -62,13 +63,14 @@ impl Style {
     }
 }
 
-/// Text that a terminal or a page shows as it is: no control characters, and none that XML does not allow.
+/// Replaces control characters, and others that XML forbids, so that terminals and pages show the text as it
+/// is.
 pub(crate) fn printable(text: &str) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
 }
 
-/// Aligns the figures in these columns.
+/// Aligns these columns to the right.
 pub(crate) fn right(table: &mut Table, columns: &[usize]) {
     for &column in columns {
         if let Some(column) = table.column_mut(column) {

@@ -1,4 +1,4 @@
-//! The answer: at most 12 lines of at most 80 columns, the same on a terminal, in Markdown, in JSON and on
+//! The summary: at most 12 lines of at most 80 columns, the same on a terminal, in Markdown, in JSON and on
 //! the page.
 
 use std::cmp::Reverse;
@@ -13,8 +13,7 @@ pub const LINES: usize = 12;
 /// The most characters of a line.
 pub const COLUMNS: usize = 80;
 
-/// Use of an engine: for which operation, in which memory, and how many operations are in flight on how many
-/// queues.
+/// A way of using an engine: operation, memory, queues and operations in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     op: Op,
@@ -37,7 +36,7 @@ impl Use {
     }
 }
 
-/// The summary of results.
+/// Returns the summary of results.
 #[must_use]
 pub fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
@@ -65,7 +64,7 @@ pub fn summary(results: &Results) -> Vec<String> {
     fit(&lines)
 }
 
-/// Wraps lines that are too long for as long as there is room for more, and cuts the others.
+/// Wraps long lines as long as there is room for more lines, and cuts the others.
 fn fit(lines: &[String]) -> Vec<String> {
     let mut room = LINES.saturating_sub(lines.len());
     let mut fitted = Vec::new();
@@ -81,10 +80,10 @@ fn fit(lines: &[String]) -> Vec<String> {
     fitted
 }
 
-/// First characters of a line that continues the one before.
+/// Beginning of a line that continues the one before.
 pub const GOES_ON: &str = "    ";
 
-/// A text in lines that fit.
+/// Wraps a text into lines of at most [`COLUMNS`].
 fn wrap(text: &str) -> Vec<String> {
     let indent = &text[..text.len() - text.trim_start().len()];
     let mut lines = vec![indent.to_owned()];
@@ -103,7 +102,7 @@ fn wrap(text: &str) -> Vec<String> {
     lines
 }
 
-/// Within the columns, cut at a word.
+/// Cuts a line at a word, so that it fits [`COLUMNS`].
 fn cut(line: &str) -> String {
     if line.chars().count() <= COLUMNS {
         return line.to_owned();
@@ -122,19 +121,20 @@ fn limited(mut lines: Vec<String>, most: usize, rest: &str) -> Vec<String> {
     lines
 }
 
-/// For each way of use, the engine to choose by size: the fastest that is surely faster than the baseline,
-/// else the baseline.
+/// Recommends, for each way of use, an engine by size: the fastest of those that are certainly faster than
+/// the baseline, else the baseline.
 fn advice(results: &Results) -> Vec<String> {
     let verdicts: Vec<&Verdict> = results.verdicts.iter().filter(|v| !v.model && is_plain(v)).collect();
     let mut uses: Vec<Use> = verdicts.iter().map(|v| Use::of(v)).collect();
-    // Cold memory is what most programs copy.
+    // Cold memory first, because that is what most programs copy.
     uses.sort_unstable_by_key(|at| (at.op, at.footprint != Footprint::Cold, *at));
     uses.dedup();
     let of = |at: &Use| verdicts.iter().copied().filter(|v| Use::of(v) == *at).collect::<Vec<_>>();
     uses.iter().map(|at| format!("  {}: {}", at.words(), choice(&of(at)))).collect()
 }
 
-/// Copies within local memory, which is what most ask about, and operations that copies do not stand for.
+/// Returns true for the verdicts that the advice is about: copies within local memory, and operations that
+/// do more than a copy.
 fn is_plain(v: &Verdict) -> bool {
     let of_its_own = v.curve.op.has_result() || matches!(v.curve.op, Op::Copy | Op::CopyToBoth);
     v.is_here() && of_its_own && v.curve.direction == Direction::Local
@@ -181,10 +181,10 @@ fn choice(verdicts: &[&Verdict]) -> String {
     text
 }
 
-/// Word for sizes at which nothing is decided.
+/// Marks sizes at which nothing is decided.
 const NOT_DECIDED: &str = "not decided";
 
-/// A line for each model: used deepest, since that is what devices are for.
+/// Returns a line for each model, at its greatest number of operations in flight.
 fn models(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for engine in results.engines.iter().filter(|e| e.model.is_some()) {
@@ -198,7 +198,7 @@ fn models(results: &Results) -> Vec<String> {
     lines
 }
 
-/// CPU time of the measured engines against memcpy's, at the largest size that both have.
+/// Compares the CPU time of measured engines with memcpy's, at the largest size that both have.
 fn cpu_time(results: &Results) -> String {
     let seconds = |m: &Measured| Some(m.cpu_s_per_gb.as_ref()?.median).filter(|s| *s > 0.0);
     let mut parts = Vec::new();
@@ -257,7 +257,7 @@ fn soak(results: &Results) -> Vec<String> {
     limited(lines, 5, "more: see the table")
 }
 
-/// Why the figures may be believed, or not.
+/// Returns the reasons to trust the figures, or not to.
 fn trust(results: &Results) -> String {
     let wrong = results.cells.iter().filter(|m| m.status == Status::Wrong).count();
     let verified: u64 = results.cells.iter().map(|m| m.verified).sum();

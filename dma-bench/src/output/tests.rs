@@ -21,7 +21,7 @@ fn models_are_labelled_wherever_they_appear() {
     assert!(of("cpu").all(|l| l.contains(",measured,,,")));
 }
 
-/// Results with so many passes, whose ratios of the CPU engine are these by size.
+/// Returns results of 40 passes in which the CPU engine has these ratios, by size.
 fn decided(ratios: [f64; 4]) -> Results {
     let mut results = sample();
     for m in &mut results.cells {
@@ -37,7 +37,7 @@ fn decided(ratios: [f64; 4]) -> Results {
     results
 }
 
-/// The five questions of somebody who meets the program for the first time.
+/// The five first questions of a new user.
 #[test]
 fn the_summary_answers_what_is_asked_first() {
     let results = decided([0.5, 0.8, 1.3, 1.9]);
@@ -66,7 +66,7 @@ fn the_summary_answers_what_is_asked_first() {
     let first = lines.iter().filter(|l| !l.starts_with(GOES_ON));
     let first: Vec<&String> = first.collect();
     assert!(first.iter().all(|l| before.contains(&l.trim_start().replace('<', "&lt;"))), "{before}");
-    // Disturbances are named.
+    // The summary names disturbances.
     let mut busy = decided([1.0, 1.0, 1.0, 1.0]);
     busy.cells[4].waited = 0.3;
     busy.interrupted = true;

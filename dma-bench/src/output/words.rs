@@ -1,5 +1,4 @@
-//! Names of cells, curves and figures, alike in tables,
-//! pages and plots.
+//! Names of cells, curves and figures, the same in tables, pages and plots.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ use crate::results::{Latency, Measured};
 use crate::units::{digits, gigabytes, nanos, per_second};
 use crate::verdict::Curve;
 
-/// A cell in one line.
+/// Describes a cell and its figures in one line.
 #[must_use]
 pub fn cell_line(m: &Measured) -> String {
     let name = labelled(&m.cell.to_string(), m.model);
@@ -31,12 +30,12 @@ pub fn cell_line(m: &Measured) -> String {
     printable(&line)
 }
 
-/// The latencies of a cell, as tables have them: p50, p90, p99, p99.9 and the longest.
+/// Returns the latencies of a cell for tables: p50, p90, p99, p99.9 and the longest.
 pub(crate) fn latencies(m: &Measured) -> [String; 5] {
     latency(m.latency.as_ref())
 }
 
-/// Latencies as tables have them, without percentiles for which too few were timed.
+/// Returns latencies for tables. Percentiles with too few samples are `-`.
 pub(crate) fn latency(l: Option<&Latency>) -> [String; 5] {
     let known = |l: &Latency| {
         [Some(l.p50), l.known(0.9, l.p90), l.known(0.99, l.p99), l.known(0.999, l.p999), Some(l.max)]
@@ -45,12 +44,12 @@ pub(crate) fn latency(l: Option<&Latency>) -> [String; 5] {
     l.map_or([None; 5], known).map(text)
 }
 
-/// A name, with a mark if it is a model's.
+/// Returns a name, with a mark if it is a model's.
 pub(super) fn labelled(name: &str, model: bool) -> String {
     if model { format!("{name} [model]") } else { name.to_owned() }
 }
 
-/// A curve in words: the engine, how many operations are in flight, and what they do.
+/// Describes a curve: engine, operations in flight, kind of operation.
 #[must_use]
 pub fn curve(c: &Curve) -> String {
     let mut name = format!("{}, {}", c.engine, in_flight(c));
@@ -59,7 +58,7 @@ pub fn curve(c: &Curve) -> String {
     name
 }
 
-/// The number of operations of a curve are in flight.
+/// Describes the operations in flight of a curve.
 #[must_use]
 pub fn in_flight(c: &Curve) -> String {
     let mut text = if c.depth == 1 { "one at a time".to_owned() } else { format!("{} in flight", c.depth) };
@@ -72,7 +71,7 @@ pub fn in_flight(c: &Curve) -> String {
     text
 }
 
-/// Names what a cell does: the operation, the memory, which way, and how many segments.
+/// Describes the kind of operation of a cell: operation, memory, direction, segments.
 #[must_use]
 pub fn what(c: &Cell) -> String {
     kind(c.op, c.footprint, c.direction, c.segments)
@@ -89,8 +88,8 @@ fn kind(op: Op, footprint: Footprint, direction: Direction, segments: u32) -> St
     what
 }
 
-/// Names how deep a cell's queues are, how many operations go with a doorbell, and how many queues there
-/// are; of the baseline, through how many buffers it goes.
+/// Describes the depth of a cell: operations in flight, operations for each doorbell, queues. For the
+/// baseline, the number of buffers.
 #[must_use]
 pub fn depth(c: &Cell) -> String {
     match c.depth {
@@ -109,7 +108,7 @@ pub fn depth(c: &Cell) -> String {
     }
 }
 
-/// Operations a second, and which part of the rate that is if it was missed.
+/// Returns the operations a second, and the reached part of the rate if it was missed.
 #[must_use]
 pub fn speed(campaign: &Campaign, m: &Measured) -> String {
     let speed = m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median));
@@ -119,7 +118,7 @@ pub fn speed(campaign: &Campaign, m: &Measured) -> String {
     }
 }
 
-/// The baseline of a curve, by the number of buffers that it goes through.
+/// Names the baseline of a curve by its number of buffers.
 #[must_use]
 pub fn baseline(buffers: u32, footprint: Footprint) -> String {
     match (footprint, buffers) {

@@ -1,5 +1,4 @@
-//! [`Cell`]: one thing to measure, and the words for what is done in it: the operation, which way, which
-//! memory, and what is verified.
+//! [`Cell`]: one combination to measure, and its parts: operation, direction, memory, verification.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,50 +26,50 @@ use crate::units;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
-    /// One range to one range.
+    /// A copy of one range.
     Copy,
-    /// A pattern over one range.
+    /// A fill of one range with a pattern.
     Fill,
-    /// Several segments to as many segments, in one descriptor.
+    /// A copy of several segments to as many, in one descriptor.
     Sg,
-    /// Several segments into one, in one descriptor.
+    /// A copy of several segments into one, in one descriptor.
     Gather,
-    /// One segment into several, in one descriptor.
+    /// A copy of one segment into several, in one descriptor.
     Scatter,
     /// A comparison of two ranges that are equal.
     Compare,
     /// The CRC-32C of one range.
     Crc32c,
-    /// One range to one range, and its CRC-32C.
+    /// A copy of one range, with its CRC-32C.
     CopyCrc32c,
-    /// One range to two others.
+    /// A copy of one range to two destinations.
     CopyToBoth,
 }
 
 impl Op {
-    /// Returns whether an operation has a list of segments.
+    /// Returns true if the operation has several segments.
     #[must_use]
     pub fn has_segments(self) -> bool {
         matches!(self, Self::Sg | Self::Gather | Self::Scatter)
     }
 
-    /// Returns whether the descriptor names its ranges by lists.
+    /// Returns true if the descriptor names its ranges by lists.
     pub(crate) fn has_lists(self) -> bool {
         self.has_segments() || matches!(self, Self::Fill | Self::CopyToBoth)
     }
 
-    /// Returns whether the completion carries a result.
+    /// Returns true if the completion carries a result.
     #[must_use]
     pub fn has_result(self) -> bool {
         matches!(self, Self::Compare | Self::Crc32c | Self::CopyCrc32c)
     }
 
-    /// Returns whether there is a destination.
+    /// Returns true if the operation writes to a destination.
     pub(crate) fn writes(self) -> bool {
         !matches!(self, Self::Compare | Self::Crc32c)
     }
 
-    /// Returns what the baseline does: the same on one core.
+    /// Returns the name of the baseline, which does the same on one core.
     #[must_use]
     pub fn baseline(self) -> &'static str {
         match self {
@@ -84,12 +83,12 @@ impl Op {
     }
 }
 
-/// An operation as a campaign names it: `copy`, `sg`, or with its number of segments, `gather:64`.
+/// An operation as a campaign names it: `copy`, `sg`, or `gather:64` with its number of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpSpec {
     /// The operation.
     pub op: Op,
-    /// Segments of each operation; none for those of the sweep.
+    /// Segments of each operation. Those of the sweep if not given.
     pub segments: Option<u32>,
 }
 
@@ -179,7 +178,7 @@ pub enum Direction {
     Pull,
 }
 
-/// Which memory is touched in turn.
+/// The memory that operations use.
 #[derive(
     Clone,
     Copy,
@@ -196,15 +195,16 @@ pub enum Direction {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Footprint {
-    /// One buffer for each operation in flight, over and over: in the caches, if they are large enough.
+    /// One buffer for each operation in flight, used again and again: in the caches, if they are large
+    /// enough.
     Hot,
-    /// Buffer after buffer through much memory: not in the caches.
+    /// Consecutive buffers through much memory: not in the caches.
     Cold,
-    /// As cold, in random order.
+    /// Like cold, in random order.
     Random,
 }
 
-/// Words as the command line has them.
+/// Displays a value as the command line writes it.
 macro_rules! as_written {
     ($($name:ty),+) => {$(
         impl fmt::Display for $name {
@@ -220,14 +220,14 @@ as_written!(Op, Direction, Footprint);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// Some buffers, again and again, outside of the measured time.
+    /// Some buffers in every repetition, outside of the measured time.
     #[default]
     Sample,
-    /// Every operation, within the measured time: figures are lower for it.
+    /// Every operation, within the measured time, which makes figures lower.
     All,
 }
 
-/// Whose memory `push` and `pull` reach.
+/// The owner of the memory that `push` and `pull` reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
@@ -238,7 +238,7 @@ pub enum Peer {
     Process,
 }
 
-/// One thing to measure.
+/// One combination to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The engine's name; `memcpy` for the baseline.
@@ -255,18 +255,18 @@ pub struct Cell {
     pub queues: u32,
     /// Segments on each side of an operation.
     pub segments: u32,
-    /// Which memory.
+    /// Memory that the operations use.
     pub footprint: Footprint,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
 }
 
 impl Cell {
-    /// The name of the baseline.
+    /// Engine name of the baseline.
     pub const BASELINE: &'static str = "memcpy";
 
-    /// Returns the cell of the baseline: [`Op::baseline`] of the same bytes on one core, one after the other,
-    /// going through as many buffers.
+    /// Returns the cell of the baseline: [`Op::baseline`] over the same bytes, on one core, one operation at
+    /// a time, through as many buffers.
     #[must_use]
     pub fn baseline(&self) -> Self {
         Self {
@@ -279,7 +279,7 @@ impl Cell {
         }
     }
 
-    /// Returns whether it is the baseline's.
+    /// Returns true if this is the baseline.
     #[must_use]
     pub fn is_baseline(&self) -> bool {
         self.engine == Self::BASELINE

@@ -1,23 +1,23 @@
-//! Checks of campaigns: refusals, and notes on what is measured otherwise than asked for.
+//! Checks of campaigns, and notes on campaigns that are measured differently from what they say.
 
 use super::{Campaign, Direction, LONGEST, Op, SHORTEST, Sweep, Values};
 use crate::units;
 
-/// Repetitions of more seconds than this are hardly paired with memcpy any more.
+/// Longest repetition that is still well paired with memcpy, in seconds.
 const PAIRED: f64 = 0.5;
 
 impl Campaign {
-    /// Returns whether its numbers make sense.
+    /// Checks all values of the campaign.
     ///
     /// # Errors
     ///
-    /// Which does not, and what would.
+    /// Names the value that is invalid, and its valid range.
     pub fn check(&self) -> Result<(), String> {
         self.check_numbers()?;
         self.check_sweeps()
     }
 
-    /// Returns whether the numbers that are no lists are within their ranges.
+    /// Checks the values that are no lists.
     pub(crate) fn check_numbers(&self) -> Result<(), String> {
         let within = |what: &str, value: f64, low: f64, high: f64| {
             if (low..=high).contains(&value) {
@@ -89,7 +89,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Returns notes on what is measured otherwise than asked for.
+    /// Returns notes on values that have another effect than expected.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let deepest = |s: &Sweep| s.depths.0.iter().copied().max().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! Campaigns, and the groups of cells that they come to.
+//! Campaigns, and the groups of cells that they consist of.
 
 mod cell;
 mod check;
@@ -14,55 +14,54 @@ use serde::{Deserialize, Serialize};
 pub use self::cell::{Cell, Direction, Footprint, Op, OpSpec, Peer, Verify};
 pub use self::sweep::{Sweep, Values};
 
-/// A whole measurement, as a TOML file or a preset describes it. Written back in full into the results.
+/// A whole measurement, as a TOML file or a preset describes it. The results contain it with all defaults
+/// filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Campaign {
     /// Its name.
     pub name: String,
-    /// The engines, by name; `real` for every usable engine that is no model.
+    /// The engines, by name. `real` stands for every usable engine that is no model.
     pub engines: Vec<String>,
-    /// The number of times that each cell is measured, the engines and the baseline in turns.
+    /// Repetitions of each cell. Engines and the baseline take turns.
     pub repetitions: u32,
-    /// The number of times that it is gone through all cells, each time for a share of the repetitions: what
-    /// the machine does meanwhile hits all cells, not a few, and each of them at so many times that lie
-    /// apart. No more than the repetitions; once at a rate.
+    /// Passes over all cells, each with a share of the repetitions. A disturbance then hits all cells alike,
+    /// at many times that lie apart. At most the repetitions; 1 at a rate.
     pub passes: u32,
-    /// After so many seconds no pass begins, however many there were to be: the repetitions are fewer then.
-    /// At least one is made.
+    /// Time limit in seconds, after which no pass begins. At least one pass is made, and repetitions may be
+    /// fewer.
     pub limit: Option<f64>,
     /// Duration of each repetition, in seconds.
     pub seconds: f64,
-    /// Warm-up of each cell, in seconds: a part of it before each visit, or
-    /// less, but half a millisecond, where 4096 operations take less, and a millisecond, or four with hot
-    /// buffers of more than 1 MiB, where queues stayed open since the visit before. The first visit has its
-    /// whole part.
+    /// Warm-up of each cell over all passes, in seconds. Each visit has an equal part. Later visits stop
+    /// earlier: after 4096 operations, but not before 0.5 ms; and with queues that stayed open after 1 ms, or
+    /// 4 ms with hot buffers of more than 1 MiB.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,
-    /// Operations a second on each queue, instead of as many as go.
+    /// Operations a second on each queue. As fast as possible if not given.
     pub rate: Option<f64>,
     /// Extent of verification.
     pub verify: Verify,
-    /// Bytes of source, and as many of destination, that cold operations go through; none for twice the last
-    /// cache, within bounds.
+    /// Bytes of source that cold operations use, and as many of destination. Twice the last-level cache if
+    /// not given, between 64 and 512 MiB.
     pub footprint: Option<u64>,
-    /// Time limit for an engine that completes nothing before its cell is given up, in
-    /// seconds.
+    /// Time limit in seconds for an engine that completes nothing. Its cell then fails.
     pub stall: f64,
-    /// Run each cell without a break for so many seconds, compare every byte, and keep a time series.
+    /// Duration in seconds of a soak test: each cell runs without a break, every byte is compared, and a time
+    /// series is kept.
     pub duration: Option<f64>,
-    /// Keep a time series with a point every so many seconds, over a run without breaks.
+    /// Interval in seconds of a time series. Each cell then runs without a break.
     pub series: Option<f64>,
-    /// The CPUs that drive queues, one after the other; empty for any.
+    /// The CPUs that drive queues, in turn; empty for any.
     pub cpus: Vec<usize>,
-    /// The NUMA node that memory is allocated on; none for any.
+    /// The NUMA node of all memory; any if not given.
     pub node: Option<u32>,
-    /// Whose memory `push` and `pull` reach.
+    /// Owner of the memory that `push` and `pull` reach.
     pub peer: Peer,
     /// Compare the profiles of simulated engines with their published figures.
     pub published: bool,
-    /// The combinations.
+    /// The combinations to measure.
     pub sweeps: Vec<Sweep>,
 }
 
@@ -92,22 +91,20 @@ impl Default for Campaign {
     }
 }
 
-/// Duration of a repetition, in seconds, unless told otherwise: shorter than what
-/// the scheduler of a busy machine gives a thread at a time (1.4 ms on two CPUs), so that most repetitions
-/// are whole there too.
+/// Default duration of a repetition, in seconds. It is shorter than the time slice of the scheduler on a busy
+/// machine (1.4 ms on two CPUs), so that most repetitions are not interrupted there.
 pub const SLICE: f64 = 0.0008;
 
-/// The number of times that it is gone through all cells, unless told otherwise. If others use the memory of
-/// the machine, ratios differ more from one second to the next than within one: more visits, and fewer
-/// repetitions in each, are surer than the reverse.
+/// Default number of passes. If others use the machine's memory, ratios differ more from one second to the
+/// next than within a second. So many visits with few repetitions each are more accurate than the reverse.
 pub const PASSES: u32 = 24;
 
-/// The shortest that a repetition may be, in seconds.
+/// Shortest duration of a repetition, in seconds.
 pub const SHORTEST: f64 = 0.000_1;
-/// The longest, in seconds.
+/// Longest duration of a repetition, in seconds.
 pub const LONGEST: f64 = 86_400.0;
-/// The same at a rate, where nothing is measured again and what comes late is made up for later: longer than
-/// most of what comes between.
+/// Default duration of a repetition at a rate, in seconds. It is longer than most disturbances, because
+/// nothing is repeated and delayed operations are made up for.
 pub const RATE_SLICE: f64 = 0.02;
 
 /// Cells that share a baseline.
@@ -115,7 +112,7 @@ pub const RATE_SLICE: f64 = 0.02;
 pub struct Group {
     /// The baseline.
     pub baseline: Cell,
-    /// The cells that are compared with it.
+    /// The cells that are compared with the baseline.
     pub cells: Vec<Cell>,
 }
 
@@ -124,14 +121,14 @@ impl Campaign {
     ///
     /// # Errors
     ///
-    /// Names what is wrong in it, and where.
+    /// Names the wrong part of the file, and its line.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let campaign: Self = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
         campaign.check()?;
         Ok(campaign)
     }
 
-    /// Returns whether each cell runs in one piece, in which passes and ratios have no place.
+    /// Returns true if each cell runs without a break, so that there are no passes and no ratios.
     #[must_use]
     pub fn is_continuous(&self) -> bool {
         self.duration.is_some() || self.series.is_some()
@@ -143,7 +140,7 @@ impl Campaign {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Every cell, once, those together that share a baseline.
+    /// Returns every cell once, grouped by baseline.
     #[must_use]
     pub fn groups(&self, engines: &[String]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();

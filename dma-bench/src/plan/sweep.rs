@@ -1,5 +1,5 @@
-//! [`Sweep`]: which values go with which, and all cells that they make; and [`Values`], as they are written
-//! on a command line or in a file.
+//! [`Sweep`]: values, all of whose combinations are measured. [`Values`]: numbers as command lines and files
+//! write them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, Direction, Footprint, Op, OpSpec};
 use crate::units;
 
-/// Values to go through: written as a list or a range, `64..2M`, or as a number.
+/// Values to measure: a number, a list, or a range such as `64..2M`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Values(pub Vec<u64>);
@@ -52,23 +52,23 @@ impl std::str::FromStr for Values {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sweep {
-    /// Which engines; empty for all of the campaign.
+    /// The engines, by name; empty for all of the campaign.
     pub engines: Vec<String>,
-    /// The operation.
+    /// The operations.
     pub ops: Vec<OpSpec>,
     /// Bytes of each operation.
     pub sizes: Values,
     /// Operations in flight on each queue.
     pub depths: Values,
-    /// Operations for each doorbell; none for half the depth.
+    /// Operations for each doorbell. Half the depth if not given.
     pub batches: Option<Values>,
     /// Queues, each driven by a thread.
     pub queues: Values,
-    /// Segments of operations that have several and do not say how many.
+    /// Segments of operations that have several and give no number.
     pub segments: Values,
-    /// Which memory.
+    /// Memory that the operations use.
     pub footprints: Vec<Footprint>,
-    /// Which way.
+    /// Directions of the bytes.
     pub directions: Vec<Direction>,
 }
 
@@ -89,7 +89,7 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// Every combination; the same may come twice, if one with fewer operations is left of a doorbell.
+    /// Returns every combination, some possibly twice, because a batch is limited to the depth.
     pub(super) fn cells(&self, engines: &[String]) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &OpSpec { op, segments } in &self.ops {

@@ -1,4 +1,4 @@
-//! Tests of reading, checking and spreading out campaigns.
+//! Campaigns: reading, checking, and the cells that they consist of.
 
 use super::*;
 

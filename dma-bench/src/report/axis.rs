@@ -1,4 +1,4 @@
-//! Axes, logarithmic or linear, and where their ticks are.
+//! Logarithmic and linear axes, and their ticks.
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
@@ -9,11 +9,11 @@ pub(super) struct Axis {
     pub(super) label: String,
     /// Format of its values.
     pub(super) format: fn(f64) -> String,
-    /// From one tick to the next: 2 or 10; 0 for a linear axis.
+    /// Ratio of two ticks: 2 or 10. 0 for a linear axis.
     pub(super) base: f64,
 }
 
-/// An axis in the logarithm, and its ticks.
+/// The range of an axis and its ticks. On a logarithmic axis, all are logarithms.
 #[derive(Clone, Debug)]
 pub(super) struct Ticks {
     pub(super) from: f64,
@@ -48,7 +48,7 @@ impl Axis {
         if self.base == 0.0 { place } else { self.base.powf(place) }
     }
 
-    /// Finer and finer, where ticks could be from a power of the base to the next, as multiples of the first.
+    /// Returns finer and finer sets of ticks within one power of the base, as multiples of that power.
     fn finer(&self) -> impl Iterator<Item = Vec<f64>> {
         let base = self.base as u32;
         let (round, parts): (Vec<Vec<f64>>, &[u32]) = if base > 2 {
@@ -60,8 +60,8 @@ impl Axis {
         round.into_iter().chain(parts.iter().map(even))
     }
 
-    /// Ticks at such multiples of every power of the base. Axes in powers of two are counts: they have no
-    /// ticks between whole numbers.
+    /// Returns ticks at these multiples of every power of the base. Axes with base 2 are counts and have
+    /// ticks at whole numbers only.
     fn between(&self, from: f64, to: f64, of: &[f64]) -> Vec<f64> {
         let powers = from.floor() as i32..=to.ceil() as i32;
         let all = powers.flat_map(|power| of.iter().map(move |m| f64::from(power) + self.place(*m)));
@@ -69,8 +69,8 @@ impl Axis {
         all.filter(|t| (from..=to).contains(t) && (self.base > 2.0 || whole(*t))).collect()
     }
 
-    /// All values with a little room, and a tick at every power of the base, fewer if those are many, and
-    /// more if they are not three.
+    /// Returns a range around all values, with a tick at every power of the base. There are fewer if that is
+    /// more than ten, and finer ones if it is less than three.
     pub(super) fn ticks(&self, values: impl Iterator<Item = f64>) -> Ticks {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| *v > 0.0).map(|v| self.place(v)) {
@@ -100,7 +100,7 @@ impl Axis {
         Ticks { from, to, at }
     }
 
-    /// From 0 on, with ticks at round numbers.
+    /// Returns a linear range from 0, with ticks at round numbers.
     fn linear(to: f64) -> Ticks {
         let to = to.max(f64::MIN_POSITIVE) * 1.02;
         let decade = 10_f64.powf((to / 5.0).log10().floor());

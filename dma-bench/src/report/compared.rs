@@ -7,7 +7,7 @@ use super::tables::{Entry, table, tag};
 use crate::compare::{Comparison, Row, Verdict};
 use crate::units::digits;
 
-/// One HTML page with everything that a comparison says.
+/// Returns an HTML page with everything that a comparison has.
 #[must_use]
 pub fn page(comparison: &Comparison, limit: Option<f64>) -> String {
     let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));

@@ -1,4 +1,4 @@
-//! [`Plot`]: curves on logarithmic axes, drawn as part of a page, as an SVG and as a PNG.
+//! [`Plot`]: a chart, drawn for a page, or as an SVG or PNG file.
 
 use std::sync::Once;
 
@@ -17,7 +17,7 @@ pub(super) struct Plot {
     pub(super) id: String,
     /// The question that it answers.
     pub(super) title: String,
-    /// Explanation of lines and bands.
+    /// Explanation of the lines and bands.
     pub(super) note: String,
     /// The figures are a model's.
     pub(super) model: bool,
@@ -36,7 +36,7 @@ pub(super) struct Series {
     pub(super) name: String,
     /// Its points by x.
     pub(super) points: Vec<Point>,
-    /// It is what others are compared with.
+    /// It is a reference that others are compared with.
     pub(super) reference: bool,
 }
 
@@ -45,17 +45,17 @@ pub(super) struct Series {
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// From where to where the band reaches; none if that is not known.
+    /// Lower and upper end of the band, if there is one.
     pub(super) band: Option<(f64, f64)>,
 }
 
-/// A chart in pixels, without title and legend.
+/// Width and height of a chart in pixels, without title and legend.
 const CHART: (u32, u32) = (640, 380);
-/// The height of title and note of a picture that stands alone.
+/// Height of the title and the note in a file, in pixels.
 const HEAD: u32 = 64;
-/// The width of its legend.
+/// Width of the legend in a file, in pixels.
 const LEGEND: u32 = 290;
-/// The font of charts. On a page of 400 pixels it is shown at half of that.
+/// Font size of charts, in pixels. Pages on narrow screens show it at half that size.
 const FONT: i32 = 17;
 
 type Drawn = Result<(), String>;
@@ -64,17 +64,17 @@ fn text<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> S
     format!("plotting: {error}")
 }
 
-/// Makes the font known to the plotting library, so that text is the same on machines without fonts.
+/// Registers the font with the plotting library, so that text is the same on machines without fonts.
 fn fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // It fails only for what is no font.
+        // Fails only for data that is no font.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
         let _ = register_font("sans-serif", FontStyle::Bold, dejavu::sans::bold());
     });
 }
 
-/// Colours, and how many pixels one of [`CHART`] is.
+/// The colours of a drawing, and the pixels that stand for one of [`CHART`].
 struct Pen<'a> {
     theme: &'a Theme,
     scale: i32,
@@ -89,7 +89,7 @@ impl Pen<'_> {
         length * self.scale.unsigned_abs()
     }
 
-    /// The colour of a curve: references have that of text, however many there are.
+    /// Returns the colour of a curve. References have that of text.
     fn color(&self, plot: &Plot, at: usize) -> RGBColor {
         let engines = plot.series[..at].iter().filter(|s| !s.reference).count();
         if plot.series[at].reference { self.theme.ink } else { self.theme.series[engines % SERIES] }
@@ -97,14 +97,15 @@ impl Pen<'_> {
 }
 
 impl Plot {
-    /// The class of a curve in style sheets.
+    /// Returns the name of a curve's colour in style sheets.
     pub(super) fn variable(&self, at: usize) -> String {
         let color = Pen { theme: &STAND_IN, scale: 1 }.color(self, at);
         let named = STAND_IN.colors().into_iter().find(|(_, c)| *c == color);
         named.map_or_else(String::new, |(name, _)| format!("--plot-{name}"))
     }
 
-    /// The chart for a page, whose style sheet has the colours. Title and legend are the page's.
+    /// Returns the chart as SVG for a page. The page's style sheet has the colours, and the page has title
+    /// and legend.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl Plot {
         Ok(format!("<svg role=\"img\" aria-label=\"{label}\" {body}"))
     }
 
-    /// A picture that stands alone, as an SVG.
+    /// Returns a whole picture as SVG.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ impl Plot {
         Ok(svg)
     }
 
-    /// The same as a PNG, twice as large.
+    /// Returns a whole picture as PNG, at twice the size.
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl Plot {
         Ok(bytes)
     }
 
-    /// Title, chart and legend.
+    /// Draws title, chart and legend.
     fn picture<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: &Pen<'_>) -> Drawn {
         area.fill(&pen.theme.paper).map_err(text)?;
         let s = pen.scale;
@@ -183,7 +184,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Axes, bands and curves.
+    /// Draws axes, bands and curves.
     fn chart<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: &Pen<'_>) -> Drawn {
         let points = || self.series.iter().flat_map(|s| &s.points);
         let xs = self.x.ticks(points().map(|p| p.x));
@@ -232,7 +233,7 @@ impl Plot {
         Ok(())
     }
 
-    /// A point of a curve: neighbours have different shapes.
+    /// Draws a point of a curve. Neighbouring curves have different shapes.
     fn dot<DB: DrawingBackend>(
         &self,
         area: &DrawingArea<DB, Shift>,
@@ -253,7 +254,7 @@ impl Plot {
     }
 }
 
-/// Text for an attribute.
+/// Escapes text for an attribute.
 fn escape(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }

@@ -18,7 +18,7 @@ pub use self::page::page;
 use crate::files::remedy;
 use crate::results::{Results, write_file};
 
-/// Said where there is no plot.
+/// Message for results that have no plot.
 const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers of queues or of segments, or three \
     depths or numbers of operations for each doorbell";
 
@@ -26,7 +26,7 @@ const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers
 ///
 /// # Errors
 ///
-/// The system refuses, or there is nothing to plot.
+/// The system refuses to write a file, or there is nothing to plot.
 pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
     let questions = [false, true].into_iter().flat_map(|models| plots::questions(results, models));
     let plots: Vec<Plot> = questions.flat_map(|q| q.plots).collect();

@@ -13,7 +13,7 @@ use crate::results::{Results, Status};
 use crate::runner::passes;
 use crate::units::{command_line, digits, nanos};
 
-/// A whole page around a body. Nothing is loaded; the one script sorts tables.
+/// Returns a whole page around a body. It loads nothing; its one script sorts tables.
 pub(super) fn whole(title: &str, body: Markup) -> String {
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
     let page = html! {
@@ -35,7 +35,7 @@ pub(super) fn whole(title: &str, body: Markup) -> String {
     page.into_string()
 }
 
-/// One HTML page with everything in it.
+/// Returns an HTML page with everything in it.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub fn page(results: &Results) -> Result<String, String> {
     Ok(whole(&format!("dma-bench: {}", results.campaign.name), body))
 }
 
-/// The summary in words. Indented lines belong to the one before; lines that go on are whole again.
+/// Renders the summary. Indented lines belong to the one before. Lines that were wrapped are joined.
 pub(super) fn answer(lines: &[String]) -> Markup {
     let mut whole: Vec<String> = Vec::new();
     for line in lines {
@@ -103,7 +103,7 @@ fn notes(results: &Results) -> Markup {
 
 fn machine(results: &Results) -> Markup {
     let m = &results.machine;
-    // `2026-01-02T03:04:05Z` as people write it.
+    // Turns `2026-01-02T03:04:05Z` into `2026-01-02 03:04:05 UTC`.
     let date = results.created.replace('T', " ").replace('Z', " UTC");
     html! {
         p.dim {
@@ -114,7 +114,7 @@ fn machine(results: &Results) -> Markup {
     }
 }
 
-/// The first plot of each question, the others behind a fold.
+/// Renders the first plot of each question, and the others behind a fold.
 fn plots(questions: &[Question]) -> Result<Markup, String> {
     Ok(html! { @for q in questions {
         @if let [first, others @ ..] = q.plots.as_slice() {

@@ -1,4 +1,4 @@
-//! Which plots there are to draw from results: one for each question, at most six curves in each.
+//! The plots of results: one or more for each question, with at most six curves each.
 
 use super::axis::Axis;
 use super::draw::{Plot, Point, Series};
@@ -11,16 +11,16 @@ use crate::stats::Figures;
 use crate::units;
 use crate::verdict::Curve;
 
-/// Plots of one question: the first of them is shown, the others are behind a fold.
+/// The plots of one question. The first is shown, the others are behind a fold.
 #[derive(Debug)]
 pub(super) struct Question {
     /// The question.
     pub(super) title: &'static str,
-    /// The plots, what is asked for most first.
+    /// The plots, the most wanted first.
     pub(super) plots: Vec<Plot>,
 }
 
-/// Common properties of the cells of one plot.
+/// The properties that all cells of one plot share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     op: Op,
@@ -31,15 +31,15 @@ struct Key {
 
 impl Key {
     fn of(c: &Cell) -> Self {
-        // Cold memory is what most programs copy.
         Self { op: c.op, direction: c.direction, footprint: c.footprint, segments: c.segments }
     }
 
+    /// Returns a sort key. Cold memory comes first, because that is what most programs copy.
     fn rank(self) -> (bool, Self) {
         (self.footprint != Footprint::Cold, self)
     }
 
-    /// Returns whether a baseline belongs to it, whatever its direction.
+    /// Returns true if a baseline belongs to the plot, whatever its direction.
     fn has_baseline(self, c: &Cell) -> bool {
         c.is_baseline() && Self { direction: c.direction, ..self } == Self::of(c)
     }
@@ -47,7 +47,7 @@ impl Key {
 
 type Pick = fn(&Results, &Measured) -> Option<(f64, Option<(f64, f64)>)>;
 
-/// A question over the size of operations.
+/// A question with a plot over the size of operations.
 struct Asked {
     title: &'static str,
     id: &'static str,
@@ -97,7 +97,7 @@ const SIZES: [Asked; 4] = [
     },
 ];
 
-/// A question over something else that cells differ by.
+/// A question with a plot over another property of cells.
 struct Across {
     title: &'static str,
     id: &'static str,
@@ -142,7 +142,7 @@ const OTHERS: [Across; 4] = [
     },
 ];
 
-/// Every plot that the results have figures for: of measurements, or of models.
+/// Returns all plots that the results have figures for: those of measurements, or of models.
 pub(super) fn questions(results: &Results, models: bool) -> Vec<Question> {
     let cells: Vec<&Measured> = results.with_figures(models).filter(|m| !m.cell.is_baseline()).collect();
     let mut keys: Vec<Key> = cells.iter().map(|m| Key::of(&m.cell)).collect();
@@ -174,7 +174,7 @@ fn by_size(results: &Results, cells: &[&Measured], asked: &Asked, key: Key, mode
         let name = baseline(m.cell.depth, key.footprint);
         add(&mut references, name, m.cell.size as f64, (asked.pick)(results, m), true);
     }
-    // Of hot baselines, one for each number of buffers, the first is the one that most are compared with.
+    // Hot baselines differ by the number of buffers. Most cells are compared with the first.
     references.truncate(1);
     if !asked.baseline {
         let sizes: Vec<f64> = series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).collect();
@@ -235,7 +235,7 @@ fn by(results: &Results, cells: &[&Measured], keys: &[Key], across: &Across, mod
     plots
 }
 
-/// Throughput and the longest latency of a cell over time.
+/// Returns plots of a cell's throughput and longest latency over time.
 fn over_time(m: &Measured) -> Vec<Plot> {
     let each = m.series.len().div_ceil(400).max(1);
     let points = |of: &dyn Fn(&crate::results::Moment) -> Option<f64>| -> Vec<Point> {
@@ -265,7 +265,8 @@ fn over_time(m: &Measured) -> Vec<Plot> {
     ]
 }
 
-/// Plots of at most six curves each, references among them, of curves that have enough points.
+/// Splits curves into plots of at most six, references included. Curves with fewer than `least` points are
+/// left out.
 fn split(like: &Plot, mut series: Vec<Series>, references: &[Series], least: usize) -> Vec<Plot> {
     series.retain(|s| s.points.len() >= least);
     let room = SERIES - references.len();
@@ -298,25 +299,25 @@ fn add(
     });
     let points = &mut series[at].points;
     match points.binary_search_by(|p| p.x.total_cmp(&x)) {
-        // The same cell of another sweep.
+        // Another sweep has the same cell.
         Ok(_) => {}
         Err(to) => points.insert(to, Point { x, y, band }),
     }
 }
 
-/// Whose figures these are comes first.
+/// Returns the note of a plot. A model's begins with a label.
 fn noted(note: &str, model: bool) -> String {
     if model { format!("MODEL: a simulated device, not a measurement. {note}") } else { note.to_owned() }
 }
 
-/// The median, and the middle half of the repetitions.
+/// Returns the median, and the two middle quarters of the repetitions as the band.
 fn spread(figures: Option<&Figures>, scale: f64) -> Option<(f64, Option<(f64, f64)>)> {
     let figures = figures?;
     let (low, high) = figures.quartiles();
     Some((figures.median * scale, Some((low * scale, high * scale)).filter(|(low, _)| *low > 0.0)))
 }
 
-/// The median ratio, and the confidence interval that the verdict is by.
+/// Returns the median ratio, and the confidence interval of the verdict as the band.
 fn confidence(results: &Results, m: &Measured) -> Option<(f64, Option<(f64, f64)>)> {
     let curve = Curve::of(&m.cell);
     let verdict = results.verdicts.iter().find(|v| v.is_here() && v.curve == curve)?;
@@ -324,7 +325,7 @@ fn confidence(results: &Results, m: &Measured) -> Option<(f64, Option<(f64, f64)
     Some((point.ratio, point.low.zip(point.high).filter(|(low, _)| *low > 0.0)))
 }
 
-/// The median, and up to the 99th percentile if that is known.
+/// Returns the median, and a band up to the 99th percentile if that is known.
 fn latency(m: &Measured) -> Option<(f64, Option<(f64, f64)>)> {
     let l = m.latency.as_ref()?;
     let band = l.known(0.99, l.p99).map(|p99| (l.p50 as f64, p99 as f64));

@@ -8,10 +8,10 @@ use crate::stats::Figures;
 use crate::units::{bytes, digits, gigabytes, nanos};
 use crate::verdict::{Verdict, class};
 
-/// A column: its head, whether it has numbers, and what it means.
+/// A column: its heading, and true if it has numbers.
 pub(super) type Column = (&'static str, bool);
 
-/// A cell of a table: what is shown, and what it is sorted by.
+/// An entry of a table: the text, and the key for sorting.
 pub(super) struct Entry {
     shown: Markup,
     key: Option<f64>,
@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// A table that scrolls in itself, with columns that can be sorted.
+/// Renders a table that scrolls by itself and can be sorted by each column.
 pub(super) fn table(columns: &[Column], rows: Vec<(&'static str, Vec<Entry>)>) -> Markup {
     html! {
         div.wide tabindex="0" {
@@ -48,12 +48,12 @@ pub(super) fn table(columns: &[Column], rows: Vec<(&'static str, Vec<Entry>)>) -
     }
 }
 
-/// A mark beside what is a model's.
+/// Renders a mark beside a model's name.
 pub(super) fn tag(model: bool) -> Markup {
     html! { @if model { " " span.tag { "model" } } }
 }
 
-/// The figures of all cells: of measurements, or of models.
+/// Renders the figures of all cells: measured ones, or those of models.
 pub(super) fn figures(results: &Results, models: bool) -> Markup {
     let mut cells: Vec<&Measured> = results.with_figures(models).collect();
     sort(&mut cells, false);
@@ -131,7 +131,7 @@ fn spread(figures: Option<&Figures>, scale: f64) -> Entry {
     Entry { shown, key: Some(figures.map_or(f64::MAX, |f| f.median)) }
 }
 
-/// The verdicts, and behind a fold the intervals that they are by.
+/// Renders the verdicts, with their intervals behind a fold.
 pub(super) fn verdicts(results: &Results, models: bool) -> Markup {
     let all: Vec<&Verdict> = results.verdicts.iter().filter(|v| v.model == models).collect();
     html! {
@@ -179,7 +179,7 @@ fn intervals(all: &[&Verdict]) -> Markup {
     table(&columns, rows.collect())
 }
 
-/// Renders the costs of setting up.
+/// Renders the set-up costs.
 pub(super) fn costs(results: &Results) -> Markup {
     let rows = results.costs.iter().map(|c| {
         let [p50, _, p99, _, max] = latency(Some(&c.time));
@@ -204,7 +204,7 @@ pub(super) fn costs(results: &Results) -> Markup {
     } }
 }
 
-/// The smallest depths with most of the throughput.
+/// Renders the smallest depths with 95 % of the best throughput.
 pub(super) fn knees(results: &Results) -> Markup {
     let rows = results.knees.iter().map(|k| {
         let row = vec![
@@ -233,7 +233,7 @@ pub(super) fn knees(results: &Results) -> Markup {
     } }
 }
 
-/// Models against what was published.
+/// Renders the comparison of models with published figures.
 pub(super) fn published(results: &Results) -> Markup {
     let all = &results.published;
     let missed = all.iter().filter(|p| !p.holds).count();
@@ -270,7 +270,7 @@ pub(super) fn published(results: &Results) -> Markup {
     } }
 }
 
-/// The buffers that memcpy goes through beside hot engines, for the page's notes.
+/// Describes the buffers of memcpy beside hot engines.
 pub(super) fn baselines(results: &Results) -> String {
     let mut names: Vec<String> = results
         .cells

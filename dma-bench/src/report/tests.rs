@@ -1,4 +1,4 @@
-//! Pages: what is on them, and that they are safe.
+//! Pages: their contents, and their safety against text in results.
 
 use super::plots::questions;
 use super::*;

@@ -1,9 +1,9 @@
-//! Colours by what they are for, for light and dark pages and slides: Okabe and Ito's, which the colour-blind
-//! can tell apart, darkened or lightened until they contrast with the paper.
+//! Colours by their role, for light and dark pages and slides. They are Okabe and Ito's, which colour-blind
+//! people can tell apart, darkened or lightened for contrast.
 
 use plotters::style::RGBColor;
 
-/// The most series of a plot.
+/// The most curves of a plot.
 pub(super) const SERIES: usize = 6;
 
 /// A set of colours.
@@ -15,9 +15,9 @@ pub(super) struct Theme {
     pub(super) paper: RGBColor,
     /// Text.
     pub(super) ink: RGBColor,
-    /// Text beside it, and axes.
+    /// Text of less weight, and axes.
     pub(super) dim: RGBColor,
-    /// The lines behind curves.
+    /// Grid lines.
     pub(super) grid: RGBColor,
     /// Curves.
     pub(super) series: [RGBColor; SERIES],
@@ -55,7 +55,7 @@ pub(super) const DARK: Theme = Theme {
     ],
 };
 
-/// Colours that no theme has: a picture drawn in these gets its colours from the style sheet of the page.
+/// Placeholder colours, which no theme has. A page replaces them by variables of its style sheet.
 pub(super) const STAND_IN: Theme = Theme {
     name: "page",
     paper: RGBColor(1, 2, 0),
@@ -73,7 +73,7 @@ pub(super) const STAND_IN: Theme = Theme {
 };
 
 impl Theme {
-    /// Every colour with its name in style sheets.
+    /// Returns every colour with its name in style sheets.
     pub(super) fn colors(&self) -> Vec<(String, RGBColor)> {
         let named = [("paper", self.paper), ("ink", self.ink), ("dim", self.dim), ("grid", self.grid)];
         let series = self.series.iter().enumerate().map(|(n, color)| (format!("series-{n}"), *color));
@@ -81,12 +81,12 @@ impl Theme {
     }
 }
 
-/// A colour as style sheets and the plotting library write it.
+/// Returns a colour as style sheets and the plotting library write it.
 pub(super) fn hex(RGBColor(red, green, blue): RGBColor) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// The variables of a page's style sheet, for light and dark.
+/// Returns the variables of a page's style sheet, for light and dark.
 pub(super) fn variables() -> String {
     let of = |theme: &Theme| -> String {
         theme.colors().iter().map(|(name, color)| format!(" --plot-{name}: {};", hex(*color))).collect()

@@ -1,5 +1,4 @@
-//! Results in a file: written, and read with what may be wrong with it and without what does not belong on a
-//! terminal.
+//! Results files: writing, and reading with checks. Text is cleaned when it is read.
 
 use std::fs;
 use std::path::Path;
@@ -8,45 +7,45 @@ use super::{Results, SCHEMA, VERSION};
 use crate::files::{input, remedy, write_file};
 use crate::output::printable;
 
-/// Fields whose text stands in tables.
+/// Fields whose text appears in tables.
 const IN_TABLES: [&str; 8] =
     ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
 
-/// A file that cannot be read, written, or understood.
+/// A results file cannot be read, written or understood.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system says no.
+    /// The system refuses.
     #[error("{path}: {error}{}", remedy(.error))]
     Io {
-        /// Which file.
+        /// Its path.
         path: String,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It is not a whole results file.
+    /// It is not a complete results file.
     #[error("{path}: no results of dma-bench: {reason}")]
     Malformed {
-        /// Which file.
+        /// Its path.
         path: String,
-        /// Names what is wrong with it.
+        /// Names the error.
         reason: String,
     },
-    /// It is of another version.
+    /// It has another version of the format.
     #[error(
         "{path}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})"
     )]
     Version {
-        /// Which file.
+        /// Its path.
         path: String,
-        /// The version found.
+        /// Its version.
         found: u64,
         /// The program that wrote it.
         tool: String,
     },
 }
 
-/// Makes all text from a file such that a terminal, a table and a page show it as it is: here, where it
-/// enters, once for all of them.
+/// Cleans all text of a file, so that terminals, tables and pages show it as it is. This happens once, when
+/// the file is read.
 fn clean(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::String(text) => *text = printable(text),
@@ -54,8 +53,8 @@ fn clean(value: &mut serde_json::Value) {
         serde_json::Value::Object(fields) => {
             for (name, value) in fields {
                 clean(value);
-                // Text in a table must not end its column. No engine has such a name: only what was
-                // written by hand changes.
+                // Text in a table must not end its column. Names of engines contain no bar, so only files
+                // written by hand change.
                 if let (true, serde_json::Value::String(text)) = (IN_TABLES.contains(&name.as_str()), value) {
                     *text = text.replace('|', "\u{a6}");
                 }
@@ -65,19 +64,19 @@ fn clean(value: &mut serde_json::Value) {
     }
 }
 
-/// The JSON Schema of results files, made from the types that are written.
+/// Returns the JSON Schema of results files, generated from the types that are written.
 #[must_use]
 pub fn schema() -> String {
     let schema = schemars::schema_for!(Results);
-    // Nothing in it can fail: no maps with odd keys.
+    // Serialising cannot fail: all keys are strings.
     serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
 impl Results {
-    /// As JSON.
+    /// Returns the results as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Nothing in it can fail: no maps with odd keys, and no number that is not finite gets in.
+        // Serialising cannot fail: all keys are strings, and all numbers are finite.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
@@ -85,7 +84,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// The system refuses.
+    /// The system refuses to write the file.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         write_file(path, self.to_json().as_bytes())
     }
@@ -94,7 +93,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// It cannot be read, is cut off or something else, or is of another version.
+    /// The file cannot be read, is not a complete results file, or has another version.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let name = path.display().to_string();
         let bytes = fs::read(input(path)).map_err(|error| FileError::Io { path: name.clone(), error })?;

@@ -1,4 +1,4 @@
-//! Results of a run, as the results file has them. The JSON Schema of the file is made from these
+//! The results of a run, as the results file has them. The JSON Schema of the file is generated from these
 //! types.
 
 mod file;
@@ -20,10 +20,10 @@ use crate::verdict::Verdict;
 /// Name of the format of results files.
 pub const SCHEMA: &str = "dma-bench/results";
 
-/// The version that this program writes and reads.
+/// The version of the format that this program writes and reads.
 pub const VERSION: u32 = 2;
 
-/// All that one run found.
+/// The results of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
     /// [`SCHEMA`].
@@ -32,37 +32,37 @@ pub struct Results {
     pub version: u32,
     /// The version of this program.
     pub tool: String,
-    /// When the run began, in UTC.
+    /// Start of the run, in UTC.
     pub created: String,
     /// Duration of the run, in seconds.
     pub seconds: f64,
     /// The command line.
     pub command: Vec<String>,
-    /// The user stopped it: cells are missing.
+    /// True if the user stopped the run. Cells may be missing.
     pub interrupted: bool,
-    /// The number of cells there were to be, those of the baseline included.
+    /// Number of cells that were planned, baselines included.
     pub planned: u64,
-    /// The answer in words: at most 12 lines of at most 80 columns.
+    /// The summary: at most 12 lines of at most 80 columns.
     pub summary: Vec<String>,
     /// The machine.
     pub machine: Machine,
-    /// The campaign.
+    /// The campaign, with all defaults filled in.
     pub campaign: Campaign,
-    /// The engines that took part, or were to.
+    /// The engines of the run, also those that could not be used.
     pub engines: Vec<Engine>,
-    /// The cell that was measured, or the figures of all cells.
+    /// All cells that were measured.
     pub cells: Vec<Measured>,
-    /// At which sizes engines are faster than `memcpy`, as fast, or slower.
+    /// For each curve, the sizes at which the engine is faster than `memcpy`, as fast, or slower.
     pub verdicts: Vec<Verdict>,
-    /// Costs of opening queues and registering memory.
+    /// Costs of opening queues and of registering memory.
     pub costs: Vec<Cost>,
-    /// The smallest depth with 95 % of the best throughput.
+    /// For each series, the smallest depth with 95 % of the best throughput.
     pub knees: Vec<Knee>,
-    /// Simulated profiles against the figures that they are made from.
+    /// Simulated profiles against the published figures of their devices.
     pub published: Vec<Published>,
 }
 
-/// An engine that took part, or was to.
+/// An engine of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Engine {
     /// The name that it was opened by.
@@ -71,13 +71,13 @@ pub struct Engine {
     pub backend: String,
     /// The device.
     pub device: String,
-    /// The version of what is behind it.
+    /// Version of the device, the driver or the library.
     pub version: String,
-    /// For a modelled device: the profile's name and source. Its figures are no measurements.
+    /// Name and source of the profile, if the device is simulated. Its figures are no measurements.
     pub model: Option<String>,
     /// Clock of its figures: `real` or `virtual`.
     pub clock: String,
-    /// Why it took no part.
+    /// Reason why the engine could not be used.
     pub error: Option<String>,
 }
 
@@ -85,40 +85,40 @@ pub struct Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// All repetitions are there.
+    /// All repetitions were made.
     Ok,
-    /// The engine failed; the figures are of the repetitions before, if any.
+    /// The engine failed. Figures are of the repetitions before, if any.
     Failed,
-    /// Bytes did not arrive, or a result is wrong.
+    /// A byte or a result was wrong.
     Wrong,
-    /// The engine cannot do that.
+    /// The engine cannot do the operation.
     Unsupported,
-    /// The user stopped it; the figures are of the repetitions before, if any.
+    /// The user stopped the run. Figures are of the repetitions before, if any.
     Interrupted,
 }
 
-/// One cell and what was measured.
+/// A cell and its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
-    /// The cell that was measured, or the figures of all cells.
+    /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// The figures are a model's.
+    /// True if the figures are a model's.
     pub model: bool,
-    /// The end of the cell.
+    /// Status of the cell.
     pub status: Status,
-    /// Why it did not end well.
+    /// Reason, if the status is not `ok`.
     pub message: Option<String>,
     /// Operations a second.
     pub ops_per_second: Option<Figures>,
     /// Bytes a second.
     pub bytes_per_second: Option<Figures>,
-    /// Operations a second over those of `memcpy` in the same repetition.
+    /// Ratio of operations a second to those of `memcpy` right before and after.
     pub ratio: Option<Figures>,
-    /// From submission to completion.
+    /// Latency from submission to completion. At a rate, from when the operation was due.
     pub latency: Option<Latency>,
-    /// CPU time of the whole process for each operation, in nanoseconds. None for a device on a clock of its
-    /// own.
+    /// CPU time of the whole process for each operation, in nanoseconds. `null` for a device on its own
+    /// clock.
     pub cpu_ns_per_op: Option<Figures>,
     /// CPU time of the whole process for 10^9 bytes, in seconds.
     pub cpu_s_per_gb: Option<Figures>,
@@ -126,40 +126,39 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Repetitions that were disturbed and are not among the figures: threads waited for a CPU, or the
-    /// helping core was not where it usually is. Their latencies count.
+    /// Repetitions left out of the figures because they were disturbed: threads waited for a CPU, or the
+    /// helping core was not at its usual distance. Latencies include them.
     pub left_out: u64,
-    /// The part of the time for which threads waited for a CPU even in the repetitions that were kept.
+    /// Fraction of the time that threads waited for a CPU, in the repetitions that were kept.
     pub waited: f64,
-    /// The part of the repetitions, kept or not, in which the helping core was not where it usually is.
+    /// Fraction of the repetitions, kept or not, in which the helping core was not at its usual distance.
     pub moved: f64,
-    /// Operations done, all in all.
+    /// All operations that were done.
     pub ops: u64,
-    /// Operations whose bytes were compared.
+    /// Operations that were verified.
     pub verified: u64,
-    /// In how many passes over all cells the kept repetitions were made. Those of one pass are not
-    /// independent.
+    /// Number of passes that the kept repetitions come from. Repetitions of one pass are not independent.
     pub visits: u32,
-    /// The time series, if one was asked for.
+    /// The time series, if one was recorded.
     pub series: Vec<Moment>,
 }
 
 /// The distribution of latencies, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// The number of were timed.
+    /// Number of operations that were timed.
     pub samples: u64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// Half are below.
+    /// Median.
     pub p50: u64,
-    /// 90 % are below.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99 % are below.
+    /// 99th percentile.
     pub p99: u64,
-    /// 99.9 % are below.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// Longest.
     pub max: u64,
 }
 
@@ -178,20 +177,20 @@ impl Latency {
         })
     }
 
-    /// A `percentile`, such as 0.999, if as many were timed as it takes for one beyond it: of fewer it is the
-    /// longest, by another name.
+    /// Returns the `value` of a `percentile`, such as 0.999, if enough operations were timed for one to lie
+    /// beyond it. With fewer, the value is just the longest latency.
     #[must_use]
     pub fn known(&self, percentile: f64, value: u64) -> Option<u64> {
         (self.samples as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
     }
 }
 
-/// Cost of setting something up.
+/// Set-up cost of an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// The engine.
     pub engine: String,
-    /// The figures are those of a simulation on this machine.
+    /// True if the figures are those of a simulation on this machine.
     pub model: bool,
     /// The step: `open-queue`, `register`, or `deregister`.
     pub what: String,
@@ -204,40 +203,40 @@ pub struct Cost {
 /// One point of a time series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
-    /// Seconds from the beginning of the cell to the end of this interval.
+    /// Seconds from the start of the cell to the end of this interval.
     pub at: f64,
-    /// Operations a second in it.
+    /// Operations a second in the interval.
     pub ops_per_second: f64,
-    /// Half of the latencies in it are below, in nanoseconds; `null` if none was timed.
+    /// Median of the latencies in the interval, in nanoseconds; `null` if none was timed.
     pub p50: Option<u64>,
-    /// 99 % are below; `null` if fewer than 100 were timed.
+    /// 99th percentile, in nanoseconds; `null` if fewer than 100 operations were timed.
     pub p99: Option<u64>,
-    /// The longest.
+    /// Longest latency, in nanoseconds; `null` if none was timed.
     pub max: Option<u64>,
-    /// The part of it for which threads waited for a CPU.
+    /// Fraction of the interval that threads waited for a CPU.
     pub waited: f64,
 }
 
-/// The smallest depth with 95 % of the best throughput.
+/// The smallest depth with 95 % of the best throughput, for one series over the depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
     /// The engine.
     pub engine: String,
-    /// The figures are a model's.
+    /// True if the figures are a model's.
     pub model: bool,
     /// Bytes of each operation.
     pub size: u64,
-    /// Which memory.
+    /// Memory that the operations use.
     pub footprint: Footprint,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: crate::plan::Direction,
     /// Queues.
     pub queues: u32,
-    /// The depth of each.
+    /// Smallest depth of each queue with 95 % of the best throughput.
     pub depth: u32,
-    /// Bytes a second there.
+    /// Bytes a second at that depth.
     pub bytes_per_second: f64,
-    /// The most bytes a second at any depth.
+    /// Greatest bytes a second at any depth.
     pub best: f64,
 }
 
@@ -246,40 +245,40 @@ pub struct Knee {
 pub struct Published {
     /// The profile.
     pub profile: String,
-    /// The load.
+    /// Load of the measurement.
     pub load: String,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: String,
-    /// Bytes of each task.
+    /// Bytes of each operation.
     pub size: u64,
     /// Name of the figure, with its unit.
     pub quantity: String,
-    /// As measured on the device by its source.
+    /// Figure that was measured on the device, by its source.
     pub published: f64,
-    /// As the model has it.
+    /// Figure of the model.
     pub simulated: f64,
     /// Tolerance of the model, as a fraction.
     pub tolerance: f64,
-    /// True if it is within that.
+    /// True if the model is within the tolerance.
     pub holds: bool,
-    /// Source of the figure.
+    /// Source of the published figure.
     pub source: String,
 }
 
 impl Results {
-    /// The engine of that name.
+    /// Returns the engine of that name.
     #[must_use]
     pub fn engine(&self, name: &str) -> Option<&Engine> {
         self.engines.iter().find(|e| e.name == name)
     }
 
-    /// Cells that did not end well, without those that have but fewer repetitions than were asked for: these
-    /// are many, and alike.
+    /// Returns the cells that did not end well. Those that only have fewer repetitions than requested are
+    /// left out, because they are many and alike.
     pub fn troubled(&self) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
     }
 
-    /// Returns the source of the model of this name, if it is one.
+    /// Returns the source of the model of this name; `None` for an engine that is no model.
     #[must_use]
     pub fn model_of(&self, name: &str) -> Option<&str> {
         self.engine(name)?.model.as_deref()
@@ -297,7 +296,7 @@ impl Results {
         all
     }
 
-    /// Cells with figures: measured ones, or those of `models`.
+    /// Returns the cells with figures: measured ones, or those of `models`.
     pub fn with_figures(&self, models: bool) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(move |c| c.model == models && c.ops_per_second.is_some())
     }

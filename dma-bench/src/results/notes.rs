@@ -1,24 +1,23 @@
-//! Notes on results beside their figures: that they are not whole, and what disturbed
-//! them.
+//! Notes on results: their gaps, and the disturbances of the run.
 
 use super::{Measured, Results, Status};
 use crate::plan::Footprint;
 use crate::units::{bytes, digits, per_second};
 
-/// From which part of the time on waiting for a CPU is worth a word.
+/// Fraction of the time spent waiting for a CPU that deserves a note.
 const BUSY: f64 = 0.05;
-/// From which part of the repetitions on a core that moved is worth a word.
+/// Fraction of the repetitions with a moved core that deserves a note.
 const OFTEN: f64 = 0.25;
 
 impl Results {
-    /// The number of cells were never begun, if any.
+    /// Returns how many cells were never begun, if any.
     #[must_use]
     pub fn not_begun(&self) -> Option<String> {
         let (planned, begun) = (self.planned, self.cells.len() as u64);
         (planned > begun).then(|| format!("{} of {planned}", planned - begun))
     }
 
-    /// Returns a note if the user stopped it.
+    /// Returns a note if the user stopped the run.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         let fewer = self.cells.iter().filter(|m| m.status == Status::Interrupted).count();
@@ -31,7 +30,7 @@ impl Results {
         })
     }
 
-    /// Returns a note if a limit of time ended the passes.
+    /// Returns a note if the time limit ended the passes.
     #[must_use]
     pub fn limited(&self) -> Option<String> {
         let of = crate::runner::passes(&self.campaign);
@@ -43,7 +42,7 @@ impl Results {
         ))
     }
 
-    /// Returns a note if memory that is to be cold fits into a cache.
+    /// Returns a note if memory for cold operations fits into a cache.
     #[must_use]
     pub fn cached(&self) -> Option<String> {
         let footprint = self.campaign.footprint?;
@@ -61,7 +60,7 @@ impl Results {
         })
     }
 
-    /// Returns a note on throughputs that were asked for.
+    /// Returns a note on throughputs at a given rate.
     #[must_use]
     pub fn at_rate(&self) -> Option<String> {
         let rate = self.campaign.rate?;
@@ -72,8 +71,8 @@ impl Results {
         ))
     }
 
-    /// Names what disturbed the run: threads that waited for a CPU, and helping cores that moved. In how
-    /// many cells, and for which part at most.
+    /// Returns notes on disturbances: threads that waited for a CPU, and helping cores that moved, each with
+    /// the number of cells and the worst of them.
     #[must_use]
     pub fn busy(&self) -> Vec<String> {
         let beyond = |part: fn(&Measured) -> f64, limit: f64| {

@@ -1,11 +1,11 @@
-//! Results that tests of other modules use too; what is read, what is refused, and what is said of it.
+//! Results for tests of other modules; reading of results, and notes on them.
 
 use std::path::Path;
 
 use super::*;
 use crate::plan::{Direction, Op};
 
-/// Results with a cell of each kind.
+/// Returns results with a cell of each kind.
 pub(crate) fn sample() -> Results {
     let mut cells = Vec::new();
     for (engine, model, speed, status) in [

@@ -1,13 +1,13 @@
-//! Confidence intervals of a median: from order statistics, which assume nothing of the distribution, and
-//! wider where samples that follow one another are alike.
+//! Confidence intervals of a median from order statistics, which assume nothing about the distribution.
+//! Autocorrelated samples get wider ones.
 
-/// The interval that contains the median of the distribution with a chance of at least 1 - `risk`, from
-/// independent samples: between the k-th smallest and the k-th greatest, by the binomial distribution. None
-/// if there are too few.
+/// Returns the interval that contains the median of the distribution with a chance of at least 1 - `risk`:
+/// from the k-th smallest to the k-th greatest of independent samples, by the binomial distribution. Returns
+/// `None` if there are too few samples.
 #[must_use]
 pub fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let n = samples.len();
-    // Chance that at most `k` of n samples lie below the median, summed over k, for both sides.
+    // Chance that at most `k` of n samples lie below the median. Doubled for both sides.
     let (mut tail, mut term) = (0.0, 0.5_f64.powi(i32::try_from(n).ok()?));
     let mut outside = 0;
     for k in 0..n {
@@ -24,9 +24,9 @@ pub fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     Some((sorted[last], sorted[n - 1 - last]))
 }
 
-/// The interval of the median of samples in the order of measuring, which may be alike for a while: a
-/// machine's weather. That of [`interval`], in logarithms as many times as wide as the mean of an AR(1)
-/// process spreads more than that of independent samples.
+/// Returns the interval for samples in the order of measurement, which may be correlated. It is [`interval`],
+/// widened in logarithms by the factor by which the mean of an AR(1) process spreads more than that of
+/// independent samples.
 #[must_use]
 pub fn interval_in_order(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let (low, high) = interval(samples, risk)?;
@@ -37,8 +37,8 @@ pub fn interval_in_order(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     Some((widened(low), widened(high))).filter(|(low, high)| low.is_finite() && high.is_finite())
 }
 
-/// The amount of each sample is like the one before it, by ranks: 0 if not at all, 1 if entirely. A
-/// correction for so few samples is added.
+/// Returns the autocorrelation of ranks at lag 1, corrected for the small number of samples: 0 for
+/// independent samples, 1 for equal neighbours.
 fn autocorrelation(samples: &[f64]) -> f64 {
     let n = samples.len() as f64;
     let rank = |value: &f64| {

@@ -1,8 +1,8 @@
 //! Verdicts: at which sizes an engine is faster than `memcpy`, as fast, or slower.
 //!
-//! A verdict is by confidence intervals of the paired ratios, never by medians alone. The chance that any
-//! word in all verdicts of a run is wrong is at most [`RISK`]: each size of each curve gets an equal share of
-//! it. A size whose interval says neither is "not decided".
+//! A verdict follows from confidence intervals of the paired ratios, not from medians alone. The chance that
+//! any word in all verdicts of a run is wrong is at most [`RISK`], of which each size of each curve gets an
+//! equal share. A size whose interval allows no answer is "not decided".
 
 mod interval;
 #[cfg(test)]
@@ -20,21 +20,20 @@ use crate::plan::{Cell, Direction, Footprint, Op};
 use crate::results::Measured;
 use crate::stats::blocks;
 
-/// The chance, at most, that any verdict of a run is wrong.
+/// The greatest chance that any verdict of a run is wrong.
 pub const RISK: f64 = 0.001;
 
-/// A ratio that is surely within this part of 1 is "as fast", even if it is surely above or below 1.
+/// Ratios whose whole interval is this close to 1 are "as fast", even if the interval excludes 1.
 pub const ALIKE: f64 = 0.05;
 
-/// A ratio that is surely within this part of 1 is "as fast" if it is not surely above or below 1.
+/// Ratios whose whole interval is this close to 1 are "as fast" if the interval contains 1.
 pub const MARGIN: f64 = 0.1;
 
-/// An interval that ends this close to 1 does not tell faster from slower: paired slices are not that much
-/// alike.
+/// An interval that ends this close to 1 decides neither faster nor slower, because paired slices are not
+/// more alike than that.
 const ZONE: f64 = 0.01;
 
-/// The most samples that a run counts as: the medians of so many parts of it, and of no more parts than it
-/// has passes.
+/// The most blocks that a run's samples are grouped into. There are no more blocks than passes.
 const BLOCKS: usize = 128;
 
 /// Comparison of an engine with the baseline at one size.
@@ -52,7 +51,8 @@ pub enum Class {
 }
 
 impl Class {
-    /// Classifies an interval of the ratio. No interval is not decided.
+    /// Classifies an interval of the ratio. Without an interval the result is
+    /// [`NotDecided`](Self::NotDecided).
     #[must_use]
     pub fn of(interval: Option<(f64, f64)>) -> Self {
         let Some((low, high)) = interval else { return Self::NotDecided };
@@ -82,10 +82,10 @@ pub struct Point {
     pub class: Class,
 }
 
-/// Identity of a curve over the size.
+/// The properties that all cells of a curve over the size share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Curve {
-    /// The engine.
+    /// The engine's name.
     pub engine: String,
     /// The operation.
     pub op: Op,
@@ -97,14 +97,14 @@ pub struct Curve {
     pub queues: u32,
     /// Segments of each operation.
     pub segments: u32,
-    /// Which memory.
+    /// Memory that the operations use.
     pub footprint: Footprint,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
 }
 
 impl Curve {
-    /// The curve that a cell belongs to.
+    /// Returns the curve that a cell belongs to.
     #[must_use]
     pub fn of(c: &Cell) -> Self {
         Self {
@@ -120,13 +120,13 @@ impl Curve {
     }
 }
 
-/// The verdict on an engine, by size.
+/// The verdict on a curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// Which engine, and how it was used.
+    /// The curve.
     #[serde(flatten)]
     pub curve: Curve,
-    /// The figures are a model's.
+    /// True if the figures are a model's.
     pub model: bool,
     /// The baseline: `memcpy here`, or the CPU that was published with a modelled device.
     pub against: String,
@@ -137,7 +137,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A verdict on points in any order.
+    /// Creates a verdict from points in any order.
     #[must_use]
     pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>) -> Self {
         points.sort_by_key(|p| p.size);
@@ -151,15 +151,16 @@ impl Verdict {
         self.points.iter().find(|p| p.size == size)
     }
 
-    /// Returns whether the baseline is this machine's `memcpy`.
+    /// Returns true if the baseline is this machine's `memcpy`.
     #[must_use]
     pub fn is_here(&self) -> bool {
         self.against == HERE
     }
 }
 
-/// The point of one size, from its paired ratios in the order of measuring. `visits` is how many passes over
-/// all cells they come from, `risk` the chance, at most, that the class is wrong.
+/// Returns the point of one size from its paired ratios in the order of measurement. `visits` is the number
+/// of passes that they come from, `risk` the greatest chance that the class is wrong. Returns `None` without
+/// ratios.
 #[must_use]
 pub fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Point> {
     let ratio = crate::stats::median(ratios)?;
@@ -168,7 +169,7 @@ pub fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Poin
     Some(Point { size, ratio, low, high, class: Class::of(interval) })
 }
 
-/// The verdicts on all curves that have ratios.
+/// Returns the verdicts on all curves that have ratios.
 #[must_use]
 pub fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
     let compared: Vec<&Measured> =

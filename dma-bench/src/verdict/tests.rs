@@ -1,4 +1,4 @@
-//! Verdicts on curves that are known, under noise that is worse than most machines make.
+//! Verdicts on known curves, under more noise than most machines make.
 
 use std::time::Duration;
 
@@ -26,29 +26,29 @@ impl Random {
     }
 }
 
-/// Describes how a machine disturbs paired ratios.
+/// The disturbances of a machine.
 #[derive(Clone, Copy, Debug)]
 struct Noise {
-    /// Spread of each repetition, as a part.
+    /// Standard deviation of each repetition, as a fraction.
     spread: f64,
-    /// Part of the repetitions that an interrupt or another process hits, in the engine or in memcpy.
+    /// Fraction of the repetitions that an interrupt or another process hits, in the engine or in memcpy.
     tails: f64,
-    /// Change of the ratio from the beginning of the run to its end, as a part.
+    /// Change of the ratio from the start of the run to its end, as a fraction.
     drift: f64,
-    /// Part of the run in which the engine has half its speed, in one piece.
+    /// Fraction of the run during which the engine has half its speed, in one piece.
     burst: f64,
 }
 
 const VISITS: usize = 40;
 const EACH: usize = 3;
 
-/// The ratios of one size, in the order of measuring.
+/// Returns the ratios of one size in the order of measurement.
 fn ratios(truth: f64, noise: Noise, burst: f64, random: &mut Random) -> Vec<f64> {
     let mut all = Vec::with_capacity(VISITS * EACH);
     let mut weather = 0.0;
     for visit in 0..VISITS {
         let at = visit as f64 / VISITS as f64;
-        // Visits near each other share a part of the noise.
+        // Consecutive visits share a part of the noise.
         weather = 0.7 * weather + 0.4 * noise.spread * random.normal();
         let hit = at >= burst && at < burst + noise.burst;
         for _ in 0..EACH {
@@ -70,7 +70,7 @@ fn sizes() -> Vec<u64> {
     (6..=22).map(|n| 1 << n).collect()
 }
 
-/// Ratios by size that are known.
+/// Returns curves of known ratios, by size.
 fn truths() -> Vec<(String, Vec<f64>)> {
     let curve = |f: &dyn Fn(usize) -> f64| (0..sizes().len()).map(f).collect::<Vec<f64>>();
     let crossing = |at: f64| move |i: usize| (1.35_f64).powf(i as f64 - at).clamp(0.05, 2.5);
@@ -84,7 +84,7 @@ fn truths() -> Vec<(String, Vec<f64>)> {
         ("crosses".to_owned(), curve(&crossing(7.5))),
         ("crosses at a size".to_owned(), curve(&crossing(9.0))),
     ];
-    // The models' own curves, one copy at a time, against a memcpy of 5 ns and 10 GB/s.
+    // The curves of the models, one copy at a time, against a memcpy of 5 ns and 10 GB/s.
     for name in ["bluefield2", "bluefield3", "ioat", "dsa"] {
         let memcpy = |size: u64| 1e9 / (5.0 + size as f64 / 10.0);
         all.push((name.to_owned(), sizes().into_iter().map(|s| model_rate(name, s) / memcpy(s)).collect()));
@@ -92,7 +92,7 @@ fn truths() -> Vec<(String, Vec<f64>)> {
     all
 }
 
-/// Copies a second of a model, one at a time, by its own clock.
+/// Returns the copies a second of a model, one at a time, on its own clock.
 fn model_rate(profile: &str, size: u64) -> f64 {
     let cell = Cell {
         engine: format!("sim:profile={profile}"),
@@ -116,7 +116,7 @@ fn model_rate(profile: &str, size: u64) -> f64 {
     slice.ops as f64 / slice.seconds()
 }
 
-/// One run over a curve.
+/// Returns the points of one run over a curve.
 fn run(truth: &[f64], noise: Noise, random: &mut Random) -> Vec<Point> {
     // All sizes of a run meet the same burst.
     let burst = random.next() * (1.0 - noise.burst);
@@ -125,7 +125,7 @@ fn run(truth: &[f64], noise: Noise, random: &mut Random) -> Vec<Point> {
     sizes().into_iter().zip(truth).filter_map(of).collect()
 }
 
-/// Returns whether a class contradicts the truth.
+/// Returns true if a class contradicts the truth.
 fn wrong(class: Class, truth: f64) -> bool {
     match class {
         Class::Faster => truth <= 1.0,
@@ -135,7 +135,7 @@ fn wrong(class: Class, truth: f64) -> bool {
     }
 }
 
-/// Returns whether a size that is plainly faster, plainly slower or exactly as fast was left open.
+/// Returns true if a size was left open that is clearly faster, clearly slower or exactly as fast.
 fn open(class: Class, truth: f64) -> bool {
     class == Class::NotDecided && (!(0.85..=1.18).contains(&truth) || truth == 1.0)
 }
@@ -148,7 +148,7 @@ const NOISES: [Noise; 5] = [
     Noise { spread: 0.02, tails: 0.05, drift: 0.01, burst: 0.1 },
 ];
 
-/// The bar: of 100 runs at most 5 leave something open that is plain, and none says anything wrong.
+/// The target: of 100 runs at most 5 leave a clear size open, and none is wrong.
 #[test]
 fn verdicts_on_known_curves_are_right() {
     let runs: u64 = std::env::var("VERDICT_RUNS").map_or(100, |n| n.parse().expect("a number"));
@@ -170,7 +170,7 @@ fn verdicts_on_known_curves_are_right() {
     }
 }
 
-/// Noise in which nothing can be told is answered by "not decided", not by a guess.
+/// Under overwhelming noise the verdict is "not decided", not a guess.
 #[test]
 fn hopeless_noise_decides_nothing_wrong() {
     let noise = Noise { spread: 0.4, tails: 0.3, drift: 0.3, burst: 0.0 };
@@ -184,7 +184,7 @@ fn hopeless_noise_decides_nothing_wrong() {
     }
 }
 
-/// By simulation: the interval covers the median as often as it says, and not with too much to spare.
+/// Simulates samples: the interval covers the median as often as promised, and is not much too wide.
 #[test]
 fn intervals_cover_the_median() {
     let mut random = Random(7);
@@ -192,7 +192,7 @@ fn intervals_cover_the_median() {
         let rounds = 20_000;
         let mut missed = 0;
         for _ in 0..rounds {
-            // Skewed: its median is 1.
+            // Log-normal samples, which are skewed. Their median is 1.
             let samples: Vec<f64> = (0..n).map(|_| random.normal().exp()).collect();
             let (low, high) = interval(&samples, risk).unwrap();
             missed += i32::from(low > 1.0 || high < 1.0);

@@ -1,10 +1,9 @@
-//! A verdict in words. Tables, Markdown, JSON and the page show this text and no other.
+//! Verdicts in words. Tables, Markdown, JSON and the page all show this text.
 
 use super::{Class, Point};
 use crate::units::bytes;
 
-/// A range of sizes, both ends measured, with one class. Sizes in it that were not decided do not interrupt
-/// it.
+/// A range of sizes of one class. Both ends were measured; undecided sizes within do not interrupt it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     /// Class of the range.
@@ -17,8 +16,8 @@ pub struct Range {
     pub except: Vec<(Class, u64)>,
 }
 
-/// The ranges of points that are sorted by size. A single size between two ranges of one class is an
-/// exception of the joined range: an island, or a dip.
+/// Returns the ranges of points that are sorted by size. A single size between two ranges of one class
+/// becomes an exception of the joined range.
 #[must_use]
 pub fn ranges(points: &[Point]) -> Vec<Range> {
     let mut runs: Vec<Range> = Vec::new();
@@ -32,7 +31,7 @@ pub fn ranges(points: &[Point]) -> Vec<Range> {
     while at + 1 < runs.len() {
         let (before, single, after) = (&runs[at - 1], &runs[at], &runs[at + 1]);
         let joins = before.class == after.class && single.from == single.to && single.except.is_empty();
-        // Alternating single sizes make no range.
+        // Ranges of single sizes that alternate are not joined.
         if joins && before.from != before.to && after.from != after.to {
             let (single, after) = (runs.remove(at), runs.remove(at));
             let joined = &mut runs[at - 1];
@@ -46,7 +45,7 @@ pub fn ranges(points: &[Point]) -> Vec<Range> {
     runs
 }
 
-/// The verdict on points that are sorted by size.
+/// Returns the verdict on points that are sorted by size.
 #[must_use]
 pub fn text(points: &[Point]) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -61,7 +60,7 @@ pub fn text(points: &[Point]) -> String {
     }
 }
 
-/// A class in words.
+/// Returns a class in words.
 pub(crate) fn class(class: Class) -> &'static str {
     match class {
         Class::Faster => "faster",
@@ -71,7 +70,7 @@ pub(crate) fn class(class: Class) -> &'static str {
     }
 }
 
-/// From where to where, of sizes that were measured from `first` to `last`.
+/// Returns a range of sizes in words. Sizes from `first` to `last` were measured.
 pub(crate) fn range(from: u64, to: u64, first: u64, last: u64) -> String {
     match (from == first, to == last) {
         (true, true) if from == to => format!("at {}", bytes(from)),
@@ -91,7 +90,7 @@ fn segment(s: &Range, first: u64, last: u64) -> String {
     text
 }
 
-/// Why nothing could be decided.
+/// Returns the reason why no size was decided.
 fn reason(points: &[Point]) -> &'static str {
     if points.iter().all(|p| p.low.is_none()) {
         "too few passes; leave out -r and --passes, or give more time"
@@ -100,7 +99,7 @@ fn reason(points: &[Point]) -> &'static str {
     }
 }
 
-/// Runs of sizes that are not decided.
+/// Returns the ranges of undecided sizes in words.
 fn not_decided(points: &[Point]) -> Vec<String> {
     let runs = points.chunk_by(|a, b| (a.class == Class::NotDecided) == (b.class == Class::NotDecided));
     runs.filter(|run| run[0].class == Class::NotDecided)

@@ -1,18 +1,17 @@
-//! Watching a process that runs beside a test.
+//! Observes a child process of a test.
 
 use std::fs;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Waits until a process has used so many hundredths of a second of processor time, which on a busy machine
-/// may take long.
+/// Waits until a process has used so many hundredths of a second of CPU time.
 pub(crate) fn has_used(child: &Child, hundredths: u64) {
     let start = Instant::now();
     loop {
         assert!(start.elapsed() < Duration::from_secs(120), "it does not measure");
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        // Behind the name: the state is field 3; user and system time, in hundredths of a second, are 14 and
-        // 15.
+        // Fields are counted behind the name: the state is field 3; user and system time, in hundredths of a
+        // second, are fields 14 and 15.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         if fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap() >= hundredths {
             return;
