@@ -137,8 +137,7 @@ fn a_trace_has_the_order_of_calls() {
     let engine = record(sim("sim:clock=manual"), folder.path());
     let memory = engine.allocate_raw(&dma_core::MemoryRequest::new(256)).unwrap();
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
-    let copy =
-        |token| Descriptor::copy(token, memory.info().segment(0, 64), memory.info().segment(128, 64));
+    let copy = |token| Descriptor::copy(token, memory.info().segment(0, 64), memory.info().segment(128, 64));
     let mut reports = [Completion::done(0); 4];
     for token in 0..2 {
         // SAFETY: within the region, and nobody else uses it until the queue is stopped.
@@ -159,8 +158,7 @@ fn a_trace_has_the_order_of_calls() {
         Event::Ended { count: 1, older: 0, outcome: Outcome::Aborted, .. } => "aborted",
         other => panic!("{other:?}"),
     });
-    let expected =
-        ["submit", "copy", "polls", "submit", "copy", "polls", "flush", "aborted", "aborted"];
+    let expected = ["submit", "copy", "polls", "submit", "copy", "polls", "flush", "aborted", "aborted"];
     assert_eq!(calls.collect::<Vec<_>>(), expected);
     let (queue, recorded) = (trace.queues()[0], trace.recorded());
     assert!(queue.opened <= queue.closed && queue.closed == recorded.time, "{queue:?}, {recorded:?}");

@@ -43,7 +43,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    CacheHint, Capabilities, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, QueueOptions, RegionInfo, Result,
+    CacheHint, Capabilities, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, QueueOptions, RegionInfo,
+    Result,
 };
 
 use format::{END, TIME};
