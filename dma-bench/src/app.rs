@@ -153,7 +153,7 @@ fn compared(arguments: &CompareArguments) -> Result<u8, Failure> {
         say(format_args!("dma-bench: {failure}"));
     }
     if failures.is_empty() && comparison.rows.is_empty() {
-        return Err(failed("the two have no cell in common that has figures in both"));
+        return Err(failed("the two results have no cell in common with figures in both"));
     }
     Ok(if failures.is_empty() { 0 } else { SLOWER })
 }
@@ -177,7 +177,7 @@ fn print(text: &str) -> Result<(), Failure> {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             // The output is incomplete; only files appear whole or not at all.
             let remedy = if e.kind() == std::io::ErrorKind::StorageFull {
-                "; what is there is cut off; free some space"
+                "; the output is incomplete; free some space"
             } else {
                 "; write to a file"
             };
@@ -229,7 +229,7 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     check_outputs(arguments).map_err(|e| (USAGE, e))?;
     if arguments.realtime {
         priority::realtime().map_err(|e| {
-            (USAGE, format!("--realtime: {e}; it takes root, CAP_SYS_NICE, or `ulimit -r 10`"))
+            (USAGE, format!("--realtime: {e}; it needs root, CAP_SYS_NICE, or `ulimit -r 10`"))
         })?;
     }
     interrupt::install();
@@ -312,7 +312,7 @@ fn verdict(results: &Results, written: bool) -> u8 {
             say(format_args!("dma-bench: {}: {}", m.cell, m.message.as_deref().unwrap_or_default()));
         }
         say(format_args!(
-            "dma-bench: VERIFICATION FAILED in {wrong} cells: bytes did not arrive; do not trust this engine"
+            "dma-bench: VERIFICATION FAILED in {wrong} cells: wrong bytes or results; do not trust this engine"
         ));
         return WRONG;
     }
@@ -320,7 +320,7 @@ fn verdict(results: &Results, written: bool) -> u8 {
         let (done, begun) = (of(Status::Ok).count(), of(Status::Interrupted).count());
         let not_begun = results.not_begun().map(|n| format!(", {n} were not begun")).unwrap_or_default();
         say(format_args!(
-            "dma-bench: interrupted; {done} cells are whole, {begun} have fewer repetitions{not_begun}"
+            "dma-bench: interrupted; {done} cells are complete, {begun} have fewer repetitions{not_begun}"
         ));
         return INTERRUPTED;
     }
@@ -329,12 +329,14 @@ fn verdict(results: &Results, written: bool) -> u8 {
         say(format_args!("dma-bench: {engine}: {why}"));
     }
     for (engine, why) in &idle {
-        say(format_args!("dma-bench: {engine}: nothing of it was measured: {why}"));
+        say(format_args!("dma-bench: {engine}: not measured: {why}"));
     }
     let failed = of(Status::Failed).count();
     let missing = results.engines.iter().filter(|e| e.error.is_some()).count();
     if failed > 0 || missing > 0 {
-        say(format_args!("dma-bench: cells that failed: {failed}; engines that took no part: {missing}"));
+        say(format_args!(
+            "dma-bench: cells that failed: {failed}; engines that could not be used: {missing}"
+        ));
         return FAILED;
     }
     if written && idle.is_empty() { 0 } else { FAILED }

@@ -16,15 +16,15 @@ use crate::units;
 const EXAMPLES: &str = "\
 Examples:
   dma-bench list                                   engines of this machine
-  dma-bench doctor                                 what stands between you and each backend
-  dma-bench run --preset quick --report out.html   the picture in half a minute
+  dma-bench doctor                                 obstacles to each backend, and their remedies
+  dma-bench run --preset quick --report out.html   the overview in half a minute
   dma-bench run -e cpu -o 64..2M -q 1,32 -t 1      one engine by size and depth
-  dma-bench compare before.json after.json         what changed, and whether it is noise
+  dma-bench compare before.json after.json         changes, and whether they are noise
 
-Exit codes: 0 fine, 1 something failed, 2 the command line makes no sense, 3 bytes did not arrive,
-4 `compare` found a slowdown, 130 interrupted.";
+Exit codes: 0 success, 1 something failed, 2 the command line or a file that it names is invalid,
+3 wrong bytes or results, 4 `compare` found a slowdown or cannot rule one out, 130 interrupted.";
 
-/// Benchmarks DMA engines side by side: which engine, at what size, and is it worth it.
+/// Benchmarks DMA engines side by side: which engine, at what size, and whether it is worth it.
 #[derive(Debug, Parser)]
 #[command(name = "dma-bench", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -38,17 +38,17 @@ pub struct Arguments {
 pub enum Command {
     /// Lists the engines of this machine, with limits and capabilities, and why others cannot be used.
     #[command(
-        after_help = "Examples:\n  dma-bench list\n  dma-bench list --options    what can follow a name\n  dma-bench list --format json | jq '.[] | select(.usable) | .name'"
+        after_help = "Examples:\n  dma-bench list\n  dma-bench list --options    what engine names can contain\n  dma-bench list --format json | jq '.[] | select(.usable) | .name'"
     )]
     List {
         /// Output options.
         #[command(flatten)]
         printed: Printed,
-        /// List names instead, with the options that they take.
+        /// List the backends instead, with their devices and options.
         #[arg(long, conflicts_with_all = ["format", "json"])]
         options: bool,
     },
-    /// Checks everything that stands between you and each backend, and says how to mend it.
+    /// Checks each backend, and names obstacles and their remedies.
     #[command(
         after_help = "Examples:\n  dma-bench doctor            all backends; succeeds if a hardware backend can be used\n  dma-bench doctor doca       one backend; succeeds if it can be used\n  dma-bench doctor --format markdown"
     )]
@@ -59,9 +59,9 @@ pub enum Command {
         #[command(flatten)]
         printed: Printed,
     },
-    /// Measures engines side by side, memcpy always among them.
+    /// Measures engines, each beside memcpy.
     Run(Box<RunArguments>),
-    /// Makes an HTML page, SVGs and PNGs of results.
+    /// Makes an HTML page, or SVG and PNG plots, of results.
     #[command(
         after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/"
     )]
@@ -87,15 +87,15 @@ pub enum Command {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Says what changed between two results, with the chance that it is noise.
+    /// Compares two results, and tells changes from noise.
     #[command(
         after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%\n  dma-bench compare before.json after.json --format json | jq '.cells[] | select(.worse)'\n\n\
                       The chance of noise is about noise within the two runs: it is the Mann-Whitney test over the medians of\n\
-                      each run's passes. What differs from one run to the next (where memory lies, neighbours on the machine)\n\
-                      is not in it. To judge that, compare two runs of the same program first: what they differ by is noise."
+                      each run's passes. Differences from run to run (position of memory, other tenants of the machine)\n\
+                      are not in it. To see them, compare two runs of the same program first."
     )]
     Compare(CompareArguments),
-    /// Compares the simulated profiles with the figures that were published for their devices.
+    /// Compares simulated profiles with the published figures of their devices.
     #[command(
         after_help = "Examples:\n  dma-bench profiles\n  dma-bench profiles bluefield3 dsa --format markdown"
     )]
@@ -115,7 +115,7 @@ pub enum Command {
         /// The engine whose memory it is.
         engine: String,
     },
-    /// Prints a campaign, to be changed and given to `run --campaign`.
+    /// Prints a preset as a campaign file, to be changed and given to `run --campaign`.
     #[command(
         after_help = "Example:\n  dma-bench campaign knee > mine.toml; edit mine.toml; dma-bench run --campaign mine.toml"
     )]
@@ -124,27 +124,27 @@ pub enum Command {
         #[arg(value_enum)]
         preset: Preset,
     },
-    /// Prints a completion script.
+    /// Prints a completion script for a shell.
     #[command(
         after_help = "Example:\n  dma-bench completions bash > ~/.local/share/bash-completion/completions/dma-bench"
     )]
     Completions {
-        /// For which shell.
+        /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Prints the manual page, or writes that of every subcommand into a folder.
+    /// Prints the manual page, or writes those of all subcommands into a folder.
     #[command(
         after_help = "Examples:\n  dma-bench man | man -l -\n  dma-bench man --output ~/.local/share/man/man1"
     )]
     Man {
-        /// The folder for one page for each subcommand.
+        /// The folder for the pages of all subcommands.
         #[arg(short = 'o', long = "output", value_name = "FOLDER")]
         output: Option<PathBuf>,
     },
 }
 
-/// Output options, alike in all subcommands.
+/// Output options that several subcommands share.
 #[derive(Debug, Default, Args)]
 pub struct Printed {
     /// Format of standard output.
@@ -163,9 +163,9 @@ pub enum Format {
     Table,
     /// Markdown.
     Markdown,
-    /// Comma-separated values, one line for each cell.
+    /// Comma-separated values.
     Csv,
-    /// JSON, of the schema in `RESULTS.md`.
+    /// JSON. `RESULTS.md` describes that of results and comparisons.
     Json,
 }
 
@@ -177,21 +177,20 @@ pub struct CompareArguments {
     pub before: PathBuf,
     /// The results after.
     pub after: PathBuf,
-    /// Exit with 4 if a cell is slower by more than this and it is no noise, or cannot be told from noise
-    /// with so few repetitions; and if a cell fails, delivers wrong bytes or is missing that did not before.
-    /// Of runs with a rate, if latencies are longer by more.
-    // With its sign, `-5%` is no number to clap, which would take it for an option: what is wrong with it is
-    // said by its parser.
+    /// Exit with 4 if a cell is slower by more than this, unless that is noise. The same if so few
+    /// repetitions do not decide that, and if a cell that was fine before fails, is wrong or is missing. For
+    /// runs at a rate, the limit applies to latencies.
+    // Hyphens are allowed so that `-5%` reaches the parser, which explains the error. clap would take it for
+    // an option.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = units::percent)]
     pub fail_if_slower: Option<f64>,
-    /// Limit for noise: the chance, at most, that a difference as large comes from noise
-    /// within the runs, all cells taken together.
+    /// Greatest chance that a difference is noise and yet counts as a change, over all cells together.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, default_value = "1%", value_parser = units::chance)]
     pub noise: f64,
-    /// Figure to compare; of runs with a rate it is the latency, whatever is given here.
+    /// Figure to compare. Runs at a rate are always compared by latency.
     #[arg(long, value_enum, default_value_t)]
     pub metric: Metric,
-    /// All cells, not only those that changed; in CSV and JSON they always are.
+    /// Show all cells, not only those that changed. CSV and JSON always have all.
     #[arg(long)]
     pub all: bool,
     /// Output options.
@@ -205,8 +204,8 @@ pub struct CompareArguments {
 /// Figures that `compare` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Metric {
-    /// Throughput as a multiple of memcpy's in the same repetition: what the machine did else cancels out.
-    /// Models: throughput.
+    /// Throughput divided by that of memcpy right before and after, so that load of the machine cancels out.
+    /// Models are compared by throughput.
     #[default]
     Ratio,
     /// Throughput.
@@ -226,105 +225,103 @@ Examples:
   dma-bench run -e cpu -w compare,crc32c,copy-crc32c,copy-to-both -o 64K -a hot
   dma-bench run --campaign mine.toml --json mine.json
 
-Figures are medians over the repetitions. memcpy is the C library's, on one core. In its place stand memset
-for fills, memcmp for comparisons, the crate crc32c for CRC-32C, after memcpy for a copy with it, and memcpy
-twice for a copy to two destinations. An engine that has no such operation of its own is not measured. Each
-repetition of an engine lies between two of memcpy, and its ratio is to these. Verdicts are by confidence
-intervals of these ratios. Repetitions in which threads waited for a CPU are repeated as time allows.
-Percentiles beyond which nothing was timed are not shown. Models are simulations, in tables of their own.";
+Figures are medians over the repetitions. The baseline is the C library's memcpy on one core; memset for
+fills, memcmp for comparisons, the crate crc32c for CRC-32C, memcpy and then crc32c for a copy with CRC-32C,
+and memcpy twice for a copy to two destinations. Operations that an engine lacks are not measured. Each
+repetition of an engine lies between two of the baseline, and its ratio is to these two. Verdicts follow from
+confidence intervals of these ratios. Repetitions in which threads waited for a CPU are made again as time
+allows. Percentiles with too few samples are not shown. Models are simulated devices, in tables of their own.";
 
 /// Options of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 #[command(allow_negative_numbers = true)]
 pub struct RunArguments {
-    /// A campaign that is at hand; other options change it.
+    /// A built-in campaign. Other options change it.
     #[arg(long, value_enum, conflicts_with = "campaign")]
     pub preset: Option<Preset>,
-    /// A campaign of your own, as a TOML file, - for standard input; see `dma-bench campaign`.
+    /// A campaign file, - for standard input. `dma-bench campaign` prints examples. Other options change it.
     #[arg(long, value_name = "FILE")]
     pub campaign: Option<PathBuf>,
-    /// An engine by name, such as cpu, cpu:threads=2, sim:profile=dsa, doca:03:00.0; `real` for all usable
-    /// ones. May be given again.
+    /// An engine by name, such as cpu, cpu:threads=2, sim:profile=dsa or doca:03:00.0. `real` stands for all
+    /// usable ones that are no models. May be repeated.
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engines: Vec<String>,
-    /// Bytes of each operation: 4K, 64,4K, 64..2M, 64..2M*4.
+    /// Bytes of each operation: 4K, or 64,4K, or 64..2M (factor 2), or 64..2M*4 (factor 4).
     #[arg(short = 'o', long = "size", value_name = "SIZES")]
     pub sizes: Option<Values>,
-    /// Operations in flight on each queue: 1,32 or 1..256.
+    /// Operations in flight on each queue, such as 1,32 or 1..256.
     #[arg(short = 'q', long = "depth", value_name = "DEPTHS")]
     pub depths: Option<Values>,
-    /// Operations for each doorbell; half the depth unless given, at most the depth, and 1 with --rate.
+    /// Operations for each doorbell, at most the depth. Half the depth if not given; 1 with --rate.
     #[arg(short = 'b', long = "batch", value_name = "COUNTS")]
     pub batches: Option<Values>,
     /// Queues, each driven by a thread of its own.
     #[arg(short = 'T', long = "queues", visible_alias = "threads", value_name = "COUNTS")]
     pub queues: Option<Values>,
-    /// Operations: copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, gather, scatter; with a number
-    /// of segments, gather:64 (many into one), scatter:64.
+    /// Operations: copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, gather (many segments into
+    /// one) and scatter (one into many). A number says how many segments: gather:64.
     #[arg(short = 'w', long = "op", value_delimiter = ',', value_name = "OPS")]
     pub ops: Vec<OpSpec>,
-    /// Segments of operations that have several and do not say how many.
+    /// Segments of sg, gather and scatter, if these have no number.
     #[arg(short = 's', long = "segments", value_name = "COUNTS")]
     pub segments: Option<Values>,
-    /// Which memory is touched: hot, cold, random.
+    /// Memory that operations use.
     #[arg(short = 'a', long = "access", value_enum, value_delimiter = ',', value_name = "KINDS")]
     pub footprints: Vec<Footprint>,
-    /// Bytes of source, and as many of destination, that cold and random operations go through.
+    /// Bytes of source that cold and random operations use, and as many of destination.
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub footprint: Option<u64>,
-    /// Which way: local, push (to a peer), pull (from a peer).
+    /// Direction of the bytes.
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
-    /// Whose memory push and pull reach: thread (another engine in this process) or process (another
-    /// process).
+    /// Owner of the memory that push and pull reach.
     #[arg(long, value_enum, value_name = "WHOSE")]
     pub peer: Option<Peer>,
-    /// CPUs that drive the queues in turn, such as 0,2-3 or node0; memcpy runs on the first.
+    /// CPUs that drive queues in turn, such as 0,2-3 or node0. memcpy runs on the first.
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<String>,
-    /// NUMA node that memory is allocated on.
+    /// NUMA node of all memory.
     #[arg(long, value_name = "NUMBER")]
     pub node: Option<u32>,
-    /// Run each cell so many seconds without a break, compare every byte, and keep a time series.
+    /// Soak test: run each cell so many seconds without a break, compare every byte, keep a time series.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["time", "count"], value_parser = units::seconds)]
     pub duration: Option<f64>,
-    /// Keep a time series of throughput and latency, with a point every so many seconds (0.1 if none are
-    /// given): each cell runs without a break for --time, or 10 seconds.
+    /// Keep a time series of throughput and latency, with a point every so many seconds (0.1 without a
+    /// number). Each cell runs without a break for --time, or 10 seconds.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = units::seconds)]
     pub series: Option<f64>,
-    /// Seconds for which each cell of an engine is measured, over all repetitions. With memcpy beside it, the
-    /// warm-up and what is made up for, a run takes some four times as long; see --limit.
+    /// Seconds of measuring for each cell, over all repetitions. With memcpy, the warm-up and disturbed
+    /// repetitions, a run takes about four times as long; --limit bounds it.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
-    /// Operations of each repetition, instead of a time; some go before, as at a time. memcpy beside them
-    /// keeps its short slices.
+    /// Operations of each repetition, instead of a time. Some more run before them, untimed. Repetitions of
+    /// memcpy stay short.
     #[arg(short = 'n', long = "count", value_name = "OPS", value_parser = units::count)]
     pub count: Option<u64>,
-    /// The number of times that each cell is measured.
+    /// Repetitions of each cell.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT")]
     pub repetitions: Option<u32>,
-    /// The number of times that it is gone through all cells, each time for a share of the repetitions: 24
-    /// times unless given, and at most as often as these.
+    /// Passes over all cells, each with a share of the repetitions: 24 if not given, and at most as many as
+    /// repetitions.
     #[arg(long, value_name = "COUNT", conflicts_with = "rate")]
     pub passes: Option<u32>,
-    /// Begin no pass over the cells after so many seconds: fewer repetitions then, and a run that takes no
-    /// longer.
+    /// Time limit in seconds, after which no pass begins. There may be fewer repetitions then.
     #[arg(long, value_name = "SECONDS", conflicts_with = "rate", value_parser = units::seconds)]
     pub limit: Option<f64>,
-    /// Seconds that each cell warms up, over all passes. It is in no figure.
+    /// Warm-up of each cell in seconds, over all passes. It is in no figure.
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub warm_up: Option<f64>,
-    /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency then counts
-    /// from when an operation was due, and all repetitions of a cell are one schedule, so that one that is
-    /// late makes those behind it late, as it would for those who wait. -t says for how long.
+    /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency counts from
+    /// when an operation was due. All repetitions of a cell are one schedule, so that a delay also delays
+    /// later operations. --time sets its length.
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub rate: Option<f64>,
-    /// Verify the bytes of every operation, within the measured time. Some are always verified, outside of
-    /// it.
+    /// Verify every operation, within the measured time. Without this, some are verified, outside of the
+    /// measured time.
     #[arg(short = 'y', long = "verify")]
     pub verify: bool,
-    /// Seconds that an engine may complete nothing before its cell is given up.
+    /// Time limit in seconds for an engine that completes nothing. Its cell then fails.
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub stall: Option<f64>,
     /// Compare the profiles of simulated engines with their published figures.
@@ -336,10 +333,10 @@ pub struct RunArguments {
     /// Output options.
     #[command(flatten)]
     pub printed: Printed,
-    /// Write one line for each cell to this file.
+    /// Write CSV to this file, with one line for each cell.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write the tables to this file.
+    /// Write the tables as Markdown to this file.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
     /// Write a self-contained HTML page to this file.
@@ -348,21 +345,21 @@ pub struct RunArguments {
     /// Write an SVG and a PNG of each plot to this folder.
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
-    /// Go before everything else on this machine (SCHED_FIFO): for sure figures on one that others use too,
-    /// and slow for them meanwhile. Takes root, CAP_SYS_NICE, or `ulimit -r 10`.
+    /// Run with realtime priority (SCHED_FIFO): more accurate figures on a busy machine, whose other programs
+    /// are slow meanwhile. Needs root, CAP_SYS_NICE, or `ulimit -r 10`.
     #[arg(long)]
     pub realtime: bool,
-    /// Neither progress nor lines about it.
+    /// Print no progress.
     #[arg(long)]
     pub quiet: bool,
 }
 
 impl RunArguments {
-    /// The campaign that the options come to.
+    /// Returns the campaign that the options describe.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or options that make no sense.
+    /// A file cannot be read, or an option is invalid.
     pub fn plan(&self) -> Result<Campaign, String> {
         let mut campaign = match (&self.campaign, self.preset) {
             (Some(path), _) => {
@@ -376,7 +373,7 @@ impl RunArguments {
         };
         if !self.engines.is_empty() {
             campaign.engines.clone_from(&self.engines);
-            // Sweeps no longer differ by engine.
+            // The engines of the command line apply to all sweeps.
             campaign.sweeps.iter_mut().for_each(|s| s.engines.clear());
         }
         for sweep in &mut campaign.sweeps {
@@ -409,14 +406,14 @@ impl RunArguments {
         }
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
-        // Said of the numbers themselves, before anything is said of what follows from them.
+        // Numbers are checked first, so that errors name them and not what is computed from them.
         campaign.check_numbers()?;
         if let Some(time) = self.time {
             if time <= 0.0 {
-                return Err(format!("--time {}: it takes seconds, more than 0", units::plain(time)));
+                return Err(format!("--time {}: give seconds, more than 0", units::plain(time)));
             }
-            // Unless told how often: as often as goes, since short slices between those of memcpy are surer
-            // than long ones.
+            // As many repetitions as fit, unless their number is given: short slices between those of memcpy
+            // are more accurate than long ones.
             if campaign.is_continuous() {
                 campaign.repetitions = 1;
             } else if self.repetitions.is_none() && campaign.rate.or(self.rate).is_none() {
@@ -427,7 +424,7 @@ impl RunArguments {
         if campaign.is_continuous() && self.time.is_none() {
             (campaign.seconds, campaign.repetitions) = (campaign.duration.unwrap_or(CONTINUOUS), 1);
         }
-        // On the command line the two exclude each other.
+        // A time on the command line replaces the count of the campaign file.
         campaign.count = self.count.or(campaign.count.filter(|_| self.time.is_none()));
         campaign.rate = self.rate.or(campaign.rate);
         if campaign.rate.is_some()
@@ -447,24 +444,24 @@ impl RunArguments {
     }
 }
 
-/// Duration of a cell that runs without a break if no time is given, in seconds.
+/// Default duration of a cell that runs without a break, in seconds.
 const CONTINUOUS: f64 = 10.0;
 
-/// Returns the duration of each of so many repetitions, if all take `time`.
+/// Returns the duration of each repetition, in seconds, if all together take `time` seconds.
 fn share(time: f64, repetitions: u32) -> Result<f64, String> {
     let (given, times) = (units::plain(time), f64::from(repetitions.max(1)));
     let each = time / times;
-    // The quotient of what is exactly enough can be a little less.
+    // Rounding may make the quotient a little less than the exact limit.
     if each < SHORTEST * (1.0 - 1e-9) {
         return Err(format!(
-            "--time {given} is too short for {repetitions} repetitions, of which each takes at least {SHORTEST} seconds; give --time {} or \
+            "--time {given} is too short for {repetitions} repetitions of at least {SHORTEST} seconds each; give --time {} or \
              more, or fewer --repetitions",
             units::plain(times / SHORTEST.recip().round())
         ));
     }
     if each > LONGEST {
         return Err(format!(
-            "--time {given} is too long for {repetitions} repetitions, of which each takes at most {LONGEST} seconds; give --time {} or less",
+            "--time {given} is too long for {repetitions} repetitions of at most {LONGEST} seconds each; give --time {} or less",
             units::plain(times * LONGEST)
         ));
     }
@@ -550,7 +547,7 @@ mod tests {
         for (words, says) in [
             (&["-o", "4Q"][..], "4Q"),
             (&["-q", "0"], "contains 0"),
-            (&["-t", "-1"], "--time -1: it takes seconds, more than 0"),
+            (&["-t", "-1"], "--time -1: give seconds, more than 0"),
             (&["-t=-1"], "more than 0"),
             (&["-t", "nan"], "`nan` is no number of seconds"),
             (&["-t", "5s"], "`5s` is no number of seconds; write 5, 0.5 or 1e-3"),

@@ -177,7 +177,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     judge(&mut rows, noise);
     let mut notes = Vec::new();
     if before.interrupted || after.interrupted {
-        notes.push("one of them was interrupted".to_owned());
+        notes.push("at least one of the runs was interrupted".to_owned());
     }
     let modelled =
         |e: &&crate::results::Engine| before.cells.iter().any(|m| m.model && m.cell.engine == e.name);
@@ -186,7 +186,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
         models.filter_map(|e| Some(format!("{} is a model: {}", e.name, e.model.as_ref()?))).collect();
     let busy = |results: &Results| !results.busy().is_empty();
     if rows.iter().any(|r| !r.model) && (busy(before) || busy(after)) {
-        notes.push("the machine was busy meanwhile: what differs may be due to that".to_owned());
+        notes.push("the machine was busy during the runs, which may explain differences".to_owned());
     }
     notes.extend(too_few(&rows, noise));
     notes.extend(exact::note(&rows));
@@ -278,7 +278,7 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     let Some(new) = new else {
         let why = after.engine(&old.cell.engine).and_then(|e| e.error.as_deref());
         let why = why.map_or(String::new(), |why| format!(": {why}"));
-        return if had_figures { found(format!("is in the first only{why}"), true) } else { None };
+        return if had_figures { found(format!("is missing in the second{why}"), true) } else { None };
     };
     let lost = if had_figures && new.bytes_per_second.is_none() { ", without figures" } else { "" };
     if new.status != old.status {
@@ -373,7 +373,7 @@ impl Comparison {
         add(
             of(Verdict::Untold),
             format!(
-                "cells look slower by more than {percent} %, and with so few repetitions nobody can tell whether that is noise: {remedy}"
+                "cells look slower by more than {percent} %, which may be noise with so few repetitions; {remedy}"
             ),
         );
         add(

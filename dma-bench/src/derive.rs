@@ -67,8 +67,8 @@ pub fn missed(results: &Results) -> Option<String> {
     let missed = with_figures().filter(|m| part_of_rate(&results.campaign, m).is_some()).count();
     (missed > 0).then(|| {
         format!(
-            "The rate was missed in {missed} of {} cells, which are marked: the engine does not do so many operations a second, and latencies there \
-             are those of a queue that grows for as long as it is measured; a lower --rate gives those under a load.",
+            "The rate was missed in {missed} of {} cells, which are marked. The engine cannot do so many operations a second, so latencies there are \
+             those of a growing queue. A lower --rate gives latencies under load.",
             with_figures().count()
         )
     })

@@ -91,7 +91,7 @@ impl Report {
         for backend in &self.backends {
             let state = match (backend.is_usable, backend.opens) {
                 (true, _) => "usable",
-                (false, true) => "NOT usable with a device; what opens is a model",
+                (false, true) => "NOT usable with a device; only a model opens",
                 (false, false) => "NOT usable",
             };
             let _ = writeln!(text, "{}: {state}", backend.name);

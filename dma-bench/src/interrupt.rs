@@ -15,7 +15,7 @@ pub fn install() {
         if STOPPED.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        say("dma-bench: stopping; what was measured is kept; Ctrl-C again ends at once, and nothing is kept");
+        say("dma-bench: stopping; the figures so far are kept; Ctrl-C again ends at once and keeps nothing");
     });
 }
 

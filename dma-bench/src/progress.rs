@@ -74,7 +74,7 @@ impl Observer for Progress {
         let Some(bar) = &self.bar else {
             if self.lines {
                 let time = duration(Duration::try_from_secs_f64(expected).unwrap_or(Duration::MAX));
-                say(format_args!("this takes about {time}; Ctrl-C ends it and keeps what there is by then"));
+                say(format_args!("this takes about {time}; Ctrl-C stops it and keeps the figures so far"));
             }
             return;
         };
@@ -102,7 +102,7 @@ impl Observer for Progress {
         }
         bar.reset_elapsed();
         bar.set_draw_target(ProgressDrawTarget::stderr());
-        bar.println("Ctrl-C ends it and keeps what there is by then.");
+        bar.println("Ctrl-C stops the run and keeps the figures so far.");
         bar.enable_steady_tick(Duration::from_millis(200));
     }
 

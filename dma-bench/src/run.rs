@@ -97,7 +97,7 @@ pub fn run(
     let groups = campaign.groups(&names);
     if groups.iter().all(|g| g.cells.is_empty()) {
         return Err(Refused::Campaign(
-            "no combination is left to measure; do the sweeps name engines that take part?".to_owned(),
+            "no combination is left to measure; name engines of the campaign in its sweeps".to_owned(),
         ));
     }
     let planned = groups.iter().map(|g| u64::from(!campaign.is_continuous()) + g.cells.len() as u64).sum();
@@ -116,7 +116,7 @@ pub fn run(
     let mut runner = Runner::new(&campaign, contenders, baseline, last_cache);
     campaign.notes().iter().for_each(|note| observer.note(note));
     for name in unmeasured {
-        observer.note(&format!("no sweep names {name}: nothing is measured of it"));
+        observer.note(&format!("no sweep names {name}, so it is not measured"));
     }
     let (cells, interrupted) =
         if campaign.is_continuous() { runner.continuous(observer) } else { runner.all(observer) };

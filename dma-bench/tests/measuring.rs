@@ -158,7 +158,7 @@ fn cells_not_measured_or_not_paired_are_mentioned() {
     let short = said(format!("--campaign {} -r 1 --warm-up 0", campaign.display()));
     assert!(short.contains("note: no sweep names sim:profile=dsa") && !short.contains("drifts"), "{short}");
     let long = said("-e cpu -r 1 -t 0.6 --warm-up 0".to_owned());
-    assert!(long.contains("note: in repetitions of 600 ms") && !long.contains("no sweep"), "{long}");
+    assert!(long.contains("note: repetitions of 600 ms") && !long.contains("no sweep"), "{long}");
 }
 
 #[test]

@@ -59,8 +59,8 @@ pub(super) fn note(rows: &[super::Row]) -> Option<String> {
         .collect();
     let most = changes.iter().copied().reduce(f64::max)?;
     Some(format!(
-        "{} cells of models differ by up to {:.1} %, and were measured otherwise (repetitions, operations, verification, or the engine's other cells): \
-         that explains as much; measure both alike to see smaller changes",
+        "{} cells of models differ by up to {:.1} %. Other conditions (repetitions, operations, verification, or the engine's other cells) explain \
+         differences of that size; measure both alike to see smaller changes",
         changes.len(),
         most * 100.0
     ))

@@ -93,8 +93,8 @@ fn other_differences_are_said() {
         (|r| r.campaign.verify = Verify::All, "differs: verification sample / all"),
         (|r| r.campaign.rate = Some(1e3), "differs: rate none / 1.00 k/s"),
         (|r| r.interrupted = true, "was interrupted"),
-        (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy meanwhile"),
-        (|r| r.cells.iter_mut().for_each(|m| m.moved = 0.5), "was busy meanwhile"),
+        (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy during the runs"),
+        (|r| r.cells.iter_mut().for_each(|m| m.moved = 0.5), "was busy during the runs"),
     ];
     for (change, says) in changes {
         let notes = notes(change);
@@ -177,8 +177,8 @@ fn cells_that_are_gone_are_named() {
     let comparison = compare(&sample(), &after, Metric::Ratio, 0.01);
     assert_eq!(comparison.rows.len(), 6);
     let text = comparison.text(false, Style::Plain);
-    assert!(text.contains("cpu copy 64 B q1 cold: is in the first only\n"), "{text}");
-    assert!(text.contains("cpu copy 4 KiB q1 cold: is in the first only\n"), "{text}");
+    assert!(text.contains("cpu copy 64 B q1 cold: is missing in the second\n"), "{text}");
+    assert!(text.contains("cpu copy 4 KiB q1 cold: is missing in the second\n"), "{text}");
     let failures = comparison.failures(0.5);
     assert!(matches!(&failures[..], [why] if why.starts_with("2 cells ended worse")), "{failures:?}");
     // New cells of the later results have no counterpart.
@@ -187,7 +187,7 @@ fn cells_that_are_gone_are_named() {
     // For an engine that is missing now, the reason is shown.
     after.engines[1].error = Some("no such\x1b device".to_owned());
     let text = compare(&sample(), &after, Metric::Ratio, 0.01).text(false, Style::Plain);
-    assert!(text.contains("is in the first only: no such  device"), "{text}");
+    assert!(text.contains("is missing in the second: no such  device"), "{text}");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_cell_that_fails_now_does_not_pass() {
     let wrong = compare(&sample(), &ended(Status::Wrong, false), Metric::Ratio, 0.01);
     let text = wrong.text(false, Style::Plain);
     let says = "cpu copy 4 KiB q1 cold: was ok and is wrong, without figures: offset 7";
-    assert!(text.contains(says) && !text.contains("first only"), "{text}");
+    assert!(text.contains(says) && !text.contains("missing in the second"), "{text}");
     let failures = wrong.failures(0.5);
     assert!(matches!(&failures[..], [why] if why.starts_with("4 cells ended worse")), "{failures:?}");
     let failed = compare(&sample(), &ended(Status::Failed, true), Metric::Ratio, 0.01);

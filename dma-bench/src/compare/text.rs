@@ -38,7 +38,7 @@ impl Row {
             Verdict::Untold => "cannot be told",
             Verdict::Untested => "not tested",
             Verdict::Same => "the same",
-            Verdict::Otherwise => "measured otherwise",
+            Verdict::Otherwise => "other conditions",
             Verdict::Changed if self.is_slower_by(0.0) => "slower",
             Verdict::Changed => "faster",
         };
@@ -133,7 +133,7 @@ impl Comparison {
         }
         if self.changes.len() > named {
             lines.push(format!(
-                "and {} more that ended otherwise: --all names them",
+                "and {} more that ended differently; --all names them",
                 self.changes.len() - named
             ));
         }
@@ -146,8 +146,8 @@ impl Comparison {
     fn summary(&self) -> Vec<String> {
         if self.rate {
             return vec![format!(
-                "{} latencies compared: the rate is given, so throughput says nothing; there is one of each in a run, so nothing says which \
-                 difference is noise",
+                "{} latencies compared. The rate is given, so throughput is not compared. A run has one figure of each, so nothing tells \
+                 changes from noise",
                 self.rows.len()
             )];
         }
@@ -165,8 +165,8 @@ impl Comparison {
                 self.noise * 100.0
             );
             lines.push(
-                "The chance is about noise within these two runs. What differs from one run to the next (where memory lies, neighbours on the \
-                 machine) is not in it: compare two runs of the same program to see how much that is here."
+                "The chance is about noise within these two runs. Differences from run to run (position of memory, other tenants of the machine) \
+                 are not in it: compare two runs of the same program to see them."
                     .to_owned(),
             );
         }

@@ -94,7 +94,7 @@ impl Worker {
             };
             if !self.flying[at] {
                 return Err(Trouble::Failed(format!(
-                    "a completion with the token {}, of which no operation is in flight",
+                    "a completion with the token {}, which no operation in flight has",
                     completion.token
                 )));
             }

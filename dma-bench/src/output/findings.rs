@@ -24,7 +24,7 @@ pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
 
 /// Returns a table of set-up costs.
 pub(super) fn costs(all: &[Cost], style: Style) -> String {
-    let mut table = style.rigid_table(&["engine", "what", "size", "p50", "p99", "max"], false);
+    let mut table = style.rigid_table(&["engine", "step", "size", "p50", "p99", "max"], false);
     for c in all {
         let size = if c.size == 0 { "-".to_owned() } else { bytes(c.size) };
         let [p50, _, p99, _, max] = latency(Some(&c.time));
@@ -89,7 +89,7 @@ pub fn published(rows: &[Published], style: Style) -> String {
         "published",
         "simulated",
         "off",
-        "allowed",
+        "tolerance",
         "",
     ]);
     let mut sources: Vec<(&str, &str)> = Vec::new();

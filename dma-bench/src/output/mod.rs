@@ -77,7 +77,7 @@ pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
         text += &findings::series(m, style);
     }
     if !results.costs.is_empty() {
-        text += &style.title("Setting up");
+        text += &style.title("Set-up costs");
         text += &findings::costs(&results.costs, style);
     }
     if !results.knees.is_empty() {
@@ -97,7 +97,7 @@ pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
         text += &style.title("Verdicts against memcpy, by bytes of each operation");
         text += &findings::verdicts(&results.verdicts, style);
     }
-    text += &style.title("In short");
+    text += &style.title("Summary");
     for line in &results.summary {
         let _ = writeln!(text, "{}{line}", if style == Style::Markdown { "    " } else { "" });
     }
@@ -115,7 +115,7 @@ fn troubles(results: &Results, style: Style) -> String {
         )
         .collect();
     if !failed.is_empty() {
-        text += &style.title("Not measured, or not to the end");
+        text += &style.title("Failed or incomplete");
         for line in failed {
             let _ = writeln!(text, "- {}", printable(&line));
         }

@@ -47,7 +47,7 @@ pub fn summary(results: &Results) -> Vec<String> {
         lines.push(if copies {
             "Which engine, by bytes of a copy (memcpy: the C library's, on one core):".to_owned()
         } else {
-            "Which engine, by bytes of an operation (the others: one core):".to_owned()
+            "Which engine, by bytes of an operation (baseline: one core):".to_owned()
         });
         let most = if models.is_empty() { 5 } else { 4 };
         lines.extend(limited(advice, most, "more ways of use: see the verdicts"));

@@ -57,12 +57,14 @@ impl Campaign {
             return Err("there is no engine; name one, or `real` for all usable ones".to_owned());
         }
         if self.sweeps.is_empty() {
-            return Err("there is nothing to measure: no sweeps".to_owned());
+            return Err("the campaign has no sweeps, so there is nothing to measure; add one".to_owned());
         }
         for sweep in &self.sweeps {
             let most = |what: &str, values: &Values, high: u64| match values.0.iter().find(|v| **v > high) {
                 Some(v) => Err(format!("{what} {v} is too much; allowed are 1 to {high}")),
-                None if values.0.is_empty() => Err(format!("{what}: an empty list")),
+                None if values.0.is_empty() => {
+                    Err(format!("{what} is an empty list; give at least one value"))
+                }
                 None => Ok(()),
             };
             most("size", &sweep.sizes, 16 << 30)?;
@@ -82,7 +84,7 @@ impl Campaign {
             }
             if sweep.ops.contains(&Op::Crc32c.into()) && sweep.directions.contains(&Direction::Push) {
                 return Err("crc32c writes nothing that could be pushed to a peer; give it the directions \
-                    local and pull alone"
+                    local and pull only"
                     .to_owned());
             }
         }
@@ -99,7 +101,7 @@ impl Campaign {
             let deepest = deepest(sweep);
             for batch in batches(sweep).into_iter().filter(|b| *b > deepest) {
                 let note = format!(
-                    "{batch} operations for each doorbell do not fit into a depth of {deepest}: {deepest} are measured"
+                    "{batch} operations for each doorbell do not fit into a depth of {deepest}; {deepest} are used"
                 );
                 if !notes.contains(&note) {
                     notes.push(note);
@@ -108,7 +110,7 @@ impl Campaign {
         }
         if self.count.is_none() && self.rate.is_none() && !self.is_continuous() && self.seconds > PAIRED {
             notes.push(format!(
-                "in repetitions of {}, an engine and memcpy are measured so far apart that what drifts meanwhile does not cancel out; more of them (-r) are shorter",
+                "repetitions of {} are too long to be paired well with memcpy: drift in between does not cancel out; more of them (-r) are shorter",
                 units::nanos(self.seconds * 1e9)
             ));
         }

@@ -31,7 +31,7 @@ fn senseless_requests_are_named() {
         ("nmae = 'x'", "nmae"),
         ("repetitions = 0", "repetitions is 0"),
         ("engines = []", "no engine"),
-        ("sweeps = []", "no sweeps"),
+        ("sweeps = []", "has no sweeps"),
         ("[[sweeps]]\nsizes = '2M..64'", "smaller end first"),
         ("[[sweeps]]\nsizes = []", "empty list"),
         ("[[sweeps]]\ndepths = 70000", "70000"),

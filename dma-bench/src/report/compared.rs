@@ -18,7 +18,7 @@ pub fn page(comparison: &Comparison, limit: Option<f64>) -> String {
         @for failure in &failures { div.note { b { "Does not pass. " } (failure) } }
         @if !changed.is_empty() { h2 { "Changed" } (rows(&changed)) }
         @if !comparison.changes.is_empty() {
-            h2 { "Ended otherwise" }
+            h2 { "Ended differently" }
             ul { @for c in &comparison.changes {
                 li.bad[c.worse] { b { (c.cell.to_string()) } (tag(c.model)) ": " (c.text) }
             } }
@@ -28,7 +28,7 @@ pub fn page(comparison: &Comparison, limit: Option<f64>) -> String {
             (rows(&comparison.rows.iter().collect::<Vec<_>>()))
         }
         @if !comparison.differences.is_empty() {
-            h2 { "What else differs" }
+            h2 { "Other differences" }
             ul { @for d in &comparison.differences { li { (d.to_string()) } } }
         }
     };
@@ -64,7 +64,7 @@ fn rows(all: &[&Row]) -> Markup {
         (table(&columns, all.iter().map(row).collect()))
         p.explain {
             b { "x memcpy" } ": operations a second over those of memcpy beside it. " b { "GB/s" } ": 10" sup { "9" } " bytes a second. "
-            b { "chance of noise" } ": that samples as far apart come from one source, corrected for the number of cells ("
+            b { "chance of noise" } ": the chance that samples of one source differ as much, corrected for the number of cells ("
             (digits(all.len() as f64)) " here)."
         }
     }

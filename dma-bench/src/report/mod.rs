@@ -19,8 +19,8 @@ use crate::files::remedy;
 use crate::results::{Results, write_file};
 
 /// Message for results that have no plot.
-const NO_PLOT: &str = "nothing to plot: a plot takes at least two sizes, numbers of queues or of segments, or three \
-    depths or numbers of operations for each doorbell";
+const NO_PLOT: &str = "nothing to plot: a plot needs at least two sizes, two numbers of queues or of segments, three depths, or \
+    three numbers of operations for each doorbell";
 
 /// Writes an SVG and a PNG of every plot into `folder`, for light and for dark slides.
 ///

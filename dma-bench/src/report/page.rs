@@ -54,12 +54,12 @@ pub fn page(results: &Results) -> Result<String, String> {
             (plots(&questions(results, false))?)
             details { summary { "All figures" } (figures(results, false)) }
         } @else if !modelled {
-            p.dim { "There is " (NO_PLOT) "." }
+            p.dim { (NO_PLOT) "." }
         }
         @if modelled {
             h2 #models { "Models" }
             div.note {
-                b { "Not measured." } " These devices are simulated. Each is a model of what stands beside it, with the source of its figures: "
+                b { "Not measured." } " These devices are simulated. Each models the device named beside it, with the source of its figures: "
                 @for e in &results.engines { @if let Some(model) = &e.model { code { (e.name) } ": " (model) ". " } }
                 "The memcpy beside them was measured on this machine."
             }
@@ -146,7 +146,7 @@ fn troubles(results: &Results) -> Markup {
     let engines: Vec<_> = results.engines.iter().filter_map(|e| Some((&e.name, e.error.as_ref()?))).collect();
     let cells: Vec<_> = results.troubled().collect();
     html! { @if !engines.is_empty() || !cells.is_empty() {
-        h2 { "Not measured, or not to the end" }
+        h2 { "Failed or incomplete" }
         ul {
             @for (name, why) in engines { li { b { (name) } ": " (why) } }
             @for m in cells {
@@ -179,7 +179,7 @@ fn how(results: &Results) -> Markup {
         p {
             "Each repetition of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
             (c.repetitions) " repetitions of about " (nanos(c.seconds * 1e9)) " each, in up to " (passes(c)) " passes over all cells"
-            @if let Some(limit) = c.limit { ", of which none began after " (digits(limit)) " s" }
+            @if let Some(limit) = c.limit { ", none of which began after " (digits(limit)) " s" }
             ". " (left_out) " repetitions are left out because something disturbed them. The bytes of " (verified)
             " operations were compared. dma-bench " (results.tool) ", " (digits(results.seconds)) " s in all."
         }

@@ -140,11 +140,11 @@ pub(super) fn verdicts(results: &Results, models: bool) -> Markup {
                 li { b { (curve(&v.curve)) } (tag(v.model)) @if !v.is_here() { ", against " (v.against) } ": " (v.text) }
             } }
             details {
-                summary { "The confidence intervals that say so" }
+                summary { "The confidence intervals" }
                 (intervals(&all))
                 p.explain {
-                    "Faster: the whole interval is above 1.01. Slower: it is below 0.99. As fast: it is within 5 % of 1, or within 10 % and on both sides of it. Otherwise nothing is decided. "
-                    "The intervals are so wide that the chance of any wrong word in all of them is below 0.1 %."
+                    "Faster: the whole interval is above 1.01. Slower: it is below 0.99. As fast: it is within 5 % of 1, or within 10 % and on both sides of it. Otherwise the size is not decided. "
+                    "The chance that any of these verdicts is wrong is below 0.1 %."
                 }
             }
         }
@@ -198,9 +198,9 @@ pub(super) fn costs(results: &Results) -> Markup {
     let columns =
         [("engine", false), ("what", false), ("size", true), ("p50", true), ("p99", true), ("max", true)];
     html! { @if !results.costs.is_empty() {
-        h2 { "What does setting up cost?" }
+        h2 { "Set-up costs" }
         (table(&columns, rows.collect()))
-        p.explain { "Opening a queue; registering memory (allocation included) and giving it back. Half (p50) and 99 % (p99) take less." }
+        p.explain { "Opening a queue; registering memory, allocation included; deregistering it." }
     } }
 }
 
@@ -260,12 +260,12 @@ pub(super) fn published(results: &Results) -> Markup {
         ("published", true),
         ("simulated", true),
         ("off", true),
-        ("allowed", true),
+        ("tolerance", true),
         ("source", false),
     ];
     html! { @if !all.is_empty() {
         h2 { "Models against published figures" }
-        p.dim { (all.len()) " figures, " (missed) " beyond what the profile allows itself." }
+        p.dim { (all.len()) " figures, " (missed) " outside of the tolerance of the profile." }
         (table(&columns, rows.collect()))
     } }
 }

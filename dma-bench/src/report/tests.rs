@@ -144,7 +144,7 @@ fn a_comparison_has_a_page() {
     after.engines[1].version = "<2>".to_owned();
     let comparison = crate::compare::compare(&sample(), &after, crate::cli::Metric::Ratio, 0.01);
     let page = compared(&comparison, Some(0.05));
-    assert!(page.contains("is in the first only") && page.contains("Does not pass."));
+    assert!(page.contains("is missing in the second") && page.contains("Does not pass."));
     assert!(page.contains("&lt;2&gt;") && page.contains("cpu copy 4 KiB q1 cold"));
     assert!(
         comparison

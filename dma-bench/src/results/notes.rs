@@ -24,7 +24,7 @@ impl Results {
         let not_begun = self.not_begun().map(|n| format!("; {n} cells were not begun")).unwrap_or_default();
         self.interrupted.then(|| {
             format!(
-                "This is what had been measured by then: {fewer} of {} cells have fewer repetitions{not_begun}.",
+                "The figures are incomplete: {fewer} of {} cells have fewer repetitions{not_begun}.",
                 self.cells.len()
             )
         })
@@ -38,7 +38,7 @@ impl Results {
         let visits = self.cells.iter().map(|m| m.visits).max().filter(|n| *n < of)?;
         let seconds = digits(limit);
         Some(format!(
-            "The limit of {seconds} s ended it after {visits} of {of} passes over all cells; figures are surer with a greater --limit."
+            "The limit of {seconds} s ended the run after {visits} of {of} passes over all cells; a greater --limit makes figures more accurate."
         ))
     }
 
@@ -54,8 +54,8 @@ impl Results {
         fits.then(|| {
             let (footprint, cache, least) = (bytes(footprint), bytes(cache), cache.div_ceil(1 << 20) * 2);
             format!(
-                "Not cold: what cold and random operations go through, {footprint} of source and as much of destination, fits into the last cache, {cache}. \
-                 --footprint {least}M does not."
+                "Not cold: the memory of cold and random operations, {footprint} of source and as much of destination, fits into the last-level cache \
+                 of {cache}. --footprint {least}M exceeds it."
             )
         })
     }
@@ -65,8 +65,8 @@ impl Results {
     pub fn at_rate(&self) -> Option<String> {
         let rate = self.campaign.rate?;
         Some(format!(
-            "At a rate of {} on each queue: throughputs are what was asked for, not what an engine can do; CPU times have the waiting in them, and latencies count from when \
-             an operation was due.",
+            "At a rate of {} on each queue: throughput is given, not the engine's limit; CPU times include waiting; latencies count from when an \
+             operation was due.",
             per_second(rate)
         ))
     }
@@ -90,8 +90,8 @@ impl Results {
         });
         let moved = beyond(|m| m.moved, OFTEN).map(|(cells, most)| {
             format!(
-                "The second core moved: {cells}, in up to {most:.0} % of the repetitions. The host of a virtual \
-                 machine migrates virtual CPUs between cores that share a cache and cores that do not. These \
+                "The second core moved: {cells}, in up to {most:.0} % of the repetitions. The hypervisor of a \
+                 virtual machine migrates vCPUs between cores that share a cache and cores that do not. These \
                  repetitions are left out where enough others remain; latencies are of all repetitions."
             )
         });

@@ -132,7 +132,7 @@ fn a_limit_that_ended_it_is_named() {
     results.seconds = 27.0;
     assert_eq!(results.limited(), None, "it was over before");
     results.seconds = 28.3;
-    assert!(results.limited().unwrap().contains("The limit of 28.0 s ended it after 24 of 160 passes"));
+    assert!(results.limited().unwrap().contains("The limit of 28.0 s ended the run after 24 of 160 passes"));
     results.campaign.passes = 24;
     assert_eq!(results.limited(), None, "all of them");
     (results.campaign.passes, results.interrupted) = (160, true);

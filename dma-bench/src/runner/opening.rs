@@ -82,4 +82,4 @@ impl Runner<'_> {
 
 /// Reason why a device that takes no time is not measured.
 pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
-    sim:profile=dsa, or what it takes, as in sim:latency=1us,bandwidth=10GiB";
+    sim:profile=dsa, or its times, as in sim:latency=1us,bandwidth=10GiB";
