@@ -1,13 +1,9 @@
-//! Conclusions from figures: missed rates, comparisons with published CPUs, and the queue depth that
-//! suffices.
+//! Conclusions from figures: verdicts, missed rates, comparisons with published CPUs, and knees.
 
 use crate::plan::{Campaign, Cell, Direction, Footprint, Op};
 use crate::published;
 use crate::results::{Knee, Measured, Results};
-use crate::verdict::{Class, Curve, Point};
-
-/// Name of the baseline that was measured on this machine.
-pub const HERE: &str = "memcpy here";
+use crate::verdict::{Class, Curve, HERE, Point, RISK, Verdict, point};
 
 #[derive(Debug)]
 /// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
@@ -74,9 +70,37 @@ pub fn missed(results: &Results) -> Option<String> {
     })
 }
 
+/// Returns the verdicts on all curves that have ratios.
+#[must_use]
+pub fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
+    let compared: Vec<&Measured> =
+        cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
+    let risk = RISK / compared.len().max(1) as f64;
+    let mut curves: Vec<(Curve, Vec<&Measured>)> = Vec::new();
+    for m in compared {
+        let curve = Curve::of(&m.cell);
+        match curves.iter_mut().find(|(c, _)| *c == curve) {
+            Some((_, of)) => of.push(m),
+            None => curves.push((curve, vec![m])),
+        }
+    }
+    let mut all = Vec::new();
+    for (curve, of) in curves {
+        let model = of.iter().any(|m| m.model);
+        let here = |m: &&Measured| {
+            let ratios = &m.ratio.as_ref()?.samples;
+            point(m.cell.size, ratios, m.visits as usize, risk)
+        };
+        let points = of.iter().filter_map(here).collect();
+        all.push(Verdict::new(curve.clone(), model, HERE, points));
+        all.extend(published_cpu(&curve, &of).map(|(name, points)| Verdict::new(curve, model, name, points)));
+    }
+    all
+}
+
 /// Returns the points of a modelled device against the CPU published with it, and the name of that CPU.
 #[must_use]
-pub(crate) fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Vec<Point>)> {
+fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Vec<Point>)> {
     let fits =
         curve.op == Op::Copy && curve.direction == Direction::Local && curve.footprint != Footprint::Hot;
     if !fits || published::profile_of(&curve.engine) != Some(DSA_CPU.profile) {
@@ -190,20 +214,20 @@ mod tests {
         };
         let of =
             |name: &str| [published(name, 64, 0.5), published(name, 256, 2.0), published(name, 1024, 4.0)];
-        let found = crate::verdict::verdicts(&of("sim:seed=7,profile=dsa"));
+        let found = verdicts(&of("sim:seed=7,profile=dsa"));
         assert_eq!(found.iter().map(|c| c.against.as_str()).collect::<Vec<_>>(), [HERE, DSA_CPU.name]);
         assert_eq!(found[1].text, "slower up to 64 B, faster from 256 B");
         for other in ["sim:profile=ioat", "sim:profile=dsa,latency=1us", "cpu:profile=dsa", "doca"] {
-            assert_eq!(crate::verdict::verdicts(&of(other)).len(), 1, "{other}");
+            assert_eq!(verdicts(&of(other)).len(), 1, "{other}");
         }
         let hot = of("sim:profile=dsa").map(|mut m| {
             m.cell.footprint = Footprint::Hot;
             m
         });
-        assert_eq!(crate::verdict::verdicts(&hot).len(), 1, "it was measured in main memory");
+        assert_eq!(verdicts(&hot).len(), 1, "it was measured in main memory");
         let [one, two, mut three] = of("sim:profile=dsa");
         three.cell.size = 1000;
-        assert_eq!(crate::verdict::verdicts(&[one, two, three]).len(), 1, "two sizes say nothing");
+        assert_eq!(verdicts(&[one, two, three]).len(), 1, "two sizes say nothing");
         // The published sizes.
         assert!(DSA_CPU.points.windows(2).all(|p| p[1].0 >= 2 * p[0].0 && p[1].0 <= 4 * p[0].0));
         assert_eq!(DSA_CPU.points[10], (1_048_576, 9_749.0));

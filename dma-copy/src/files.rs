@@ -12,7 +12,6 @@ use rustix::io::Errno;
 
 use crate::disk::{Directory, Source, not_a_file};
 use crate::failure::{Failure, failure};
-use crate::negotiate::Plan;
 use crate::options::Options;
 use crate::protocol::{MAX_MODE, Step};
 use crate::session::made_progress;
@@ -100,9 +99,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Creates the partial copy, or opens the one that an earlier copy left.
-    pub(crate) fn create(options: &Options, plan: &Plan) -> Result<Self, Failure> {
-        let (path, keep, size) = (&*options.file, options.resume, plan.size);
+    /// Creates the partial copy, or opens the one that an earlier copy left. The complete copy has `size`
+    /// bytes, and the permissions `mode` before the umask.
+    pub(crate) fn create(options: &Options, size: u64, mode: u16) -> Result<Self, Failure> {
+        let (path, keep) = (&*options.file, options.resume);
         let shown = path.display();
         let name = match path.file_name() {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
@@ -128,7 +128,7 @@ impl Target {
             keep,
             size,
             there,
-            mode: plan.mode & MAX_MODE,
+            mode: mode & MAX_MODE,
             sync: options.sync,
             unsynced: AtomicU64::new(0),
         })

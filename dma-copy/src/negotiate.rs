@@ -137,7 +137,7 @@ pub(crate) fn negotiate(
             Ok((plan, LocalFile::Source(Arc::new(source))))
         }
         None => {
-            let target = Target::create(options, &plan)?;
+            let target = Target::create(options, plan.size, plan.mode)?;
             let begun = offer_resume(&target, &plan, session);
             if begun.is_err() {
                 target.give_up();

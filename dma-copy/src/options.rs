@@ -2,14 +2,48 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
-use crate::channel::Carrier;
 use crate::command::parse_size;
 use crate::protocol::{Checksum, Role};
+
+/// The carrier of messages, as `--channel` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A Unix socket at this path.
+    Unix(PathBuf),
+    /// TCP: an address `HOST:PORT`.
+    Tcp(String),
+    /// DOCA's comm channel: the name of the service.
+    Comch(String),
+}
+
+impl FromStr for Carrier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            // A port without a host is local.
+            Some(("tcp", port)) if port.parse::<u16>().is_ok() => Ok(Self::Tcp(format!("127.0.0.1:{port}"))),
+            Some(("tcp", address))
+                if address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
+            {
+                Ok(Self::Tcp(address.to_owned()))
+            }
+            Some(("comch", name)) if !name.is_empty() => Ok(Self::Comch(name.to_owned())),
+            _ => Err(format!(
+                "`{text}` is no channel; there are unix:PATH, tcp:PORT, tcp:HOST:PORT and comch:NAME"
+            )),
+        }
+    }
+}
 
 /// Copy a file between host and DPU by DMA.
 ///

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
+use super::Observer;
 use super::Runner;
 use crate::drive::{Extent, Pace, Worker, histogram};
 use crate::pairs::Pair;
 use crate::plan::Cell;
 use crate::record::Record;
 use crate::results::{Measured, Moment};
-use crate::run::Observer;
 use crate::{interrupt, slices};
 
 /// Default interval of a soak test's time series, in seconds.

@@ -11,12 +11,13 @@ use dma::{
     NativeError, Operation, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion,
 };
 
+use super::Observer;
 use super::*;
 use crate::contender::Clock;
+use crate::derive::verdicts;
 use crate::plan::{Cell, Footprint, Peer, Sweep};
 use crate::results::Measured;
-use crate::run::Observer;
-use crate::verdict::{Class, Verdict, verdicts};
+use crate::verdict::{Class, Verdict};
 
 const SIZES: [u64; 6] = [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10];
 

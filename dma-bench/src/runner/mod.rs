@@ -8,6 +8,7 @@ mod cores;
 mod engines;
 #[cfg(test)]
 mod made_up;
+mod observer;
 mod opening;
 mod passes;
 mod slot;
@@ -23,6 +24,7 @@ use dma::DmaEngine;
 use self::calibration::clock_cost;
 use self::cores::Cores;
 pub(crate) use self::engines::Engines;
+pub use self::observer::Observer;
 pub(crate) use self::passes::passes;
 use crate::contender::Contender;
 use crate::memcpy::Memcpy;

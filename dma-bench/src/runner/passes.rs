@@ -1,11 +1,11 @@
 //! The passes over all cells, and their end.
 
+use super::Observer;
 use super::Runner;
 use crate::interrupt;
 use crate::plan::{Campaign, Cell};
 use crate::record::Record;
 use crate::results::{Measured, Status};
-use crate::run::Observer;
 
 impl Runner<'_> {
     /// Measures every group. Returns the results, and true if the user stopped the run.

@@ -1,5 +1,6 @@
 //! The order of passes, which queues stay open, and estimates of time.
 
+use super::Observer;
 use super::calibration::{few, is_shared, rounds, warm_up_of_pass};
 use super::visit::apart;
 use super::*;
@@ -7,7 +8,6 @@ use crate::contender::Contender;
 use crate::plan::{Cell, Footprint, Peer, Sweep};
 use crate::record::Record;
 use crate::results::Measured;
-use crate::run::Observer;
 
 /// Counts repetitions that are cancelled.
 struct Fewer(u64);

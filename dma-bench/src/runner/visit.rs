@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::Observer;
 use super::Runner;
 use super::passes::{passes, tell, upto};
 use super::slot::paced;
@@ -11,7 +12,6 @@ use crate::interrupt;
 use crate::layout::Layout;
 use crate::pairs::{Pair, Slot};
 use crate::record::Record;
-use crate::run::Observer;
 
 /// Every so many passes, the first repetition of each visit is compared thoroughly.
 const COMPARE_EVERY: u32 = 4;

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 pub use self::interval::{interval, interval_in_order};
 pub use self::words::{Range, ranges, text};
 pub(crate) use self::words::{class, range};
-use crate::derive::{HERE, published_cpu};
 use crate::plan::{Cell, Direction, Footprint, Op};
-use crate::results::Measured;
 use crate::stats::blocks;
+
+/// Name of the baseline that was measured on this machine.
+pub const HERE: &str = "memcpy here";
 
 /// The greatest chance that any verdict of a run is wrong.
 pub const RISK: f64 = 0.001;
@@ -167,32 +168,4 @@ pub fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Poin
     let interval = interval_in_order(&blocks(ratios, visits.clamp(1, BLOCKS)), risk);
     let (low, high) = interval.unzip();
     Some(Point { size, ratio, low, high, class: Class::of(interval) })
-}
-
-/// Returns the verdicts on all curves that have ratios.
-#[must_use]
-pub fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
-    let compared: Vec<&Measured> =
-        cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
-    let risk = RISK / compared.len().max(1) as f64;
-    let mut curves: Vec<(Curve, Vec<&Measured>)> = Vec::new();
-    for m in compared {
-        let curve = Curve::of(&m.cell);
-        match curves.iter_mut().find(|(c, _)| *c == curve) {
-            Some((_, of)) => of.push(m),
-            None => curves.push((curve, vec![m])),
-        }
-    }
-    let mut all = Vec::new();
-    for (curve, of) in curves {
-        let model = of.iter().any(|m| m.model);
-        let here = |m: &&Measured| {
-            let ratios = &m.ratio.as_ref()?.samples;
-            point(m.cell.size, ratios, m.visits as usize, risk)
-        };
-        let points = of.iter().filter_map(here).collect();
-        all.push(Verdict::new(curve.clone(), model, HERE, points));
-        all.extend(published_cpu(&curve, &of).map(|(name, points)| Verdict::new(curve, model, name, points)));
-    }
-    all
 }
