@@ -16,6 +16,8 @@ pub(crate) struct Arrivals<'a> {
     pub(crate) at: u64,
     seq: u64,
     after_hole: bool,
+    /// Bytes of the next block, if blocks go through the channel.
+    pub(crate) received: Vec<u8>,
     /// For each slot: it holds a block that was not moved yet.
     filled: Vec<bool>,
     /// Set by `End`: the number of copies that the sender submitted again.
@@ -31,9 +33,21 @@ impl<'a> Arrivals<'a> {
             at: plan.from,
             seq: 0,
             after_hole: false,
+            received: Vec::with_capacity(if plan.stream { plan.block } else { 0 }),
             filled: vec![false; plan.slots],
             ended: None,
         }
+    }
+
+    /// Checks and keeps the next bytes of a block.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.session.took(bytes.len());
+        let len = self.received.len() + bytes.len();
+        if self.ended.is_some() || self.at >= self.plan.size || len > self.plan.block_at(self.at) {
+            return self.violated(&format!("{len} bytes of block {} at byte {}", self.seq, self.at));
+        }
+        self.received.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// Checks the sender's next message. Returns the block or hole that it announces, or `None` for `End`.
@@ -45,10 +59,10 @@ impl<'a> Arrivals<'a> {
         let block = match message {
             Message::Filled { seq, slot, len, digest } => {
                 let free = self.filled.get_mut(slot as usize).filter(|filled| !**filled);
+                let due = if at < plan.size { plan.block_at(at) } else { 0 };
+                let whole = !plan.stream || self.received.len() == due;
                 match free {
-                    Some(filled)
-                        if at < plan.size && seq == self.seq && len as usize == plan.block_at(at) =>
-                    {
+                    Some(filled) if due > 0 && seq == self.seq && len as usize == due && whole => {
                         *filled = true;
                     }
                     _ => {
@@ -59,6 +73,9 @@ impl<'a> Arrivals<'a> {
                 }
                 self.seq += 1;
                 Block { buffer: None, at, len: u64::from(len), slot, digest }
+            }
+            Message::Hole { .. } if !self.received.is_empty() => {
+                return self.violated(&format!("a hole within block {}", self.seq));
             }
             Message::Hole { .. } if self.after_hole => return self.violated("two holes in a row"),
             Message::Hole { len } => {
@@ -118,13 +135,14 @@ pub(crate) fn freed(message: Message, lent: &mut [bool], session: &Session) -> R
 }
 
 /// Compares the digest of a block that arrived with the digest that was sent.
-pub(crate) fn verify(checksum: Checksum, bytes: &[u8], sent: &Digest, at: u64) -> Result<(), Failure> {
-    if checksum == Checksum::None || digest::of(checksum, bytes) == *sent {
+pub(crate) fn verify(plan: &Plan, bytes: &[u8], sent: &Digest, at: u64) -> Result<(), Failure> {
+    if plan.checksum == Checksum::None || digest::of(plan.checksum, bytes) == *sent {
         return Ok(());
     }
-    Err(failure!(
-        Verifying,
-        "the {} bytes at {at} are not what was sent: the device or the memory corrupted them; copy again, with --engine cpu to see which",
-        bytes.len()
-    ))
+    let why = if plan.stream {
+        "the memory of a side, or the network, corrupted them; copy again"
+    } else {
+        "the device or the memory corrupted them; copy again, with --engine cpu to see which"
+    };
+    Err(failure!(Verifying, "the {} bytes at {at} are not what was sent: {why}", bytes.len()))
 }

@@ -282,7 +282,7 @@ fn write_blocks(
         match &block.buffer {
             Some(buffer) => {
                 let bytes = &buffer[..block.len as usize];
-                verify(plan.checksum, bytes, &block.digest, block.at)?;
+                verify(plan, bytes, &block.digest, block.at)?;
                 target.write_all_at(bytes, block.at)?;
             }
             None => {

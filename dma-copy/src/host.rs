@@ -1,42 +1,51 @@
-//! The host's role: exports a window of memory, and reads its file into that window's slots, or writes it out
-//! of them.
+//! The host's role: exports a window of memory, and reads its file into that window's slots, or writes it
+//! out of them. With `--engine stream` both roles: each block goes through the channel, and a slot is the
+//! right to send one.
 //!
 //! No reference to the window's bytes exists, because the DPU may write them at any time. Without checksums
 //! the kernel moves them between file and window. With checksums they pass through a private buffer, so that
 //! the bytes checked are the bytes written.
 
-use std::time::Duration;
-
-use dma::Export;
 use dma::prelude::*;
 use indicatif::ProgressBar;
 
+use crate::block::Block;
 use crate::check_interrupt;
 use crate::checks::{Arrivals, freed, verify};
 use crate::digest::{self, Running};
+use crate::disk::Source;
+use crate::exported::ExportedWindow;
 use crate::failure::{Failure, failure};
 use crate::files::Target;
 use crate::negotiate::{LocalFile, Plan};
-use crate::protocol::{self, Checksum, Digest, MAX_DESCRIPTOR, Message, Role};
+use crate::protocol::{Checksum, Data, Digest, MAX_DATA, Message};
 use crate::session::{Event, Session, WaitFor, made_progress, out_of_turn};
 
-/// Time for the DPU to release the memory. A correct DPU has released it by then.
-const REVOKE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of a `Data` besides its contents.
+const DATA_HEAD: usize = 5;
 
-/// Copies, and returns the number of DMA copies that the DPU submitted again.
+/// Copies, and returns the number of DMA copies that the DPU submitted again. Without an engine, blocks go
+/// through the channel.
 pub(crate) fn copy(
-    engine: &dyn DmaEngine,
+    engine: Option<&dyn DmaEngine>,
     plan: &Plan,
     file: &LocalFile,
     session: &Session,
     bar: &ProgressBar,
 ) -> Result<u64, Failure> {
+    let window = match engine {
+        Some(engine) => ExportedWindow::export(engine, plan, session)?,
+        None => None,
+    };
+    let buffered = plan.stream || plan.checksum != Checksum::None;
     let mut host = Host {
-        window: ExportedWindow::export(engine, plan, session)?,
+        window,
+        free: (0..plan.slots as u32).rev().collect(),
+        lent: vec![false; plan.slots],
         plan,
         session,
         bar,
-        private: vec![0; if plan.checksum == Checksum::None { 0 } else { plan.block }],
+        private: vec![0; if buffered { plan.block } else { 0 }],
     };
     let copied = match file {
         LocalFile::Source(source) => host.send(source),
@@ -55,74 +64,21 @@ pub(crate) fn copy(
 }
 
 struct Host<'a> {
-    /// `None` if there is nothing to move.
+    /// `None` if there is nothing to move, or blocks go through the channel.
     window: Option<ExportedWindow>,
+    /// Free slots. The last one freed is taken first, because its bytes are still in the caches.
+    free: Vec<u32>,
+    /// For each slot: the other side has it.
+    lent: Vec<bool>,
     plan: &'a Plan,
     session: &'a Session,
     bar: &'a ProgressBar,
-    /// A private copy of one block, if blocks are checked.
+    /// A private copy of one block, if blocks are checked or go through the channel.
     private: Vec<u8>,
 }
 
-/// The exported window, divided into slots of one block each.
-struct ExportedWindow {
-    // Dropped, and so revoked, before the memory.
-    export: Export,
-    window: Window,
-    /// Free slots. The last one freed is taken first, because its bytes are still in the caches.
-    free: Vec<u32>,
-    /// For each slot: the DPU has it.
-    lent: Vec<bool>,
-}
-
-impl ExportedWindow {
-    /// Exports memory for `plan` and sends its descriptor to the DPU; `None` if there is nothing to copy.
-    fn export(engine: &dyn DmaEngine, plan: &Plan, session: &Session) -> Result<Option<Self>, Failure> {
-        if plan.slots == 0 {
-            return Ok(None);
-        }
-        let len = plan.slots * plan.block;
-        let export = |rights| {
-            let window = engine.allocate_window(&MemoryRequest::new(len).exportable(rights))?;
-            window.export(rights).map(|export| (window, export))
-        };
-        // The least rights that the direction needs. PCI devices with write access can always read, so their
-        // engines refuse write-only exports; the window holds nothing but this file.
-        let rights = if plan.sender == Role::Host { Access::READ } else { Access::WRITE };
-        let (window, export) = match export(rights) {
-            Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::all()),
-            exported => exported,
-        }
-        .map_err(|e| failure!(Exporting, "{e}"))?;
-        let descriptor = export.descriptor().to_bytes();
-        let limit = session.max_message.saturating_sub(64).min(MAX_DESCRIPTOR);
-        if descriptor.len() > limit {
-            return Err(failure!(
-                Exporting,
-                "the export descriptor has {} bytes, and the channel carries {limit}; use another --channel",
-                descriptor.len()
-            ));
-        }
-        session.send(&Message::Export(protocol::Export {
-            address: window.region().as_raw().info().addr.0,
-            len: len as u64,
-            block: plan.block as u32,
-            descriptor,
-        }))?;
-        let free = (0..plan.slots as u32).rev().collect();
-        Ok(Some(Self { export, window, free, lent: vec![false; plan.slots] }))
-    }
-
-    /// Revokes the export. The copy is complete, so a DPU that keeps the memory harms only itself.
-    fn revoke(self) {
-        if let Err((_, e)) = self.export.revoke(REVOKE_TIMEOUT) {
-            tracing::warn!("the DPU still has the exported memory: {e}");
-        }
-    }
-}
-
 impl Host<'_> {
-    fn send(&mut self, source: &crate::disk::Source) -> Result<u64, Failure> {
+    fn send(&mut self, source: &Source) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let mut digests = Running::new(plan.checksum);
         let (mut at, mut seq, mut after_hole) = (plan.from, 0, false);
@@ -139,28 +95,14 @@ impl Host<'_> {
                 session.send(&Message::Hole { len: hole })?;
                 (hole, Digest::default())
             } else {
-                let Some(window) = &mut self.window else { break };
-                let Some(slot) = window.free.pop() else {
+                let Some(slot) = self.free.pop() else {
                     let event = session.event(WaitFor::Peer)?;
                     self.freed(event)?;
                     continue;
                 };
-                let (len, place) = (plan.block_at(at), slot as usize * plan.block);
-                let digest = match plan.checksum {
-                    Checksum::None => {
-                        source.read_all(at, len, |done, file| {
-                            window.window.read_from(place + done, len - done, file, at + done as u64)
-                        })?;
-                        Digest::default()
-                    }
-                    checksum => {
-                        let private = &mut self.private[..len];
-                        source.read_exact_at(private, at)?;
-                        window.window.write_at(place, private).map_err(|e| failure!(Reading, "{e}"))?;
-                        digest::of(checksum, private)
-                    }
-                };
-                window.lent[slot as usize] = true;
+                let len = plan.block_at(at);
+                let digest = self.fill(slot, source, at, len)?;
+                self.lent[slot as usize] = true;
                 session.send(&Message::Filled { seq, slot, len: len as u32, digest })?;
                 seq += 1;
                 (len as u64, digest)
@@ -182,48 +124,83 @@ impl Host<'_> {
         }
     }
 
-    fn freed(&mut self, event: Event) -> Result<(), Failure> {
-        let Event::Message(message) = event else { return Err(out_of_turn(&event)) };
-        match &mut self.window {
-            Some(window) => window.free.push(freed(message, &mut window.lent, self.session)?),
-            None => {
-                freed(message, &mut [], self.session)?;
+    /// Reads a block into the window's slot, or sends its bytes. Returns its digest.
+    fn fill(&mut self, slot: u32, source: &Source, at: u64, len: usize) -> Result<Digest, Failure> {
+        let (plan, place) = (self.plan, slot as usize * self.plan.block);
+        if let (Some(window), Checksum::None) = (&self.window, plan.checksum) {
+            source.read_all(at, len, |done, file| {
+                window.window.read_from(place + done, len - done, file, at + done as u64)
+            })?;
+            return Ok(Digest::default());
+        }
+        let private = &mut self.private[..len];
+        source.read_exact_at(private, at)?;
+        if let Some(window) = &self.window {
+            window.window.write_at(place, private).map_err(|e| failure!(Reading, "{e}"))?;
+        } else {
+            for bytes in private.chunks(MAX_DATA.min(self.session.max_message - DATA_HEAD)) {
+                self.session.send(&Message::Data(Data(bytes.to_vec())))?;
+                made_progress();
             }
         }
+        Ok(digest::of(plan.checksum, private))
+    }
+
+    fn freed(&mut self, event: Event) -> Result<(), Failure> {
+        let Event::Message(message) = event else { return Err(out_of_turn(&event)) };
+        self.free.push(freed(message, &mut self.lent, self.session)?);
         Ok(())
     }
 
     fn receive(&mut self, target: &Target) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let mut arrivals = Arrivals::new(plan, session);
-        while let Some(block) = arrivals.take(session.receive()?)? {
-            check_interrupt()?;
-            match &self.window {
-                Some(window) if !block.is_hole() => {
-                    let (len, place) = (block.len as usize, block.slot as usize * plan.block);
-                    if plan.checksum == Checksum::None {
-                        target.write_all(len, |done, file| {
-                            window.window.write_to(place + done, len - done, file, block.at + done as u64)
-                        })?;
-                    } else {
-                        let private = &mut self.private[..len];
-                        window.window.read_at(place, private).map_err(|e| failure!(Verifying, "{e}"))?;
-                        verify(plan.checksum, private, &block.digest, block.at)?;
-                        target.write_all_at(private, block.at)?;
-                    }
-                    arrivals.free(block.slot)?;
-                }
-                _ => {
-                    target.set_len(arrivals.at)?;
+        loop {
+            let block = match session.receive()? {
+                Message::Data(Data(bytes)) if plan.stream => {
+                    arrivals.receive(&bytes)?;
                     made_progress();
+                    continue;
                 }
+                message => arrivals.take(message)?,
+            };
+            let Some(block) = block else { break };
+            check_interrupt()?;
+            if block.is_hole() {
+                target.set_len(arrivals.at)?;
+                made_progress();
+            } else {
+                self.write(&block, &mut arrivals, target)?;
+                arrivals.free(block.slot)?;
             }
             self.bar.set_position(arrivals.at);
         }
         target.publish()?;
-        // The copy is complete even if the DPU does not receive this.
+        // The copy is complete even if the other side does not receive this.
         let _ = session.send(&Message::Status { total: plan.size, retries: 0 });
         session.linger();
         Ok(arrivals.ended.unwrap_or(0))
+    }
+
+    /// Verifies a block and writes it to the file.
+    fn write(&mut self, block: &Block, arrivals: &mut Arrivals<'_>, target: &Target) -> Result<(), Failure> {
+        let (plan, len, place) = (self.plan, block.len as usize, block.slot as usize * self.plan.block);
+        let bytes = match &self.window {
+            None => &arrivals.received[..],
+            Some(window) if plan.checksum == Checksum::None => {
+                return target.write_all(len, |done, file| {
+                    window.window.write_to(place + done, len - done, file, block.at + done as u64)
+                });
+            }
+            Some(window) => {
+                let private = &mut self.private[..len];
+                window.window.read_at(place, private).map_err(|e| failure!(Verifying, "{e}"))?;
+                private
+            }
+        };
+        verify(plan, bytes, &block.digest, block.at)?;
+        target.write_all_at(bytes, block.at)?;
+        arrivals.received.clear();
+        Ok(())
     }
 }

@@ -1,15 +1,16 @@
-//! Copies a file between host and DPU by DMA. Each side runs one command: `dma-copy --role dpu -f COPY` and
-//! `dma-copy --role host -f FILE`.
+//! Copies a file between host and DPU by DMA, or through a channel. Each side runs one command:
+//! `dma-copy --role dpu -f COPY` and `dma-copy --role host -f FILE`.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `options.rs` | the command line and the JSON file |
-//! | `protocol.rs` | the messages and their encoding |
+//! | `protocol/` | the messages and their encoding |
 //! | `channel/` | the carriers of messages: a Unix socket, TCP, DOCA's comm channel |
 //! | `session.rs` | messages with deadlines, heartbeats |
 //! | `negotiate.rs` | agreement on the copy: direction, block size, first byte |
 //! | `checks.rs` | checks of the other side's messages |
-//! | `host.rs` | the host's role: exports memory, reads or writes its file |
+//! | `host.rs` | the host's role, and both with `--engine stream`: reads or writes the file |
+//! | `exported.rs` | the memory that the host exports |
 //! | `dpu.rs` | the DPU's role: imports the memory, moves bytes by DMA, reads or writes its file |
 //! | `mover.rs` | DMA copies in flight, in the order of the file |
 //! | `files.rs`, `disk.rs` | the file that is sent, and the copy |
@@ -22,6 +23,7 @@ mod command;
 mod digest;
 mod disk;
 mod dpu;
+mod exported;
 mod failure;
 mod files;
 mod host;
@@ -92,7 +94,10 @@ fn run(options: &Options) -> Result<String, Failure> {
     command::handle_signals().map_err(|message| failure!(Starting, "{message}"))?;
     log(options);
     // Errors in the engine's name or the file are reported before the wait for the other side.
-    let engine = dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?;
+    let engine = match options.is_stream() {
+        true => None,
+        false => Some(dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?),
+    };
     let source = Source::open(&options.file, "").map_err(|message| failure!(Starting, "{message}"))?;
     let session = Session::start(channel::open(options)?, options);
     let started = Instant::now();
@@ -100,9 +105,9 @@ fn run(options: &Options) -> Result<String, Failure> {
         let message = if plan.sender == options.role() { "sending" } else { "receiving" };
         let bar = progress_bar(plan.size, message, options.quiet > 0);
         bar.set_position(plan.from);
-        let copied = match options.role() {
-            Role::Host => host::copy(&*engine, &plan, &file, &session, &bar),
-            Role::Dpu => dpu::copy(&*engine, &plan, &file, &session, &bar, options),
+        let copied = match (options.role(), engine.as_deref()) {
+            (Role::Dpu, Some(engine)) => dpu::copy(engine, &plan, &file, &session, &bar, options),
+            (_, engine) => host::copy(engine, &plan, &file, &session, &bar),
         };
         bar.finish_and_clear();
         if copied.is_err() {
@@ -111,7 +116,9 @@ fn run(options: &Options) -> Result<String, Failure> {
         copied.map(|retries| (plan, retries))
     });
     match copied {
-        Ok((plan, retries)) => Ok(summary(&plan, retries, started.elapsed(), engine.info())),
+        Ok((plan, retries)) => {
+            Ok(summary(&plan, retries, started.elapsed(), engine.as_ref().map(|e| e.info())))
+        }
         Err(failure) => {
             session.abort(&failure);
             Err(failure)
@@ -138,7 +145,7 @@ fn log(options: &Options) {
         .init();
 }
 
-fn summary(plan: &Plan, retries: u64, took: Duration, info: &dma::EngineInfo) -> String {
+fn summary(plan: &Plan, retries: u64, took: Duration, info: Option<&dma::EngineInfo>) -> String {
     let seconds = took.as_secs_f64();
     let moved = plan.size - plan.from;
     let mut summary = format!(
@@ -147,9 +154,9 @@ fn summary(plan: &Plan, retries: u64, took: Duration, info: &dma::EngineInfo) ->
         plan.sender,
         plan.sender.other(),
         moved as f64 / seconds / 1e9,
-        info.backend,
+        info.map_or("stream", |info| info.backend),
     );
-    if info.model.is_some() {
+    if info.is_some_and(|info| info.model.is_some()) {
         summary += " (a model: its speed is not the device's)";
     }
     summary += &format!(", {retries} retries");

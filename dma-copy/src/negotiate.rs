@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) block: usize,
     pub(crate) slots: usize,
     pub(crate) checksum: Checksum,
+    /// Blocks go through the channel, without an engine.
+    pub(crate) stream: bool,
     /// Permissions of the file: the lowest nine bits of its mode.
     pub(crate) mode: u16,
     /// Offset of the first byte to copy. The receiver has the bytes before it.
@@ -52,6 +54,14 @@ impl Plan {
                 Agreeing,
                 "both sides say that they are the {}; give --role host on one and --role dpu on the other",
                 mine.role
+            ));
+        }
+        if mine.stream != theirs.stream {
+            let (streams, other) =
+                if mine.stream { (mine.role, theirs.role) } else { (theirs.role, mine.role) };
+            return Err(failure!(
+                Agreeing,
+                "the {streams} has --engine stream, and the {other} another engine; give --engine stream on both sides, or on neither"
             ));
         }
         if !WINDOWS.contains(&theirs.window) || !CHUNKS.contains(&theirs.chunk) {
@@ -86,7 +96,8 @@ impl Plan {
             usize::try_from(n).map_err(|_| failure!(Agreeing, "a window of {window} bytes; lower --window"))
         };
         let checksum = mine.checksum.max(theirs.checksum);
-        Ok(Self { sender, size, block: fit(block)?, slots: fit(slots)?, checksum, mode, from: 0 })
+        let (block, slots) = (fit(block)?, fit(slots)?);
+        Ok(Self { sender, size, block, slots, checksum, stream: mine.stream, mode, from: 0 })
     }
 }
 
@@ -113,6 +124,7 @@ pub(crate) fn negotiate(
         file: source.as_ref().map(Source::len),
         checksum: options.checksum,
         resume: options.resume,
+        stream: options.is_stream(),
         window: options.window,
         chunk: options.chunk,
         mode: source.as_ref().map_or(0, Source::mode),

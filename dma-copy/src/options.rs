@@ -49,7 +49,8 @@ impl FromStr for Carrier {
 ///
 /// Run it on both sides, in any order, each with its own FILE. The side whose file exists sends, the other
 /// one receives. The host exports a window of memory; the DPU imports it and drives the DMA in both
-/// directions. The copy appears under its name only when it is complete and verified.
+/// directions. Two hosts without DMA between them copy with --engine stream. The copy appears under its name
+/// only when it is complete and verified.
 #[derive(Debug, Parser)]
 #[command(
     name = "dma-copy",
@@ -76,7 +77,7 @@ pub(crate) struct Options {
     role: Option<Role>,
 
     /// The engine that moves the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
-    /// ... [default: auto]
+    /// ... Or stream, on both sides: without DMA, through the channel [default: auto]
     #[arg(short, long, value_name = "NAME")]
     engine: Option<String>,
 
@@ -97,7 +98,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) depth: u32,
 
-    /// Maximum memory to register on each side, from 8K to 16G; the smaller value of the two sides counts
+    /// Maximum memory to register on each side, or bytes on their way with --engine stream, from 8K to 16G;
+    /// the smaller value of the two sides counts
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_window)]
     pub(crate) window: u64,
 
@@ -140,6 +142,9 @@ pub(crate) struct Options {
     version: (),
 }
 
+/// The value of `--engine` that is no engine.
+const STREAM: &str = "stream";
+
 const EXAMPLES: &str = "\
 Examples, one command for each side, in two terminals or on two machines:
   dma-copy --role dpu  -f copy.img
@@ -152,6 +157,10 @@ Examples, one command for each side, in two terminals or on two machines:
   dma-copy --role dpu  -c tcp:0.0.0.0:4711 --secret-file key -f copy.img
   dma-copy --role host -c tcp:192.168.100.2:4711 --secret-file key -f disk.img
                                                          the same over a network between the two
+
+  dma-copy --role dpu  -e stream -c tcp:0.0.0.0:4711 --secret-file key -f copy.img
+  dma-copy --role host -e stream -c tcp:10.0.0.2:4711 --secret-file key -f disk.img
+                                                         between two hosts, over a network alone
 
 Sizes are bytes, or with K, M or G (1024 each). A FILE for --json has the long names of options as keys:
   {\"doca_general_flags\": {\"log-level\": 60},
@@ -197,6 +206,11 @@ impl Options {
     /// This side's role.
     pub(crate) fn role(&self) -> Role {
         self.role.unwrap_or(Role::Dpu)
+    }
+
+    /// True for `--engine stream`: blocks go through the channel.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.engine.as_deref() == Some(STREAM)
     }
 
     /// The engine's name.

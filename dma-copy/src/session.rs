@@ -14,7 +14,7 @@ use crate::block::Block;
 use crate::channel::{Channel, Receiver, Sender};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
-use crate::protocol::{Message, Role, Step};
+use crate::protocol::{Data, Message, Role, Step};
 use crate::{POLL_INTERVAL, check_interrupt, seconds};
 
 /// Minimum time between heartbeats.
@@ -51,6 +51,8 @@ pub(crate) enum WaitFor {
 
 /// The connection with the other side.
 pub(crate) struct Session {
+    /// Bytes of `Data` that were received, and not taken.
+    held: Arc<AtomicU64>,
     peer: Role,
     sender: Arc<SharedSender>,
     events: mpsc::Receiver<Event>,
@@ -99,10 +101,12 @@ impl Session {
         let sender = Arc::new(SharedSender(Mutex::new((sender, Vec::new()))));
         let last_heard = Arc::new(LastHeard { start: Instant::now(), micros: AtomicU64::new(0) });
         let (into_events, events) = mpsc::sync_channel(MAX_EVENTS);
+        let held = Arc::new(AtomicU64::new(0));
         {
             let (events, last_heard) = (into_events.clone(), Arc::clone(&last_heard));
+            let (held, limit) = (Arc::clone(&held), if options.is_stream() { options.window } else { 0 });
             std::thread::spawn(move || {
-                let closed = receive_all(receiver, &events, &last_heard, peer);
+                let closed = receive_all(receiver, &events, &last_heard, peer, (&held, limit));
                 let _ = events.send(Event::Closed(closed));
             });
         }
@@ -122,6 +126,7 @@ impl Session {
             });
         }
         Self {
+            held,
             peer,
             sender,
             events,
@@ -255,6 +260,11 @@ impl Session {
         }
     }
 
+    /// Takes note that `len` bytes of `Data` are no longer held.
+    pub(crate) fn took(&self, len: usize) {
+        self.held.fetch_sub(len as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn unexpected(&self, message: &Message) -> Failure {
         let text = format!("{message:?}");
         let kind = text.split([' ', '(']).next().unwrap_or_default();
@@ -295,6 +305,7 @@ fn receive_all(
     events: &SyncSender<Event>,
     last_heard: &LastHeard,
     peer: Role,
+    (held, limit): (&AtomicU64, u64),
 ) -> Failure {
     let violation =
         |e: &dyn std::fmt::Display| failure!(Waiting, "the {peer} does not keep to the protocol: {e}");
@@ -317,6 +328,14 @@ fn receive_all(
             Message::Progress { done } if done <= done_before => continue,
             Message::Progress { done } => done_before = done,
             Message::Abort { step, text } => return Failure::There { side: peer, step, text },
+            // A sender waits for `Freed`, so what it sends fits the window.
+            Message::Data(Data(bytes))
+                if held.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64 > limit =>
+            {
+                return violation(&format_args!(
+                    "it sends more bytes of blocks than the {limit} that are agreed"
+                ));
+            }
             message => {
                 if events.send(Event::Message(message)).is_err() {
                     return nobody_receives();

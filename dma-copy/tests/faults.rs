@@ -69,11 +69,12 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
     let place = Place::new();
     let src = place.file("src", 1 + dice.roll(4 << 20) as usize);
     let from = Side::BOTH[dice.roll(2) as usize];
+    let args = format!("-e {} --resume --window 64K --chunk 16K", ["auto", "stream"][dice.roll(2) as usize]);
     let (mut killed, mut resumed) = (0, 0);
     for _ in 0..=dice.roll(6) {
         let mut sides = Side::BOTH.map(|side| {
             let file = if side == from { "src" } else { "dst" };
-            place.start(side, &format!("-f {file} --resume --window 64K --chunk 16K --timeout 1"))
+            place.start(side, &format!("-f {file} {args} --timeout 1"))
         });
         // Mostly after they have connected, which removes the socket.
         if dice.roll(8) > 0 {
@@ -97,7 +98,7 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
             return (killed, resumed);
         }
     }
-    let (sent, _) = place.copies(from, "--resume --window 64K --chunk 16K");
+    let (sent, _) = place.copies(from, &args);
     resumed += u64::from(sent.contains("were there already"));
     (killed, resumed)
 }

@@ -3,29 +3,22 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dma::prelude::*;
 use proptest::prelude::*;
 
+mod impostor;
 mod pair;
-#[expect(dead_code, reason = "the program's own, of which the tests use a part")]
-#[path = "../src/protocol.rs"]
-mod protocol;
 
-use pair::{Ended, LONG, PARTIAL, Place, Side, assert_same};
-use protocol::{
-    Checksum, DecodeError, Digest, Export, Hello, MAX_MODE, MAX_SIZE, MAX_TEXT, Message, Role, Step,
+use impostor::protocol::encoding::DecodeError;
+use impostor::protocol::{
+    Checksum, Data, Digest, Export, Hello, MAX_MODE, MAX_SIZE, MAX_TEXT, Message, Role, Step,
 };
-
-fn encoded(message: &Message) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message.encode(&mut bytes);
-    bytes
-}
+use impostor::{Impostor, encoded, filled, hello, last, xxh3_of_nothing};
+use pair::{Ended, PARTIAL, Place, Side, assert_same};
 
 fn size() -> impl Strategy<Value = u64> {
     prop_oneof![0..=MAX_SIZE, 0..100_u64, Just(MAX_SIZE)]
@@ -35,10 +28,19 @@ fn message() -> impl Strategy<Value = Message> {
     let role = prop_oneof![Just(Role::Host), Just(Role::Dpu)];
     let checksum = prop_oneof![Just(Checksum::None), Just(Checksum::Xxh3), Just(Checksum::Blake3)];
     let step = prop_oneof![Just(Step::Starting), Just(Step::Moving), Just(Step::Waiting)];
-    let hello = (role, proptest::option::of(size()), checksum, any::<bool>(), size(), size(), 0..=MAX_MODE)
-        .prop_map(|(role, file, checksum, resume, window, chunk, mode)| {
+    let hello = (
+        role,
+        proptest::option::of(size()),
+        checksum,
+        any::<bool>(),
+        any::<bool>(),
+        size(),
+        size(),
+        0..=MAX_MODE,
+    )
+        .prop_map(|(role, file, checksum, resume, stream, window, chunk, mode)| {
             let mode = if file.is_some() { mode } else { 0 };
-            Message::Hello(Hello { role, file, checksum, resume, window, chunk, mode })
+            Message::Hello(Hello { role, file, checksum, resume, stream, window, chunk, mode })
         });
     let export = (any::<u64>(), size(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300))
         .prop_map(|(address, len, block, descriptor)| {
@@ -61,6 +63,7 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (size(), any::<u64>()).prop_map(|(total, retries)| Message::Status { total, retries }),
         any::<u64>().prop_map(|done| Message::Progress { done }),
+        proptest::collection::vec(any::<u8>(), 1..300).prop_map(|bytes| Message::Data(Data(bytes))),
         (step, "\\PC{0,60}").prop_map(|(step, text)| Message::Abort { step, text }),
     ]
 }
@@ -78,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn every_input_is_a_message_or_an_error(kind in 0..13_u8, rest in proptest::collection::vec(any::<u8>(), 0..120)) {
+    fn every_input_is_a_message_or_an_error(kind in 0..14_u8, rest in proptest::collection::vec(any::<u8>(), 0..120)) {
         let bytes = [&[kind], &rest[..]].concat();
         match Message::decode(&bytes) {
             Ok(message) => prop_assert_eq!(encoded(&message), bytes),
@@ -160,6 +163,7 @@ fn carry(mut from: UnixStream, mut to: UnixStream, fault: Option<(usize, Fault)>
 /// host and from the DPU.
 fn copy_with(
     from: Side,
+    engine: &str,
     len: usize,
     faulty: Side,
     fault: Option<(usize, Fault)>,
@@ -169,7 +173,7 @@ fn copy_with(
     let listener = UnixListener::bind(place.path("proxy")).expect("a socket");
     // Short, because faults end by timeout. On a slow machine the timeout may expire without a fault.
     let timeout = if fault.is_some() { "0.3" } else { "30" };
-    let args = format!("--window 16K --chunk 4K --timeout {timeout}");
+    let args = format!("-e {engine} --window 16K --chunk 4K --timeout {timeout}");
     let file = |side| if side == from { "src" } else { "dst" };
     let mut dpu = place.start(Side::Dpu, &format!("-f {} -c unix:dpu {args}", file(Side::Dpu)));
     let to_dpu = loop {
@@ -178,7 +182,7 @@ fn copy_with(
         }
         // The machine was too slow: try again.
         if dpu.child().try_wait().expect("a child").is_some() {
-            return copy_with(from, len, faulty, fault);
+            return copy_with(from, engine, len, faulty, fault);
         }
     };
     let host = place.start(Side::Host, &format!("-f {} -c unix:proxy {args}", file(Side::Host)));
@@ -239,19 +243,23 @@ fn on_threads<T: Send>(jobs: Vec<T>, job: impl Fn(T) + Sync) {
 fn a_channel_that_breaks_or_stalls_at_any_message_ends_both_sides() {
     const LEN: usize = 20_000;
     let mut jobs = Vec::new();
-    for from in Side::BOTH {
-        let (sender, receiver, counts) = copy_with(from, LEN, Side::Host, None);
+    for (from, engine) in
+        Side::BOTH.into_iter().flat_map(|from| ["cpu", "stream"].map(|engine| (from, engine)))
+    {
+        let (sender, receiver, counts) = copy_with(from, engine, LEN, Side::Host, None);
         sender.copied();
         receiver.copied();
         assert!(counts.iter().all(|count| *count >= 4), "{counts:?}");
         for (side, count) in Side::BOTH.into_iter().zip(counts) {
             for at in 0..count {
-                jobs.extend([Fault::Cut, Fault::Tear, Fault::Stall].map(|fault| (from, side, at, fault)));
+                jobs.extend(
+                    [Fault::Cut, Fault::Tear, Fault::Stall].map(|fault| (from, engine, side, at, fault)),
+                );
             }
         }
     }
-    on_threads(jobs, |(from, side, at, fault)| {
-        let (sender, receiver, _) = copy_with(from, LEN, side, Some((at, fault)));
+    on_threads(jobs, |(from, engine, side, at, fault)| {
+        let (sender, receiver, _) = copy_with(from, engine, LEN, side, Some((at, fault)));
         // A side whose messages were lost cannot succeed, unless only the last message was lost.
         let told = if side == from { &receiver } else { &sender };
         assert!(
@@ -268,6 +276,7 @@ proptest! {
     #[test]
     fn messages_that_are_lost_repeated_mixed_up_or_changed_do_no_harm(
         host_sends in any::<bool>(),
+        engine in prop_oneof![Just("cpu"), Just("stream")],
         of_host in any::<bool>(),
         len in prop_oneof![Just(0_usize), 1..60_000_usize],
         at in 0..8_usize,
@@ -280,52 +289,8 @@ proptest! {
         ],
     ) {
         let side = |host| if host { Side::Host } else { Side::Dpu };
-        copy_with(side(host_sends), len, side(of_host), Some((at, fault)));
+        copy_with(side(host_sends), engine, len, side(of_host), Some((at, fault)));
     }
-}
-
-/// A peer controlled by the test.
-struct Impostor(UnixStream);
-
-impl Impostor {
-    /// Connects to the process that listens on `socket` in `dir`.
-    fn connect(dir: &Path) -> Self {
-        let start = Instant::now();
-        let stream = loop {
-            match UnixStream::connect(dir.join("socket")) {
-                Ok(stream) => break stream,
-                Err(e) => assert!(start.elapsed() < LONG, "{e}"),
-            }
-        };
-        stream.set_read_timeout(Some(LONG)).expect("set");
-        Self(stream)
-    }
-
-    fn say(&mut self, message: &Message) {
-        self.say_bytes(&encoded(message));
-    }
-
-    fn say_bytes(&mut self, bytes: &[u8]) {
-        // The other side may have ended.
-        let _ = self.0.write_all(&[&(bytes.len() as u32).to_le_bytes(), bytes].concat());
-    }
-
-    fn hear(&mut self) -> Message {
-        loop {
-            let mut len = [0; 4];
-            self.0.read_exact(&mut len).expect("a message");
-            let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
-            self.0.read_exact(&mut bytes).expect("a message");
-            match Message::decode(&bytes).expect("a message") {
-                Message::Progress { .. } => {}
-                message => return message,
-            }
-        }
-    }
-}
-
-fn hello(role: Role, file: Option<u64>) -> Hello {
-    Hello { role, file, checksum: Checksum::None, resume: false, window: 16 << 10, chunk: 4096, mode: 0 }
 }
 
 /// Runs a DPU that receives from an impostor, which exports real memory and then runs `then`. The DPU must
@@ -348,27 +313,6 @@ fn dpu_against(size: u64, words: &[&str], then: impl FnOnce(&mut Impostor)) {
     dpu.end().failed(words);
     assert!(matches!(last(&mut impostor), Some(Message::Abort { .. })), "it says why");
     assert!(place.names().is_empty() || place.names() == ["socket".to_owned()].into(), "{:?}", place.names());
-}
-
-fn xxh3_of_nothing() -> Digest {
-    let mut digest = Digest::default();
-    digest[..16].copy_from_slice(&twox_hash::XxHash3_128::oneshot(b"").to_le_bytes());
-    digest
-}
-
-/// The last message before the connection is closed.
-fn last(impostor: &mut Impostor) -> Option<Message> {
-    let (mut last, mut len) = (None, [0; 4]);
-    while impostor.0.read_exact(&mut len).is_ok() {
-        let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
-        impostor.0.read_exact(&mut bytes).expect("a message");
-        last = Some(Message::decode(&bytes).expect("a message"));
-    }
-    last
-}
-
-fn filled(seq: u64, slot: u32, len: u32) -> Message {
-    Message::Filled { seq, slot, len, digest: Digest::default() }
 }
 
 #[test]
@@ -464,8 +408,8 @@ fn the_first_message_is_checked() {
     };
     let good = encoded(&Message::Hello(hello(Role::Host, Some(1))));
     let mut newer = good.clone();
-    newer[5] = 3;
-    not_ours(&newer, &["speaks version 3", "the same release"]);
+    newer[5] = 4;
+    not_ours(&newer, &["speaks version 4", "the same release"]);
     let mut other = good;
     other[1] = b'X';
     not_ours(&other, &["no dma-copy that speaks there"]);

@@ -23,7 +23,7 @@ use dma::sim::model::{FaultPlan, Time};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
 
 #[expect(dead_code, reason = "a file of dma-copy, of which the fuzzer uses a part")]
-#[path = "../../dma-copy/src/protocol.rs"]
+#[path = "../../dma-copy/src/protocol/mod.rs"]
 mod dma_copy_protocol;
 
 #[cfg(not(feature = "work-queues"))]
@@ -192,12 +192,13 @@ fn read_trace(bytes: &[u8]) {
 ///
 /// If the decoder violates its documentation.
 pub fn dma_copy_message(input: &[u8]) {
-    use dma_copy_protocol::{MAX_DESCRIPTOR, MAX_MESSAGE, MAX_TEXT, Message};
+    use dma_copy_protocol::{MAX_DATA, MAX_DESCRIPTOR, MAX_MESSAGE, MAX_TEXT, Message};
     match Message::decode(input) {
         Ok(message) => {
             match &message {
                 Message::Export(export) => assert!(export.descriptor.len() <= MAX_DESCRIPTOR),
                 Message::Abort { text, .. } => assert!(text.len() <= MAX_TEXT),
+                Message::Data(data) => assert!((1..=MAX_DATA).contains(&data.0.len())),
                 _ => {}
             }
             assert!(input.len() <= MAX_MESSAGE, "a message longer than any");

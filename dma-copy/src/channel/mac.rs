@@ -1,5 +1,6 @@
 //! The shared secret of a TCP channel. It authenticates both sides, and messages against change, forgery,
-//! loss and replay. Messages are not encrypted: anyone on the network can read the file's length and digests.
+//! loss and replay. Messages are not encrypted: anyone on the network can read the file's length and digests,
+//! and its bytes with `--engine stream`.
 //!
 //! The host sends first. The DPU reveals nothing but a nonce before the host has authenticated:
 //!

@@ -1,0 +1,227 @@
+//! The messages between host and DPU, and their encoding.
+//!
+//! A message is one byte of kind followed by its fields, little-endian. A channel carries whole messages in
+//! order; on a stream a `u32` with the message's length precedes each. No message is longer than
+//! [`MAX_MESSAGE`].
+//!
+//! ```text
+//! host        Hello                role, length of its file if it has one, options
+//! DPU         Hello                the same
+//! receiver    Resume               length of the verified partial copy (0 for none), and its digest
+//! sender      ResumeAnswer         offset of the first byte to copy
+//! host        Export               its window of memory, in slots of one block each
+//! host -> DPU: host  Filled(slot)  the slot holds a block; the DPU copies it by DMA, then
+//!              DPU   Freed(slot)   the host may fill the slot again
+//! DPU -> host: DPU   Filled(slot)  the DPU filled the slot by DMA; the host writes it to its file, then
+//!              host  Freed(slot)
+//! sender      Hole                 the next bytes of the file are a hole
+//! sender      End                  everything was sent: length, and the digest of all digests
+//! receiver    Status               the copy has its name
+//! ```
+//!
+//! With `--engine stream` there is no Export. The bytes of a block go ahead of its Filled:
+//!
+//! ```text
+//! sender      Data                 the next bytes of the block
+//! sender      Filled(slot)         the block is whole; the receiver checks and writes it, then
+//! receiver    Freed(slot)          the sender may send another block
+//! ```
+//!
+//! `Progress` is a heartbeat: the sender's amount of work done, which only grows. `Abort` ends the copy: the
+//! step at which the sender failed, and the reason. Both may come at any time.
+//!
+//! Decoding is total: every input is a message or a [`DecodeError`], and none makes it allocate more than its
+//! own length.
+
+pub(crate) mod encoding;
+
+use std::fmt;
+
+/// The version of this protocol. Sides of different versions refuse each other.
+pub(crate) const VERSION: u16 = 3;
+const MAGIC: [u8; 4] = *b"DCPY";
+/// Maximum length of a message in bytes: an export descriptor and the other fields.
+pub(crate) const MAX_MESSAGE: usize = MAX_DESCRIPTOR + 64;
+/// Maximum length of an export descriptor in bytes.
+pub(crate) const MAX_DESCRIPTOR: usize = 66 << 10;
+/// Maximum length of a `Data` in bytes.
+pub(crate) const MAX_DATA: usize = 64 << 10;
+/// Maximum length of an Abort's text in bytes. The whole message fits the smallest maximum that a comm
+/// channel has.
+pub(crate) const MAX_TEXT: usize = 400;
+/// Permissions that a file is sent with: no set-user-id, set-group-id or sticky bit.
+pub(crate) const MAX_MODE: u16 = 0o777;
+/// Maximum length of a file, which is that of an offset in it.
+pub(crate) const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// The side of the PCI bus. The host sends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// Exports its memory.
+    Host,
+    /// Imports the host's memory, and drives the DMA.
+    Dpu,
+}
+
+impl Role {
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Host => Self::Dpu,
+            Self::Dpu => Self::Host,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Dpu => "DPU",
+        })
+    }
+}
+
+/// Checksum of blocks. Ordered: if the sides differ, the larger is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Checksum {
+    None,
+    /// XXH3, 128 bits: detects accidental corruption.
+    Xxh3,
+    /// BLAKE3: cryptographic.
+    Blake3,
+}
+
+/// The step at which a side failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Starting,
+    Connecting,
+    Agreeing,
+    Resuming,
+    Exporting,
+    Importing,
+    Reading,
+    Moving,
+    Verifying,
+    Writing,
+    Finishing,
+    Waiting,
+}
+
+impl Step {
+    /// Each step with its text, in the order of the encoding.
+    const ALL: [(Self, &str); 12] = [
+        (Self::Starting, "starting"),
+        (Self::Connecting, "connecting"),
+        (Self::Agreeing, "agreeing on the copy"),
+        (Self::Resuming, "comparing what is there already"),
+        (Self::Exporting, "exporting memory"),
+        (Self::Importing, "importing the host's memory"),
+        (Self::Reading, "reading the file"),
+        (Self::Moving, "moving bytes by DMA"),
+        (Self::Verifying, "verifying what arrived"),
+        (Self::Writing, "writing the file"),
+        (Self::Finishing, "finishing"),
+        (Self::Waiting, "waiting for the other side"),
+    ];
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL[*self as usize].1)
+    }
+}
+
+/// A digest of any kind, padded with zeros.
+pub(crate) type Digest = [u8; 32];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    Hello(Hello),
+    /// The receiver's partial copy: the file's first `len` bytes, and their digest.
+    Resume {
+        len: u64,
+        digest: Digest,
+    },
+    /// The copy goes on from byte `from`: the offered length if the digests agree, else 0.
+    ResumeAnswer {
+        from: u64,
+    },
+    Export(Export),
+    /// `slot` holds a block of `len` bytes. `seq` numbers blocks in the order of the file, without holes.
+    Filled {
+        seq: u64,
+        slot: u32,
+        len: u32,
+        digest: Digest,
+    },
+    Freed {
+        slot: u32,
+    },
+    Hole {
+        len: u64,
+    },
+    /// Everything was sent: the length of the file, and the digest of all digests. `retries` counts the DMA
+    /// copies that the DPU submitted again; 0 from the host.
+    End {
+        total: u64,
+        retries: u64,
+        digest: Digest,
+    },
+    /// The receiver's last message: the copy of `total` bytes has its name. `retries` as above.
+    Status {
+        total: u64,
+        retries: u64,
+    },
+    /// A heartbeat: the amount of work done, without unit.
+    Progress {
+        done: u64,
+    },
+    /// The sender gives up.
+    Abort {
+        step: Step,
+        text: String,
+    },
+    /// The next bytes of a block, if blocks go through the channel.
+    Data(Data),
+}
+
+/// 1 to [`MAX_DATA`] bytes of the file.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Data(pub(crate) Vec<u8>);
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// A side's role and its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) role: Role,
+    /// Length of its file in bytes; `None` if it has none, and so receives.
+    pub(crate) file: Option<u64>,
+    pub(crate) checksum: Checksum,
+    /// True if it would go on with a partial copy.
+    pub(crate) resume: bool,
+    /// True if it was told `--engine stream`: blocks go through the channel.
+    pub(crate) stream: bool,
+    /// Maximum memory to register, in bytes.
+    pub(crate) window: u64,
+    /// Maximum length of a DMA copy, in bytes.
+    pub(crate) chunk: u64,
+    /// Permissions of that file: the lowest nine bits of its mode, 0 if there is none.
+    pub(crate) mode: u16,
+}
+
+/// The host's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Export {
+    /// The host's address of its first byte.
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+    /// Length of a slot, and so of a block, in bytes.
+    pub(crate) block: u32,
+    pub(crate) descriptor: Vec<u8>,
+}

@@ -1,0 +1,254 @@
+//! `dma-copy --engine stream`: blocks go through the channel.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Instant;
+
+mod impostor;
+mod pair;
+
+use impostor::protocol::{Checksum, Data, Digest, Hello, MAX_DATA, Message, Role};
+use impostor::{Impostor, filled, hello, last};
+use pair::{LONG, PARTIAL, Place, Running, Side, assert_same, free_port, secret};
+
+/// Length of a block with the options of the impostors.
+const BLOCK: usize = 8192;
+/// A file of two whole blocks and one of 100 bytes.
+const SIZE: usize = 2 * BLOCK + 100;
+
+#[test]
+fn every_size_arrives_whole_both_ways() {
+    let place = Place::new();
+    secret(&place, "key", "sixteen or more bytes");
+    for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3_000_001] {
+        place.file("src", len);
+        for from in Side::BOTH {
+            for args in ["", "--window 16K --checksum none", "--checksum blake3 --window 1M --sync"] {
+                let tcp = format!("-e stream -c tcp:{} --secret-file key {args}", free_port());
+                let (sent, received) = place.copies(from, &tcp);
+                for line in [sent, received] {
+                    assert!(line.ends_with(" GB/s, engine stream, 0 retries"), "{line}");
+                }
+                fs::remove_file(place.path("dst")).expect("removed");
+            }
+        }
+    }
+}
+
+#[test]
+fn resuming_goes_on_where_an_earlier_copy_ended() {
+    let place = Place::new();
+    let all = fs::read(place.file("src", 10 * BLOCK + 7)).expect("readable");
+    for from in Side::BOTH {
+        for (there, skipped) in [(5 * BLOCK + 77, 5 * BLOCK), (all.len(), all.len())] {
+            fs::write(place.path(PARTIAL), &all[..there]).expect("written");
+            let (sent, _) = place.copies(from, "-e stream --resume --window 16K --chunk 4K");
+            assert!(sent.ends_with(&format!(", {skipped} bytes were there already")), "{sent}");
+            fs::remove_file(place.path("dst")).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn both_sides_must_agree_on_it() {
+    let place = Place::new();
+    place.file("src", 1000);
+    for from in Side::BOTH {
+        let (sender, receiver) = place.pair_of(from, "-f src -e stream", "-f dst -e cpu");
+        let streams =
+            if from == Side::Host { "the host has --engine stream" } else { "the DPU has --engine stream" };
+        // The side that hears it first tells the other one, unless that one was as fast.
+        for ended in [&sender, &receiver] {
+            ended.failed(&["agreeing on the copy", streams, "on both sides, or on neither"]);
+        }
+        assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+    }
+}
+
+/// Runs `side`, with the arguments `args`, against an impostor that has `file` bytes to send, or none.
+fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running, Impostor) {
+    let args = format!("{args} -e stream --window 16K --chunk 4K --timeout 2");
+    let (running, mut impostor, role) = match side {
+        Side::Dpu => (place.start(side, &args), Impostor::connect(place.dir.path()), Role::Host),
+        Side::Host => {
+            let _ = fs::remove_file(place.path("socket"));
+            let listener = UnixListener::bind(place.path("socket")).expect("a socket");
+            let running = place.start(side, &args);
+            (running, Impostor(listener.accept().expect("it connects").0), Role::Dpu)
+        }
+    };
+    impostor.0.set_read_timeout(Some(LONG)).expect("set");
+    impostor.say(&Message::Hello(Hello { stream: true, ..hello(role, file) }));
+    assert!(matches!(impostor.hear(), Message::Hello(Hello { stream: true, .. })));
+    (running, impostor)
+}
+
+fn data(len: usize) -> Message {
+    Message::Data(Data(vec![7; len]))
+}
+
+/// Each receiver is sent `messages`, and must fail with all of `words`.
+fn receiver_against(words: &[&str], messages: &[Message]) {
+    for side in Side::BOTH {
+        let place = Place::new();
+        let (receiver, mut impostor) = against(&place, side, "-f dst --checksum none", Some(SIZE as u64));
+        assert!(matches!(impostor.hear(), Message::Resume { len: 0, .. }));
+        impostor.say(&Message::ResumeAnswer { from: 0 });
+        for (i, message) in messages.iter().enumerate() {
+            impostor.say(message);
+            // The next block fits the window once this one is written.
+            if matches!(message, Message::Filled { .. }) && i + 1 < messages.len() {
+                assert!(matches!(impostor.hear(), Message::Freed { .. }), "{words:?}");
+            }
+        }
+        receiver.end().failed(words);
+        assert!(matches!(last(&mut impostor), Some(Message::Abort { .. })), "it says why");
+        assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists(), "nothing is left behind");
+    }
+}
+
+#[test]
+fn a_receiver_checks_every_number_of_its_sender() {
+    let hole = |len| Message::Hole { len };
+    let end = |digest| Message::End { total: SIZE as u64, retries: 0, digest };
+    let whole = |seq, slot, len| [data(len), filled(seq, slot, len as u32)];
+    for (words, messages) in [
+        ("8193 bytes of block 0 at byte 0", vec![data(BLOCK + 1)]),
+        ("8193 bytes of block 0 at byte 0", vec![data(BLOCK), data(1)]),
+        ("block 0 of 8192 bytes in slot 0, when byte 0 was due", vec![filled(0, 0, BLOCK as u32)]),
+        ("block 0 of 8192 bytes", vec![data(BLOCK - 1), filled(0, 0, BLOCK as u32)]),
+        ("block 0 of 8191 bytes", vec![data(BLOCK - 1), filled(0, 0, BLOCK as u32 - 1)]),
+        ("block 1 of 8192 bytes", vec![data(BLOCK), filled(1, 0, BLOCK as u32)]),
+        ("in slot 2", vec![data(BLOCK), filled(0, 2, BLOCK as u32)]),
+        ("block 0 of 8192 bytes", [whole(0, 0, BLOCK), whole(0, 1, BLOCK)].concat()),
+        ("a hole within block 0", vec![data(1), hole(BLOCK as u64)]),
+        ("101 bytes of block 2", [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &[data(101)]].concat()),
+        (
+            "1 bytes of block 3 at byte 16484",
+            [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[data(1)]].concat(),
+        ),
+        (
+            "the digest of all that was sent",
+            [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[end([1; 32])]].concat(),
+        ),
+        ("the end after 0 bytes", vec![data(BLOCK), end(Digest::default())]),
+        ("Freed at the wrong time", vec![Message::Freed { slot: 0 }]),
+        ("more bytes of blocks than the 16384", vec![data(2 * BLOCK + 1)]),
+        ("more bytes of blocks than the 16384", vec![data(MAX_DATA)]),
+    ] {
+        receiver_against(&[words, "does not keep to the protocol"], &messages);
+    }
+    // One that says nothing more.
+    receiver_against(&["gave no sign of life for 2 s"], &[data(BLOCK)]);
+}
+
+#[test]
+fn a_block_that_is_another_than_its_digest_is_not_written() {
+    for side in Side::BOTH {
+        let place = Place::new();
+        let (receiver, mut impostor) = against(&place, side, "-f dst", Some(SIZE as u64));
+        assert!(matches!(impostor.hear(), Message::Resume { .. }));
+        impostor.say(&Message::ResumeAnswer { from: 0 });
+        impostor.say(&data(BLOCK));
+        impostor.say(&filled(0, 0, BLOCK as u32));
+        receiver.end().failed(&["the 8192 bytes at 0 are not what was sent", "the network"]);
+        assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists(), "nothing is left behind");
+    }
+}
+
+#[test]
+fn a_sender_takes_no_bytes_and_sends_no_more_than_the_window() {
+    for side in Side::BOTH {
+        let place = Place::new();
+        place.file("src", 100_000);
+        let (sender, mut impostor) = against(&place, side, "-f src", None);
+        impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+        assert_eq!(impostor.hear(), Message::ResumeAnswer { from: 0 });
+        for seq in 0..2 {
+            assert!(matches!(impostor.hear(), Message::Data(Data(bytes)) if bytes.len() == BLOCK));
+            assert!(matches!(impostor.hear(), Message::Filled { seq: s, .. } if s == seq));
+        }
+        // Both slots are with the receiver, so nothing follows until one is free.
+        impostor.say(&data(1));
+        sender.end().failed(&["it said Data at the wrong time"]);
+        assert!(matches!(impostor.hear(), Message::Abort { .. }));
+    }
+}
+
+#[test]
+fn bytes_are_refused_where_an_engine_moves_them() {
+    let place = Place::new();
+    let dpu = place.start(Side::Dpu, "-f dst -e cpu");
+    let mut impostor = Impostor::connect(place.dir.path());
+    impostor.say(&Message::Hello(Hello { checksum: Checksum::None, ..hello(Role::Host, Some(1)) }));
+    impostor.say(&data(1));
+    dpu.end().failed(&["more bytes of blocks than the 0"]);
+}
+
+/// Copies bytes from one stream to the other, with a bit of byte `flip` changed.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
+    let (mut bytes, mut at) = ([0; 4096], 0);
+    while let Ok(n @ 1..) = from.read(&mut bytes) {
+        if let Some(flip) = flip.filter(|flip| (at..at + n).contains(flip)) {
+            bytes[flip - at] ^= 1;
+        }
+        at += n;
+        if to.write_all(&bytes[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn over_tcp_a_byte_that_is_changed_on_the_way_is_noticed() {
+    for from in Side::BOTH {
+        let place = Place::new();
+        place.file("src", 1_000_000);
+        secret(&place, "key", "sixteen or more bytes");
+        let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let proxy = listener.local_addr().expect("an address").port();
+        let file = |side| if side == from { "src" } else { "dst" };
+        let args = "-e stream --checksum none --secret-file key";
+        let dpu = place.start(Side::Dpu, &format!("-f {} -c tcp:{port} {args}", file(Side::Dpu)));
+        let host = place.start(Side::Host, &format!("-f {} -c tcp:{proxy} {args}", file(Side::Host)));
+        let (to_host, _) = listener.accept().expect("it connects");
+        let start = Instant::now();
+        let to_dpu = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => break stream,
+                Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+            }
+        };
+        let clone = |stream: &TcpStream| stream.try_clone().expect("cloned");
+        // In the midst of the file's bytes.
+        let flip = |side| (side == from).then_some(500_000);
+        let ways = [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
+        let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));
+        let [host, dpu] = [host.end(), dpu.end()];
+        ways.into_iter().for_each(|way| way.join().expect("passed on"));
+        let (sender, receiver) = if from == Side::Host { (host, dpu) } else { (dpu, host) };
+        receiver.failed(&["somebody changed on the way"]);
+        sender.failed(&["somebody changed on the way"]);
+        assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists(), "nothing is left behind");
+    }
+}
+
+#[test]
+fn sparse_files_stay_sparse() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    let place = Place::new();
+    let src = fs::File::create(place.path("src")).expect("a file");
+    src.set_len(100_000_000).expect("sparse");
+    src.write_all_at(b"something", 50_000_000).expect("written");
+    for from in Side::BOTH {
+        place.copies(from, "-e stream");
+        let dst: &Path = &place.path("dst");
+        assert_same(&place.path("src"), dst);
+        assert!(fs::metadata(dst).expect("there").blocks() * 512 < 16 << 20, "the holes are holes");
+        fs::remove_file(dst).expect("removed");
+    }
+}
