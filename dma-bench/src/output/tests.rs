@@ -1,9 +1,9 @@
 //! Tests of tables, summary and CSV.
 
 use super::*;
+use crate::derive::verdicts;
 use crate::results::tests::sample;
 use crate::stats::Figures;
-use crate::verdict::verdicts;
 
 #[test]
 fn models_are_labelled_wherever_they_appear() {
