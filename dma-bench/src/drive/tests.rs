@@ -269,7 +269,7 @@ proptest! {
         let cell = cell(Op::Copy, shape.0, shape.1, Footprint::Hot);
         let (mut worker, _) = worker(&cell, Verify::Sample, whims, Some((at, odd[which])));
         let error = worker.run(extent(0, 1000, 7)).unwrap_err().to_string();
-        let expected = ["an operation failed", "an operation failed", "unknown token", "no operation is in flight"][which];
+        let expected = ["an operation failed", "an operation failed", "unknown token", "no operation in flight has"][which];
         prop_assert!(error.contains(expected), "{error}");
         // All operations in flight come back, and no memory is leaked.
         prop_assert!(worker.drain());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum as _;
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,18 +11,7 @@ use crate::units;
 
 /// An operation on memory.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    clap::ValueEnum,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -155,18 +144,7 @@ impl JsonSchema for OpSpec {
 
 /// Direction of the bytes.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    clap::ValueEnum,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -180,18 +158,7 @@ pub enum Direction {
 
 /// The memory that operations use.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    clap::ValueEnum,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Footprint {
@@ -217,7 +184,7 @@ macro_rules! as_written {
 as_written!(Op, Direction, Footprint);
 
 /// Extent of verification.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
     /// Some buffers in every repetition, outside of the measured time.
@@ -228,7 +195,7 @@ pub enum Verify {
 }
 
 /// The owner of the memory that `push` and `pull` reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
     /// Another engine in this process.
@@ -239,7 +206,7 @@ pub enum Peer {
 }
 
 /// One combination to measure.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The engine's name; `memcpy` for the baseline.
     pub engine: String,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Results, SCHEMA, VERSION};
-use crate::files::{input, remedy, write_file};
+use crate::files::{input, remedy};
 use crate::output::printable;
 
 /// Fields whose text appears in tables.
@@ -78,15 +78,6 @@ impl Results {
     pub fn to_json(&self) -> String {
         // Serialising cannot fail: all keys are strings, and all numbers are finite.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
-    }
-
-    /// Writes a results file.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses to write the file.
-    pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write_file(path, self.to_json().as_bytes())
     }
 
     /// Reads a results file.

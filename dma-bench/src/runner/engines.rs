@@ -1,6 +1,6 @@
 //! [`Engines`]: the engines of a run and their memory. An engine that fails is opened again.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::contender::Contender;
 use crate::drive::Trouble;
@@ -29,7 +29,7 @@ pub(crate) struct Engines {
     pub(super) footprint: usize,
     /// Owner of the memory that `push` and `pull` reach.
     peer: Peer,
-    memories: HashMap<(String, Kind), Memory>,
+    memories: BTreeMap<(String, Kind), Memory>,
     /// The number of times that an engine was opened again.
     pub(super) reopened: u32,
 }
@@ -38,7 +38,7 @@ impl Engines {
     /// Creates the engines of a run over `groups`. `footprint` is the size of cold memory, in bytes: so much
     /// for sources, and as much for destinations.
     pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize, peer: Peer) -> Self {
-        Self { contenders, groups, footprint, peer, memories: HashMap::new(), reopened: 0 }
+        Self { contenders, groups, footprint, peer, memories: BTreeMap::new(), reopened: 0 }
     }
 
     /// Returns the bytes of cold memory that an engine copies from.
