@@ -34,8 +34,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. Constant, and costs nothing.
     fn info(&self) -> &EngineInfo;
 
-    /// Says what the engine has done so far and why, in lines for people. `None` if there is nothing to say
-    /// beyond the queues' [`Counters`](crate::Counters).
+    /// Describes the engine's work so far and its reasons, in lines for people. `None` if the queues'
+    /// [`Counters`](crate::Counters) have all.
     fn explain(&self) -> Option<String> {
         None
     }

@@ -32,8 +32,8 @@ pub(crate) trait Copier {
 
     fn wait_for_piece(transfer: Self::Transfer) -> Result<Pair, OpError<Pair>>;
 
-    /// Lets operations end, whose places or buffers are needed. Returns the number of descriptors reported,
-    /// or `None` if no place can become free.
+    /// Polls once, so that operations end and free their places and buffers. Returns the number of
+    /// descriptors reported, or `None` if no place can become free.
     fn make_room(&self) -> Option<usize>;
 }
 

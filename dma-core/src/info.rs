@@ -35,8 +35,8 @@ pub struct EngineInfo {
     pub device: String,
     /// The version of the library or driver behind it.
     pub version: String,
-    /// For a modelled device: the profile's name and source, and what of it is otherwise here. `None` if the
-    /// engine moves bytes as fast as it can.
+    /// For a modelled device: the profile's name and source, and the changes to it. `None` if the engine
+    /// moves bytes as fast as it can.
     pub model: Option<String>,
     /// The NUMA node that the device is attached to. `None` for software, on a machine of one node, and where
     /// the system does not say. [`cores_of_node`](crate::cores_of_node) lists the node's cores.

@@ -319,8 +319,7 @@ mod tests {
         assert!((320..=400).contains(&job_queue.takes(100)), "{}", job_queue.takes(100));
     }
 
-    /// However jobs overlap, and in whatever order they end, what is counted is the time in which there was
-    /// any.
+    /// Time with several jobs counts once, in whatever order they end.
     #[test]
     fn a_queue_is_busy_once_at_a_time() {
         let mut until = 0;

@@ -329,7 +329,7 @@ impl Queue {
         self.copy_single(guard, src, dst)
     }
 
-    /// Copies what is not plain, or finds the reason why it cannot be copied.
+    /// Submits a copy that the fast path left, or refuses it with the reason.
     #[cold]
     fn copy_single<S: Source, D: Destination>(
         &self,
@@ -355,7 +355,7 @@ impl Queue {
         }
     }
 
-    /// Submits what has gathered.
+    /// Submits the pending descriptors.
     #[cold]
     fn hand_over(&self, mut state: RefMut<'_, State>) {
         let State { planner, ended, .. } = &mut *state;

@@ -52,7 +52,7 @@ impl Copier for Queue {
     fn make_room(&self) -> Option<usize> {
         self.flush();
         let reported = self.poll();
-        // Transfers that have ended are the caller's, who waits for this call.
+        // Transfers that have ended belong to the caller, who waits for this call.
         (self.room() > 0 || self.counters().in_flight > 0).then_some(reported)
     }
 }

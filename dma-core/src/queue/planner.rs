@@ -567,12 +567,12 @@ impl Planner {
         if self.capabilities.contains(Capabilities::CPU_COPIES) {
             return Duration::ZERO;
         }
-        // What waits here must not look like what the device does not complete.
+        // Operations that wait for a doorbell must not look like a stalled device.
         options.gather.min(options.stall_timeout / 2)
     }
 
-    /// Flushes if enough has gathered for a doorbell: as much as the device has, [`HAND_OVER`] descriptors,
-    /// or what has waited for `limit`. For a device that has nothing, `idle` decides.
+    /// Flushes if enough has gathered for a doorbell: as many descriptors as are in flight, [`HAND_OVER`] of
+    /// them, or one that has waited for `limit`. If none is in flight, `idle` decides.
     #[inline]
     pub(crate) fn flush_gathered(
         &mut self,

@@ -168,7 +168,7 @@ impl CopyTuner {
         }
     }
 
-    /// Picks the kernel for other work than copies on `len` bytes: that which copies of this length have now.
+    /// Picks the kernel for work on `len` bytes that is no copy: the current kernel of copies of this length.
     pub(super) fn untimed(&self, len: usize, hint: CacheHint) -> Pick {
         let streaming = match hint {
             _ if self.streaming.is_none() || len < STREAM_MIN => false,

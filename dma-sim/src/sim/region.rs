@@ -121,8 +121,8 @@ impl Drop for SimRegion {
     fn drop(&mut self) {
         let unregistered = self.shared.lock().device.unregister(self.key);
         if let Err(error) = unregistered {
-            // Against the contract: some descriptor still names it. Better to leak than to have it written
-            // later. Leaked first: who listens to the log may panic.
+            // The contract is broken: a descriptor still names it. The memory is leaked, because it may be
+            // written later. The leak comes first, because a log subscriber may panic.
             std::mem::forget(std::mem::replace(&mut self.backing, Backing::Registered));
             tracing::error!(%error, "a region was dropped while the device uses it; its memory is leaked");
         }
