@@ -508,7 +508,7 @@ fn scattered_and_gathered_bytes_land_in_order() {
 
     let too_many = vec![piece(src, 0, 1); 65];
     let refused = rig.device.submit(rig.channel, &Descriptor::copy(1, &too_many, &[piece(dst, 0, 65)]));
-    assert_eq!(refused, Err(Refused::Invalid(TaskError::Segments { segments: 65, max: 64 })));
+    assert_eq!(refused, Err(Refused::Invalid(TaskError::Segments { segments: 65, min: 1, max: 64 })));
 }
 
 #[test]

@@ -15,7 +15,7 @@ enum Step {
     Submit {
         src: Vec<(usize, u64, u64)>,
         dst: Vec<(usize, u64, u64)>,
-        fill: Option<u64>,
+        operation: Operation,
         marks: (bool, bool),
     },
     Copy {
@@ -37,9 +37,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let place = || (0..REGIONS, 0..LEN + 2);
     let segment = || (0..REGIONS, 0..LEN, 0..80_u64);
     let list = move || proptest::collection::vec(segment(), 0..4);
+    let operation = prop_oneof![
+        4 => Just(Operation::Copy),
+        2 => any::<u64>().prop_map(|pattern| Operation::Fill { pattern }),
+        1 => Just(Operation::CopyToBoth),
+        1 => Just(Operation::Compare),
+        1 => any::<u32>().prop_map(|seed| Operation::Crc32c { seed }),
+        1 => any::<u32>().prop_map(|seed| Operation::CopyCrc32c { seed }),
+    ];
     let step = prop_oneof![
-        3 => (list(), list(), proptest::option::weighted(0.3, any::<u64>()), any::<(bool, bool)>())
-            .prop_map(|(src, dst, fill, marks)| Step::Submit { src, dst, fill, marks }),
+        4 => (list(), list(), operation, any::<(bool, bool)>())
+            .prop_map(|(src, dst, operation, marks)| Step::Submit { src, dst, operation, marks }),
         12 => (place(), place(), 0..100_u64, any::<bool>())
             .prop_map(|(from, to, len, coalesce)| Step::Copy { from, to, len, coalesce }),
         6 => Just(Step::Doorbell),
@@ -61,14 +69,15 @@ fn profiles() -> impl Strategy<Value = Profile> {
         Just(Reporting::PerDoorbell)
     ];
     let halts = prop_oneof![Just(OnFailure::Halt), Just(OnFailure::Continue)];
-    (found(), found(), zero, reporting, halts, any::<bool>()).prop_map(
-        |(oversize, protection, zero_length, reporting, on_failure, fill)| Profile {
+    (found(), found(), zero, reporting, halts, any::<(bool, bool)>()).prop_map(
+        |(oversize, protection, zero_length, reporting, on_failure, (fill, results))| Profile {
             oversize,
             protection,
             zero_length,
             reporting,
             on_failure,
             fill,
+            results,
             max_task: 90,
             max_segments: 3,
             ..Profile::ideal().timeless()
@@ -143,12 +152,25 @@ impl Run {
                 let answer = self.device.submit(channel, &copy);
                 self.say(answer);
             }
-            Step::Submit { src, dst, fill, marks: (fence, coalesce) } => {
+            Step::Submit { src, dst, operation, marks: (fence, coalesce) } => {
                 let list =
                     |list: &[(usize, u64, u64)]| list.iter().map(|s| self.segment(*s)).collect::<Vec<_>>();
                 let (mut src, mut dst) = (list(src), list(dst));
-                if fill.is_none() && *fence {
-                    // Most lists would not be of one length.
+                let (operation, fence, coalesce) = (*operation, *fence, *coalesce);
+                // Most lists would not fit together.
+                match operation {
+                    Operation::CopyToBoth if fence => {
+                        src.truncate(1);
+                        let len = src.first().map_or(0, |segment| segment.len);
+                        dst.iter_mut().for_each(|segment| segment.len = len);
+                        dst.truncate(2);
+                    }
+                    Operation::Crc32c { .. } if fence => dst.clear(),
+                    _ => {}
+                }
+                let paired =
+                    matches!(operation, Operation::Copy | Operation::Compare | Operation::CopyCrc32c { .. });
+                if paired && fence {
                     let len = src.iter().map(|s| s.len).sum::<u64>().min(dst.iter().map(|s| s.len).sum());
                     for list in [&mut src, &mut dst] {
                         let mut left = len;
@@ -158,8 +180,6 @@ impl Run {
                         }
                     }
                 }
-                let operation = fill.map_or(Operation::Copy, |pattern| Operation::Fill { pattern });
-                let (fence, coalesce) = (*fence, *coalesce);
                 let task = Descriptor { token, operation, src: &src, dst: &dst, fence, coalesce };
                 let answer = self.device.submit(channel, &task);
                 self.say(answer);

@@ -25,9 +25,15 @@ enum Op {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Copy(u64),
-    /// Copies what an earlier task of the channel wrote; bears the ordering mark.
+    /// Copies what an earlier task of the channel wrote; bears the ordering mark. Half of them with CRC-32C,
+    /// where the device has that.
     Chain(usize),
     Fill(u64),
+    Both(u64),
+    /// Compares a stretch of the source with one that is so far from it.
+    Compare(u64, u64),
+    Crc(u64, u32),
+    CopyCrc(u64, u32),
     BadKey,
     OutOfRange,
     Denied,
@@ -41,6 +47,11 @@ fn op() -> impl Strategy<Value = Op> {
         8 => any::<u64>().prop_map(Kind::Copy),
         3 => any::<usize>().prop_map(Kind::Chain),
         2 => any::<u64>().prop_map(Kind::Fill),
+        2 => any::<u64>().prop_map(Kind::Both),
+        // The source repeats itself every 128 bytes, with exceptions.
+        2 => (any::<u64>(), prop::sample::select(vec![0, 128, 256, 1])).prop_map(|(n, far)| Kind::Compare(n, far)),
+        2 => any::<(u64, u32)>().prop_map(|(n, seed)| Kind::Crc(n, seed)),
+        2 => any::<(u64, u32)>().prop_map(|(n, seed)| Kind::CopyCrc(n, seed)),
         1 => prop_oneof![
             Just(Kind::BadKey),
             Just(Kind::OutOfRange),
@@ -93,6 +104,9 @@ struct Task {
     at: u64,
     /// Expected bytes; `None` if they depend on a task that did not succeed.
     bytes: Option<Vec<u8>>,
+    /// Expected result, and the one reported.
+    result: u64,
+    reported: u64,
     coalesce: bool,
     /// Reads what another task wrote.
     chained: bool,
@@ -141,16 +155,17 @@ impl Model {
     fn submit(&mut self, op: &Op) {
         let Op::Submit { channel, len, split, kind, fence, coalesce, gap } = *op else { unreachable!() };
         let at = self.next + gap;
-        if at + len > ARENA {
+        if at + 2 * len > ARENA {
             return;
         }
         let (src, dst) = (self.src, self.dst);
         let (src_base, dst_base) = self.base;
         let mut to = self.segments(dst, dst_base + at, len, split);
         let pick = |n: u64| n % (SOURCE - len + 1);
-        let whole = |from: u64| Some(self.src_bytes[from as usize..(from + len) as usize].to_vec());
+        let piece = |from: u64| self.src_bytes[from as usize..(from + len) as usize].to_vec();
+        let whole = |from: u64| Some(piece(from));
         let (mut from, mut bytes, mut fence, mut operation) = (Vec::new(), None, fence, Operation::Copy);
-        let max = self.device.profile().max_task;
+        let (max, mut result) = (self.device.profile().max_task, 0);
         match kind {
             Kind::Copy(n) => {
                 from = self.segments(src, src_base + pick(n), len, split / 2);
@@ -166,6 +181,38 @@ impl Model {
                 from = self.segments(dst, from_addr, len, 0);
                 to = self.segments(dst, dst_base + at, len, split);
                 fence = true;
+                if let (true, Some(bytes)) = (self.device.profile().results && n % 2 == 1, &bytes) {
+                    operation = Operation::CopyCrc32c { seed: 9 };
+                    result = crc32c::crc32c_append(9, bytes).into();
+                }
+            }
+            Kind::Both(n) => {
+                operation = Operation::CopyToBoth;
+                from = self.segments(src, src_base + pick(n), len, 0);
+                to = [at, at + len].map(|at| Segment { key: dst, addr: dst_base + at, len }).to_vec();
+                bytes = Some([piece(pick(n)), piece(pick(n))].concat());
+            }
+            Kind::Compare(n, far) => {
+                operation = Operation::Compare;
+                let other = (pick(n) + far).min(SOURCE - len);
+                from = self.segments(src, src_base + pick(n), len, split);
+                to = self.segments(src, src_base + other, len, split / 2);
+                let mut sides = piece(pick(n)).into_iter().zip(piece(other));
+                result = sides.position(|(a, b)| a != b).map_or(Completion::EQUAL, |at| at as u64);
+                bytes = Some(Vec::new());
+            }
+            Kind::Crc(n, seed) => {
+                operation = Operation::Crc32c { seed };
+                from = self.segments(src, src_base + pick(n), len, split);
+                to = Vec::new();
+                result = crc32c::crc32c_append(seed, &piece(pick(n))).into();
+                bytes = Some(Vec::new());
+            }
+            Kind::CopyCrc(n, seed) => {
+                operation = Operation::CopyCrc32c { seed };
+                from = self.segments(src, src_base + pick(n), len, split / 2);
+                result = crc32c::crc32c_append(seed, &piece(pick(n))).into();
+                bytes = whole(pick(n));
             }
             Kind::Fill(pattern) => {
                 operation = Operation::Fill { pattern };
@@ -191,10 +238,12 @@ impl Model {
         let profile = self.device.profile();
         let protection = matches!(kind, Kind::BadKey | Kind::OutOfRange | Kind::Denied);
         let bad = protection || matches!(kind, Kind::Mismatch | Kind::TooLong);
-        let len = to.iter().map(|s| s.len).sum::<u64>();
+        let answers = matches!(kind, Kind::Both(_) | Kind::Compare(..) | Kind::Crc(..) | Kind::CopyCrc(..));
+        let empty = from.iter().chain(&to).all(|s| s.len == 0);
+        let written = bytes.as_ref().map_or(0, Vec::len) as u64;
         match outcome {
             Ok(()) => {
-                let zero = len == 0 && profile.zero_length != ZeroLength::Completes;
+                let zero = empty && profile.zero_length != ZeroLength::Completes;
                 let in_engine = match kind {
                     Kind::Mismatch => false,
                     Kind::TooLong => profile.protection == Found::InEngine,
@@ -206,12 +255,14 @@ impl Model {
                 if bad {
                     bytes = None;
                 } else {
-                    self.next = at + len;
+                    self.next = at + written;
                 }
                 self.tasks.push(Task {
                     channel,
                     at,
                     bytes,
+                    result,
+                    reported: 0,
                     coalesce,
                     chained: matches!(kind, Kind::Chain(_)),
                     rung: false,
@@ -225,7 +276,8 @@ impl Model {
                 assert_ne!(self.device.state(self.channels[channel]), Some(ChannelState::Running));
             }
             Err(Refused::Invalid(TaskError::Unsupported)) => {
-                assert!(matches!(kind, Kind::Fill(_)) && !profile.fill);
+                let offered = if answers { profile.results } else { profile.fill };
+                assert!((answers || matches!(kind, Kind::Fill(_))) && !offered);
             }
             Err(Refused::Invalid(error)) => assert!(bad, "{op:?} refused: {error}"),
             Err(error) => panic!("{error}"),
@@ -269,7 +321,7 @@ impl Model {
             let task = &mut self.tasks[completion.token as usize];
             assert_eq!(task.channel, channel);
             assert_eq!(task.ended, None, "reported twice: {completion:?}");
-            task.ended = Some(completion.status);
+            (task.ended, task.reported) = (Some(completion.status), completion.result);
             if completion.status == Status::Done {
                 assert!(!task.must_fail, "{task:?}");
                 assert!(task.rung, "ran without a doorbell: {task:?}");
@@ -301,6 +353,8 @@ impl Model {
                 continue;
             }
             if corrupted.contains(&(token as u64)) {
+                let spoiled = wanted.is_empty() && task.ended == Some(Status::Done);
+                assert!(!spoiled || task.reported != task.result, "a right result: task {token}");
                 continue;
             }
             if !task.chained {
@@ -311,6 +365,7 @@ impl Model {
             }
             if task.ended == Some(Status::Done) && self.sources_are_good(token, corrupted) {
                 assert_eq!(&bytes[range], wanted, "wrong bytes: task {token}");
+                assert_eq!(task.reported, task.result, "wrong result: task {token}");
             }
         }
         if free != [CANARY; ARENA as usize] {

@@ -198,6 +198,106 @@ fn corrupt_is_done_with_one_bit_wrong() {
     assert_eq!((wrong[0].0 ^ wrong[0].1).count_ones(), 1);
 }
 
+/// Submits a comparison, a CRC, a copy with CRC and a copy to two destinations of equal bytes, and waits for
+/// each. Returns the comparison's result, those of both CRCs, and whether each copy is as its source.
+#[expect(clippy::type_complexity, reason = "one outcome for each operation")]
+fn answers(
+    engine: &SimEngine,
+    queue: &Queue,
+) -> (Result<Option<usize>, Error>, Result<u32, Error>, Result<(u32, bool), Error>, Result<[bool; 2], Error>)
+{
+    let buffer = |byte| {
+        let mut buffer = engine.allocate(LEN).unwrap();
+        buffer.fill(byte);
+        buffer
+    };
+    let src = buffer(7).freeze();
+    let compare = queue.compare(src.clone(), buffer(7)).unwrap();
+    let crc = queue.crc32c(src.clone(), 0).unwrap();
+    let copy = queue.copy_crc32c(src.clone(), buffer(0), 0).unwrap();
+    let both = queue.copy_to_both(src.clone(), buffer(0), buffer(0)).unwrap();
+    (
+        compare.wait().map(|(_, found)| found).map_err(|e| e.into_parts().0),
+        crc.wait().map(|(_, crc)| crc).map_err(|e| e.into_parts().0),
+        copy.wait().map(|((_, dst), crc)| (crc, dst[..] == src[..])).map_err(|e| e.into_parts().0),
+        both.wait().map(|(_, a, b)| [a, b].map(|dst| dst[..] == src[..])).map_err(|e| e.into_parts().0),
+    )
+}
+
+#[test]
+fn operations_with_results_are_the_devices_where_it_has_them() {
+    for profile in Profile::NAMES {
+        let (engine, queue) = open(Profile::by_name(profile).unwrap(), "");
+        let capabilities = engine.info().capabilities;
+        let native = Capabilities::COMPARE
+            | Capabilities::CRC32C
+            | Capabilities::COPY_CRC32C
+            | Capabilities::COPY_TO_BOTH;
+        let has = capabilities.contains(native);
+        assert_eq!(has, capabilities.intersects(native), "{profile}: all or none");
+        assert_eq!(has, ["ideal", "dsa"].contains(&profile), "{profile}");
+        let (compare, crc, copy, both) = answers(&engine, &queue);
+        let expected = crc32c::crc32c(&[7; LEN]);
+        assert_eq!((compare.unwrap(), crc.unwrap()), (None, expected), "{profile}");
+        assert_eq!((copy.unwrap(), both.unwrap()), ((expected, true), [true; 2]), "{profile}");
+        let counters = queue.counters();
+        assert_eq!((counters.submitted, counters.completed), (4, 4), "{profile}");
+        let trace: Vec<_> = engine.take_trace().iter().map(ToString::to_string).collect();
+        for operation in ["compare", "crc32c", "copy-crc32c", "copy-to-both"] {
+            let submitted = trace.iter().filter(|line| line.contains(&format!(" op={operation} "))).count();
+            assert_eq!(submitted, usize::from(has), "{profile}: {operation} in {trace:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_fault_reaches_operations_with_results() {
+    let is = |error: Result<_, Error>, kind| assert_eq!(error.unwrap_err().kind(), kind);
+    for (fault, kind) in [
+        ("fail", ErrorKind::DeviceFault),
+        ("reset", ErrorKind::DeviceFault),
+        ("refuse", ErrorKind::OutOfResources),
+        ("lose", ErrorKind::TimedOut),
+        ("stick", ErrorKind::TimedOut),
+        ("gone", ErrorKind::DeviceLost),
+    ] {
+        let (engine, queue) = open(Profile::dsa(), fault);
+        let (compare, crc, copy, both) = answers(&engine, &queue);
+        is(compare.map(|_| ()), kind);
+        // A reset may abort those behind it.
+        let others = [crc.map(|_| ()), copy.map(|_| ()), both.map(|_| ())];
+        for other in others.map(|other| other.unwrap_err().kind()) {
+            assert!(other == kind || (fault == "reset" && other == ErrorKind::Aborted), "{fault}: {other}");
+        }
+        let counters = queue.close(SHORT);
+        assert_eq!((counters.submitted, counters.completed, counters.in_flight), (4, 0, 0), "{fault}");
+    }
+}
+
+#[test]
+fn corrupt_makes_bytes_wrong_or_results() {
+    let expected = crc32c::crc32c(&[7; LEN]);
+    let mut either = [false; 2];
+    for seed in 0..20 {
+        let plan = "corrupt".parse().unwrap();
+        let options = SimOptions::new().with_profile(Profile::dsa()).with_seed(seed).with_faults(plan);
+        let engine = SimEngine::open(&options).unwrap();
+        let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+        let (compare, crc, copy, both) = answers(&engine, &queue);
+        assert!(compare.unwrap().is_some_and(|at| at < LEN), "equal bytes are said to differ");
+        assert_ne!(crc.unwrap(), expected);
+        assert_eq!(copy.unwrap(), (expected, false), "the CRC is the source's, which the bytes are not");
+        let both = both.unwrap();
+        assert!(both[0] != both[1], "one of both destinations is wrong");
+        either = [either[0] | !both[0], either[1] | !both[1]];
+        let [mut a, mut b] = [(); 2].map(|()| engine.allocate(LEN).unwrap());
+        (a[3], b[3]) = (1, 2);
+        let (_, found) = queue.compare(a, b).unwrap().wait().unwrap();
+        assert_eq!(found, None, "different bytes are said to be equal");
+    }
+    assert_eq!(either, [true; 2], "either destination is hit");
+}
+
 #[test]
 fn a_limit_that_is_wrongly_claimed_is_found_out_as_the_device_does() {
     let claiming = |profile, faults: &str| {

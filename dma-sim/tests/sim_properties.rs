@@ -16,8 +16,34 @@ const CANARY: u8 = 0xee;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Copy { lens: Vec<usize>, byte: u8 },
-    Fill { lens: Vec<usize>, byte: u8 },
+    Copy {
+        lens: Vec<usize>,
+        byte: u8,
+    },
+    Fill {
+        lens: Vec<usize>,
+        byte: u8,
+    },
+    CopyToBoth {
+        lens: Vec<usize>,
+        byte: u8,
+    },
+    /// Compares two lists that differ at one place, if any.
+    Compare {
+        lens: Vec<usize>,
+        byte: u8,
+        differs: Option<prop::sample::Index>,
+    },
+    Crc {
+        lens: Vec<usize>,
+        byte: u8,
+        seed: u32,
+    },
+    CopyCrc {
+        lens: Vec<usize>,
+        byte: u8,
+        seed: u32,
+    },
     Fence,
     Flush,
     Poll,
@@ -33,6 +59,11 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (lens(), 1..0x80_u8).prop_map(|(lens, byte)| Op::Copy { lens, byte }),
         2 => (lens(), 1..0x80_u8).prop_map(|(lens, byte)| Op::Fill { lens, byte }),
+        1 => (lens(), 1..0x80_u8).prop_map(|(lens, byte)| Op::CopyToBoth { lens, byte }),
+        2 => (lens(), 1..0x80_u8, any::<Option<prop::sample::Index>>())
+            .prop_map(|(lens, byte, differs)| Op::Compare { lens, byte, differs }),
+        1 => (lens(), 1..0x80_u8, any::<u32>()).prop_map(|(lens, byte, seed)| Op::Crc { lens, byte, seed }),
+        2 => (lens(), 1..0x80_u8, any::<u32>()).prop_map(|(lens, byte, seed)| Op::CopyCrc { lens, byte, seed }),
         1 => Just(Op::Fence),
         2 => Just(Op::Flush),
         3 => Just(Op::Poll),
@@ -85,8 +116,37 @@ type Lists = (Vec<BufferMut>, Vec<BufferMut>);
 
 /// An operation in flight and what must come out.
 enum Held {
-    Copy { transfer: Transfer<Lists>, around: Vec<BufferMut>, byte: u8 },
-    Fill { transfer: Transfer<Vec<BufferMut>>, around: Vec<BufferMut>, byte: u8 },
+    Copy {
+        transfer: Transfer<Lists>,
+        around: Vec<BufferMut>,
+        byte: u8,
+    },
+    Fill {
+        transfer: Transfer<Vec<BufferMut>>,
+        around: Vec<BufferMut>,
+        byte: u8,
+    },
+    CopyToBoth {
+        transfer: Transfer<(Vec<BufferMut>, Vec<BufferMut>, BufferMut)>,
+        around: Vec<BufferMut>,
+        byte: u8,
+    },
+    Compare {
+        transfer: Transfer<Lists, Option<usize>>,
+        around: Vec<BufferMut>,
+        differs: Option<usize>,
+    },
+    Crc {
+        transfer: Transfer<Vec<BufferMut>, u32>,
+        around: Vec<BufferMut>,
+        crc: u32,
+    },
+    CopyCrc {
+        transfer: Transfer<Lists, u32>,
+        around: Vec<BufferMut>,
+        byte: u8,
+        crc: u32,
+    },
 }
 
 #[derive(Default)]
@@ -104,7 +164,7 @@ fn sample(byte: u8, at: usize) -> u8 {
 }
 
 impl Tally {
-    fn ended<T>(&mut self, result: Result<T, OpError<T>>, check: impl FnOnce(&T)) {
+    fn ended<T, U>(&mut self, result: Result<T, OpError<U>>, check: impl FnOnce(&T)) {
         match result {
             Ok(operands) => {
                 check(&operands);
@@ -127,11 +187,34 @@ impl Tally {
         };
         let bytes =
             |parts: &[BufferMut]| -> Vec<u8> { parts.iter().flat_map(|p| p.iter().copied()).collect() };
+        let copied = |(src, dst): &Lists, byte| {
+            assert_eq!(bytes(src), bytes(dst));
+            assert!(bytes(dst).iter().enumerate().all(|(at, got)| *got == sample(byte, at)));
+        };
         match held {
             Held::Copy { transfer, around, byte } => {
-                self.ended(transfer.wait(), |(src, dst)| {
-                    assert_eq!(bytes(src), bytes(dst));
-                    assert!(bytes(dst).iter().enumerate().all(|(at, got)| *got == sample(byte, at)));
+                self.ended(transfer.wait(), |lists| copied(lists, byte));
+                untouched(&around);
+            }
+            Held::CopyToBoth { transfer, around, byte } => {
+                self.ended(transfer.wait(), |(src, dst, also)| {
+                    assert!(bytes(src) == bytes(dst) && bytes(src) == also[..]);
+                    assert!(also.iter().enumerate().all(|(at, got)| *got == sample(byte, at)));
+                });
+                untouched(&around);
+            }
+            Held::Compare { transfer, around, differs } => {
+                self.ended(transfer.wait(), |(_, found)| assert_eq!(*found, differs));
+                untouched(&around);
+            }
+            Held::Crc { transfer, around, crc } => {
+                self.ended(transfer.wait(), |(_, found)| assert_eq!(*found, crc));
+                untouched(&around);
+            }
+            Held::CopyCrc { transfer, around, byte, crc } => {
+                self.ended(transfer.wait(), |(lists, found)| {
+                    copied(lists, byte);
+                    assert_eq!(*found, crc);
                 });
                 untouched(&around);
             }
@@ -148,25 +231,61 @@ impl Tally {
 
 fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Option<Held> {
     let accepted = |e: &ErrorKind| assert!(matches!(e, ErrorKind::QueueFull | ErrorKind::TimedOut), "{e:?}");
-    match op {
+    let source = |lens: &[usize], byte| fenced(engine, lens, |at| sample(byte, at));
+    let destination = |lens: &[usize], fill: &dyn Fn(usize) -> u8| {
+        let total: usize = lens.iter().sum();
+        fenced(engine, &[total / 3, total - total / 3], fill)
+    };
+    let expected = |lens: &[usize], byte, seed| {
+        let bytes: Vec<_> = (0..lens.iter().sum()).map(|at| sample(byte, at)).collect();
+        crc32c::crc32c_append(seed, &bytes)
+    };
+    let held = match op {
         Op::Copy { lens, byte } => {
-            let total: usize = lens.iter().sum();
-            let src = fenced(engine, lens, |at| sample(*byte, at));
-            let dst = fenced(engine, &[total / 3, total - total / 3], |_| CANARY);
-            let around = src.around.into_iter().chain(dst.around).collect();
+            let (src, dst) = (source(lens, *byte), destination(lens, &|_| CANARY));
+            let around = [src.around, dst.around].into_iter().flatten().collect();
             let transfer = queue.copy(src.parts, dst.parts).inspect_err(|e| accepted(&e.kind())).ok()?;
-            tally.accepted += 1;
-            Some(Held::Copy { transfer, around, byte: *byte })
+            Held::Copy { transfer, around, byte: *byte }
         }
         Op::Fill { lens, byte } => {
             let dst = fenced(engine, lens, |_| CANARY);
             let pattern = u64::from(*byte).wrapping_mul(0x0102_0408_1020_4080).to_le_bytes();
             let transfer = queue.fill(dst.parts, pattern).inspect_err(|e| accepted(&e.kind())).ok()?;
-            tally.accepted += 1;
-            Some(Held::Fill { transfer, around: dst.around, byte: *byte })
+            Held::Fill { transfer, around: dst.around, byte: *byte }
         }
-        _ => None,
-    }
+        Op::CopyToBoth { lens, byte } => {
+            let (src, dst) = (source(lens, *byte), destination(lens, &|_| CANARY));
+            let mut also = fenced(engine, &[lens.iter().sum()], |_| CANARY);
+            let around = [src.around, dst.around, also.around].into_iter().flatten().collect();
+            let transfer = queue.copy_to_both(src.parts, dst.parts, also.parts.remove(0));
+            let transfer = transfer.inspect_err(|e| accepted(&e.kind())).ok()?;
+            Held::CopyToBoth { transfer, around, byte: *byte }
+        }
+        Op::Compare { lens, byte, differs } => {
+            let total: usize = lens.iter().sum();
+            let differs = differs.filter(|_| total > 0).map(|at| at.index(total));
+            let other = |at| sample(*byte, at) ^ u8::from(differs == Some(at));
+            let (a, b) = (source(lens, *byte), destination(lens, &other));
+            let around = [a.around, b.around].into_iter().flatten().collect();
+            let transfer = queue.compare(a.parts, b.parts).inspect_err(|e| accepted(&e.kind())).ok()?;
+            Held::Compare { transfer, around, differs }
+        }
+        Op::Crc { lens, byte, seed } => {
+            let src = source(lens, *byte);
+            let transfer = queue.crc32c(src.parts, *seed).inspect_err(|e| accepted(&e.kind())).ok()?;
+            Held::Crc { transfer, around: src.around, crc: expected(lens, *byte, *seed) }
+        }
+        Op::CopyCrc { lens, byte, seed } => {
+            let (src, dst) = (source(lens, *byte), destination(lens, &|_| CANARY));
+            let around = [src.around, dst.around].into_iter().flatten().collect();
+            let transfer = queue.copy_crc32c(src.parts, dst.parts, *seed);
+            let transfer = transfer.inspect_err(|e| accepted(&e.kind())).ok()?;
+            Held::CopyCrc { transfer, around, byte: *byte, crc: expected(lens, *byte, *seed) }
+        }
+        _ => unreachable!("{op:?} is no operation"),
+    };
+    tally.accepted += 1;
+    Some(held)
 }
 
 fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
@@ -187,7 +306,6 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
     let mut held = Vec::new();
     for op in script {
         match op {
-            Op::Copy { .. } | Op::Fill { .. } => held.extend(submit(&engine, &queue, op, &mut tally)),
             Op::Fence => queue.fence(),
             Op::Flush => queue.flush(),
             Op::Poll => {
@@ -199,6 +317,7 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
                 tally.unknown += 1;
             }
             Op::Take(_) | Op::Drop(_) => {}
+            _ => held.extend(submit(&engine, &queue, op, &mut tally)),
         }
     }
     let counters = queue.close(patience);

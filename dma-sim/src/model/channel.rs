@@ -63,6 +63,7 @@ pub(super) struct Task {
     pub(super) number: u64,
     pub(super) len: u64,
     pub(super) operation: Operation,
+    pub(super) result: u64,
     /// Additional time.
     pub(super) slow: Time,
     pub(super) rung: Time,
@@ -88,8 +89,12 @@ impl Task {
     /// any.
     #[inline]
     pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, len: u64, error: Option<TaskError>) {
-        let pushes = self.dst.iter().any(|piece| piece.remote);
-        let pulls = self.src.iter().any(|piece| piece.remote);
+        let remote = |pieces: &[Piece]| pieces.iter().any(|piece| piece.remote);
+        let (pushes, pulls) = if descriptor.operation.writes() {
+            (remote(&self.dst), remote(&self.src))
+        } else {
+            (false, remote(&self.src) || remote(&self.dst))
+        };
         self.direction = match (pushes, pulls) {
             (true, _) => Direction::Push,
             (false, true) => Direction::Pull,
@@ -100,6 +105,7 @@ impl Task {
         self.token = descriptor.token;
         self.len = len;
         self.operation = descriptor.operation;
+        self.result = descriptor.operation.initial();
         self.fence = descriptor.fence;
         // Skips the usual assignment of None, which costs more than the check.
         if error.is_some() || self.error.is_some() {
@@ -111,8 +117,8 @@ impl Task {
 
     #[inline]
     fn completion(&self) -> Completion {
-        let Self { token, status, len, touched, rung, ended, .. } = *self;
-        Completion { token, status, len, touched, rung, ended }
+        let Self { token, status, len, result, touched, rung, ended, .. } = *self;
+        Completion { token, status, len, result, touched, rung, ended }
     }
 }
 

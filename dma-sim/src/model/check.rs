@@ -38,26 +38,34 @@ pub(super) fn inspect(
 /// Checks the descriptor without the memory table. Returns its length.
 #[inline]
 fn shape(profile: &Profile, descriptor: &Descriptor<'_>) -> Result<u64, TaskError> {
-    let fill = descriptor.operation != Operation::Copy;
-    if fill && !profile.fill {
+    let max = profile.max_segments as usize;
+    let (offered, sources, destinations) = match descriptor.operation {
+        Operation::Copy => (true, (1, max), (1, max)),
+        Operation::Fill { .. } => (profile.fill, (0, max), (1, max)),
+        Operation::CopyToBoth => (profile.results, (1, 1), (2, 2)),
+        Operation::Compare | Operation::CopyCrc32c { .. } => (profile.results, (1, max), (1, max)),
+        Operation::Crc32c { .. } => (profile.results, (1, max), (0, max)),
+    };
+    if !offered {
         return Err(TaskError::Unsupported);
     }
-    let max = profile.max_segments as usize;
-    for (segments, least) in [(descriptor.src.len(), usize::from(!fill)), (descriptor.dst.len(), 1)] {
-        if segments < least || segments > max {
-            return Err(TaskError::Segments { segments, max });
+    for (segments, (min, max)) in [(descriptor.src.len(), sources), (descriptor.dst.len(), destinations)] {
+        if segments < min || segments > max {
+            return Err(TaskError::Segments { segments, min, max });
         }
     }
     let total = |segments: &[Segment]| segments.iter().fold(0_u64, |sum, s| sum.saturating_add(s.len));
     let (src, dst) = (total(descriptor.src), total(descriptor.dst));
-    if dst == u64::MAX {
-        return Err(TaskError::TooLong { len: dst, max: profile.max_task });
+    let (len, fits) = match descriptor.operation {
+        Operation::Copy | Operation::Compare | Operation::CopyCrc32c { .. } => (dst, src == dst),
+        Operation::Fill { .. } => (dst, descriptor.src.is_empty()),
+        Operation::CopyToBoth => (src, descriptor.dst.iter().all(|segment| segment.len == src)),
+        Operation::Crc32c { .. } => (src, descriptor.dst.is_empty()),
+    };
+    if len == u64::MAX {
+        return Err(TaskError::TooLong { len, max: profile.max_task });
     }
-    let wanted = if fill { 0 } else { dst };
-    if src != wanted || (fill && !descriptor.src.is_empty()) {
-        return Err(TaskError::LengthMismatch { src, dst });
-    }
-    Ok(dst)
+    if fits { Ok(len) } else { Err(TaskError::LengthMismatch { src, dst }) }
 }
 
 #[inline]
@@ -71,7 +79,7 @@ fn translate(
         src.push(memory.resolve(*segment, false)?);
     }
     for segment in descriptor.dst {
-        dst.push(memory.resolve(*segment, true)?);
+        dst.push(memory.resolve(*segment, descriptor.operation.writes())?);
     }
     Ok(())
 }

@@ -28,7 +28,8 @@ pub enum Fault {
     Gone,
     /// The task takes this additional time.
     Slow(Time),
-    /// One bit of the destination is wrong, though the task is reported as done.
+    /// One bit of a destination is wrong, though the task is reported as done. If it has no destination, the
+    /// result is wrong.
     Corrupt,
     /// A task longer than the device's limit is accepted, fails in the engine, and resets the channel.
     /// Shorter tasks are not affected.
@@ -123,7 +124,7 @@ impl FaultRule {
 /// | `stick` | the channel makes no progress any more |
 /// | `gone` | the device vanishes |
 /// | `slow` | the task takes longer, by option `for` |
-/// | `corrupt` | one bit of the destination is wrong |
+/// | `corrupt` | one bit of a destination is wrong; without one, the result |
 /// | `oversize` | a task over the limit is accepted, fails in the engine and resets the channel |
 ///
 /// | tasks | |

@@ -332,17 +332,18 @@ impl Ring {
         let entry = &self.entries[self.place(self.polled)];
         self.polled += 1;
         self.stats.polled += 1;
-        let (status, touched) = match (entry.task, entry.aborted) {
-            (NO_TASK, None) => (Status::Done, true),
-            (NO_TASK, Some(cause)) => (Status::Aborted(cause), false),
+        let (status, touched, result) = match (entry.task, entry.aborted) {
+            (NO_TASK, None) => (Status::Done, true, 0),
+            (NO_TASK, Some(cause)) => (Status::Aborted(cause), false, 0),
             (slot, _) => {
                 self.free.push(slot);
                 let task = &self.tasks[slot as usize];
-                (task.status, task.touched)
+                (task.status, task.touched, task.result)
             }
         };
         let rung = if entry.rung { entry.at } else { Time::ZERO };
-        Some(Completion { token: entry.token, status, len: entry.len, touched, rung, ended: entry.at })
+        let Entry { token, len, at: ended, .. } = *entry;
+        Some(Completion { token, status, len, result, touched, rung, ended })
     }
 }
 

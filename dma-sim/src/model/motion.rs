@@ -87,8 +87,8 @@ impl Tearing {
 ///
 /// # Safety
 ///
-/// All pieces are of regions that are registered now, and leave to touch remote ones was acquired. For a
-/// copy, sources and destinations are of `len` bytes each; for a fill, the destinations are.
+/// All pieces are of regions that are registered now, and leave to touch remote ones was acquired. Sources
+/// and destinations are of `len` bytes each, where the operation has them.
 pub(super) unsafe fn move_part(
     operation: Operation,
     src: &[Piece],
@@ -98,10 +98,17 @@ pub(super) unsafe fn move_part(
     part: u8,
 ) {
     tearing.ranges(len, part, |from, to| match operation {
-        Operation::Copy => {
+        Operation::Copy | Operation::CopyCrc32c { .. } => {
             // SAFETY: the caller's promise; the range is within the task.
             unsafe { copy(src, dst, from, to) }
         }
+        Operation::CopyToBoth => {
+            for dst in dst {
+                // SAFETY: as above; each destination is of the task's length.
+                unsafe { copy(src, std::slice::from_ref(dst), from, to) }
+            }
+        }
+        Operation::Compare | Operation::Crc32c { .. } => {}
         Operation::Fill { pattern } => {
             // SAFETY: as above.
             unsafe { fill(pattern, dst, from, to) }

@@ -109,6 +109,9 @@ pub struct Profile {
     pub max_segments: u32,
     /// Has a fill operation.
     pub fill: bool,
+    /// Compares, computes CRC-32C alone and while it copies, and copies to two destinations. Each takes the
+    /// time of a copy of the same length.
+    pub results: bool,
     /// Offers ordering marks to programmers. The model honours them on every device.
     pub fence: bool,
     /// Can signal completions, instead of being polled.
@@ -282,6 +285,7 @@ impl Profile {
             max_task: 1 << 40,
             max_segments: 1_024,
             fill: true,
+            results: true,
             fence: true,
             wakes: true,
             in_order: false,
@@ -346,6 +350,7 @@ impl Profile {
             max_task: 128 * MIB,
             max_segments: 64,
             fill: false,
+            results: false,
             fence: false,
             wakes: true,
             in_order: false,
@@ -453,6 +458,7 @@ impl Profile {
             max_task: MIB,
             max_segments: 1,
             fill: true,
+            results: false,
             fence: true,
             wakes: false,
             in_order: true,
@@ -478,8 +484,9 @@ impl Profile {
     /// `accel-config` output in `intel/idxd-config` issue 40.
     ///
     /// **Assumed:** that the measured single-submission rate is one channel's and the batched one the
-    /// device's; that a batch is one doorbell; jitter. Its fences hold within a batch only, so it counts as
-    /// having none. Not modelled: page faults and unaligned buffers, which cost real devices dearly.
+    /// device's; that a batch is one doorbell; that the other operations take as long as copies; jitter. Its
+    /// fences hold within a batch only, so it counts as having none. Not modelled: page faults and unaligned
+    /// buffers, which cost real devices dearly.
     #[must_use]
     pub fn dsa() -> Self {
         let latency = curve(&[
@@ -528,6 +535,7 @@ impl Profile {
             max_task: 2_048 * MIB,
             max_segments: 1,
             fill: true,
+            results: true,
             fence: false,
             wakes: false,
             in_order: false,

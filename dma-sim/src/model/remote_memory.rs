@@ -1,5 +1,5 @@
-//! Moves bytes of tasks, with leave of the peers that own them, and through a bounce buffer for memory
-//! without an address in this process.
+//! Moves bytes of tasks, and finds their results, with leave of the peers that own the memory, and through a
+//! bounce buffer for memory without an address in this process.
 #![expect(unsafe_code, reason = "copies between raw addresses and a buffer; others may hold the same memory")]
 
 use super::channel::Task;
@@ -9,21 +9,21 @@ use super::region::PeerError;
 use super::rng;
 use super::task::Operation;
 
-/// Moves a part of a task, with leave of the peers that own its memory.
+/// Moves a part of a task, with leave of the peers that own its memory. With the last part, finds its result.
 pub(super) fn move_part(
     memory: &MemoryTable,
     bounce: &mut BounceBuffer,
     task: &mut Task,
     part: u8,
 ) -> Result<(), PeerError> {
-    if task.dst.is_empty() || task.len == 0 {
+    if task.len == 0 {
         return Ok(());
     }
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    task.touched = true;
-    let moved = if task.far {
+    task.touched |= task.operation.writes();
+    let mut moved = if task.far {
         // SAFETY: as below.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
@@ -33,36 +33,49 @@ pub(super) fn move_part(
         unsafe { motion::move_part(task.operation, &task.src, &task.dst, task.len, &task.tearing, part) };
         Ok(())
     };
+    if moved.is_ok() && task.operation.has_result() && part == task.tearing.parts {
+        // SAFETY: as above.
+        moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
+    }
     if task.remote {
         memory.release(task.pieces());
     }
     moved
 }
 
-/// Corrupts one bit of a task's destination. Returns its byte; `None` if a peer refuses access.
-pub(super) fn corrupt(memory: &MemoryTable, task: &Task) -> Option<u64> {
-    let byte = rng::scale(rng::mix(!task.chance), task.len);
+/// Corrupts one bit of a task's destinations, or its result if it has none. Returns the byte of all
+/// destinations in a row, or `None` for the result.
+///
+/// # Errors
+///
+/// A peer refuses access.
+pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u64>, PeerError> {
+    if !task.operation.writes() {
+        task.result = task.operation.spoiled(task.result, task.len, task.chance);
+        return Ok(None);
+    }
+    let byte = rng::scale(rng::mix(!task.chance), task.dst.iter().map(|piece| piece.len).sum());
     if task.remote {
-        memory.acquire(task.pieces()).ok()?;
+        memory.acquire(task.pieces())?;
     }
     let flipped = if task.far {
         // SAFETY: as below.
-        unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) }.is_ok()
+        unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) }
     } else {
-        // SAFETY: as in `move_part`; the byte is less than the task's length.
+        // SAFETY: as in `move_part`; the byte is one of the destinations'.
         unsafe { motion::flip_bit(&task.dst, byte, task.chance >> 8) };
-        true
+        Ok(())
     };
     if task.remote {
         memory.release(task.pieces());
     }
-    flipped.then_some(byte)
+    flipped.map(|()| Some(byte))
 }
 
 /// Size of the bounce buffer in bytes.
 const LOAD: usize = 64 << 10;
 
-/// Buffer for memory without an address in this process. Allocated at first use.
+/// Buffer for memory without an address in this process, and for results. Allocated at first use.
 #[derive(Debug, Default)]
 pub(super) struct BounceBuffer {
     buffer: Box<[u8]>,
@@ -75,21 +88,54 @@ impl BounceBuffer {
     ///
     /// As [`motion::move_part`].
     unsafe fn move_part(&mut self, memory: &MemoryTable, task: &Task, part: u8) -> Result<(), PeerError> {
-        if self.buffer.is_empty() {
-            self.buffer = vec![0; LOAD].into();
-        }
+        let buffer = self.buffer();
         let mut outcome = Ok(());
         task.tearing.ranges(task.len, part, |from, to| {
             let mut at = from;
             while at < to && outcome.is_ok() {
                 let end = to.min(at + LOAD as u64);
-                let load = &mut self.buffer[..(end - at) as usize];
+                let load = &mut buffer[..(end - at) as usize];
                 // SAFETY: the caller's promise; the range is within the task.
                 outcome = unsafe { copy_through(memory, task, at, load) };
                 at = end;
             }
         });
         outcome
+    }
+
+    /// Returns the result of a task that moved all of its bytes.
+    ///
+    /// # Safety
+    ///
+    /// As [`motion::move_part`].
+    unsafe fn result(&mut self, memory: &MemoryTable, task: &Task) -> Result<u64, PeerError> {
+        const HALF: usize = LOAD / 2;
+        let (left, right) = self.buffer().split_at_mut(HALF);
+        let mut result = task.operation.initial();
+        for at in (0..task.len).step_by(HALF) {
+            let n = (task.len - at).min(HALF as u64) as usize;
+            let (left, right) = (&mut left[..n], &mut right[..n]);
+            // SAFETY: the caller's promise; the range is within the task.
+            unsafe { gather(memory, &task.src, at, left) }?;
+            if task.operation != Operation::Compare {
+                result = crc32c::crc32c_append(result as u32, left).into();
+                continue;
+            }
+            // SAFETY: as above.
+            unsafe { gather(memory, &task.dst, at, right) }?;
+            if left != right {
+                let equal = left.iter().zip(&*right).take_while(|(a, b)| a == b).count();
+                return Ok(at + equal as u64);
+            }
+        }
+        Ok(result)
+    }
+
+    fn buffer(&mut self) -> &mut [u8] {
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; LOAD].into();
+        }
+        &mut self.buffer
     }
 }
 
@@ -114,7 +160,8 @@ unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) ->
 /// As [`BounceBuffer::move_part`].
 unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u8]) -> Result<(), PeerError> {
     match task.operation {
-        Operation::Copy => {
+        Operation::Compare | Operation::Crc32c { .. } => return Ok(()),
+        Operation::Copy | Operation::CopyCrc32c { .. } | Operation::CopyToBoth => {
             // SAFETY: the caller's promise.
             unsafe { gather(memory, &task.src, at, load) }?;
         }
@@ -122,6 +169,10 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
             let turned = turned(pattern, at);
             load.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&turned[..chunk.len()]));
         }
+    }
+    if task.operation == Operation::CopyToBoth {
+        // SAFETY: the caller's promise; each destination is of the task's length.
+        return task.dst.chunks(1).try_for_each(|dst| unsafe { scatter(memory, dst, at, load) });
     }
     // SAFETY: the caller's promise.
     unsafe { scatter(memory, &task.dst, at, load) }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::region::{PeerError, RegionKey, Rights, Segment};
+use super::rng;
 use super::time::Time;
 
 /// Operation of a task.
@@ -17,6 +18,66 @@ pub enum Operation {
         /// Repeated from the first destination byte on, lowest byte first.
         pattern: u64,
     },
+    /// Copies the source to two destinations of its length. Each is one segment.
+    CopyToBoth,
+    /// Compares the sources with the destinations, which are read only. The result is the offset of the first
+    /// difference, or [`Completion::EQUAL`].
+    Compare,
+    /// Computes the CRC-32C of the sources, which is the result. There are no destinations.
+    Crc32c {
+        /// The CRC-32C of the bytes before, or 0.
+        seed: u32,
+    },
+    /// Copies as [`Operation::Copy`]. The result is the CRC-32C of the sources. If they overlap the
+    /// destinations, it is that of unspecified bytes.
+    CopyCrc32c {
+        /// The CRC-32C of the bytes before, or 0.
+        seed: u32,
+    },
+}
+
+impl Operation {
+    /// Returns true if it writes its destinations.
+    #[inline]
+    pub(super) const fn writes(self) -> bool {
+        !matches!(self, Self::Compare | Self::Crc32c { .. })
+    }
+
+    #[inline]
+    pub(super) const fn has_result(self) -> bool {
+        matches!(self, Self::Compare | Self::Crc32c { .. } | Self::CopyCrc32c { .. })
+    }
+
+    /// Returns the result for no bytes; 0 without a result.
+    #[inline]
+    pub(super) const fn initial(self) -> u64 {
+        match self {
+            Self::Copy | Self::Fill { .. } | Self::CopyToBoth => 0,
+            Self::Compare => Completion::EQUAL,
+            Self::Crc32c { seed } | Self::CopyCrc32c { seed } => seed as u64,
+        }
+    }
+
+    /// Returns a wrong result of a task of `len` bytes, as `chance` says.
+    pub(super) fn spoiled(self, result: u64, len: u64, chance: u64) -> u64 {
+        match (self, result) {
+            (Self::Compare, Completion::EQUAL) => rng::scale(rng::mix(!chance), len),
+            (Self::Compare, _) => Completion::EQUAL,
+            _ => result ^ 1 << (chance >> 8 & 31),
+        }
+    }
+
+    /// Returns the name in a trace.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Fill { .. } => "fill",
+            Self::CopyToBoth => "copy-to-both",
+            Self::Compare => "compare",
+            Self::Crc32c { .. } => "crc32c",
+            Self::CopyCrc32c { .. } => "copy-crc32c",
+        }
+    }
 }
 
 /// A task, as it is submitted.
@@ -28,7 +89,7 @@ pub struct Descriptor<'a> {
     pub operation: Operation,
     /// Sources; empty for a fill.
     pub src: &'a [Segment],
-    /// Destinations.
+    /// Destinations; the other side of a comparison; empty for a CRC without a copy.
     pub dst: &'a [Segment],
     /// Ordering mark: the task starts only after all earlier ones of its channel ended, and no later one
     /// starts before it.
@@ -43,13 +104,19 @@ impl<'a> Descriptor<'a> {
     /// Describes a copy, without marks.
     #[must_use]
     pub const fn copy(token: u64, src: &'a [Segment], dst: &'a [Segment]) -> Self {
-        Self { token, operation: Operation::Copy, src, dst, fence: false, coalesce: false }
+        Self::new(token, Operation::Copy, src, dst)
     }
 
     /// Describes a fill, without marks.
     #[must_use]
     pub const fn fill(token: u64, pattern: u64, dst: &'a [Segment]) -> Self {
-        Self { token, operation: Operation::Fill { pattern }, src: &[], dst, fence: false, coalesce: false }
+        Self::new(token, Operation::Fill { pattern }, &[], dst)
+    }
+
+    /// Describes any operation, without marks.
+    #[must_use]
+    pub const fn new(token: u64, operation: Operation, src: &'a [Segment], dst: &'a [Segment]) -> Self {
+        Self { token, operation, src, dst, fence: false, coalesce: false }
     }
 
     /// Sets the ordering mark.
@@ -107,15 +174,17 @@ pub enum TaskError {
         /// The device's limit.
         max: u64,
     },
-    /// More segments than the device takes, or none to write to.
-    #[error("{segments} segments on one side of a task, the device takes 1 to {max}")]
+    /// More segments than the operation takes on this device, or too few.
+    #[error("{segments} segments on one side of a task, the device takes {min} to {max}")]
     Segments {
         /// Segments on the offending side.
         segments: usize,
-        /// The device's limit.
+        /// The fewest that the operation takes.
+        min: usize,
+        /// The most that it takes.
         max: usize,
     },
-    /// Sources and destinations differ in length, or a fill has sources.
+    /// Sources and destinations differ in length, or a fill has sources, or a CRC destinations.
     #[error("{src} bytes of sources for {dst} bytes of destinations")]
     LengthMismatch {
         /// Bytes to read.
@@ -197,12 +266,20 @@ pub struct Completion {
     pub status: Status,
     /// Length of the task in bytes.
     pub len: u64,
+    /// Result of an [operation](Operation) that has one and is [`Done`](Status::Done); otherwise not
+    /// meaningful.
+    pub result: u64,
     /// Bytes were written, all or some.
     pub touched: bool,
     /// Time of its doorbell; [`Time::ZERO`] without one.
     pub rung: Time,
     /// Time of its end.
     pub ended: Time,
+}
+
+impl Completion {
+    /// The result of a comparison that found no difference.
+    pub const EQUAL: u64 = u64::MAX;
 }
 
 /// Reason why a task was not accepted. Nothing of it was kept.

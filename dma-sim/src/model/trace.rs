@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::region::{RegionKey, Rights};
-use super::task::{HaltCause, Refused, Status, TaskError};
+use super::task::{HaltCause, Operation, Refused, Status, TaskError};
 use super::time::Time;
 
 /// Extent of the record.
@@ -75,8 +75,8 @@ pub enum Happening {
         task: u64,
         /// Its token.
         token: u64,
-        /// It is a fill.
-        fill: bool,
+        /// Its operation.
+        operation: Operation,
         /// Its length in bytes.
         len: u64,
         /// Segments to read.
@@ -118,12 +118,12 @@ pub enum Happening {
         /// Number of parts. The last moves at the end.
         parts: u8,
     },
-    /// `corrupt`: a bit of a destination was made wrong.
+    /// `corrupt`: a bit of a destination was made wrong, or the result of a task without one.
     Corrupt {
         /// The task's number.
         task: u64,
-        /// Byte of the task.
-        byte: u64,
+        /// Byte of the destinations in a row; `None` for the result.
+        byte: Option<u64>,
     },
     /// `end`: a task ended.
     End {
@@ -178,8 +178,19 @@ impl fmt::Display for Happening {
                 write!(f, "register key={key} len={len} rights={rights} remote={remote}")
             }
             Self::Unregister { key } => write!(f, "unregister key={key}"),
-            Self::Submit { task, token, fill, len, sources, destinations, src, dst, fence, coalesce } => {
-                let op = if fill { "fill" } else { "copy" };
+            Self::Submit {
+                task,
+                token,
+                operation,
+                len,
+                sources,
+                destinations,
+                src,
+                dst,
+                fence,
+                coalesce,
+            } => {
+                let op = operation.name();
                 write!(
                     f,
                     "submit task={task} token={token} op={op} len={len} segments={sources}x{destinations}"
@@ -196,7 +207,8 @@ impl fmt::Display for Happening {
             Self::Doorbell { tasks } => write!(f, "doorbell tasks={tasks}"),
             Self::Start { task } => write!(f, "start task={task}"),
             Self::Move { task, part, parts } => write!(f, "move task={task} part={part}/{parts}"),
-            Self::Corrupt { task, byte } => write!(f, "corrupt task={task} byte={byte}"),
+            Self::Corrupt { task, byte: Some(byte) } => write!(f, "corrupt task={task} byte={byte}"),
+            Self::Corrupt { task, byte: None } => write!(f, "corrupt task={task} result"),
             Self::End { task, status: Status::Done } => write!(f, "end task={task} status=done"),
             Self::End { task, status: Status::Failed(error) } => {
                 write!(f, "end task={task} status=failed:{}", code(error))

@@ -57,6 +57,8 @@ impl SimEngine {
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
         capabilities.set(Capabilities::FILL, profile.fill);
         capabilities.set(Capabilities::FENCE, profile.fence);
+        let results = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
+        capabilities.set(results | Capabilities::COPY_TO_BOTH, profile.results);
         capabilities.set(Capabilities::IN_ORDER, profile.in_order);
         capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
         let depth = profile.depth as usize;

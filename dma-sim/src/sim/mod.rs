@@ -12,6 +12,7 @@
 //!   behaviour: a BlueField has neither fill nor fence, an I/OAT completes in order and has no wake-ups.
 //! - Copies and fills, gathered and scattered within the profile's limits; ordering marks; doorbells, with
 //!   [coalesced reports](SimOptions::coalesce); queue depth and number of queues.
+//! - Comparisons, CRC-32C, copies with CRC-32C and copies to two destinations, on `dsa` and `ideal`.
 //! - Bytes that move while time passes: an operation in flight can be seen half done, and is complete before
 //!   it is reported.
 //! - Completions in any order that the device allows, selected by the seed.
@@ -26,7 +27,7 @@
 //!   | `stick` | never ends, until the queue is closed | makes no progress |
 //!   | `gone` | fails: `DeviceLost` | all others fail likewise; so does all that follows |
 //!   | `slow` | ends later | goes on |
-//!   | `corrupt` | is done, with one bit wrong | goes on |
+//!   | `corrupt` | is done, with one bit wrong; a comparison or a CRC has a wrong result | goes on |
 //!   | `oversize` | over the limit: `DeviceFault`; see [`SimOptions::claimed_max_transfer`] | is reset |
 //!
 //! - Memory of other processes on the same machine, exported and imported; see [`dma_ipc`]. A copy to or from

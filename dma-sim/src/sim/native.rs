@@ -50,7 +50,7 @@ const fn code_of(error: TaskError) -> i32 {
 pub(super) fn completion(completion: model::Completion) -> Completion {
     let token = completion.token;
     match completion.status {
-        Status::Done => Completion::done(token),
+        Status::Done => Completion::done(token).with_result(completion.result),
         Status::Failed(error) => {
             let kind = match error {
                 TaskError::Revoked | TaskError::PeerGone => ErrorKind::Revoked,

@@ -88,6 +88,33 @@ fn segment(segment: dma_core::Segment) -> Segment {
     Segment { key: RegionKey::from_raw(segment.key.0 as u64), addr: segment.addr.0, len: segment.len as u64 }
 }
 
+/// Translates an operation, and writes its segments to both lists. `None` if the model has no such operation.
+fn translate(
+    operation: Operation<'_>,
+    sources: &mut Vec<Segment>,
+    destinations: &mut Vec<Segment>,
+) -> Option<model::Operation> {
+    let (operation, src, dst) = match operation {
+        Operation::Copy { src, dst } => (model::Operation::Copy, &[src][..], &[dst][..]),
+        Operation::CopyLists { src, dst } => (model::Operation::Copy, src, dst),
+        Operation::Fill { pattern, dst } => {
+            (model::Operation::Fill { pattern: u64::from_le_bytes(pattern) }, &[][..], dst)
+        }
+        Operation::CopyToBoth { src, dst } => (model::Operation::CopyToBoth, &[src][..], &dst[..]),
+        Operation::Compare { a, b } => (model::Operation::Compare, &[a][..], &[b][..]),
+        Operation::Crc32c { src, seed } => (model::Operation::Crc32c { seed }, &[src][..], &[][..]),
+        Operation::CopyCrc32c { src, dst, seed } => {
+            (model::Operation::CopyCrc32c { seed }, &[src][..], &[dst][..])
+        }
+        _ => return None,
+    };
+    sources.clear();
+    sources.extend(src.iter().copied().map(segment));
+    destinations.clear();
+    destinations.extend(dst.iter().copied().map(segment));
+    Some(operation)
+}
+
 // SAFETY: the model reports every task once, or never if a fault plan says so; it reads and writes only what
 // the task's segments name, within their regions, and nothing once the task has ended; it does so under the
 // lock of the device, as does `poll`, so that the polling thread sees all of it. Tasks start with a doorbell.
@@ -115,24 +142,15 @@ unsafe impl RawQueue for SimQueue {
         for (taken, descriptor) in batch.iter().enumerate() {
             let token = descriptor.token();
             let (one_src, one_dst);
-            self.src.clear();
-            self.dst.clear();
-            let task = match descriptor.operation() {
-                Operation::Copy { src, dst } => {
-                    (one_src, one_dst) = ([segment(src)], [segment(dst)]);
-                    model::Descriptor::copy(token, &one_src, &one_dst)
+            let task = if let Operation::Copy { src, dst } = descriptor.operation() {
+                (one_src, one_dst) = ([segment(src)], [segment(dst)]);
+                model::Descriptor::copy(token, &one_src, &one_dst)
+            } else {
+                match translate(descriptor.operation(), &mut self.src, &mut self.dst) {
+                    Some(operation) => model::Descriptor::new(token, operation, &self.src, &self.dst),
+                    None if taken > 0 => return Ok(taken),
+                    None => return Err(native::refused(Refused::Invalid(TaskError::Unsupported))),
                 }
-                Operation::CopyLists { src, dst } => {
-                    self.src.extend(src.iter().copied().map(segment));
-                    self.dst.extend(dst.iter().copied().map(segment));
-                    model::Descriptor::copy(token, &self.src, &self.dst)
-                }
-                Operation::Fill { pattern, dst } => {
-                    self.dst.extend(dst.iter().copied().map(segment));
-                    model::Descriptor::fill(token, u64::from_le_bytes(pattern), &self.dst)
-                }
-                _ if taken == 0 => return Err(native::refused(Refused::Invalid(TaskError::Unsupported))),
-                _ => return Ok(taken),
             };
             let task = if descriptor.fence() { task.fenced() } else { task };
             match state.device.submit(self.channel, &task) {

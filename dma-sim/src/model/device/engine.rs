@@ -265,11 +265,11 @@ impl Device {
         channel.stats.done += 1;
         channel.stats.bytes += task.len;
         let number = task.number;
-        if task.marks.contains(Marks::CORRUPT) && task.len > 0 {
-            let byte = corrupt(&self.memory, task);
-            if let Some(byte) = byte {
-                self.trace.record(self.now, Some(index), || Happening::Corrupt { task: number, byte });
-            }
+        if task.marks.contains(Marks::CORRUPT)
+            && task.len > 0
+            && let Ok(byte) = corrupt(&self.memory, task)
+        {
+            self.trace.record(self.now, Some(index), || Happening::Corrupt { task: number, byte });
         }
         let status = Status::Done;
         self.trace.record(self.now, Some(index), || Happening::End { task: number, status });

@@ -7,7 +7,7 @@ use crate::model::check;
 use crate::model::fault::Fault;
 use crate::model::motion::Tearing;
 use crate::model::profile::{Found, Reporting};
-use crate::model::task::{Completion, Descriptor, Operation, Refused, TaskError};
+use crate::model::task::{Completion, Descriptor, Refused, TaskError};
 use crate::model::time::Time;
 use crate::model::trace::Happening;
 
@@ -90,7 +90,9 @@ impl Device {
         task.take(descriptor, len, error);
         task.chance = channel.chances.bits();
         task.tearing = match task.dst.first() {
-            Some(first) if self.tearing => Tearing::new(len, first.offset, task.chance),
+            Some(first) if self.tearing && task.operation.writes() => {
+                Tearing::new(len, first.offset, task.chance)
+            }
             _ => Tearing::default(),
         };
         task.number = number;
@@ -104,7 +106,7 @@ impl Device {
         self.trace.record(self.now, Some(id.0), || Happening::Submit {
             task: number,
             token: task_token(channel, slot),
-            fill: descriptor.operation != Operation::Copy,
+            operation: descriptor.operation,
             len,
             sources: descriptor.src.len() as u32,
             destinations: descriptor.dst.len() as u32,
