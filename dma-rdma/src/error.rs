@@ -17,12 +17,16 @@ pub(crate) const REMOTE: i32 = 1 << 8;
 /// The exporter is gone, or took the memory back.
 const GONE: i32 = REMOTE + 64;
 /// Failures to connect to an exporter, from [`GONE`] on.
-const CONNECTING: [(ErrorKind, &str); 5] = [
+const CONNECTING: [(ErrorKind, &str); 6] = [
     (ErrorKind::Revoked, "the exporter took the memory back, or is gone"),
     (ErrorKind::DeviceFault, "the exporter cannot be reached"),
     (ErrorKind::OutOfResources, "the exporter or this host has no queue pair or thread left"),
     (ErrorKind::VersionMismatch, "the exporter speaks another version"),
     (ErrorKind::Malformed, "an answer of no exporter"),
+    (
+        ErrorKind::PermissionDenied,
+        "this side or the exporter did not prove that it knows the export's secret",
+    ),
 ];
 
 /// The code of a failure to connect.

@@ -10,9 +10,10 @@ use dma_core::{Access, ErrorKind, RawExport, Result};
 use crate::device::{Device, Handle};
 use crate::error::{error, failed};
 use crate::qp::{QueuePair, random};
+use crate::secret::{Id, Secret};
 use crate::service::Service;
 use crate::verbs::*;
-use crate::wire::{End, Grant, Token, encode_blob};
+use crate::wire::{BLOB, End, Grant, encode_blob};
 
 /// Time that a dropped export waits for the device.
 const DROP_WAITS: Duration = Duration::from_secs(1);
@@ -82,6 +83,7 @@ impl Drop for Domain {
 /// A granted range, as the service sees it.
 #[derive(Debug)]
 pub(crate) struct Granted {
+    pub(crate) secret: Secret,
     domain: Arc<Domain>,
     pub(crate) grant: Grant,
 }
@@ -115,10 +117,10 @@ impl Granted {
 pub(crate) struct RdmaExport {
     device: Arc<Device>,
     service: Arc<Service>,
-    token: Token,
+    id: Id,
     /// `None` once it is deregistered.
     region: Option<Handle<ibv_mr>>,
-    blob: Vec<u8>,
+    blob: [u8; BLOB],
 }
 
 impl RdmaExport {
@@ -134,6 +136,8 @@ impl RdmaExport {
         len: usize,
         rights: Access,
     ) -> Result<Self> {
+        let secret = Secret { id: random()?, key: random()? };
+        let blob = encode_blob(service.addr(), &secret);
         let domain = Arc::new(Domain::new(device)?);
         let mut flags = 0;
         if rights.contains(Access::READ) {
@@ -152,19 +156,9 @@ impl RdmaExport {
         let proof_rkey = unsafe { (*domain.proof.as_ptr()).rkey };
         let proof_addr = domain.word.addr().get() as u64;
         let addr = base.addr().get() as u64;
-        let mut export = Self {
-            device: Arc::clone(device),
-            service,
-            token: [0; 16],
-            region: Some(region),
-            blob: Vec::new(),
-        };
-        // From here on, the drop undoes.
-        export.token = random()?;
-        export.blob = encode_blob(export.service.addr(), &export.token);
         let grant = Grant { addr, len: len as u64, rkey, rights, proof_addr, proof_rkey };
-        export.service.offer(export.token, Granted { domain, grant });
-        Ok(export)
+        service.offer(Granted { secret, domain, grant });
+        Ok(Self { device: Arc::clone(device), service, id: secret.id, region: Some(region), blob })
     }
 }
 
@@ -174,7 +168,7 @@ impl RawExport for RdmaExport {
     }
 
     fn revoke(&mut self, timeout: Duration) -> Result<()> {
-        self.service.withdraw(&self.token);
+        self.service.withdraw(&self.id);
         let deadline = Instant::now().checked_add(timeout);
         while let Some(region) = self.region {
             // The device refuses peers from then on. Their queue pairs stay, so that they are told.

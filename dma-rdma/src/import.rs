@@ -14,10 +14,14 @@ use dma_core::{
 };
 
 use crate::error::{BACKEND, error};
+use crate::qp::random;
+use crate::secret::Secret;
 use crate::shared::Inner;
-use crate::wire::{End, Foreign, Grant, REPLY, Reply, Request, Token, decode_blob};
+use crate::wire::{
+    BLOB, CHALLENGE, Challenge, End, Foreign, ForeignBlob, Grant, REPLY, Reply, Request, VERSION, decode_blob,
+};
 
-/// Time that an exporter has to answer.
+/// Time that an exporter has for the whole exchange.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// An import: where its exporter answers, and what it granted.
@@ -28,7 +32,7 @@ pub(crate) struct Import {
     pub(crate) addr: u64,
     pub(crate) grant: Grant,
     service: SocketAddr,
-    token: Token,
+    secret: Secret,
     /// The region is gone, and so is the use of connections for it.
     dropped: AtomicBool,
 }
@@ -66,10 +70,10 @@ impl Import {
         let (tell, outcome) = channel();
         let import = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("dma-rdma-connect".into()).spawn(move || {
-            let agreed = ask(import.service, &Request { token: import.token, end: Some(end) });
+            let agreed = ask(import.service, &import.secret, Some(end), ANSWER);
             let agreed = agreed.and_then(|(stream, grant, end)| match end {
                 Some(end) if grant == import.grant => Ok(Agreed { stream, end }),
-                _ => Err(foreign(import.service)),
+                _ => Err(foreign_bytes(import.service)),
             });
             // Nobody waits any more if the queue was closed.
             let _ = tell.send(agreed);
@@ -83,7 +87,7 @@ impl Import {
     }
 }
 
-fn foreign(service: SocketAddr) -> Error {
+fn foreign_bytes(service: SocketAddr) -> Error {
     error(ErrorKind::Malformed, format!("{service} answers as no exporter does"))
         .with_hint("check that the descriptor is that of the export, and which program listens there")
 }
@@ -102,46 +106,91 @@ fn unreachable(service: SocketAddr, source: std::io::Error) -> Error {
         .with_hint("check the route to that host (`ping`), its firewall, and the exporter's option `listen`")
 }
 
-/// Sends a request, and returns the connection and the answer. Blocks for [`ANSWER`] at most.
-fn ask(service: SocketAddr, request: &Request) -> Result<(TcpStream, Grant, Option<End>)> {
-    let deadline = Instant::now() + ANSWER;
-    let mut reply = [0; REPLY];
-    let mut exchanged = || -> std::io::Result<TcpStream> {
-        let mut stream = TcpStream::connect_timeout(&service, ANSWER)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(ANSWER))?;
-        stream.write_all(&request.encode())?;
-        let mut got = 0;
-        while got < REPLY {
-            let left = deadline.saturating_duration_since(Instant::now());
-            // A time of 0 would be none.
-            stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-            match stream.read(&mut reply[got..]) {
-                Ok(0) => return Err(std::io::ErrorKind::ConnectionReset.into()),
-                Ok(n) => got += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-            if got < REPLY && Instant::now() >= deadline {
-                return Err(std::io::ErrorKind::TimedOut.into());
-            }
+/// Fills `bytes` before the deadline.
+fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> std::io::Result<()> {
+    let mut got = 0;
+    while got < bytes.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
         }
-        Ok(stream)
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut bytes[got..]) {
+            Ok(0) => return Err(std::io::ErrorKind::ConnectionReset.into()),
+            Ok(n) => got += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the secret.
+/// Returns the connection and the answer. Blocks for `limit` at most, to connect and again for the answer.
+pub(crate) fn ask(
+    service: SocketAddr,
+    secret: &Secret,
+    end: Option<End>,
+    limit: Duration,
+) -> Result<(TcpStream, Grant, Option<End>)> {
+    let gone = |source| unreachable(service, source);
+    let strange = |foreign| match foreign {
+        Foreign::Bytes => foreign_bytes(service),
+        Foreign::Version => other_version(service),
+        Foreign::Proof => unproven(format!("{service} does not prove that it knows the export's secret")),
     };
-    let stream = exchanged().map_err(|source| unreachable(service, source))?;
-    let other_version = || {
-        error(ErrorKind::VersionMismatch, format!("the exporter at {service} speaks another version"))
-            .with_hint("use the same release of this library on both sides")
-    };
-    match Reply::decode(&reply) {
-        Ok(Reply::Granted(grant, end)) => Ok((stream, grant, end)),
-        Ok(Reply::Unknown) => Err(revoked(format!("the exporter at {service} revoked the export"))),
-        Ok(Reply::Exhausted) => {
+    let mut stream = TcpStream::connect_timeout(&service, limit).map_err(gone)?;
+    let deadline = Instant::now() + limit;
+    let mut challenge = [0; CHALLENGE];
+    stream
+        .set_nodelay(true)
+        .and_then(|()| stream.set_write_timeout(Some(limit)))
+        .and_then(|()| read_before(&mut stream, deadline, &mut challenge))
+        .map_err(gone)?;
+    let challenge = Challenge::decode(&challenge).map_err(strange)?;
+    let request = Request { id: secret.id, nonce: random()?, end };
+    let mut reply = [0; REPLY];
+    stream
+        .write_all(&request.encode(secret, &challenge))
+        .and_then(|()| read_before(&mut stream, deadline, &mut reply))
+        .map_err(gone)?;
+    match Reply::decode(&reply, secret, &challenge, &request).map_err(strange)? {
+        Reply::Granted(grant, end) => Ok((stream, grant, end)),
+        Reply::Unknown => Err(revoked(format!("the exporter at {service} revoked the export"))),
+        Reply::Exhausted => {
             Err(error(ErrorKind::OutOfResources, format!("the exporter at {service} has no queue pair left"))
                 .with_hint("close some queues that copy from or to its memory"))
         }
-        Ok(Reply::OtherVersion) | Err(Foreign::Version) => Err(other_version()),
-        Err(Foreign::Bytes) => Err(foreign(service)),
+        Reply::OtherVersion => Err(other_version(service)),
+        Reply::Unproven => Err(unproven(format!("{service} does not take the secret of the descriptor"))),
+    }
+}
+
+fn other_version(service: SocketAddr) -> Error {
+    error(ErrorKind::VersionMismatch, format!("the exporter at {service} speaks another version"))
+        .with_hint("use the same release of this library on both sides")
+}
+
+fn unproven(what: String) -> Error {
+    error(ErrorKind::PermissionDenied, what).with_hint(
+        "pass on the bytes of the export unchanged; if they are, another program answers in the exporter's place",
+    )
+}
+
+/// The error of a descriptor that is none of this backend.
+fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
+    let malformed = |what: String| {
+        error(ErrorKind::Malformed, what)
+            .with_hint("pass on the bytes of an export of this backend unchanged")
+    };
+    match foreign {
+        ForeignBlob::Length => malformed(format!("{len} bytes, where an RDMA export has {BLOB}")),
+        ForeignBlob::Address(service) => malformed(format!("{service} is no address of a service")),
+        ForeignBlob::Version(version) => {
+            error(ErrorKind::VersionMismatch, format!("an RDMA export of version {version}"))
+                .with_numbers(version.into(), VERSION.into())
+                .with_hint("use the same release of this library on both sides")
+        }
     }
 }
 
@@ -166,8 +215,9 @@ impl Imported {
             return Err(error(ErrorKind::Unsupported, message)
                 .with_hint(format!("this engine imports descriptors of the backend {BACKEND:?}")));
         }
-        let (service, token) = decode_blob(descriptor.native())?;
-        let (_, grant, _) = ask(service, &Request { token, end: None })?;
+        let native = descriptor.native();
+        let (service, secret) = decode_blob(native).map_err(|foreign| not_ours(foreign, native.len()))?;
+        let (_, grant, _) = ask(service, &secret, None, ANSWER)?;
         let (len, rights) = (descriptor.len(), descriptor.rights());
         if (grant.len, grant.rights) != (len, rights) {
             let message = format!(
@@ -182,7 +232,7 @@ impl Imported {
             addr,
             grant,
             service,
-            token,
+            secret,
             dropped: AtomicBool::new(false),
         })?;
         let key = RegionKey((u64::from(import.id) << 32) as usize);

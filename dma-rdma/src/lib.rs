@@ -43,6 +43,7 @@ mod queue;
 mod region;
 mod ring;
 mod route;
+mod secret;
 mod service;
 mod shared;
 #[cfg(test)]

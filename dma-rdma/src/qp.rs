@@ -102,7 +102,7 @@ impl QueuePair {
             lid: port.attr.lid,
             mtu: port.mtu.clamp(1, 5) as u8,
             reads: self.device.attr.max_qp_rd_atom.clamp(1, READS) as u8,
-            gid: port.gid.map_or_else(ibv_gid::default, |(_, gid)| gid),
+            gid: port.gid.map_or([0; 16], |(_, gid)| gid.raw),
         })
     }
 
@@ -124,8 +124,8 @@ impl QueuePair {
         if let Some((sgid_index, _)) = port.gid {
             let hop_limit = if mine == peer { 1 } else { HOPS };
             ah_attr.is_global = 1;
-            ah_attr.grh =
-                ibv_global_route { dgid: peer.gid, sgid_index, hop_limit, ..ibv_global_route::default() };
+            let dgid = ibv_gid { raw: peer.gid };
+            ah_attr.grh = ibv_global_route { dgid, sgid_index, hop_limit, ..ibv_global_route::default() };
         }
         let sends = self.device.attr.max_qp_init_rd_atom.clamp(1, READS) as u8;
         let attr = ibv_qp_attr {

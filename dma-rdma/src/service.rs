@@ -16,10 +16,12 @@ use rustix::net::sockopt;
 use crate::device::Device;
 use crate::error::error;
 use crate::export::{Granted, Served};
+use crate::qp::random;
+use crate::secret::{Id, PROOF};
 use crate::shared::lock;
-use crate::wire::{Foreign, REQUEST, Reply, Request, Token};
+use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 
-/// Time that a peer has to send its request.
+/// Time that a peer has to send its whole request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(2);
 /// Most connections without a request. One more, and the oldest is closed.
 const MAX_SILENT: usize = 64;
@@ -40,7 +42,7 @@ pub(crate) struct Service {
 
 #[derive(Debug)]
 struct Shared {
-    exports: Mutex<HashMap<Token, Arc<Granted>>>,
+    exports: Mutex<HashMap<Id, Arc<Granted>>>,
     wake: OwnedFd,
     stop: AtomicBool,
 }
@@ -48,6 +50,7 @@ struct Shared {
 /// A peer's connection.
 struct Connection {
     stream: TcpStream,
+    challenge: Challenge,
     request: [u8; REQUEST],
     got: usize,
     until: Instant,
@@ -105,14 +108,14 @@ impl Service {
         self.addr
     }
 
-    /// Grants memory to the holders of a token.
-    pub(crate) fn offer(&self, token: Token, granted: Granted) {
-        lock(&self.shared.exports).insert(token, Arc::new(granted));
+    /// Grants memory to those who know its secret.
+    pub(crate) fn offer(&self, granted: Granted) {
+        lock(&self.shared.exports).insert(granted.secret.id, Arc::new(granted));
     }
 
     /// Grants it no more.
-    pub(crate) fn withdraw(&self, token: &Token) {
-        lock(&self.shared.exports).remove(token);
+    pub(crate) fn withdraw(&self, id: &Id) {
+        lock(&self.shared.exports).remove(id);
     }
 }
 
@@ -188,32 +191,47 @@ impl Shared {
             return more.is_err_and(|e| matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted));
         }
         let reply = match Request::decode(&connection.request) {
-            Err(Foreign::Bytes) => {
+            Err(Foreign::Version) => Reply::OtherVersion.encode_refusal(),
+            Err(Foreign::Bytes | Foreign::Proof) => {
                 tracing::debug!("a peer sent foreign bytes; closing");
                 return false;
             }
-            Err(Foreign::Version) => Reply::OtherVersion,
-            Ok(request) => self.answer(&request, &mut connection.served),
+            Ok((request, proof)) => {
+                self.answer(&request, &proof, &connection.challenge, &mut connection.served)
+            }
         };
         // A new connection has room for it.
-        connection.stream.write_all(&reply.encode()).is_ok() && connection.served.is_some()
+        connection.stream.write_all(&reply).is_ok() && connection.served.is_some()
     }
 
-    fn answer(&self, request: &Request, served: &mut Option<Served>) -> Reply {
-        let Some(granted) = lock(&self.exports).get(&request.token).map(Arc::clone) else {
-            return Reply::Unknown;
+    /// Returns the answer to a request, and makes the queue pair that it asks for.
+    fn answer(
+        &self,
+        request: &Request,
+        proof: &[u8; PROOF],
+        challenge: &Challenge,
+        served: &mut Option<Served>,
+    ) -> [u8; REPLY] {
+        let Some(granted) = lock(&self.exports).get(&request.id).map(Arc::clone) else {
+            return Reply::Unknown.encode_refusal();
         };
-        let Some(peer) = &request.end else { return Reply::Granted(granted.grant, None) };
-        match granted.serve(peer) {
-            Ok((pair, end)) => {
+        let secret = &granted.secret;
+        if !request.is_proven(secret, challenge, proof) {
+            tracing::warn!("an importer does not know the secret of the export that it names");
+            return Reply::Unproven.encode_refusal();
+        }
+        let reply = match request.end.as_ref().map(|peer| granted.serve(peer)) {
+            None => Reply::Granted(granted.grant, None),
+            Some(Ok((pair, end))) => {
                 *served = Some(pair);
                 Reply::Granted(granted.grant, Some(end))
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 tracing::warn!(%error, "an importer cannot be served");
-                Reply::Exhausted
+                return Reply::Exhausted.encode_refusal();
             }
-        }
+        };
+        reply.encode(secret, challenge, request)
     }
 }
 
@@ -240,16 +258,27 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
         {
             connections.remove(oldest);
         }
-        let (idle, interval, count) = KEEPALIVE;
-        let prepared = stream
-            .set_nonblocking(true)
-            .and_then(|()| sockopt::set_socket_keepalive(&stream, true).map_err(Into::into))
-            .and_then(|()| sockopt::set_tcp_keepidle(&stream, idle).map_err(Into::into))
-            .and_then(|()| sockopt::set_tcp_keepintvl(&stream, interval).map_err(Into::into))
-            .and_then(|()| sockopt::set_tcp_keepcnt(&stream, count).map_err(Into::into));
-        if prepared.is_ok() && connections.len() < MAX_SERVED {
-            let until = Instant::now() + REQUEST_WITHIN;
-            connections.push(Connection { stream, request: [0; REQUEST], got: 0, until, served: None });
+        if connections.len() < MAX_SERVED
+            && let Ok(connection) =
+                challenged(stream).inspect_err(|error| tracing::debug!(%error, "a peer is turned away"))
+        {
+            connections.push(connection);
         }
     }
+}
+
+/// Sends a peer its challenge, with which the exchange begins.
+fn challenged(mut stream: TcpStream) -> Result<Connection> {
+    let (idle, interval, count) = KEEPALIVE;
+    let challenge = Challenge(random()?);
+    stream
+        .set_nonblocking(true)
+        .and_then(|()| sockopt::set_socket_keepalive(&stream, true).map_err(Into::into))
+        .and_then(|()| sockopt::set_tcp_keepidle(&stream, idle).map_err(Into::into))
+        .and_then(|()| sockopt::set_tcp_keepintvl(&stream, interval).map_err(Into::into))
+        .and_then(|()| sockopt::set_tcp_keepcnt(&stream, count).map_err(Into::into))?;
+    // A new connection has room for it.
+    stream.write_all(&challenge.encode())?;
+    let until = Instant::now() + REQUEST_WITHIN;
+    Ok(Connection { stream, challenge, request: [0; REQUEST], got: 0, until, served: None })
 }

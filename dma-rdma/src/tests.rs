@@ -11,6 +11,8 @@ use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
 use crate::{RdmaEngine, RdmaOptions};
 
 mod counting;
+mod exchange;
+mod messages;
 mod remote;
 mod rights;
 mod script;

@@ -1,29 +1,33 @@
 //! Messages between an importer and the exporter's service, and the part of an export descriptor that is this
-//! backend's. All have a fixed length; numbers are little-endian.
+//! backend's. All have a fixed length; numbers are little-endian. Bytes are read only if they are the encoding
+//! of what they say.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use dma_core::{Access, ErrorKind, Result};
+use dma_core::Access;
 
-use crate::error::error;
-use crate::verbs::ibv_gid;
+use super::secret::{Id, Nonce, PROOF, Role, Secret};
 
 /// The version of the messages and of the descriptor.
-const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 const MAGIC: [u8; 4] = *b"DMAR";
 const HEADER: usize = 8;
 const END: usize = 28;
 const GRANT: usize = 36;
+/// The bytes of a request before its proof.
+const ASKED: usize = HEADER + 16 + 32 + END;
+/// The bytes of a reply before its proof.
+const ANSWERED: usize = HEADER + GRANT + END;
+/// The length of a challenge in bytes.
+pub(crate) const CHALLENGE: usize = HEADER + 32;
 /// The length of a request in bytes.
-pub(crate) const REQUEST: usize = HEADER + 16 + END;
+pub(crate) const REQUEST: usize = ASKED + PROOF;
 /// The length of a reply in bytes.
-pub(crate) const REPLY: usize = HEADER + GRANT + END;
-const BLOB: usize = 2 + 2 + 16 + 16;
+pub(crate) const REPLY: usize = ANSWERED + PROOF;
+/// The length of the backend's part of a descriptor in bytes.
+pub(crate) const BLOB: usize = 2 + 2 + 16 + 16 + 32;
 /// The longest range, in bytes, that an import believes: no processor has longer addresses.
 const LONGEST: u64 = 1 << 57;
-
-/// The secret of an export.
-pub(crate) type Token = [u8; 16];
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +41,7 @@ pub(crate) struct End {
     /// Reads that it answers at once.
     pub(crate) reads: u8,
     /// All 0 for none.
-    pub(crate) gid: ibv_gid,
+    pub(crate) gid: [u8; 16],
 }
 
 /// The range and rights of an export.
@@ -52,14 +56,19 @@ pub(crate) struct Grant {
     pub(crate) proof_rkey: u32,
 }
 
+/// The exporter's first message, to be covered by proofs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Challenge(pub(crate) Nonce);
+
 /// A message of an importer: asks for the grant, and for a queue pair if it has one itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    pub(crate) token: Token,
+    pub(crate) id: Id,
+    pub(crate) nonce: Nonce,
     pub(crate) end: Option<End>,
 }
 
-/// The answer to a request.
+/// The answer to a request. A grant has a proof; a refusal has none, because the sides may share no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Granted(Grant, Option<End>),
@@ -69,13 +78,26 @@ pub(crate) enum Reply {
     Unknown,
     /// The exporter has no queue pair left.
     Exhausted,
+    /// The request does not prove that its sender knows the secret.
+    Unproven,
 }
 
-/// Bytes that are no message of this kind.
+/// The reason why bytes are no message of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     Bytes,
     Version,
+    /// A grant of one who does not know the secret.
+    Proof,
+}
+
+/// The reason why bytes are no descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeignBlob {
+    Length,
+    Version(u16),
+    /// That is no address of a service.
+    Address(SocketAddr),
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -110,7 +132,7 @@ fn read_header(rest: &mut &[u8]) -> Result<u16, Foreign> {
 impl End {
     fn encode(&self) -> [u8; END] {
         let Self { number, psn, lid, mtu, reads, gid } = self;
-        padded(&[&number.to_le_bytes(), &psn.to_le_bytes(), &lid.to_le_bytes(), &[*mtu, *reads], &gid.raw])
+        padded(&[&number.to_le_bytes(), &psn.to_le_bytes(), &lid.to_le_bytes(), &[*mtu, *reads], gid])
     }
 
     fn decode(rest: &mut &[u8]) -> Option<Self> {
@@ -118,7 +140,7 @@ impl End {
         let psn = u32::from_le_bytes(take(rest)?);
         let lid = u16::from_le_bytes(take(rest)?);
         let [mtu, reads] = take(rest)?;
-        let gid = ibv_gid { raw: take(rest)? };
+        let gid = take(rest)?;
         let valid = number >> 24 == 0 && psn >> 24 == 0 && (1..=5).contains(&mtu) && reads > 0;
         valid.then_some(Self { number, psn, lid, mtu, reads, gid })
     }
@@ -149,27 +171,50 @@ impl Grant {
     }
 }
 
-impl Request {
-    pub(crate) fn encode(&self) -> [u8; REQUEST] {
-        let end = self.end.map_or([0; END], |end| end.encode());
-        padded(&[&header(u16::from(self.end.is_some())), &self.token, &end])
+impl Challenge {
+    pub(crate) fn encode(&self) -> [u8; CHALLENGE] {
+        padded(&[&header(0), &self.0])
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, Foreign> {
-        let rest = &mut bytes;
+    pub(crate) fn decode(bytes: &[u8; CHALLENGE]) -> Result<Self, Foreign> {
+        let rest = &mut &bytes[..];
+        let _code = read_header(rest)?;
+        let challenge = Self(take(rest).ok_or(Foreign::Bytes)?);
+        if challenge.encode() == *bytes { Ok(challenge) } else { Err(Foreign::Bytes) }
+    }
+}
+
+impl Request {
+    fn asked(&self) -> [u8; ASKED] {
+        let end = self.end.map_or([0; END], |end| end.encode());
+        padded(&[&header(u16::from(self.end.is_some())), &self.id, &self.nonce, &end])
+    }
+
+    /// Encodes it, with the proof that its sender knows the secret.
+    pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge) -> [u8; REQUEST] {
+        let asked = self.asked();
+        padded(&[&asked, &secret.prove(Role::Importer, &[&challenge.0, &asked])])
+    }
+
+    /// Reads a request, and its proof, which is not checked: see [`Request::is_proven`].
+    pub(crate) fn decode(bytes: &[u8; REQUEST]) -> Result<(Self, [u8; PROOF]), Foreign> {
+        let rest = &mut &bytes[..];
         let code = read_header(rest)?;
-        let token = take(rest).ok_or(Foreign::Bytes)?;
-        let end = match code {
-            0 => None,
-            1 => Some(End::decode(rest).ok_or(Foreign::Bytes)?),
-            _ => return Err(Foreign::Bytes),
-        };
-        Ok(Self { token, end })
+        let (id, nonce) = (take(rest).ok_or(Foreign::Bytes)?, take(rest).ok_or(Foreign::Bytes)?);
+        let end = if code == 0 { None } else { Some(End::decode(rest).ok_or(Foreign::Bytes)?) };
+        let request = Self { id, nonce, end };
+        let proof = bytes.last_chunk().ok_or(Foreign::Bytes)?;
+        if bytes.starts_with(&request.asked()) { Ok((request, *proof)) } else { Err(Foreign::Bytes) }
+    }
+
+    /// Returns whether its sender knows the secret.
+    pub(crate) fn is_proven(&self, secret: &Secret, challenge: &Challenge, proof: &[u8; PROOF]) -> bool {
+        secret.proves(Role::Importer, &[&challenge.0, &self.asked()], proof)
     }
 }
 
 impl Reply {
-    pub(crate) fn encode(&self) -> [u8; REPLY] {
+    fn answered(&self) -> [u8; ANSWERED] {
         match self {
             Self::Granted(grant, end) => {
                 let code = u16::from(end.is_some());
@@ -178,128 +223,77 @@ impl Reply {
             Self::OtherVersion => padded(&[&header(2)]),
             Self::Unknown => padded(&[&header(3)]),
             Self::Exhausted => padded(&[&header(4)]),
+            Self::Unproven => padded(&[&header(5)]),
         }
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, Foreign> {
-        let rest = &mut bytes;
-        let code = read_header(rest)?;
-        match code {
-            0 | 1 => {
+    /// Encodes a refusal, which has no proof.
+    pub(crate) fn encode_refusal(&self) -> [u8; REPLY] {
+        padded(&[&self.answered()])
+    }
+
+    /// Encodes the answer to a request, with the proof that its sender knows the secret.
+    pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge, request: &Request) -> [u8; REPLY] {
+        let answered = self.answered();
+        let proof = secret.prove(Role::Exporter, &[&challenge.0, &request.asked(), &answered]);
+        padded(&[&answered, &proof])
+    }
+
+    /// Reads the answer to a request. A grant must be proven.
+    pub(crate) fn decode(
+        bytes: &[u8; REPLY],
+        secret: &Secret,
+        challenge: &Challenge,
+        request: &Request,
+    ) -> Result<Self, Foreign> {
+        let rest = &mut &bytes[..];
+        let reply = match read_header(rest)? {
+            code @ (0 | 1) => {
                 let grant = Grant::decode(rest).ok_or(Foreign::Bytes)?;
                 let end = if code == 1 { Some(End::decode(rest).ok_or(Foreign::Bytes)?) } else { None };
-                Ok(Self::Granted(grant, end))
+                Self::Granted(grant, end)
             }
-            2 => Ok(Self::OtherVersion),
-            3 => Ok(Self::Unknown),
-            4 => Ok(Self::Exhausted),
-            _ => Err(Foreign::Bytes),
+            2 => Self::OtherVersion,
+            3 => Self::Unknown,
+            4 => Self::Exhausted,
+            5 => Self::Unproven,
+            _ => return Err(Foreign::Bytes),
+        };
+        let answered = reply.answered();
+        if !bytes.starts_with(&answered) {
+            return Err(Foreign::Bytes);
         }
+        let Self::Granted(..) = reply else { return Ok(reply) };
+        let proof = bytes.last_chunk().ok_or(Foreign::Bytes)?;
+        let is_proven = secret.proves(Role::Exporter, &[&challenge.0, &request.asked(), &answered], proof);
+        if is_proven { Ok(reply) } else { Err(Foreign::Proof) }
     }
 }
 
 /// Makes the backend's part of an export descriptor.
-pub(crate) fn encode_blob(service: SocketAddr, token: &Token) -> Vec<u8> {
+pub(crate) fn encode_blob(service: SocketAddr, secret: &Secret) -> [u8; BLOB] {
     let ip = match service.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    [&VERSION.to_le_bytes()[..], &service.port().to_le_bytes(), &ip.octets(), token].concat()
+    padded(&[&VERSION.to_le_bytes(), &service.port().to_le_bytes(), &ip.octets(), &secret.id, &secret.key])
 }
 
 /// Reads the backend's part of an export descriptor: the address of the exporter's service, and the secret.
-///
-/// # Errors
-///
-/// `VersionMismatch`; `Malformed`.
-pub(crate) fn decode_blob(bytes: &[u8]) -> Result<(SocketAddr, Token)> {
-    let malformed = |what: String| {
-        error(ErrorKind::Malformed, what)
-            .with_hint("pass on the bytes of an export of this backend unchanged")
-    };
-    let mut rest = bytes;
-    let parts = (bytes.len() == BLOB)
-        .then(|| Some((take(&mut rest)?, take(&mut rest)?, take(&mut rest)?, take(&mut rest)?)));
-    let Some(Some((version, port, ip, token))) = parts else {
-        return Err(malformed(format!("{} bytes, where an RDMA export has {BLOB}", bytes.len())));
-    };
+pub(crate) fn decode_blob(bytes: &[u8]) -> Result<(SocketAddr, Secret), ForeignBlob> {
+    let bytes: &[u8; BLOB] = bytes.try_into().map_err(|_| ForeignBlob::Length)?;
+    let mut next = &bytes[..];
+    let rest = &mut next;
+    let parts = || Some((take(rest)?, take(rest)?, take(rest)?, take(rest)?, take(rest)?));
+    let (version, port, ip, id, key) = { parts }().ok_or(ForeignBlob::Length)?;
     let version = u16::from_le_bytes(version);
     if version != VERSION {
-        return Err(error(ErrorKind::VersionMismatch, format!("an RDMA export of version {version}"))
-            .with_numbers(version.into(), VERSION.into())
-            .with_hint("use the same release of this library on both sides"));
+        return Err(ForeignBlob::Version(version));
     }
-    let (port, ip) = (u16::from_le_bytes(port), Ipv6Addr::from(ip).to_canonical());
-    if port == 0 || ip.is_unspecified() || ip.is_multicast() {
-        return Err(malformed(format!("{ip} port {port} is no address of a service")));
+    let ip = Ipv6Addr::from(ip).to_canonical();
+    let service = SocketAddr::new(ip, u16::from_le_bytes(port));
+    if service.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
+        return Err(ForeignBlob::Address(service));
     }
-    Ok((SocketAddr::new(ip, port), token))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn ends() -> impl Strategy<Value = End> {
-        (0..1_u32 << 24, 0..1_u32 << 24, any::<u16>(), 1..=5_u8, 1..=255_u8, any::<[u8; 16]>()).prop_map(
-            |(number, psn, lid, mtu, reads, raw)| End { number, psn, lid, mtu, reads, gid: ibv_gid { raw } },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn messages_round_trip(token: Token, end in prop::option::of(ends()), addr in 0..1_u64 << 60,
-            len in 1..=LONGEST, keys: (u32, u32), rights in 1..4_u32, proof_addr: u64) {
-            let request = Request { token, end };
-            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
-            let rights = Access::from_bits(rights).unwrap();
-            let grant = Grant { addr, len, rkey: keys.0, rights, proof_addr, proof_rkey: keys.1 };
-            for reply in [Reply::Granted(grant, end), Reply::OtherVersion, Reply::Unknown, Reply::Exhausted] {
-                prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
-            }
-        }
-
-        /// Bytes are refused, or are the encoding of what is read of them.
-        #[test]
-        fn foreign_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..100), code in 0..6_u16) {
-            prop_assert_eq!(Request::decode(&bytes), Err(Foreign::Bytes));
-            prop_assert_eq!(Reply::decode(&bytes), Err(Foreign::Bytes));
-            let ours = [&header(code)[..], &bytes].concat();
-            if let Ok(request) = Request::decode(&ours) {
-                let used = HEADER + 16 + if request.end.is_some() { END } else { 0 };
-                prop_assert_eq!(&request.encode()[..used], &ours[..used]);
-            }
-            if let Ok(Reply::Granted(grant, end)) = Reply::decode(&ours) {
-                let used = HEADER + GRANT + if end.is_some() { END } else { 0 };
-                prop_assert_eq!(&Reply::Granted(grant, end).encode()[..used], &ours[..used]);
-            }
-        }
-
-        #[test]
-        fn descriptors_round_trip_and_random_ones_are_refused(v6: bool, host in 1..200_u8, port in 1_u16..,
-            token: Token, bytes in prop::collection::vec(any::<u8>(), 0..BLOB)) {
-            let ip = if v6 { Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host.into()).into() } else { IpAddr::from([10, 0, 0, host]) };
-            let service = SocketAddr::new(ip, port);
-            prop_assert_eq!(decode_blob(&encode_blob(service, &token)).unwrap(), (service, token));
-            prop_assert_eq!(decode_blob(&bytes).unwrap_err().kind(), ErrorKind::Malformed);
-        }
-    }
-
-    #[test]
-    fn other_versions_are_told() {
-        let mut request = Request { token: [1; 16], end: None }.encode();
-        request[4] = 9;
-        assert_eq!(Request::decode(&request), Err(Foreign::Version));
-        let mut blob = encode_blob("10.0.0.1:5".parse().unwrap(), &[1; 16]);
-        blob[0] = 9;
-        assert_eq!(decode_blob(&blob).unwrap_err().kind(), ErrorKind::VersionMismatch);
-        for (nowhere, why) in
-            [("10.0.0.1:0", "no port"), ("0.0.0.0:5", "no host"), ("224.0.0.1:5", "no single host")]
-        {
-            let blob = encode_blob(nowhere.parse().unwrap(), &[1; 16]);
-            assert_eq!(decode_blob(&blob).unwrap_err().kind(), ErrorKind::Malformed, "{why}");
-        }
-    }
+    Ok((service, Secret { id, key }))
 }

@@ -1,27 +1,23 @@
 //! Memory of another engine, on the device of the tests.
 #![expect(unsafe_code, reason = "grants what the safe API would refuse")]
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Export, ExportDescriptor,
-    MemoryRequest, Outcome, Queue, QueueOptions, Segment, Window,
+    Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Export, MemoryRequest,
+    Outcome, Queue, QueueOptions, Segment, Window,
 };
-use proptest::prelude::*;
 
 use super::rights::{keys, read, register};
 use crate::fake::{Fake, wc};
 use crate::import::id_of;
 use crate::pair::Pair;
 use crate::region::keys as region_keys;
-use crate::wire::{REPLY, Reply, Request, decode_blob, encode_blob};
 use crate::{RdmaEngine, RdmaOptions};
 
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
-fn exported(engine: &RdmaEngine, len: usize, rights: Access) -> (Window, Export) {
+pub(super) fn exported(engine: &RdmaEngine, len: usize, rights: Access) -> (Window, Export) {
     let window = engine.allocate_window(&MemoryRequest::new(len).exportable(rights)).unwrap();
     let export = window.export(rights).unwrap();
     (window, export)
@@ -202,85 +198,6 @@ fn the_device_refuses_what_was_not_granted() {
         assert_eq!(completions[0].outcome, Outcome::Failed(ErrorKind::Revoked), "{name}");
     }
     assert_eq!(bytes_of(&near), [0; 4096]);
-}
-
-fn ask(service: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(service).unwrap();
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(std::net::Shutdown::Write);
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    answer
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Foreign bytes get no answer, and the service goes on.
-    #[test]
-    fn foreign_bytes_at_the_service_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), ours: bool) {
-        let fake = Fake::default();
-        let engine = fake.open();
-        let (_window, export) = exported(&engine, 64, Access::READ);
-        let (service, token) = decode_blob(export.descriptor().native()).unwrap();
-        let request = Request { token, end: None }.encode();
-        let mut sent = bytes.clone();
-        if ours {
-            // The right secret, with random bytes for a queue pair.
-            sent = [&request[..6], &[1, 0], &request[8..24], &bytes].concat();
-        }
-        let answer = ask(service, &sent);
-        prop_assert!(answer.is_empty() || ours, "{answer:?}");
-        let answer = ask(service, &request);
-        prop_assert!(matches!(Reply::decode(&answer), Ok(Reply::Granted(..))));
-    }
-
-    /// Random blobs of the right length and address end as errors.
-    #[test]
-    fn random_descriptors_are_refused(token: [u8; 16], bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-        let fake = Fake::default();
-        let engine = fake.open();
-        let (_window, export) = exported(&engine, 64, Access::READ);
-        let (service, _) = decode_blob(export.descriptor().native()).unwrap();
-        let of = |native: &[u8]| ExportDescriptor::new("rdma", Access::READ, 64, native).unwrap();
-        prop_assert_eq!(engine.import(&of(&encode_blob(service, &token))).unwrap_err().kind(), ErrorKind::Revoked);
-        if bytes.len() != export.descriptor().native().len() {
-            prop_assert_eq!(engine.import(&of(&bytes)).unwrap_err().kind(), ErrorKind::Malformed);
-        }
-    }
-}
-
-/// An exporter that answers with these bytes.
-fn imposter(answer: Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read_exact(&mut [0; crate::wire::REQUEST]);
-        let _ = stream.write_all(&answer);
-    });
-    address
-}
-
-#[test]
-fn answers_of_imposters_and_other_versions_are_errors() {
-    let engine = Fake::default().open();
-    let mut newer = Reply::Unknown.encode();
-    newer[4] = 9;
-    for (answer, kind) in [
-        (vec![7; REPLY], ErrorKind::Malformed),
-        (newer.to_vec(), ErrorKind::VersionMismatch),
-        (Reply::OtherVersion.encode().to_vec(), ErrorKind::VersionMismatch),
-        (Reply::Exhausted.encode().to_vec(), ErrorKind::OutOfResources),
-        (vec![7; 3], ErrorKind::Revoked),
-    ] {
-        let blob = encode_blob(imposter(answer), &[3; 16]);
-        let descriptor = ExportDescriptor::new("rdma", Access::READ, 64, &blob).unwrap();
-        let error = engine.import(&descriptor).unwrap_err();
-        assert_eq!(error.kind(), kind, "{error}");
-        assert!(!error.hint().is_empty(), "{error}");
-    }
 }
 
 #[test]
