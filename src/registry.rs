@@ -154,8 +154,9 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 ///
 /// A name is trusted as a command line is: the option `lib` of `doca`, `ioat` and `rdma` names a directory
 /// whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
-/// directories whose files are opened for writing, and so does `file` of `record`. For names from elsewhere
-/// there is [`parse_untrusted`].
+/// directories whose files are opened for writing, and so does `file` of `record`; `listen` of `rdma` names
+/// an address at which this process answers, and `export` of `doca` a network that reaches exported memory.
+/// For names from elsewhere there is [`parse_untrusted`].
 ///
 /// # Errors
 ///
@@ -179,8 +180,8 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
     opened.map_err(|e| e.with_operation(format!("open engine `{name}`")))
 }
 
-/// Reads an engine name that comes from untrusted input: as [`EngineName`] does, but no option can choose the
-/// code that is loaded.
+/// Reads an engine name that comes from untrusted input: as [`EngineName`] does, but no option can have
+/// effects beyond the engine's device.
 ///
 /// Such a name still chooses the device, and how much memory and how many threads the engine takes.
 ///
@@ -198,27 +199,28 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 /// # Errors
 ///
 /// As [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown backend;
-/// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`, or that names
-/// files to write to, as `dev` and `sysfs` of `dsa` do.
+/// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`, that names files to
+/// write to, as `dev` and `sysfs` of `dsa` do, or a network by which this process or its memory is reached, as
+/// `listen` of `rdma` and `export` of `doca` do.
 pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     let parsed: EngineName = name.parse()?;
-    refuse_code_loading(&parsed).map_err(|e| e.with_operation(format!("open engine `{name}`")))?;
+    refuse_untrusted(&parsed).map_err(|e| e.with_operation(format!("open engine `{name}`")))?;
     Ok(parsed)
 }
 
-/// Refuses a name that loads code, and one that has such a name within.
-fn refuse_code_loading(name: &EngineName) -> Result<()> {
+/// Refuses a name with an option that needs trust, and one that has such a name within.
+fn refuse_untrusted(name: &EngineName) -> Result<()> {
     if let Some(wrapped) = Wrapped::of(name)? {
-        wrapped.refuse_files()?;
-        return refuse_code_loading(&wrapped.inner);
+        wrapped.refuse_untrusted()?;
+        return refuse_untrusted(&wrapped.inner);
     }
     let backend = backend(name.backend())?;
-    name.refuse_code_loading(backend)?;
+    name.refuse_untrusted(backend)?;
     if backend.name() != auto::BACKEND.name() {
         return Ok(());
     }
     // It has no device in turn: `auto` within `auto` is refused.
-    auto::BACKEND.devices_of(name)?.iter().try_for_each(refuse_code_loading)
+    auto::BACKEND.devices_of(name)?.iter().try_for_each(refuse_untrusted)
 }
 
 /// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
@@ -342,6 +344,25 @@ mod tests {
             assert_eq!(parse_untrusted(name).expect(name).to_string(), name);
         }
         assert_eq!(parse_untrusted("cpo").expect_err("no such engine").kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[cfg(all(feature = "doca", feature = "rdma"))]
+    #[test]
+    fn untrusted_names_choose_no_network() {
+        for name in [
+            "rdma:listen=0.0.0.0:7",
+            "rdma:mlx5_0,listen=10.0.0.1:0",
+            "auto:device=sim|rdma:listen=[::1]:7",
+            "verify+rdma:listen=0.0.0.0:7,sample=2",
+            "doca:export=rdma",
+        ] {
+            let refused = parse_untrusted(name).expect_err(name);
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+            assert!(!refused.hint().is_empty(), "{refused}");
+        }
+        for name in ["rdma:mlx5_0,port=2,gid=3,sl=1,mtu=1024,timeout=9,depth=4", "doca:depth=4"] {
+            assert_eq!(parse_untrusted(name).expect(name).to_string(), name);
+        }
     }
 
     #[cfg(feature = "dsa")]

@@ -108,9 +108,9 @@ impl Wrapped {
     /// # Errors
     ///
     /// `PermissionDenied`, naming the option.
-    pub(crate) fn refuse_files(&self) -> Result<()> {
+    pub(crate) fn refuse_untrusted(&self) -> Result<()> {
         let names_file =
-            |key: &str| self.wrapper.options.iter().any(|info| info.loads_code && info.key == key);
+            |key: &str| self.wrapper.options.iter().any(|info| info.needs_trust && info.key == key);
         match self.own.options().find(|(key, _)| names_file(key)) {
             None => Ok(()),
             Some((key, value)) => {

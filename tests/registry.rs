@@ -212,14 +212,18 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
 }
 
 #[test]
-fn options_that_load_code_are_refused_in_names_from_elsewhere() {
+fn options_with_effects_beyond_the_device_are_refused_in_names_from_elsewhere() {
     for backend in dma::backends() {
         for info in backend.options() {
             let name = EngineName::of(backend).with_option(info.key, "/nowhere").expect("it can be written");
-            let refused = name.refuse_code_loading(backend);
-            assert_eq!(refused.is_err(), ["lib", "dev", "sysfs"].contains(&info.key), "{name}");
+            let refused = name.refuse_untrusted(backend);
+            assert_eq!(
+                refused.is_err(),
+                ["lib", "dev", "sysfs", "listen", "export"].contains(&info.key),
+                "{name}"
+            );
             if let Err(error) = refused {
-                let said = dma::parse_untrusted(&name.to_string()).expect_err("it loads code");
+                let said = dma::parse_untrusted(&name.to_string()).expect_err("it needs trust");
                 assert_eq!(
                     (said.kind(), error.kind()),
                     (ErrorKind::PermissionDenied, ErrorKind::PermissionDenied)

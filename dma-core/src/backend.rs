@@ -98,22 +98,22 @@ impl EngineName {
         }
     }
 
-    /// Refuses an untrusted name with an option that makes `backend` load code, which runs at once, or use
-    /// files in the place of a device's.
+    /// Refuses an untrusted name with an option whose effect goes beyond the engine's device, because
+    /// `backend` loads code for it, opens files, or makes this process or its memory reachable over a network.
     ///
     /// # Errors
     ///
     /// `PermissionDenied`, naming the option.
-    pub fn refuse_code_loading(&self, backend: &dyn Backend) -> Result<()> {
-        let loads = |key: &str| backend.options().iter().any(|info| info.loads_code && info.key == key);
+    pub fn refuse_untrusted(&self, backend: &dyn Backend) -> Result<()> {
+        let loads = |key: &str| backend.options().iter().any(|info| info.needs_trust && info.key == key);
         match self.options().find(|(key, _)| loads(key)) {
             None => Ok(()),
             Some((key, value)) => {
                 let message = format!(
-                    "option {key}={value} would choose a library or a device's files, and the name is from untrusted input"
+                    "option {key}={value} has effects beyond the device, and the name is from untrusted input"
                 );
                 Err(Error::new(ErrorKind::PermissionDenied, message).with_backend(backend.name()).with_hint(
-                    "leave it out; the backend's environment variables can say where libraries and devices are",
+                    "leave it out, or set it in a name of the program's own; where libraries and devices are, the backend's environment variables can say, too",
                 ))
             }
         }
@@ -132,9 +132,9 @@ pub struct OptionInfo {
     pub default: &'static str,
     /// Its effect, in one line.
     pub about: &'static str,
-    /// The value chooses code that this process loads, or files that it takes for a device's. Untrusted names
-    /// must not have it: see [`EngineName::refuse_code_loading`].
-    pub loads_code: bool,
+    /// The value chooses code that this process loads, files that it opens, or a network by which it or its
+    /// memory can be reached. Untrusted names must not have it: see [`EngineName::refuse_untrusted`].
+    pub needs_trust: bool,
 }
 
 impl OptionInfo {
@@ -146,13 +146,13 @@ impl OptionInfo {
         default: &'static str,
         about: &'static str,
     ) -> Self {
-        Self { key, value, default, about, loads_code: false }
+        Self { key, value, default, about, needs_trust: false }
     }
 
-    /// Returns the same option, marked as one that chooses code to load or a device's files.
+    /// Returns the same option, marked as one with effects beyond the device: see [`Self::needs_trust`].
     #[must_use]
-    pub const fn loading_code(self) -> Self {
-        Self { loads_code: true, ..self }
+    pub const fn needing_trust(self) -> Self {
+        Self { needs_trust: true, ..self }
     }
 }
 

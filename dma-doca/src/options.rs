@@ -81,14 +81,15 @@ impl DocaOptions {
             "DMA_DOCA_LIB_DIR, then the SDK's prefix, then the system's folders",
             "the folder of the SDK's libraries, or its installation prefix",
         )
-        .loading_code(),
+        .needing_trust(),
         OptionInfo::new(
             "depth",
             "N",
             "256",
             "the depth of queues that are opened without one, in descriptors",
         ),
-        OptionInfo::new("export", "pci|rdma", "pci", "the fabric over which peers reach exported memory"),
+        OptionInfo::new("export", "pci|rdma", "pci", "the fabric over which peers reach exported memory")
+            .needing_trust(),
         OptionInfo::new(
             "log",
             "off|error|warning|info|debug",

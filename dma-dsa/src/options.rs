@@ -40,14 +40,14 @@ impl DsaOptions {
     pub const INFO: &'static [OptionInfo] = &[
         OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
         OptionInfo::new("dev", "FOLDER", "DSA_DEV_PATH, then /dev/dsa", "the folder of the device files")
-            .loading_code(),
+            .needing_trust(),
         OptionInfo::new(
             "sysfs",
             "FOLDER",
             "DSA_SYSFS_PATH, then /sys/bus/dsa/devices",
             "the folder of the devices' descriptions",
         )
-        .loading_code(),
+        .needing_trust(),
     ];
     /// The deepest queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 4096;
@@ -170,8 +170,7 @@ mod tests {
     #[test]
     fn directories_are_for_trusted_names_only() {
         for name in ["dsa:wq0.0,dev=/tmp/x", "dsa:sysfs=/tmp/x"] {
-            let refused =
-                name.parse::<EngineName>().unwrap().refuse_code_loading(&crate::BACKEND).unwrap_err();
+            let refused = name.parse::<EngineName>().unwrap().refuse_untrusted(&crate::BACKEND).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
         }
     }

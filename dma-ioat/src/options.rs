@@ -93,7 +93,7 @@ impl IoatOptions {
             "DMA_SPDK_LIB_DIR, then the system's folders",
             "the folder of SPDK's shared libraries",
         )
-        .loading_code(),
+        .needing_trust(),
         OptionInfo::new("cores", "0xMASK|N[-N][+N...]", "the first usable", "CPUs for SPDK's environment"),
         OptionInfo::new(
             "mem",

@@ -26,8 +26,8 @@ use crate::error::error;
 /// An answer that does not come is asked for 6 times more. So a copy without an answer fails after 7 to 28
 /// times the timeout: a device may take up to 4 times as long as it was told.
 ///
-/// Loading a library runs its code, so untrusted names must not choose `lib`: `dma::parse_untrusted` refuses
-/// it.
+/// Loading a library runs its code, and listening makes this process reachable. So untrusted names must not
+/// have `lib` and `listen`: `dma::parse_untrusted` refuses them.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RdmaOptions {
@@ -67,7 +67,8 @@ impl RdmaOptions {
         OptionInfo::new("sl", "N", "0", "service level"),
         OptionInfo::new("mtu", "256|512|1024|2048|4096", "that of the port", "longest packet, in bytes"),
         OptionInfo::new("timeout", "N", "14", "time to wait for an answer: 4.096 us times 2 to the power N"),
-        OptionInfo::new("listen", "IP:PORT", "address of the GID", "where importers of exports connect"),
+        OptionInfo::new("listen", "IP:PORT", "address of the GID", "where importers of exports connect")
+            .needing_trust(),
         OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
         OptionInfo::new(
             "lib",
@@ -75,7 +76,7 @@ impl RdmaOptions {
             "DMA_IBVERBS_LIB_DIR, then the system's",
             "folder of libibverbs.so.1",
         )
-        .loading_code(),
+        .needing_trust(),
     ];
     /// The deepest queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 16_384;
@@ -261,11 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_for_trusted_names_only() {
-        let name = "rdma:mlx5_0,lib=/tmp/x".parse::<EngineName>().unwrap();
-        assert_eq!(
-            name.refuse_code_loading(&crate::BACKEND).unwrap_err().kind(),
-            ErrorKind::PermissionDenied
-        );
+    fn libraries_and_addresses_are_for_trusted_names_only() {
+        for name in ["rdma:mlx5_0,lib=/tmp/x", "rdma:listen=0.0.0.0:7"] {
+            let refused = name.parse::<EngineName>().unwrap().refuse_untrusted(&crate::BACKEND).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+        }
     }
 }

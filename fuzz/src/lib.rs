@@ -86,7 +86,9 @@ pub fn engine_name(input: &[u8]) {
         assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
     }
     if let Ok(name) = dma::parse_untrusted(text) {
-        assert!(name.option("lib").is_none(), "it would load code");
+        for key in ["lib", "listen"] {
+            assert!(name.option(key).is_none(), "{key} has effects beyond the device");
+        }
     }
     // Parts of names.
     if let Ok(plan) = text.parse::<FaultPlan>() {

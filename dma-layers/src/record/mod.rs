@@ -73,7 +73,7 @@ pub struct RecordOptions {
 impl RecordOptions {
     /// The options in engine names.
     pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("file", "PATH", "none", "the trace to write").loading_code(),
+        OptionInfo::new("file", "PATH", "none", "the trace to write").needing_trust(),
         OptionInfo::new("buffer", "BYTES", "1M", "buffer of each queue, at least 4K"),
     ];
 
