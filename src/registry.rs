@@ -200,8 +200,8 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 ///
 /// As [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown backend;
 /// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`, that names files to
-/// write to, as `dev` and `sysfs` of `dsa` do, or a network by which this process or its memory is reached, as
-/// `listen` of `rdma` and `export` of `doca` do.
+/// write to, as `dev` and `sysfs` of `dsa` do, or a network by which this process or its memory is reached,
+/// as `listen` of `rdma` and `export` of `doca` do.
 pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     let parsed: EngineName = name.parse()?;
     refuse_untrusted(&parsed).map_err(|e| e.with_operation(format!("open engine `{name}`")))?;

@@ -99,7 +99,8 @@ impl EngineName {
     }
 
     /// Refuses an untrusted name with an option whose effect goes beyond the engine's device, because
-    /// `backend` loads code for it, opens files, or makes this process or its memory reachable over a network.
+    /// `backend` loads code for it, opens files, or makes this process or its memory reachable over a
+    /// network.
     ///
     /// # Errors
     ///

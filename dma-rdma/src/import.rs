@@ -125,8 +125,9 @@ fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> s
     Ok(())
 }
 
-/// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the secret.
-/// Returns the connection and the answer. Blocks for `limit` at most, to connect and again for the answer.
+/// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the
+/// secret. Returns the connection and the answer. Blocks for `limit` at most, to connect and again for the
+/// answer.
 pub(crate) fn ask(
     service: SocketAddr,
     secret: &Secret,

@@ -1,6 +1,6 @@
 //! Messages between an importer and the exporter's service, and the part of an export descriptor that is this
-//! backend's. All have a fixed length; numbers are little-endian. Bytes are read only if they are the encoding
-//! of what they say.
+//! backend's. All have a fixed length; numbers are little-endian. Bytes are read only if they are the
+//! encoding of what they say.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
