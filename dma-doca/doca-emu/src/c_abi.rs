@@ -73,17 +73,34 @@ macro_rules! c_call {
 }
 pub(crate) use c_call;
 
-/// As [`c_calls!`], for the calls of DOCA 1.5 to 2.2, some of which have the names of later ones.
-#[cfg(workq)]
-macro_rules! workq_calls {
+/// As [`c_calls!`], for calls of earlier versions, some of which have the names of later ones.
+macro_rules! older_calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
         $($crate::c_abi::c_call! {
             $(#[$doc])* #[unsafe(no_mangle)] () $name ($($arg: $type),*) ($($result)?) $body
         })*
     };
 }
-#[cfg(workq)]
-pub(crate) use workq_calls;
+pub(crate) use older_calls;
+
+/// Exports calls of earlier versions that only have other names now: `fn OLD(…) -> RESULT = PATH;`.
+macro_rules! renamed {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? = $now:path;)*) => {
+        $($crate::c_abi::renamed! { @one $(#[$doc])* $name ($($arg: $type),*) ($($result)?) $now })*
+    };
+    (@one $(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) () $now:path) => {
+        $crate::c_abi::renamed! { @one $(#[$doc])* $name ($($arg: $type),*) ($crate::c_abi::Code) $now }
+    };
+    (@one $(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) ($result:ty) $now:path) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            // SAFETY: the caller's promise is that of the other call.
+            unsafe { $now($($arg),*) }
+        }
+    };
+}
+pub(crate) use renamed;
 
 /// Exports functions that write a value of an object to their last argument.
 ///
@@ -339,7 +356,6 @@ impl<T> Out<T> {
 
 impl<T: Copy> Out<T> {
     /// The variable's value, which this call may replace.
-    #[cfg(workq)]
     pub(crate) fn before(&self) -> Option<T> {
         In(self.0.cast_const()).get()
     }

@@ -9,12 +9,16 @@ use dma_standin::config::{faults, one_line, profile, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-/// The version that is stated where the configuration states none.
-#[cfg(not(workq))]
-pub const VERSION: &str = "3.0.0058";
-/// The version of the headers.
-#[cfg(workq)]
-pub const VERSION: &str = if cfg!(feature = "generation-1-5") { "1.5.0055" } else { "2.2.0080" };
+/// The version that is stated where the configuration states none: that of the headers.
+pub const VERSION: &str = if cfg!(feature = "generation-1-5") {
+    "1.5.0055"
+} else if cfg!(feature = "generation-2-2") {
+    "2.2.0080"
+} else if cfg!(feature = "generation-2-5") {
+    "2.5.0108"
+} else {
+    "3.0.0058"
+};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

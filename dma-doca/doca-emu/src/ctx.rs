@@ -137,7 +137,6 @@ impl Ctx {
         self.user_data.get()
     }
 
-    #[cfg(workq)]
     pub(crate) fn set_user_data(&self, user_data: c::doca_data) {
         self.user_data.set(user_data);
     }

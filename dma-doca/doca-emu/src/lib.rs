@@ -145,6 +145,7 @@ mod config;
 mod ctx;
 mod dev;
 mod dma;
+mod earlier;
 mod error;
 mod graph;
 mod inventory;

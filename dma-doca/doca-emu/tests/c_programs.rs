@@ -148,10 +148,11 @@ macro_rules! programs {
 
 programs! { argp comch comch_fast devices dma export graph headers log memory sync_event }
 
-/// The SDK of DOCA 1.5 or 2.2.
+/// The SDK of DOCA 1.5, 2.2 or 2.5.
 fn older(generation: &str) -> Sdk {
-    const ALL: &[&str] = &["-ldoca_comm_channel", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"];
-    Sdk::at(&support::doca_emu_generation(generation), ALL)
+    const ALL: &[&str] = &["-ldoca_cc", "-ldoca_comm_channel", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"];
+    let names = if generation == "2.5" { ALL } else { &ALL[1..] };
+    Sdk::at(&support::doca_emu_generation(generation), names)
 }
 
 /// The programs for DOCA 1.5 and 2.2.
@@ -165,12 +166,21 @@ fn work_queues() {
     }
 }
 
+/// The programs for DOCA 2.5, which has the comm channel of 2.2 too.
+#[test]
+fn tasks_of_2_5() {
+    let sdk = older("2.5");
+    for name in ["tasks25/program", "workq/comm_channel"] {
+        check_on(&sdk, name, "2.5");
+    }
+}
+
 /// Services and clients of different generations exchange messages.
 #[test]
 fn the_comm_channel_joins_generations() {
     let strict = ["-std=c11"];
     let later = build(sdk(), "workq/later", "c", "cc", &strict);
-    for generation in ["1.5", "2.2"] {
+    for generation in ["1.5", "2.2", "2.5"] {
         let sdk_then = older(generation);
         let then = build(&sdk_then, "workq/comm_channel", &format!("pair{generation}"), "cc", &strict);
         let pairs = [((&sdk_then, &then), (sdk(), &later)), ((sdk(), &later), (&sdk_then, &then))];

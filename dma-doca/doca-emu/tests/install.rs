@@ -54,6 +54,7 @@ fn every_library_exports_the_calls_of_its_headers() {
     for generation in ["1.5", "2.2"] {
         exports(&support::doca_emu_generation(generation), &["argp", "comm_channel", "common", "dma"]);
     }
+    exports(&support::doca_emu_generation("2.5"), &["argp", "cc", "comm_channel", "common", "dma"]);
 }
 
 /// Checks the exports of each library of an installation.
@@ -67,6 +68,7 @@ fn exports(prefix: &Path, libraries: &[&str]) {
             let home = match name.as_str() {
                 "doca_argp" => "argp",
                 "doca_comm_channel" => "comm_channel",
+                cc if cc.starts_with("doca_cc") => "cc",
                 comch if comch.starts_with("doca_comch") => "comch",
                 "doca_dma" => "dma",
                 _ => "common",

@@ -1,7 +1,9 @@
 /* doca_argp.h: Command lines.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
+ *
+ * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_ARGP_H
 #define DMA_DOCA_ARGP_H
 
@@ -66,6 +68,15 @@ doca_error_t doca_argp_destroy(void);
 
 DOCA_EXPERIMENTAL
 void doca_argp_set_dpdk_program(doca_argp_dpdk_cb_t callback);
+
+#ifdef DOCA_TASKS_2_5
+/* Programs that another one controls over gRPC. */
+DOCA_EXPERIMENTAL
+void doca_argp_set_grpc_program(void);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_argp_get_grpc_addr(const char **address);
+#endif
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_param_create(struct doca_argp_param **param);

@@ -1,7 +1,9 @@
 /* doca_log.h: Logging: sources, levels, backends. A source belongs to a file. Backends write lines.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
+ *
+ * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_LOG_H
 #define DMA_DOCA_LOG_H
 
@@ -95,6 +97,17 @@ doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level);
 
 DOCA_EXPERIMENTAL
 uint32_t doca_log_level_get_global_sdk_limit(void);
+
+#ifdef DOCA_TASKS_2_5
+/* Both are named `..._buf` in later versions. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_backend_create_with_buffer(char *buffer, size_t capacity, log_flush_callback handler,
+	struct doca_log_backend **backend);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_backend_create_with_buffer_sdk(char *buffer, size_t capacity, log_flush_callback handler,
+	struct doca_log_backend **backend);
+#endif
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_create_standard(void);

@@ -1,7 +1,9 @@
 /* doca_sync_event.h: A 64-bit counter that processors and devices wait for and advance.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
+ *
+ * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_SYNC_EVENT_H
 #define DMA_DOCA_SYNC_EVENT_H
 
@@ -35,6 +37,9 @@ struct doca_sync_event_task_notify_add;
 struct doca_sync_event_task_notify_set;
 struct doca_sync_event_task_wait_eq;
 struct doca_sync_event_task_wait_neq;
+#ifdef DOCA_TASKS_2_5
+struct doca_sync_event_task_wait_gt;
+#endif
 
 /* Events as processors other than the CPU name them. */
 typedef uint64_t doca_dpa_dev_sync_event_t;
@@ -52,6 +57,11 @@ typedef void (*doca_sync_event_task_wait_eq_completion_cb_t)(struct doca_sync_ev
 	union doca_data task_user_data, union doca_data ctx_user_data);
 typedef void (*doca_sync_event_task_wait_neq_completion_cb_t)(struct doca_sync_event_task_wait_neq *task,
 	union doca_data task_user_data, union doca_data ctx_user_data);
+
+#ifdef DOCA_TASKS_2_5
+typedef void (*doca_sync_event_task_wait_gt_completion_cb_t)(struct doca_sync_event_task_wait_gt *task,
+	union doca_data task_user_data, union doca_data ctx_user_data);
+#endif
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_create(struct doca_sync_event **event);
@@ -288,6 +298,66 @@ doca_error_t doca_sync_event_remote_net_get_gpu_handle(struct doca_sync_event_re
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_remote_net_is_export_to_gpu_supported(const struct doca_devinfo *devinfo);
+
+#ifdef DOCA_TASKS_2_5
+/* The other side of the card, when that was named the DPU. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_add_publisher_location_dpu(struct doca_sync_event *event);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_add_subscriber_location_dpu(struct doca_sync_event *event);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_export_to_dpu(struct doca_sync_event *event, struct doca_dev *dev,
+	const uint8_t **data, size_t *sz);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_cap_is_export_to_dpu_supported(const struct doca_devinfo *devinfo);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_export_to_dpa(struct doca_sync_event *event, struct doca_dpa *dpa,
+	doca_dpa_dev_sync_event_t *handle);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_export_to_gpu(struct doca_sync_event *event, struct doca_gpu *gpu,
+	doca_gpu_dev_sync_event_t **handle);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_remote_net_export_to_dpa(struct doca_sync_event_remote_net *event,
+	struct doca_dpa *dpa, doca_dpa_dev_sync_event_remote_net_t *handle);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_remote_net_export_to_gpu(struct doca_sync_event_remote_net *event,
+	struct doca_gpu *gpu, doca_gpu_dev_sync_event_remote_net_t *handle);
+
+/* Tasks that wait until the masked number is greater. Only the calls that block do so in later versions. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_cap_task_wait_gt_is_supported(const struct doca_devinfo *devinfo);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_task_wait_gt_set_conf(struct doca_sync_event *event,
+	doca_sync_event_task_wait_gt_completion_cb_t completion_cb,
+	doca_sync_event_task_wait_gt_completion_cb_t error_cb, uint32_t num_tasks);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_sync_event_task_wait_gt_alloc_init(struct doca_sync_event *event, uint64_t wait_val,
+	uint64_t mask, union doca_data user_data, struct doca_sync_event_task_wait_gt **task);
+
+DOCA_EXPERIMENTAL
+struct doca_task *doca_sync_event_task_wait_gt_as_doca_task(struct doca_sync_event_task_wait_gt *task);
+
+DOCA_EXPERIMENTAL
+void doca_sync_event_task_wait_gt_set_wait_val(struct doca_sync_event_task_wait_gt *task, uint64_t wait_val);
+
+DOCA_EXPERIMENTAL
+uint64_t doca_sync_event_task_wait_gt_get_wait_val(const struct doca_sync_event_task_wait_gt *task);
+
+DOCA_EXPERIMENTAL
+void doca_sync_event_task_wait_gt_set_mask(struct doca_sync_event_task_wait_gt *task, uint64_t mask);
+
+DOCA_EXPERIMENTAL
+uint64_t doca_sync_event_task_wait_gt_get_mask(const struct doca_sync_event_task_wait_gt *task);
+#endif
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_get(struct doca_sync_event *event, uint64_t *value);

@@ -1,7 +1,9 @@
 /* doca_version.h: The version that a program is compiled for, and the one it meets.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
- * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
+ * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
+ *
+ * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_VERSION_H
 #define DMA_DOCA_VERSION_H
 
@@ -23,6 +25,14 @@ DOCA_EXPERIMENTAL
 const char *doca_version_runtime(void);
 
 #define DOCA_VER_STRING DOCA_VERSION_STRING
+
+#ifdef DOCA_TASKS_2_5
+#define DOCA_VER_MAJOR DOCA_VERSION_MAJOR
+#define DOCA_VER_MINOR DOCA_VERSION_MINOR
+#define DOCA_VER_PATCH DOCA_VERSION_PATCH
+#define DOCA_VERSION_NUM(major, minor, patch) DOCA_VERSION_CALC_EXACT(major, minor, patch)
+#define DOCA_CURRENT_VERSION_NUM DOCA_VERSION_EXACT
+#endif
 
 /* One number for a version, to compare. An official version has a patch number in thousands; numbers between
  * are builds towards the next one. */

@@ -48,7 +48,7 @@ fn as_ctx(endpoint: Outcome<&Endpoint>) -> *mut c::doca_ctx {
     endpoint.map_or(ptr::null_mut(), |endpoint| Handle::of(&endpoint.ctx).cast())
 }
 
-fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endpoint) -> T) -> Outcome {
+pub(super) fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endpoint) -> T) -> Outcome {
     out.check()?;
     out.put(value(endpoint))
 }

@@ -1,6 +1,18 @@
-//! The comm channel of DOCA 1.5 to 2.2: a server or client of later versions, with its own progress engine.
+//! The comm channel of DOCA 1.5 to 2.5: a server or client of later versions, with its own progress engine.
 //!
-//! Programs of that time send on one thread and receive on another, so the calls take a lock. None waits.
+//! Programs of that time, such as NVIDIA's Secure Channel, send on one thread and receive on another, so the
+//! calls take a lock. None waits.
+//!
+//! Choices where nothing public says how a real library answers:
+//!
+//! - A connection to a service that calls nothing stays in progress. A message is copied at sending, and is
+//!   then the system's, so none is counted as in flight. The size of the send queue is stored; that of the
+//!   receive queue bounds the messages kept while a state is updated. A message longer than the room for it
+//!   stays (`INVALID_VALUE`). An empty one is `INVALID_VALUE`.
+//! - The end of a connection is `CONNECTION_RESET` of `doca_comm_channel_ep_recvfrom` on a client, each
+//!   time, behind its last message. A service learns it by its event channel, its list and the peer's state.
+//!   The peer stays until it is disconnected.
+//! - Event channels for room and for clients are readable as long as there is some, armed or not.
 #![expect(unsafe_code, reason = "callbacks find their endpoint by a pointer")]
 
 use std::cell::{Cell, RefCell};
@@ -14,7 +26,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::connection::{Connection, Counters, Link};
 use super::endpoint::Endpoint;
-use super::frame;
+use super::{OnMessage, frame};
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::dev::Dev;
 use crate::notify::Notifier;
@@ -105,7 +117,7 @@ impl Channel {
         if size > 0 {
             endpoint.max_msg_size.set(size.into());
         }
-        endpoint.on_message.set(Some(received));
+        endpoint.on_message.set(Some(OnMessage::Comch(received)));
         endpoint.on_connect.set(Some(changed));
         endpoint.on_disconnect.set(Some(changed));
         let notifier = || Notifier::new().map_err(|_| c::DOCA_ERROR_INITIALIZATION);

@@ -1,4 +1,4 @@
-//! The calls of `doca_comm_channel.h`, of DOCA 1.5 to 2.2.
+//! The calls of `doca_comm_channel.h`, of DOCA 1.5 to 2.5.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::c_int;
@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use super::calls::{check_name, comch, is_supported};
 use super::channel::{Active, Channel, Peer, lock};
-use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, require, workq_calls};
+use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, older_calls, require};
 use crate::config::{ComchConfig, Side};
 use crate::dev::{Dev, Info};
 use crate::notify::Notifier;
 use crate::rep::Rep;
-use crate::workq::FIRST;
 
 /// Writes a limit of a device's.
 fn limit(info: &Handle<Info>, out: &Out<u32>, limit: impl FnOnce(&ComchConfig) -> u32) -> Outcome {
@@ -62,11 +61,12 @@ fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
     name.get()?;
     require(ep.active().is_err(), c::DOCA_ERROR_NOT_PERMITTED)?;
     let dev = ep.dev.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)?;
-    is_supported(&dev.info, side).map_err(|code| if FIRST { c::DOCA_ERROR_NOT_PERMITTED } else { code })?;
+    is_supported(&dev.info, side)
+        .map_err(|code| if cfg!(feature = "generation-1-5") { c::DOCA_ERROR_NOT_PERMITTED } else { code })?;
     Ok(dev)
 }
 
-workq_calls! {
+older_calls! {
     /// With its NUL. Cards may be configured to allow less.
     fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
     fn doca_comm_channel_get_max_message_size(devinfo: Handle<Info>, size: Out<u32>) {

@@ -13,7 +13,7 @@ use super::address::Address;
 use super::connection::{Connection, Link};
 use super::fast::Attention;
 use super::frame;
-use super::{ConsumerCallback, ReceiveCallback, StatusCallback};
+use super::{ConsumerCallback, OnMessage, StatusCallback};
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, TaskBytes, c, object, require};
 use crate::config::ComchConfig;
 use crate::ctx::Ctx;
@@ -46,7 +46,7 @@ pub(crate) struct Endpoint {
     pub(super) max_msg_size: Cell<u32>,
     pub(super) recv_queue_size: Cell<u32>,
     pub(super) tasks: Tasks<Send>,
-    pub(super) on_message: Cell<Option<ReceiveCallback>>,
+    pub(super) on_message: Cell<Option<OnMessage>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
     /// For consumers that come, and for those that go.

@@ -8,9 +8,8 @@
 
 mod address;
 mod calls;
-#[cfg(workq)]
+mod cc_calls;
 mod channel;
-#[cfg(workq)]
 mod channel_calls;
 mod connection;
 mod consumer;
@@ -30,6 +29,17 @@ use crate::c_abi::c;
 /// Receives a message.
 type ReceiveCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_msg_recv, *mut u8, u32, *mut c::doca_comch_connection);
+/// [`ReceiveCallback`] of DOCA 2.5.
+type CcReceiveCallback =
+    unsafe extern "C" fn(*mut c::doca_comch_event_msg_recv, *mut u8, usize, *mut c::doca_comch_connection);
+
+/// A callback for messages, of either version.
+#[derive(Clone, Copy)]
+enum OnMessage {
+    Comch(ReceiveCallback),
+    Cc(CcReceiveCallback),
+}
+
 /// Called when a consumer of the other end came or went.
 type ConsumerCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_consumer, *mut c::doca_comch_connection, u32);

@@ -4,7 +4,7 @@
 use super::calls::{pairs, server};
 use super::connection::Connection;
 use super::endpoint::{Endpoint, Send};
-use super::{ConsumerCallback, ReceiveCallback, StatusCallback};
+use super::{ConsumerCallback, OnMessage, ReceiveCallback, StatusCallback};
 use crate::c_abi::{Handle, INVALID, In, Out, TaskBytes, c, c_calls};
 use crate::task::{Task, TaskCallback, TaskConf, as_task};
 
@@ -28,7 +28,7 @@ pairs! {
     doca_comch_server_event_msg_recv_register, doca_comch_client_event_msg_recv_register
     |endpoint| (callback: Option<ReceiveCallback>) {
         endpoint.ctx.require_idle()?;
-        endpoint.on_message.set(Some(callback.ok_or(INVALID)?));
+        endpoint.on_message.set(Some(OnMessage::Comch(callback.ok_or(INVALID)?)));
         Ok(())
     }
     /// Sets the callbacks for consumers of the other end that come and go.

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::StatusCallback;
 use super::address::accept;
 use super::connection::{Connection, Link, Packet, is_ours};
 use super::endpoint::{Endpoint, FAST, LISTENER, SEARCH_LIMIT};
 use super::fast::{Event, Fast};
 use super::frame::{self, Greeting};
+use super::{OnMessage, StatusCallback};
 use crate::c_abi::{Code, Handle, Outcome, c};
 use crate::ctx::State;
 use crate::log::sdk_log;
@@ -157,9 +157,14 @@ impl Endpoint {
                 if let Some(on_message) = self.on_message.get() {
                     let event = ptr::from_ref(self).cast_mut().cast();
                     let handle = Handle::of(&**connection).cast();
-                    // SAFETY: the program gave the function to be called with a message, which lies in a
-                    // buffer of ours during the call.
-                    unsafe { on_message(event, message.as_mut_ptr(), message.len() as u32, handle) }
+                    let (start, len) = (message.as_mut_ptr(), message.len());
+                    match on_message {
+                        // SAFETY: the program gave the function to be called with a message, which lies in a
+                        // buffer of ours during the call.
+                        OnMessage::Comch(callback) => unsafe { callback(event, start, len as u32, handle) },
+                        // SAFETY: as above.
+                        OnMessage::Cc(callback) => unsafe { callback(event, start, len, handle) },
+                    }
                 }
                 true
             }

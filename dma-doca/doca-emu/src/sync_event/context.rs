@@ -37,6 +37,7 @@ impl Event {
         let compare = match kind {
             Kind::WaitEq => Compare::Equal,
             Kind::WaitNeq => Compare::NotEqual,
+            Kind::WaitGt => Compare::Greater,
             _ => return Some(job.status.get()),
         };
         let value = self.value();
@@ -105,7 +106,7 @@ impl Context for Event {
                 number.store(job.operand.get(), Ordering::SeqCst);
                 0
             }
-            Kind::WaitEq | Kind::WaitNeq => 0,
+            Kind::WaitEq | Kind::WaitNeq | Kind::WaitGt => 0,
         };
         job.finish(checked.err().unwrap_or(c::DOCA_SUCCESS), result);
         self.ctx.take(head);

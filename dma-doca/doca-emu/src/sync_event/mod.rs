@@ -2,11 +2,13 @@
 //!
 //! The number lies in memory of its own, which the other side maps too, or in memory of the program.
 
-mod calls;
+pub(crate) mod calls;
 mod context;
 mod event;
 mod export;
 mod task_calls;
 mod tasks;
-mod unsupported_calls;
+pub(crate) mod unsupported_calls;
 mod value;
+
+pub(crate) use event::Event;

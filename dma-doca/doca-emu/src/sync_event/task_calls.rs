@@ -76,6 +76,10 @@ kinds! {
         doca_sync_event_cap_task_wait_neq_is_supported,
         doca_sync_event_task_wait_neq_set_conf,
         doca_sync_event_task_wait_neq_as_doca_task;
+    WaitGt:
+        doca_sync_event_cap_task_wait_gt_is_supported,
+        doca_sync_event_task_wait_gt_set_conf,
+        doca_sync_event_task_wait_gt_as_doca_task;
 }
 
 /// Declares the calls of tasks that wait. Masks are 0, 1, 2, 4 or 8 bytes of ones in a row; the submission
@@ -99,9 +103,7 @@ macro_rules! waits {
                 fn $set_val(task: Handle<Task<Job>>, wait_val: u64) -> () {
                     set(&task, |job| job.operand.set(wait_val))
                 }
-                fn $get_val(task: Handle<Task<Job>>) -> u64 {
-        get(&task, 0, |job| job.operand.get())
-    }
+                fn $get_val(task: Handle<Task<Job>>) -> u64 { get(&task, 0, |job| job.operand.get()) }
                 fn $set_mask(task: Handle<Task<Job>>, mask: u64) -> () {
                     set(&task, |job| job.mask.set(mask))
                 }
@@ -124,6 +126,12 @@ waits! {
         doca_sync_event_task_wait_neq_get_wait_val,
         doca_sync_event_task_wait_neq_set_mask,
         doca_sync_event_task_wait_neq_get_mask;
+    WaitGt:
+        doca_sync_event_task_wait_gt_alloc_init,
+        doca_sync_event_task_wait_gt_set_wait_val,
+        doca_sync_event_task_wait_gt_get_wait_val,
+        doca_sync_event_task_wait_gt_set_mask,
+        doca_sync_event_task_wait_gt_get_mask;
 }
 
 c_calls! {

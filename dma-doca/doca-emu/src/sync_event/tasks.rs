@@ -1,4 +1,4 @@
-//! The five kinds of tasks of an event.
+//! The kinds of tasks of an event.
 
 use std::cell::Cell;
 
@@ -11,19 +11,21 @@ pub(super) enum Kind {
     NotifyAdd,
     WaitEq,
     WaitNeq,
+    /// Of DOCA 2.5.
+    WaitGt,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Get, Self::NotifySet, Self::NotifyAdd, Self::WaitEq, Self::WaitNeq];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Get, Self::NotifySet, Self::NotifyAdd, Self::WaitEq, Self::WaitNeq, Self::WaitGt];
 
     pub(super) fn waits(self) -> bool {
-        matches!(self, Self::WaitEq | Self::WaitNeq)
+        matches!(self, Self::WaitEq | Self::WaitNeq | Self::WaitGt)
     }
 }
 
 /// One value for each kind.
-pub(super) struct Kinds<T>([T; 5]);
+pub(super) struct Kinds<T>([T; 6]);
 
 impl<T> Kinds<T> {
     pub(super) fn new(make: impl FnMut(Kind) -> T) -> Self {

@@ -4,10 +4,9 @@
 use std::ffi::c_void;
 
 use super::memory::Map;
-use super::renamed;
 use crate::buf::Buf;
 use crate::buf::calls as buf;
-use crate::c_abi::{Handle, INVALID, In, Out, c, require, workq_calls};
+use crate::c_abi::{Handle, INVALID, In, Out, c, older_calls, renamed, require};
 use crate::inventory::{self, Inventory};
 
 /// `DOCA_BUF_EXTENSION_LINKED_LIST`, the only one.
@@ -43,7 +42,7 @@ renamed! {
         = inventory::doca_buf_inventory_get_user_data;
 }
 
-workq_calls! {
+older_calls! {
     /// `NOT_SUPPORTED`, for a buffer.
     fn doca_buf_refcount_add(it: Handle<Buf>, _refcount: Out<u16>) {
         it.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))

@@ -3,8 +3,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::renamed;
-use crate::c_abi::{Code, Handle, INVALID, Out, Outcome, Text, c, workq_calls};
+use crate::c_abi::{Code, Handle, INVALID, Out, Outcome, Text, c, older_calls, renamed};
 use crate::config::FunctionConfig;
 use crate::dev::{self, Dev, Info};
 use crate::rep::{self, Rep, RepInfo};
@@ -73,7 +72,7 @@ fn bdf(function: &FunctionConfig) -> Outcome<u16> {
     Ok(part(5..7)? | part(8..10)? << 8 | part(11..12)? << 13)
 }
 
-workq_calls! {
+older_calls! {
     fn doca_devinfo_get_pci_addr(devinfo: Handle<Info>, pci_addr: Out<u16>) {
         pci_addr.make(|| bdf(devinfo.get()?.function()))
     }

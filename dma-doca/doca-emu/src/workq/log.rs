@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{FIRST, renamed};
-use crate::c_abi::{INVALID, Out, Text, c, workq_calls};
+use super::FIRST;
+use crate::c_abi::{INVALID, Out, Text, c, older_calls, renamed};
 use crate::log::calls::{self as log, BackendHandle};
 use crate::log::{add_source, first_backend};
 
@@ -63,7 +63,7 @@ renamed! {
     fn doca_log_create_standard_backend() = log::doca_log_backend_create_standard;
 }
 
-workq_calls! {
+older_calls! {
     /// Lets the first backend, which is standard error's, write to a stream that stays open.
     fn doca_log_stream_redirect(stream: *mut c::FILE) {
         // SAFETY: the program keeps the stream open as long as the backend, which is for ever.

@@ -13,9 +13,8 @@ use std::sync::Arc;
 
 use doca_sys::workq::bindings as old;
 
-use super::renamed;
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, object, require, workq_calls};
+use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, object, older_calls, renamed, require};
 use crate::ctx::Context as _;
 use crate::dev::{Dev, Info};
 use crate::dma;
@@ -164,7 +163,7 @@ renamed! {
         = dma::calls::doca_dma_cap_task_memcpy_get_max_buf_size;
 }
 
-workq_calls! {
+older_calls! {
     fn doca_dma_create(dma: Out<Handle<Dma>>) {
         dma.make(|| {
             Ok(Handle::new_rc(Dma {

@@ -1,4 +1,4 @@
-/* DOCA 1.5 and 2.2: the comm channel between two processes: limits, messages, full queues, waiting by file descriptor, ends.
+/* DOCA 1.5, 2.2 and 2.5: the comm channel between two processes: limits, messages, full queues, waiting by file descriptor, ends.
  * With arguments it is one side of a pair whose other side is of another generation: serve NAME, or connect NAME. */
 #include <poll.h>
 #include <string.h>
@@ -182,8 +182,8 @@ static void limits(struct doca_dev *dev, struct doca_dev *host)
 
 static void serve(void)
 {
-	struct doca_dev *dev = open_device(3), *host = open_device(0x3b);
-	struct doca_dev_rep *rep = open_representor(dev), *same = NULL;
+	struct doca_dev *dev = open_device(DPU), *host = open_device(HOST);
+	struct doca_dev_rep *rep = open_representor(dev, HOST), *same = NULL;
 	doca_event_channel_t changes, channel;
 	ep_t *ep, *second;
 	peer_t *peer, *from, **list = NULL;
@@ -296,7 +296,7 @@ static void serve(void)
 
 static void be_client(void)
 {
-	struct doca_dev *dev = open_device(0x3b);
+	struct doca_dev *dev = open_device(HOST);
 	doca_event_channel_t channel;
 	ep_t *ep = endpoint(dev), *second = endpoint(dev);
 	peer_t *peer, *from, *other;
@@ -362,8 +362,8 @@ static void be_client(void)
 /* One side of a mixed pair: the client sends numbered messages, which come back. */
 static void one_side(int is_service)
 {
-	struct doca_dev *dev = open_device(is_service ? 3 : 0x3b);
-	struct doca_dev_rep *rep = is_service ? open_representor(dev) : NULL;
+	struct doca_dev *dev = open_device(is_service ? DPU : HOST);
+	struct doca_dev_rep *rep = is_service ? open_representor(dev, HOST) : NULL;
 	ep_t *ep = endpoint(dev);
 	peer_t *peer = NULL;
 	size_t len;

@@ -94,7 +94,7 @@ static doca_error_t next(struct doca_workq *workq, struct doca_event *event)
 
 static void exports(void)
 {
-	struct doca_dev *host = open_device(0x3b), *dpu = open_device(3);
+	struct doca_dev *host = open_device(HOST), *dpu = open_device(DPU);
 	struct doca_mmap *local = map(host, target, sizeof(target), 0), *remote;
 	uint8_t flag = 0;
 	size_t len = 0;
@@ -137,7 +137,7 @@ static void exports(void)
 
 int main(void)
 {
-	struct doca_dev *dev = open_device(3);
+	struct doca_dev *dev = open_device(DPU);
 	struct doca_mmap *from = map(dev, source, sizeof(source), 1), *to = map(dev, target, sizeof(target), 0);
 	struct doca_buf_inventory *inventory;
 	struct doca_buf *src[DEPTH], *dst[DEPTH], *near, *nearer, *none;
