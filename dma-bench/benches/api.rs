@@ -1,9 +1,9 @@
-//! Describes what the safe API costs over the raw queue: 64-byte copies, in the cache, one core, batches of
+//! The cost of the safe API over the raw queue: 64-byte copies, in the cache, one core, batches of
 //! 32, on the CPU engine.
 //!
 //! `cargo bench -p dma-bench --bench api` prints Criterion's figures and then a table of its own; `--
 //! --table` the table alone. In the table all contenders run in turns, and a ratio is the median over the
-//! rounds: what else the machine does hits all alike. Every run ends by comparing the destinations with the
+//! rounds, so that other load hits all alike. Every run ends by comparing the destinations with the
 //! sources. Allocations are counted by a global allocator.
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison, and counts allocations")]
@@ -69,7 +69,7 @@ trait Contender {
     fn check(&self);
 }
 
-/// `memcpy` by hand: what the copies themselves cost.
+/// `memcpy` by hand: the cost of the copies themselves.
 struct Memcpy(Vec<Pair>);
 
 impl Contender for Memcpy {
@@ -281,7 +281,7 @@ fn table(engine: &dyn DmaEngine) {
     }
 }
 
-/// One copy more, one copy less, with so many in flight: what a copy costs, whatever the depth.
+/// Prints the cost of a copy at several depths: with so many in flight, one is submitted and one completed.
 fn in_flight_table(engine: &dyn DmaEngine) {
     const ROUNDS: usize = 15;
     const COPIES: usize = 1 << 18;

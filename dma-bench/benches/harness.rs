@@ -1,4 +1,4 @@
-//! Describes what measuring costs: the measuring loop of `dma-bench` against a bare loop over the same queue,
+//! The cost of measuring: the measuring loop of `dma-bench` against a bare loop over the same queue,
 //! 64 B copies, in the cache, 32 in flight and for each doorbell.
 //!
 //! `cargo bench -p dma-bench --bench harness` prints Criterion's figures and then a table of its own, in
@@ -20,7 +20,7 @@ use dma_bench::plan::{Cell, Direction, Footprint, Op, Verify};
 const LEN: usize = 64;
 const BATCH: usize = 32;
 
-/// The least that a loop over the queue can be.
+/// The shortest loop over the queue.
 struct Bare {
     queue: Box<dyn RawQueue>,
     batch: Vec<Descriptor<'static>>,
@@ -45,7 +45,7 @@ impl Bare {
         let mut done = 0;
         while done < BATCH {
             let n = self.queue.poll(&mut self.completions);
-            // Without a branch for each, which would cost more.
+            // One branch for all, because one for each would cost more.
             assert!(!self.completions[..n].iter().fold(false, |bad, c| bad | (c.outcome != Outcome::Done)));
             done += n;
         }
@@ -69,11 +69,11 @@ fn worker(contender: &Contender) -> Worker {
     Worker::new(contender, &cell, memory, layout, Verify::Sample, Duration::from_secs(5)).unwrap()
 }
 
-/// As a run would choose it: the clock is read for one in so many doorbells.
+/// Of this many doorbells, one is timed, as in a run of `dma-bench`.
 const SAMPLE_EVERY: u64 = 64;
 
-/// Both in turns, in places of memory that are others in each round: what lies beside what in a cache's sets
-/// makes 5 % more or less of either.
+/// Runs both in turns. Buffers move in each round, because their positions in a cache's sets change either
+/// by 5 %.
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let extent = Extent {
         warm: 0,

@@ -1,4 +1,4 @@
-//! Describes what the library costs by itself: dispatch, the safe API, cutting and gathering, on an engine
+//! The cost of the library itself: dispatch, the safe API, cutting and gathering, on an engine
 //! that reports every copy as done at once and moves nothing.
 //!
 //! `cargo bench -p dma-bench --bench queue` prints Criterion's figures and then a table of its own, in which
@@ -46,7 +46,7 @@ impl Nothing {
     }
 }
 
-// SAFETY: its queue does nothing, whatever it is handed.
+// SAFETY: its queue touches no memory.
 unsafe impl DmaEngine for Nothing {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -235,7 +235,7 @@ fn gathering(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Returns what dynamic dispatch costs: both in turns, the median over the rounds.
+/// Prints the cost of dynamic dispatch: both run in turns, and the median over the rounds counts.
 fn table(engine: &Nothing, rounds: usize, batches: usize) {
     println!("\nsubmit, flush and poll on a queue that does nothing; median of {rounds} rounds in turns");
     println!("{:>6}{:>12}{:>12}{:>18}", "batch", "generic ns", "dyn ns", "dyn costs ns/copy");

@@ -1,4 +1,4 @@
-//! Describes the doorbells of tasks: 64 tokio tasks on two threads, each of which awaits its own copies of 4
+//! The doorbells of tasks: 64 tokio tasks on two threads, each of which awaits its own copies of 4
 //! KiB through one `SharedQueue`, and a lone task. Beside it, in turns, a queue that rings for each copy.
 //!
 //! `cargo bench -p dma-bench --bench tasks [-- NAME...]`, for the default engines or those of these names. A
