@@ -65,8 +65,8 @@ impl Handle {
         Self(inner)
     }
 
-    /// Returns true if this is the only handle, so that nobody else can make another one. What the owners of
-    /// others did with them happened before.
+    /// Returns true if this is the only handle, so that nobody else can make another one. Everything
+    /// that other handles did happened before.
     #[inline]
     fn is_sole(&self) -> bool {
         self.users.load(Ordering::Acquire) == 1

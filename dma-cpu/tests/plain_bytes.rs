@@ -18,7 +18,7 @@ fn plain_bytes_take_neither_buffers_nor_places() {
     queue.copy_bytes(&pool, &src, &mut dst).expect("it is copied");
     assert_eq!((dst, queue.counters().submitted), (src, 0));
     drop(held);
-    // What other engines refuse, this one does, too.
+    // This engine also refuses what other engines refuse.
     let other = CpuEngine::open(&CpuOptions::new()).expect("it opens");
     let pool = BufferPool::new(&other, &PoolOptions::new().with_class(64, 1)).expect("a pool");
     let e = queue.copy_bytes(&pool, &[1; 5], &mut [0; 5]).expect_err("a pool of another engine");

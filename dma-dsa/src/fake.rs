@@ -213,7 +213,7 @@ impl FakePortal {
                 if matches!(d.opcode(), op::CRC | op::COPY_CRC) {
                     assert!(d.extra <= u64::from(u32::MAX));
                     let crc = crc32c::crc32c_append(d.extra as u32, src);
-                    // What is above the CRC is undefined.
+                    // The bits above the CRC are undefined.
                     record.value.store(u64::from(crc) | 0xdead << 32, Relaxed);
                 }
             }

@@ -10,7 +10,7 @@
 //! - **Memory.** The device shares the address space of the process. Registration pins nothing and costs
 //!   nothing.
 //! - **Submission.** A dedicated work queue takes MOVDIR64B, and the engine counts its free entries. A shared
-//!   one takes ENQCMD, which may be refused: the descriptors then wait for the next poll. Where the kernel
+//!   one takes ENQCMD, which may be refused: the descriptors then wait for the next poll. If the kernel
 //!   refuses to map the queue (first generation without CAP_SYS_RAWIO), descriptors go through `write()`.
 //! - **Batches.** Descriptors gather in a list until the doorbell. A list goes out as one batch descriptor,
 //!   and is reported when all of it has ended.

@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What is known of a descriptor besides its 64 bytes.
+/// Facts about a descriptor besides its 64 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     token: u64,

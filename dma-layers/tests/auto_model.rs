@@ -20,7 +20,7 @@ type Bytes = (u64, usize);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// How often each member was given a descriptor with that destination.
+    /// Number of descriptors with that destination, for each member.
     given: [BTreeMap<Bytes, u32>; 2],
     /// Descriptors of the device in flight by token, and those that it ended without success.
     on_device: BTreeMap<u64, Bytes>,
@@ -142,8 +142,8 @@ fn simulated(options: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name).unwrap()).unwrap()
 }
 
-/// As [`run`], with another device of these faults beside both members. What it is given is not known here,
-/// so that the number of times that an operation is done by the others is not either.
+/// As [`run`], with another device of these faults beside both members. The operations that it gets
+/// are not known here, and so neither is how often the others do an operation.
 fn run_beside(
     other: Option<&str>,
     faults: &str,

@@ -220,7 +220,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         if !self.close() {
-            // The drop of a queue pair says so. What it uses stays.
+            // The drop of a queue pair says so. The memory that it uses stays.
             return;
         }
         let verbs = &self.device.verbs;

@@ -213,7 +213,7 @@ impl Drop for QueuePair {
     fn drop(&mut self) {
         if !self.destroy() {
             tracing::error!(device = self.device.name, "a queue pair cannot be destroyed");
-            // What it uses stays.
+            // The memory that it uses stays.
             std::mem::forget(Arc::clone(&self.device));
         }
     }

@@ -27,7 +27,7 @@ const SIGNAL_EVERY: u64 = 32;
 /// Completions that are taken at once.
 const TAKE: usize = 16;
 
-/// What a queue can do.
+/// State of a queue.
 #[derive(Debug)]
 pub(crate) enum State {
     Runs,
@@ -285,7 +285,7 @@ impl RdmaQueue {
             }
             Err(why) => {
                 tracing::error!(device = self.pair.device().name, %why, "a queue pair cannot be connected");
-                // What waits would wait for the port.
+                // Waiting descriptors would wait for the port.
                 if self.abort() {
                     self.state = match why.kind() {
                         ErrorKind::DeviceFault => State::Down(why),
@@ -338,8 +338,8 @@ impl RdmaQueue {
 // reliable queue pair completes in order and its failures always make completions. A read's completion comes
 // after its bytes, and after those of the writes before it. A queue pair that was reset or destroyed touches
 // no memory, and only then are requests ended without a completion. Only the destinations of reads are
-// written, and of writes to another host. What was submitted starts with the doorbell. The drop destroys the
-// queue pair, or leaks what the device may use.
+// written, and of writes to another host. Submitted descriptors start with the doorbell. The drop destroys
+// the queue pair, or leaks what the device may use.
 unsafe impl RawQueue for RdmaQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.id

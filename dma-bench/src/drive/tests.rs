@@ -176,7 +176,7 @@ fn extent(warm: u64, ops: u64, sample_every: u64) -> Extent {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever the queue takes and reports, in any order: as many operations run as were requested, no place
+    /// In whatever order the queue takes and reports: as many operations run as were requested, no place
     /// is used twice at once, each timed operation is counted once, and all bytes are right.
     #[test]
     fn the_loop_does_what_it_was_asked_for(

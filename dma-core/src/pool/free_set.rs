@@ -54,7 +54,7 @@ enum State {
     Has(u32),
 }
 
-/// What became of a block that was given back.
+/// The fate of a block that was given back.
 pub(super) enum Given {
     /// It is free, or a task has it, which is to be woken.
     Kept(Option<Waker>),

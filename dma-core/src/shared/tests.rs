@@ -310,7 +310,7 @@ fn a_panicking_destructor_costs_no_other_operation() {
     let rig = Rig::new();
     for _ in 0..3 {
         let (done, receiver) = signal();
-        // Whoever holds the transfer of a copy that has ended runs the destructor.
+        // The holder of a transfer runs the destructor if the copy has ended.
         rig.mute(true);
         drop(rig.copy(|| panic!("a destructor was told to")));
         drop(rig.copy(done));

@@ -137,7 +137,7 @@ mod tests {
     fn check(code: &[u8], store: Store, destination: u64, source: u64) {
         let expected = Instruction { store, len: code.len() as u8, source, destination };
         assert_eq!(decode(code, &Made), Some(expected), "{code:x?}");
-        // What follows does not matter, and nothing is decoded of a part.
+        // The bytes that follow do not matter, and nothing is decoded of a part.
         let longer: Vec<u8> = code.iter().copied().chain([0xcc; 20]).collect();
         assert_eq!(decode(&longer, &Made), Some(expected), "{code:x?}");
         for len in 0..code.len() {

@@ -223,7 +223,7 @@ impl Engine {
             // SAFETY: the worker runs behind the trap handler.
             unsafe { memory::read(src, chunk) }
         };
-        // What could be read travels, so that the report of the fault tells the truth.
+        // The bytes that could be read are moved, so that the report of the fault is true.
         let have = read.map_or_else(|fault| fault.done, |()| n);
         match descriptor.opcode() {
             op::CRC => {}

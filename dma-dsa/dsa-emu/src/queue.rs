@@ -167,7 +167,7 @@ impl Queue {
     }
 
     /// Disables the work queue, as `accel-config disable-wq` does: returns when the device has ended what it
-    /// runs. What waits is dropped.
+    /// runs. Waiting descriptors are dropped.
     pub(crate) fn disable(&self) {
         let engine = self.engine();
         self.stop(Strike::default());

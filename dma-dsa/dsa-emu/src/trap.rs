@@ -28,7 +28,7 @@ pub(crate) const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGIL
 /// Work queues whose files may be mapped. A work queue is never freed, because a handler may hold it.
 static QUEUES: [AtomicPtr<Queue>; Config::MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; Config::MOST];
 
-/// What the program, or this process before, chose for each of [`SIGNALS`]. Never freed, as above.
+/// The program's own action for each of [`SIGNALS`], or the one before. Never freed, as above.
 static PREVIOUS: [AtomicPtr<sigaction>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
 
 /// Lets stores to mappings of the work queue's file reach it; `false` if there is no room for more.

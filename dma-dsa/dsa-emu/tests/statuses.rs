@@ -159,7 +159,7 @@ fn write_refuses_as_the_kernel_does() {
     let to = |n: usize| Descriptor { record: records[n].address(), ..nop };
     assert_eq!(submit(&emu, &[Descriptor { record: records[0].address() + 8, ..nop }]), Err(Errno::INVAL));
     assert_eq!(submit(&emu, &[describe(1, REPORT, 64, 0, 2)]), Err(Errno::INVAL));
-    // What comes before a refusal is taken.
+    // Descriptors before a refused one are taken.
     assert_eq!(submit(&emu, &[to(0), to(1), describe(1, REPORT, 64, 0, 2), to(0)]), Ok(128));
     assert_eq!(records.each_ref().map(|record| record.wait().status), [1, 1]);
     assert!(emu.disable("wq0.0"));

@@ -30,7 +30,7 @@ const LOOK: u32 = 64;
 /// A poll counts for no more than this part of the stall timeout, so that a thread that did not run blames no
 /// device.
 const PARTS: u32 = 8;
-/// What a copy costs besides its bytes, in bytes, to share a time among copies that ended together.
+/// Cost of a copy besides its bytes, in bytes. Shares a time among copies that ended together.
 const BASE: usize = 512;
 
 /// A copy that the CPU takes over from the device.

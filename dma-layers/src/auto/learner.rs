@@ -85,7 +85,7 @@ pub(super) struct Learner {
     cells: Box<[Cell]>,
 }
 
-/// What was learned of a class.
+/// State of a class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Learned {
     pub(super) choice: Member,

@@ -112,7 +112,7 @@ impl AutoOptions {
     }
 }
 
-/// What the engine's queues and regions share.
+/// State that the engine's queues and regions share.
 #[derive(Debug)]
 struct Shared {
     device: Arc<dyn DmaEngine>,

@@ -260,8 +260,9 @@ impl AutoQueue {
 }
 
 // SAFETY: every descriptor that was taken is with one member's queue, or in `repeats` or `ended`, once. It is
-// repeated only when the device has reported it, after which the device does not access its memory. What the
-// device never reports is never reported here either. The members' queues keep the rest of the promises.
+// repeated only when the device has reported it, after which the device does not access its memory. A
+// descriptor that the device never reports is never reported here either. The members' queues keep the rest
+// of the promises.
 unsafe impl RawQueue for AutoQueue {
     fn engine_id(&self) -> EngineId {
         self.cpu.engine_id()

@@ -110,8 +110,9 @@ pub(super) struct Placed {
     pub(super) number: u32,
     /// The region is that of the last segment.
     pub(super) same: bool,
-    /// Where the last segment ended, and where this one begins.
+    /// End of the last segment.
     pub(super) end: u64,
+    /// Start of this one.
     pub(super) offset: u64,
 }
 

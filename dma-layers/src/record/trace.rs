@@ -36,7 +36,7 @@ pub enum TraceError {
     /// Something is wrong.
     #[error("the trace is damaged: {what}")]
     Damaged {
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
 }

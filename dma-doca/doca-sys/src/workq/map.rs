@@ -22,7 +22,7 @@ unsafe extern "C" {
 /// A map: the caller's `doca_mmap`.
 struct Map {
     raw: *mut doca_mmap,
-    /// What 1.5 is given after the start.
+    /// Settings that DOCA 1.5 takes after the start.
     dev: Cell<*mut doca_dev>,
     range: Cell<(*mut c_void, usize)>,
     free: Cell<(doca_mmap_memrange_free_cb_t, *mut c_void)>,

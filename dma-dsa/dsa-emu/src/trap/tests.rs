@@ -38,8 +38,8 @@ fn wait(record: *const u8) -> u8 {
     }
 }
 
-/// What the handler makes of an instruction that goes from RDX to RAX: whether it is taken, how far it
-/// goes on, and the flags.
+/// Hands the handler an instruction that goes from RDX to RAX. Returns true if it is taken, the distance
+/// that it goes on, and the flags.
 fn run(code: u64, to: u64, from: u64) -> (bool, u64, u64) {
     // SAFETY: all zeroes is a context,
     let mut context: ucontext_t = unsafe { mem::zeroed() };
