@@ -281,8 +281,8 @@ pub struct RunArguments {
     /// CPUs that drive queues in turn, such as 0,2-3 or node0. memcpy runs on the first.
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<String>,
-    /// NUMA node of all memory.
-    #[arg(long, value_name = "NUMBER")]
+    /// NUMA node of all memory. ioat keeps to that of its device.
+    #[arg(long = "numa", alias = "node", value_name = "NODE")]
     pub node: Option<u32>,
     /// Soak test: run each cell so many seconds without a break, compare every byte, keep a time series.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["time", "count"], value_parser = units::seconds)]
@@ -402,7 +402,7 @@ impl RunArguments {
         campaign.series = self.series.or(campaign.series);
         campaign.node = self.node.or(campaign.node);
         if let Some(cpus) = &self.cpus {
-            campaign.cpus = placement::cpus(cpus)?;
+            campaign.cpus = placement::cpus(&dma::NumaNodes::of_system(), cpus)?;
         }
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
@@ -565,6 +565,8 @@ mod tests {
             (&["-w", "copy:4"], "a copy has no segments"),
             (&["--cpus", "999999"], "no CPU 999999"),
             (&["--cpus", "x"], "write 0,2-3 or node0"),
+            (&["--cpus", "node999"], "there is no NUMA node 999"),
+            (&["--numa", "x"], "invalid value 'x' for '--numa <NODE>'"),
             (&["--duration", "5", "-t", "1"], "cannot be used with"),
             (&["-t", "1", "-n", "5"], "cannot be used with"),
             (&["-w", "move"], "move"),

@@ -1,68 +1,49 @@
 //! Placement: the CPUs that drive queues, and the NUMA node of memory.
 #![expect(unsafe_code, reason = "the memory policy has no safe wrapper among our dependencies")]
 
-use std::fs;
 use std::io;
 
+use dma::NumaNodes;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Reads CPUs as `0,2-3` or `node0`.
+/// Reads CPUs as `0,2-3` or `node0`, on a machine with these nodes. Of a node, those are taken that this
+/// process may use.
 ///
 /// # Errors
 ///
-/// The text is no list of CPUs, or names a CPU that this process may not use.
-pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        match part.strip_prefix("node") {
-            Some(node) => {
-                let path = format!("/sys/devices/system/node/node{node}/cpulist");
-                let list = fs::read_to_string(&path)
-                    .map_err(|e| format!("there is no NUMA node `{part}`: {path}: {e}"))?;
-                all.extend(ranges(list.trim())?);
-            }
-            None => all.extend(ranges(part)?),
-        }
-    }
+/// The text is no list, there is no such node, or this process may not use such a CPU.
+pub fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> {
     let allowed = sched_getaffinity(None).map_err(|e| format!("the CPUs of this process: {e}"))?;
-    match all.iter().find(|cpu| **cpu >= CpuSet::MAX_CPU || !allowed.is_set(**cpu)) {
-        Some(cpu) => {
-            Err(format!("there is no CPU {cpu} that this process may use; see `nproc` and `taskset -p $$`"))
-        }
-        None => Ok(all),
-    }
-}
-
-/// Reads a list as the kernel writes it: `0-3,8`.
-fn ranges(text: &str) -> Result<Vec<usize>, String> {
-    let fail = || format!("`{text}` is no list of CPUs; write 0,2-3 or node0");
+    let allowed = |cpu: &usize| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu);
     let mut all = Vec::new();
     for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (usize, usize) = (from.parse().map_err(|_| fail())?, to.parse().map_err(|_| fail())?);
-        if from > to || to > CpuSet::MAX_CPU * 1024 {
-            return Err(fail());
+        if let Some(Ok(node)) = part.strip_prefix("node").map(str::parse) {
+            let before = all.len();
+            all.extend(nodes.cores(node).map_err(|e| e.to_string())?.into_iter().filter(allowed));
+            if all.len() == before {
+                return Err(format!(
+                    "this process may use no CPU of {part}; see `nproc` and `taskset -p $$`"
+                ));
+            }
+            continue;
         }
-        all.extend(from..=to.min(from + CpuSet::MAX_CPU));
+        let list = dma::parse_cores(part)
+            .map_err(|_| format!("`{part}` is no list of CPUs; write 0,2-3 or node0"))?;
+        if let Some(cpu) = list.iter().find(|cpu| !allowed(cpu)) {
+            return Err(format!(
+                "there is no CPU {cpu} that this process may use; see `nproc` and `taskset -p $$`"
+            ));
+        }
+        all.extend(list);
     }
     Ok(all)
 }
 
-/// Returns the NUMA nodes of this machine with their CPUs, such as `node0 0-31`. Empty if the kernel reports
-/// none.
+/// The NUMA nodes of this machine, with their CPUs: `node0 0-31`.
 #[must_use]
 pub fn nodes() -> Vec<String> {
-    let entries = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
-    let mut nodes: Vec<String> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            name.strip_prefix("node")?.parse::<u32>().ok()?;
-            let cpus = fs::read_to_string(entry.path().join("cpulist")).ok()?;
-            Some(format!("{name} {}", cpus.trim()))
-        })
-        .collect();
-    nodes.sort();
-    nodes
+    let nodes = NumaNodes::of_system();
+    nodes.numbers().map(|node| format!("node{node} {}", nodes.core_list(node).unwrap_or_default())).collect()
 }
 
 /// Pins the calling thread to one CPU until it is dropped.
@@ -91,35 +72,60 @@ impl Drop for Pinned {
     }
 }
 
-/// Makes this thread, and those that it starts, allocate memory on one NUMA node only.
+/// Has this thread, and the threads and processes that it starts, allocate memory on a NUMA node alone. On a
+/// machine of one node, all memory is there.
 ///
 /// # Errors
 ///
-/// The node does not exist, or the kernel has no NUMA support.
-pub fn bind_memory(node: u32) -> io::Result<()> {
+/// There is no such node, it has no memory, or the system forbids the call.
+pub fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
+    nodes.core_list(node).map_err(|e| e.to_string())?;
+    if nodes.numbers().len() == 1 {
+        return Ok(());
+    }
     let mut mask = [0_u64; 16];
-    let word =
-        mask.get_mut(node as usize / 64).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    *word = 1 << (node % 64);
+    let refused = |e: io::Error| format!("the system takes no memory from NUMA node {node}: {e}");
+    let word = mask.get_mut(node as usize / 64);
+    *word.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))? = 1 << (node % 64);
     let bits = mask.len() * 64;
     // SAFETY: the kernel reads `bits` bits of the mask during the call alone.
     let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if answer == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn lists_are_read_as_the_kernel_writes_them() {
-        assert_eq!(ranges("0-3,8"), Ok(vec![0, 1, 2, 3, 8]));
-        assert_eq!(ranges("7"), Ok(vec![7]));
-        for bad in ["", "a", "3-1", "1-", "0,,1", "0-999999999"] {
-            assert!(ranges(bad).unwrap_err().contains("write 0,2-3"), "{bad}");
+    /// Makes a machine of two nodes, the second with the CPUs `cpus`.
+    fn two_nodes(cpus: &str) -> (tempfile::TempDir, NumaNodes) {
+        let dir = tempfile::tempdir().unwrap();
+        for (node, list) in [("node0", "0"), ("node1", cpus)] {
+            std::fs::create_dir(dir.path().join(node)).unwrap();
+            std::fs::write(dir.path().join(node).join("cpulist"), list).unwrap();
         }
-        assert!(cpus("node4095").unwrap_err().contains("no NUMA node"));
-        assert!(nodes().iter().all(|n| n.starts_with("node") && n.contains(' ')));
+        let nodes = NumaNodes::read(dir.path());
+        (dir, nodes)
+    }
+
+    #[test]
+    fn cpus_are_those_of_lists_and_nodes() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let (_dir, nodes) = two_nodes(&first.to_string());
+        assert_eq!(cpus(&nodes, "node1"), Ok(vec![first]));
+        assert_eq!(cpus(&nodes, &format!("node1,{first}")), Ok(vec![first, first]));
+        for bad in ["", "a", "3-1", "1-", "0,,1", "0-999999999", "node", "nodeX"] {
+            assert!(cpus(&nodes, bad).unwrap_err().contains("write 0,2-3 or node0"), "{bad}");
+        }
+        let error = cpus(&nodes, "node2").unwrap_err();
+        assert!(error.contains("no NUMA node 2") && error.contains("[0, 1]"), "{error}");
+        let (_dir, nodes) = two_nodes(&format!("{first},60000"));
+        assert_eq!(cpus(&nodes, "node1"), Ok(vec![first]));
+        let (_dir, nodes) = two_nodes("60000");
+        assert!(cpus(&nodes, "node1").unwrap_err().contains("no CPU of node1"));
+        assert!(cpus(&nodes, "60000").unwrap_err().contains("no CPU 60000"));
+        assert!(super::nodes().iter().all(|n| n.starts_with("node") && n.contains(' ')));
     }
 
     #[test]
@@ -140,16 +146,16 @@ mod tests {
     #[test]
     fn memory_is_bound_to_nodes_that_there_are() {
         std::thread::spawn(|| {
-            assert!(bind_memory(1023).is_err(), "no machine has so many");
-            assert!(bind_memory(5000).is_err());
-            if !nodes().is_empty() {
-                // A container may forbid the call.
-                let bound = bind_memory(0);
-                assert!(
-                    bound.as_ref().map_or_else(|e| e.raw_os_error() == Some(libc::EPERM), |()| true),
-                    "{bound:?}"
-                );
-            }
+            let error = bind_memory(&NumaNodes::of_system(), 5000).unwrap_err();
+            assert!(error.contains("there is no NUMA node 5000; this machine has"), "{error}");
+            let (_dir, nodes) = two_nodes("1");
+            // The system has the first. A container may forbid the call.
+            let bound = bind_memory(&nodes, 0);
+            assert!(bound.as_ref().err().is_none_or(|e| e.contains("not permitted")), "{bound:?}");
+            let (dir, _) = two_nodes("1");
+            std::fs::rename(dir.path().join("node1"), dir.path().join("node1023")).unwrap();
+            let error = bind_memory(&NumaNodes::read(dir.path()), 1023).unwrap_err();
+            assert!(error.contains("takes no memory from NUMA node 1023"), "{error}");
         })
         .join()
         .unwrap();

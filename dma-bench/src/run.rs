@@ -86,10 +86,8 @@ pub fn run(
     let measured = |name: &String| groups.iter().any(|g| g.cells.iter().any(|c| c.engine == *name));
     let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
     if let Some(node) = campaign.node {
-        let bound = placement::bind_memory(node);
-        bound.map_err(|e| {
-            Refused::Campaign(format!("--node {node}: {e}; there are: {}", machine.nodes.join(", ")))
-        })?;
+        placement::bind_memory(&dma::NumaNodes::of_system(), node)
+            .map_err(|e| Refused::Campaign(format!("--numa {node}: {e}")))?;
     }
     let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
     let last_cache = machine.last_cache();

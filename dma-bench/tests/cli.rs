@@ -246,7 +246,7 @@ fn every_operation_and_direction_is_measured_and_verified() {
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],
         &["-e", "cpu", "--rate", "20k"],
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "push,pull", "--peer", "process", "-y"],
-        &["-e", "cpu", "--cpus", "0", "-T", "1,2"],
+        &["-e", "cpu", "--cpus", "node0", "--numa", "0", "-T", "1,2"],
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
         let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };
@@ -348,6 +348,7 @@ fn senseless_arguments_are_refused_at_once() {
         (&["run", "-e", "cpu", "-o", "16G"], 2, "memory"),
         (&["run", "-e", "sim", "--rate", "1k"], 2, "clock=real"),
         (&["run", "--campaign", &campaign], 2, "4Q"),
+        (&["run", "-e", "cpu", "--numa", "999"], 2, "--numa 999: not found: there is no NUMA node 999"),
         (&["run", "--json", "/nowhere/r.json"], 2, "/nowhere"),
         (&["report", &other, "-o", "x.html"], 1, "version 99"),
         (&["compare", &cut, &cut], 1, "cut off"),

@@ -1,10 +1,10 @@
 //! [`DmaEngineExt`]: the methods that users call on an engine.
 
-use crate::region::Range;
-use crate::region::Region;
+use crate::numa::{self, NumaNodes};
+use crate::region::{Range, Region};
 use crate::{
     Access, Buffer, BufferMut, Capabilities, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory,
-    MemoryRequest, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
+    MemoryRequest, PageMemory, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
 /// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them; none can override
@@ -22,18 +22,23 @@ pub trait DmaEngineExt: DmaEngine {
 
     /// Allocates memory as `request` says. May block while the system maps and pins it.
     ///
+    /// On a [node](MemoryRequest::node), it is [`PageMemory`](crate::PageMemory) that is registered, or, if
+    /// peers may have it, the engine's, allocated while the thread takes memory from that node.
+    ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate).
+    /// As [`allocate`](Self::allocate). For a node: `NotFound` if it does not exist, `OutOfMemory` if it has
+    /// less, `InvalidArgument` if the process may not use its memory, `PermissionDenied` if a sandbox forbids
+    /// the choice, and `Unsupported` without [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
-        let region = allocate(self, request)?;
-        if !region.is_cpu_visible() {
+        let range = allocate(self, request)?;
+        if !range.region.is_cpu_visible() {
             return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this engine's memory")
                 .with_operation("allocate")
                 .with_backend(self.info().backend)
                 .with_hint("use allocate_window and move the bytes by DMA"));
         }
-        Ok(BufferMut::sole(region))
+        Ok(BufferMut(range))
     }
 
     /// Allocates memory that is reached by DMA and by copy only: to be exported, or a device's that the CPU
@@ -43,7 +48,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// As [`DmaEngine::allocate_raw`].
     fn allocate_window(&self, request: &MemoryRequest) -> Result<Window> {
-        Ok(Window::new(Range::whole(allocate(self, request)?)))
+        Ok(Window::new(allocate(self, request)?))
     }
 
     /// Registers memory of the caller's, by [`HostMemory::from_owner`]: a `Vec<u8>`, a `Box<[u8]>`, a
@@ -177,11 +182,34 @@ fn register<E: DmaEngine + ?Sized>(
     Ok(region)
 }
 
-fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
+fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
     request.validate().map_err(fail)?;
-    Ok(Region::new(engine.allocate_raw(request).map_err(fail)?, None, info.backend))
+    let Some(node) = request.node else {
+        let raw = engine.allocate_raw(request).map_err(fail)?;
+        return Ok(Range::whole(Region::new(raw, None, info.backend)));
+    };
+    if !request.export.is_empty() {
+        // Only the engine can make memory that peers reach.
+        let nodes = NumaNodes::of_system();
+        nodes.check_room(node, request.len).map_err(fail)?;
+        let raw = numa::with_policy(&nodes, node, || engine.allocate_raw(request)).map_err(fail)?;
+        return Ok(Range::whole(Region::new(raw, None, info.backend)));
+    }
+    if !info.capabilities.contains(Capabilities::REGISTER) {
+        let message = "the engine takes no memory that was placed on a NUMA node";
+        return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("name no node")));
+    }
+    // Placed before the device pins it.
+    let alignment = info.limits.register_alignment.max(1);
+    let mut placed = request.clone().with_align(request.align.max(alignment));
+    // Too much is refused below.
+    placed.len = request.len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
+    let memory = HostMemory::from_owner(PageMemory::new(&placed).map_err(fail)?);
+    let mut range = Range::whole(register(engine, memory, request)?);
+    range.len = request.len;
+    Ok(range)
 }
 
 /// A raw queue, and memory for operations that the device does not have.

@@ -23,13 +23,17 @@ pub struct MemoryRequest {
     pub export: Access,
     /// Prefers huge pages. Default false.
     pub huge_pages: bool,
+    /// The NUMA node to take memory from, by its number; `None`, the default, where the system chooses.
+    /// Ignored when registering, and by engines: [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
+    pub node: Option<u32>,
 }
 
 impl MemoryRequest {
     /// Requests `len` bytes, page-aligned, readable and writable by the device, not exportable.
     #[must_use]
     pub const fn new(len: usize) -> Self {
-        Self { len, align: 4096, access: Access::all(), export: Access::empty(), huge_pages: false }
+        let (access, export) = (Access::all(), Access::empty());
+        Self { len, align: 4096, access, export, huge_pages: false, node: None }
     }
 
     crate::setters::setters! {
@@ -41,6 +45,9 @@ impl MemoryRequest {
         exportable(export: Access);
         /// Asks for huge pages.
         with_huge_pages(huge_pages: bool);
+        /// Takes the memory from a NUMA node, such as the engine's
+        /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node).
+        with_node(node: Option<u32>);
     }
 
     /// Checks that memory of this length and alignment can exist.
@@ -231,6 +238,19 @@ impl HostMemory {
             })?;
         let owner = Aligned::new(layout).ok_or_else(|| MemoryRequest::new(len).out_of_memory())?;
         Ok(Self::from_owner(owner))
+    }
+
+    /// As [`aligned`](Self::aligned), from the memory of a NUMA node. Blocks while the system clears it.
+    ///
+    /// # Errors
+    ///
+    /// As [`aligned`](Self::aligned), and as [`PageMemory::new`](crate::PageMemory::new) for the node.
+    pub fn aligned_on_node(len: usize, limits: &crate::Limits, node: u32) -> Result<Self> {
+        let alignment = limits.register_alignment.max(1);
+        let len = len.max(1);
+        let rounded = len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
+        let request = MemoryRequest::new(rounded).with_align(alignment).with_node(Some(node));
+        Ok(Self::from_owner(crate::PageMemory::new(&request)?))
     }
 
     /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).

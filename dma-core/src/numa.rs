@@ -1,14 +1,22 @@
-//! NUMA nodes and cores, as Linux describes them.
+//! NUMA nodes and cores, as Linux describes them, and the memory policies that name a node.
 
-use std::path::Path;
+mod policy;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::{Error, ErrorKind, Result};
+pub(crate) use policy::{bind, with_policy};
 
 /// Linux's directory of NUMA nodes.
 const NODES: &str = "/sys/devices/system/node";
+/// The cores of a machine whose kernel knows no nodes.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Returns the numbers of the cores of a NUMA node, in ascending order, for
-/// [`SharedQueueOptions::with_cores`](crate::SharedQueueOptions::with_cores). Reads a file of the system's.
+/// [`SharedQueueOptions::with_cores`](crate::SharedQueueOptions::with_cores). Reads the system's files.
 ///
 /// ```
 /// # use dma_core::{DmaEngine, SharedQueueOptions};
@@ -23,43 +31,135 @@ const NODES: &str = "/sys/devices/system/node";
 ///
 /// # Errors
 ///
-/// `NotFound` for a node that does not exist or has no cores; `Malformed` if the system's list is none.
+/// As [`NumaNodes::cores`].
 pub fn cores_of_node(node: u32) -> Result<Vec<usize>> {
-    cores_in(Path::new(NODES), node).map_err(|e| e.with_operation("cores of a NUMA node"))
+    NumaNodes::of_system().cores(node).map_err(|e| e.with_operation("cores of a NUMA node"))
 }
 
-fn cores_in(nodes: &Path, node: u32) -> Result<Vec<usize>> {
-    let Ok(list) = std::fs::read_to_string(nodes.join(format!("node{node}/cpulist"))) else {
-        let entries = std::fs::read_dir(nodes).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut known: Vec<u32> = names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
-        known.sort_unstable();
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no NUMA node {node}"))
-            .with_hint(format!("this machine has the nodes {known:?}")));
-    };
-    let cores = parse(list.trim()).ok_or_else(|| {
-        Error::new(ErrorKind::Malformed, format!("the cores of NUMA node {node} are given as {list:?}"))
-    })?;
-    if cores.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, format!("NUMA node {node} has memory and no cores"))
-            .with_hint("name the cores of a node nearby"));
+/// The NUMA nodes of a machine. On a machine whose kernel knows none, node 0 has all cores and all memory.
+#[derive(Clone, Debug)]
+pub struct NumaNodes {
+    dir: PathBuf,
+    /// The cores of each, as the system's list has them.
+    nodes: BTreeMap<u32, String>,
+}
+
+impl NumaNodes {
+    /// Reads those of this machine, which takes some tens of microseconds.
+    #[must_use]
+    pub fn of_system() -> Self {
+        Self::read(NODES)
     }
-    Ok(cores)
-}
 
-/// Reads a list such as `0-3,8`.
-fn parse(list: &str) -> Option<Vec<usize>> {
-    let mut cores = Vec::new();
-    for range in list.split(',').filter(|range| !range.is_empty()) {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        // Linux has up to 8192.
-        if first > last || last >= 1 << 16 {
-            return None;
+    /// Reads a directory that is laid out as Linux's `/sys/devices/system/node`: `nodeN/cpulist`,
+    /// `nodeN/meminfo`. Without a node in it, as if the kernel knew none.
+    #[must_use]
+    pub fn read(dir: impl AsRef<Path>) -> Self {
+        let dir = dir.as_ref().to_path_buf();
+        let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+        let mut nodes: BTreeMap<u32, String> = entries
+            .filter_map(|entry| {
+                let node = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+                let cores = std::fs::read_to_string(entry.path().join("cpulist")).ok()?;
+                Some((node, cores.trim().to_owned()))
+            })
+            .collect();
+        if nodes.is_empty() {
+            let cores = std::fs::read_to_string(ONLINE).map(|list| list.trim().to_owned());
+            let all = || format!("0-{}", std::thread::available_parallelism().map_or(1, usize::from) - 1);
+            nodes.insert(0, cores.unwrap_or_else(|_| all()));
         }
-        cores.extend(first..=last);
+        Self { dir, nodes }
     }
-    Some(cores)
+
+    /// Returns the nodes' numbers in ascending order, at least one.
+    pub fn numbers(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.nodes.keys().copied()
+    }
+
+    /// Returns the cores of a node as the system writes them, such as `0-3,8`; empty if it has none.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a node that does not exist. The hint names those that do.
+    pub fn core_list(&self, node: u32) -> Result<&str> {
+        self.nodes.get(&node).map(String::as_str).ok_or_else(|| {
+            let known: Vec<u32> = self.numbers().collect();
+            Error::new(ErrorKind::NotFound, format!("there is no NUMA node {node}"))
+                .with_hint(format!("this machine has the nodes {known:?}"))
+        })
+    }
+
+    /// Returns the numbers of the cores of a node, in ascending order.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a node that does not exist or has no cores; `Malformed` if the system's list is none.
+    pub fn cores(&self, node: u32) -> Result<Vec<usize>> {
+        let list = self.core_list(node)?;
+        if list.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, format!("NUMA node {node} has memory and no cores"))
+                .with_hint("name the cores of a node nearby"));
+        }
+        parse_cores(list).map_err(|_| {
+            Error::new(ErrorKind::Malformed, format!("the cores of NUMA node {node} are given as {list:?}"))
+        })
+    }
+
+    /// Checks that a node exists and has `len` bytes free or in caches of files.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a node that does not exist; `OutOfMemory`, with both numbers.
+    pub(crate) fn check_room(&self, node: u32, len: usize) -> Result<()> {
+        self.core_list(node)?;
+        match self.available(node) {
+            Some(available) if len as u64 > available => {
+                Err(Error::new(ErrorKind::OutOfMemory, format!("{len} bytes on NUMA node {node}"))
+                    .with_numbers(len as u64, available)
+                    .with_hint("ask for less, name another node, or leave the node to the system"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the bytes of a node that are free or could be. `None` if the system does not say.
+    fn available(&self, node: u32) -> Option<u64> {
+        let info = std::fs::read_to_string(self.dir.join(format!("node{node}/meminfo"))).ok()?;
+        let kib = |name: &str| {
+            // `Node 0 MemFree:         3307788 kB`
+            let value = info.lines().find_map(|line| line.split_once(name)?.1.strip_prefix(':'))?;
+            value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        };
+        let caches = ["Active(file)", "Inactive(file)", "SReclaimable"];
+        let caches = caches.iter().filter_map(|name| kib(&format!(" {name}"))).sum::<u64>();
+        Some(kib(" MemFree")?.saturating_add(caches).saturating_mul(1024))
+    }
+}
+
+/// Reads a list of cores such as `0-3,8`.
+///
+/// # Errors
+///
+/// `InvalidArgument` for any other text, or a range of more than 65536 cores.
+pub fn parse_cores(list: &str) -> Result<Vec<usize>> {
+    let read = || {
+        let mut cores = Vec::new();
+        for range in list.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+            // Linux has up to 8192.
+            if first > last || last - first >= 1 << 16 {
+                return None;
+            }
+            cores.extend(first..=last);
+        }
+        Some(cores)
+    };
+    read().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidArgument, format!("{list:?} is no list of cores"))
+            .with_hint("write numbers and ranges, such as 0,2-3")
+    })
 }
 
 /// Restricts the calling thread to these cores; an empty list changes nothing.
@@ -89,31 +189,4 @@ pub(crate) fn run_on(cores: &[usize]) -> Result<()> {
     }
     Err(Error::new(ErrorKind::Unsupported, "this system does not let a thread choose its cores")
         .with_hint("name no cores"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cores_are_those_of_the_node() {
-        let nodes = tempfile::tempdir().expect("a directory");
-        for (node, list) in
-            [(0, "0-2,7\n"), (1, "3-6,8\n"), (2, "\n"), (3, "5-3"), (4, "1,two"), (5, "0-99999999999")]
-        {
-            let dir = nodes.path().join(format!("node{node}"));
-            std::fs::create_dir(&dir).expect("made");
-            std::fs::write(dir.join("cpulist"), list).expect("written");
-        }
-        assert_eq!(cores_in(nodes.path(), 0).expect("cores"), [0, 1, 2, 7]);
-        assert_eq!(cores_in(nodes.path(), 1).expect("cores"), [3, 4, 5, 6, 8]);
-        let error = |node| cores_in(nodes.path(), node).expect_err("none");
-        assert_eq!(
-            error(6).to_string(),
-            "not found: there is no NUMA node 6; this machine has the nodes [0, 1, 2, 3, 4, 5]"
-        );
-        assert_eq!(error(2).kind(), ErrorKind::NotFound);
-        assert!((3..6).all(|node| error(node).kind() == ErrorKind::Malformed));
-        assert_eq!(cores_of_node(u32::MAX).expect_err("none").kind(), ErrorKind::NotFound);
-    }
 }

@@ -1,19 +1,15 @@
 //! Memory that the engine allocates for this process alone.
-#![expect(unsafe_code, reason = "allocates and maps memory")]
+#![expect(unsafe_code, reason = "allocates memory")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
-use dma_core::{Error, MemoryRequest, Result};
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use dma_core::{Error, MemoryRequest, PageMemory, Result};
 
 /// Memory of at least this length is mapped; shorter memory comes from the heap.
 const MAP_MIN: usize = 64 << 10;
 /// From this length, the system is asked for its available memory first.
 const ASK_MIN: usize = 64 << 20;
-/// Alignment for huge pages: their size on x86-64, and on aarch64 with pages of 4 KiB.
-const HUGE: usize = 2 << 20;
 
 /// Zeroed memory of this process. It is resident, so no copy meets a page fault.
 #[derive(Debug)]
@@ -25,7 +21,7 @@ pub(super) struct LocalMemory {
 #[derive(Debug)]
 enum From {
     Heap(Layout),
-    Map { start: NonNull<u8>, size: usize },
+    Pages(#[expect(dead_code, reason = "kept until the region goes")] PageMemory),
 }
 
 // SAFETY: only an address and how to free it; the owner decides about access.
@@ -52,55 +48,8 @@ impl LocalMemory {
             // The system might overcommit, and kill a process once the memory is touched.
             return Err(out_of_memory(request, Some(available)));
         }
-        Self::map(len, align, huge_pages).map_err(|errno| match errno {
-            Errno::NOMEM => out_of_memory(request, None),
-            errno => Error::from(std::io::Error::from(errno)),
-        })
-    }
-
-    fn map(len: usize, align: usize, huge: bool) -> Result<Self, Errno> {
-        let page = rustix::param::page_size();
-        let align = if huge { align.max(HUGE) } else { align };
-        let slack = if align > page { align } else { 0 };
-        let size = len.checked_next_multiple_of(page).ok_or(Errno::NOMEM)?;
-        let size = size.checked_add(slack).ok_or(Errno::NOMEM)?;
-        // SAFETY: a new mapping, anywhere.
-        let start = unsafe {
-            mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-        }?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        let ahead = start.addr().get().next_multiple_of(align) - start.addr().get();
-        let base = start.map_addr(|addr| addr.saturating_add(ahead));
-        let memory = Self { base, from: From::Map { start, size } };
-        memory.populate(len, huge)?;
-        Ok(memory)
-    }
-
-    /// Makes the system provide the pages now.
-    fn populate(&self, len: usize, huge: bool) -> Result<(), Errno> {
-        let page = rustix::param::page_size();
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::mm::{Advice, madvise};
-            let len = len.next_multiple_of(page);
-            if huge {
-                // SAFETY: within the mapping, which starts at a page. A refusal does no harm.
-                let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
-            }
-            // SAFETY: as above; nobody else knows of the mapping yet.
-            match unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
-                Ok(()) => return Ok(()),
-                Err(Errno::NOMEM) => return Err(Errno::NOMEM),
-                // Linux before 5.14 does not know it.
-                Err(_) => {}
-            }
-        }
-        let _ = huge;
-        for at in (0..len).step_by(page) {
-            // SAFETY: a byte of the mapping, which nobody else knows of yet. Volatile: it is zero already.
-            unsafe { self.base.as_ptr().wrapping_add(at).write_volatile(0) };
-        }
-        Ok(())
+        let memory = PageMemory::new(request)?;
+        Ok(Self { base: memory.as_ptr(), from: From::Pages(memory) })
     }
 
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -113,11 +62,7 @@ impl Drop for LocalMemory {
         match self.from {
             // SAFETY: allocated with this layout.
             From::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
-            From::Map { start, size } => {
-                // SAFETY: mapped in `map`, and nobody uses it any more.
-                let unmapped = unsafe { munmap(start.as_ptr().cast(), size) };
-                debug_assert!(unmapped.is_ok(), "a mapping of our own: {unmapped:?}");
-            }
+            From::Pages(_) => {}
         }
     }
 }
@@ -129,6 +74,7 @@ fn out_of_memory(request: &MemoryRequest, available: Option<u64>) -> Error {
         None => error,
     }
 }
+
 #[cfg(test)]
 mod tests {
     use dma_core::ErrorKind;
@@ -137,7 +83,7 @@ mod tests {
 
     #[test]
     fn is_zeroed_aligned_and_writable_to_the_last_byte() {
-        for len in [1, 100, MAP_MIN - 1, MAP_MIN, MAP_MIN + 1, 3 * HUGE + 5] {
+        for len in [1, 100, MAP_MIN - 1, MAP_MIN, MAP_MIN + 1, (6 << 20) + 5] {
             for (align, huge) in [(1, false), (64, false), (4096, true), (1 << 16, false), (1 << 22, true)] {
                 let request = MemoryRequest::new(len).with_align(align).with_huge_pages(huge);
                 let memory = LocalMemory::allocate(&request).unwrap();

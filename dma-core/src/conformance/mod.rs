@@ -98,6 +98,7 @@ macro_rules! conformance_tests {
             frozen_buffers_become_bytes
             pools_get_their_buffers_back
             plain_bytes_are_copied
+            memory_is_taken_from_a_node
             shared_queues_serve_threads
             shared_queues_close_cleanly
             exports_are_imported_and_revoked

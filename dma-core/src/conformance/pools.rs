@@ -2,7 +2,8 @@
 
 use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
 use crate::{
-    Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions, SharedQueueOptions,
+    Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, NumaNodes,
+    PoolOptions, SharedQueueOptions,
 };
 
 /// Buffers of a pool are copied like others, and come back when the device is done with them.
@@ -70,5 +71,44 @@ pub fn plain_bytes_are_copied(engine: &dyn DmaEngine) {
         }
         let in_use = pool.classes().map(|class| class.in_use).sum::<usize>();
         assert_eq!(in_use, 0, "all buffers of the pool are back");
+    }
+}
+
+/// Memory of a NUMA node is like other memory, and a node that does not exist is refused.
+pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
+    let has = |capabilities| engine.info().capabilities.contains(capabilities);
+    if !has(Capabilities::ALLOCATE | Capabilities::REGISTER) {
+        return;
+    }
+    let node = NumaNodes::of_system().numbers().next();
+    let request = MemoryRequest::new(5000).with_align(8192).with_node(node);
+    let pool = PoolOptions::new().with_class(5000, 2).with_node(node);
+    let (mut src, dst) = match (engine.allocate_with(&request), BufferPool::new(engine, &pool)) {
+        // A container may forbid the choice.
+        (Err(e), _) if e.kind() == ErrorKind::PermissionDenied => return,
+        (src, pool) => {
+            let pool = pool.expect("a pool on a node");
+            (src.expect("memory on a node"), pool.try_get(5000).expect("a buffer is free"))
+        }
+    };
+    assert!(src.as_ptr().addr().is_multiple_of(8192), "aligned as asked for");
+    assert_eq!(src[..], [0; 5000], "as many zeroed bytes as asked for");
+    src.copy_from_slice(&sample(1, 5000));
+    let (src, dst) = queue(engine).copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&src, &dst, format_args!("a copy between buffers on a NUMA node"));
+
+    let mut requests = vec![request.clone()];
+    if has(Capabilities::EXPORT) {
+        let exported = request.exportable(Access::READ);
+        engine
+            .allocate_window(&exported)
+            .expect("exportable memory on a node")
+            .export(Access::READ)
+            .expect("exported");
+        requests.push(exported);
+    }
+    for request in requests {
+        let error = engine.allocate_window(&request.with_node(Some(u32::MAX))).expect_err("no such node");
+        expect_kind(&error, ErrorKind::NotFound, "a NUMA node that does not exist");
     }
 }

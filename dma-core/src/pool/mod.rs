@@ -33,6 +33,7 @@ const HUGE_PAGE: usize = 2 << 20;
 pub struct PoolOptions {
     classes: Vec<(usize, usize)>,
     export: Access,
+    node: Option<u32>,
 }
 
 impl Default for PoolOptions {
@@ -45,7 +46,7 @@ impl PoolOptions {
     /// Starts with no size.
     #[must_use]
     pub const fn new() -> Self {
-        Self { classes: Vec::new(), export: Access::empty() }
+        Self { classes: Vec::new(), export: Access::empty(), node: None }
     }
 
     crate::setters::setters! {
@@ -53,6 +54,10 @@ impl PoolOptions {
         /// [`BufferMut::share`](crate::BufferMut::share) and [`Window::export`](crate::Window::export). A
         /// buffer comes back after its export. Default: none.
         exportable(export: Access);
+        /// Takes the memory from a NUMA node, such as the engine's
+        /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node). Default, and for `None`: where the system
+        /// chooses.
+        with_node(node: Option<u32>);
     }
 
     /// Adds `count` buffers of up to `len` bytes, both at least 1. A size that was added before has as many
@@ -186,7 +191,12 @@ impl Class {
     }
 
     /// Makes the buffers.
-    fn new<E: DmaEngine + ?Sized>(engine: &E, len: usize, count: usize, export: Access) -> Result<Arc<Self>> {
+    fn new<E: DmaEngine + ?Sized>(
+        engine: &E,
+        len: usize,
+        count: usize,
+        options: &PoolOptions,
+    ) -> Result<Arc<Self>> {
         let info = engine.info();
         let align = info.limits.preferred_alignment.max(LINE);
         let too_much = || {
@@ -195,8 +205,11 @@ impl Class {
         };
         let stride = len.checked_next_multiple_of(align).ok_or_else(too_much)?;
         let total = stride.checked_mul(count).filter(|_| count <= MAX_COUNT).ok_or_else(too_much)?;
-        let mut request = MemoryRequest::new(total).with_huge_pages(total >= HUGE_PAGE);
-        (request.align, request.export) = (request.align.max(align), export);
+        let mut request = MemoryRequest::new(total)
+            .with_huge_pages(total >= HUGE_PAGE)
+            .exportable(options.export)
+            .with_node(options.node);
+        request.align = request.align.max(align);
         let slab = engine.allocate_with(&request)?;
         crate::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
 
@@ -308,7 +321,7 @@ impl BufferPool {
         }
         let mut pool = Pool { classes: Vec::new(), backend };
         for (len, count) in sizes {
-            pool.classes.push(Class::new(engine, len, count, options.export)?);
+            pool.classes.push(Class::new(engine, len, count, options)?);
         }
         Ok(Self(Arc::new(pool)))
     }
