@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::{
     COMPLETES, ReferenceEngine, ReferenceOptions, closing_accounts_for_everything,
     copies_of_every_size_arrive, descriptors_are_reported_once, dropped_transfers_finish,
-    futures_resolve_anywhere, many_in_flight, shared_queues_close_cleanly, shared_queues_serve_threads,
+    futures_resolve_anywhere, many_in_flight, random_programs_keep_all_bytes, shared_queues_close_cleanly,
+    shared_queues_serve_threads,
 };
 use crate::{
     Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory,
@@ -214,6 +215,7 @@ fn a_copy_that_did_not_arrive_is_told_by_its_first_wrong_byte() {
             (many_in_flight, words),
             (futures_resolve_anywhere, words),
             (closing_accounts_for_everything, words),
+            (random_programs_keep_all_bytes, words),
         ],
     );
 }

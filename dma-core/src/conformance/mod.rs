@@ -21,6 +21,7 @@ pub(crate) mod broken_engine_tests;
 mod expect;
 mod lifetimes;
 mod pools;
+mod programs;
 mod raw;
 mod reference;
 mod rejects;
@@ -32,6 +33,7 @@ pub use answers::*;
 pub use basics::*;
 pub use lifetimes::*;
 pub use pools::*;
+pub use programs::*;
 pub use raw::*;
 pub use reference::{ReferenceEngine, ReferenceOptions};
 pub use rejects::*;
@@ -99,6 +101,7 @@ macro_rules! conformance_tests {
             pools_get_their_buffers_back
             plain_bytes_are_copied
             memory_is_taken_from_a_node
+            random_programs_keep_all_bytes
             shared_queues_serve_threads
             shared_queues_close_cleanly
             exports_are_imported_and_revoked
