@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Arguments, Command, CompareArguments, Format, Printed, RunArguments};
+use crate::cli::{Arguments, Command, CompareArguments, Format, Printed, ReplayArguments, RunArguments};
 use crate::files::{self, Named, say};
 use crate::output::{self, Shown, Style};
 use crate::progress::Progress;
 use crate::results::{self, Results, Status, write_file};
-use crate::{compare, doctor, interrupt, list, manual, peer, priority, published, report, run};
+use crate::{compare, doctor, interrupt, list, manual, peer, priority, published, replay, report, run};
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
@@ -87,6 +87,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             Ok(0)
         }
         Command::Compare(arguments) => compared(&arguments),
+        Command::Replay(arguments) => replayed(&arguments),
         Command::Profiles { names, printed } => profiles(&names, &printed),
         Command::Schema => {
             print(&results::schema())?;
@@ -156,6 +157,24 @@ fn compared(arguments: &CompareArguments) -> Result<u8, Failure> {
         return Err(failed("the two results have no cell in common with figures in both"));
     }
     Ok(if failures.is_empty() { 0 } else { SLOWER })
+}
+
+fn replayed(arguments: &ReplayArguments) -> Result<u8, Failure> {
+    let options = arguments.options().map_err(|e| (USAGE, e))?;
+    let begin = |engine: &str| {
+        if !arguments.quiet {
+            say(format_args!("dma-bench: replays on {engine}"));
+        }
+    };
+    let (report, verdict) =
+        replay::run(&arguments.trace, &arguments.engines, &options, begin).map_err(failed)?;
+    show(&arguments.printed, |format| report.shown(format), || report.json())?;
+    report.errors().into_iter().for_each(|error| say(format_args!("dma-bench: {error}")));
+    Ok(match verdict {
+        replay::Verdict { wrong: true, .. } => WRONG,
+        replay::Verdict { failed: true, .. } => FAILED,
+        replay::Verdict { .. } => 0,
+    })
 }
 
 fn utf8(bytes: Vec<u8>) -> String {

@@ -1,8 +1,10 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dma::layers::replay::ReplayOptions;
 
 use crate::files::{input, remedy};
 use crate::output::Shown;
@@ -11,7 +13,7 @@ use crate::plan::{
     Campaign, Direction, Footprint, LONGEST, OpSpec, Peer, RATE_SLICE, SHORTEST, Values, Verify,
 };
 use crate::presets::Preset;
-use crate::units;
+use crate::{replay, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +22,7 @@ Examples:
   dma-bench run --preset quick --report out.html   the overview in half a minute
   dma-bench run -e cpu -o 64..2M -q 1,32 -t 1      one engine by size and depth
   dma-bench compare before.json after.json         changes, and whether they are noise
+  dma-bench replay copies.trace -e sim:profile=dsa a recorded program on another engine
 
 Exit codes: 0 success, 1 something failed, 2 the command line or a file that it names is invalid,
 3 wrong bytes or results, 4 `compare` found a slowdown or cannot rule one out, 130 interrupted.";
@@ -95,6 +98,16 @@ pub enum Command {
                       are not in it. To see them, compare two runs of the same program first."
     )]
     Compare(CompareArguments),
+    /// Runs a recorded trace on engines, and says what would change: time, CPU time, doorbells.
+    #[command(
+        after_help = "Examples:\n  dma-bench replay copies.trace                    on the recorded engine\n  dma-bench replay copies.trace -e cpu -e sim:profile=bluefield3 -e sim:profile=dsa\n\n\
+                      A program records a trace when it opens its engine as record+NAME:file=copies.trace. The replay makes the same\n\
+                      calls: queues, operations, lengths and batches, with the program's own times between them, and waits for the\n\
+                      same operations. CPU time is that of the copies: submitting, doorbells, the engine's threads, and waits where\n\
+                      the CPU moves the bytes. A thread that waits for a device counts as free. Before anything is timed, the trace\n\
+                      runs once to compare all bytes. Simulated devices run on the computer's clock."
+    )]
+    Replay(ReplayArguments),
     /// Compares simulated profiles with the published figures of their devices.
     #[command(
         after_help = "Examples:\n  dma-bench profiles\n  dma-bench profiles bluefield3 dsa --format markdown"
@@ -199,6 +212,51 @@ pub struct CompareArguments {
     /// Write a self-contained HTML page to this file.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+}
+
+/// Options of `replay`.
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub struct ReplayArguments {
+    /// The trace.
+    pub trace: PathBuf,
+    /// An engine by name, such as cpu, sim:profile=dsa, doca:03:00.0. May be given again. The recorded one,
+    /// unless given.
+    #[arg(short = 'e', long = "engine", value_name = "NAME")]
+    pub engines: Vec<String>,
+    /// The number of timed runs on each engine, of which the one with the median time is shown.
+    #[arg(short = 'r', long = "repetitions", value_name = "COUNT", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: u32,
+    /// The most memory to take; three quarters of what is free, unless given.
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    pub memory: Option<u64>,
+    /// Seconds that an engine may complete nothing before it is given up.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = units::seconds)]
+    pub stall: f64,
+    /// Neither progress nor lines about it.
+    #[arg(long)]
+    pub quiet: bool,
+    /// Output options.
+    #[command(flatten)]
+    pub printed: Printed,
+}
+
+impl ReplayArguments {
+    /// The options of each replay.
+    ///
+    /// # Errors
+    ///
+    /// A time that makes no sense.
+    pub fn options(&self) -> Result<ReplayOptions, String> {
+        let stall = Duration::try_from_secs_f64(self.stall).ok().filter(|stall| !stall.is_zero());
+        let stall = stall
+            .ok_or_else(|| format!("--stall {}: it takes seconds, more than 0", units::plain(self.stall)))?;
+        Ok(ReplayOptions::new()
+            .with_repetitions(self.repetitions)
+            .with_memory(self.memory.unwrap_or_else(replay::available_memory))
+            .with_stall(stall))
+    }
 }
 
 /// Figures that `compare` compares.

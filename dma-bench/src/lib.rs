@@ -29,6 +29,7 @@ pub mod priority;
 pub mod progress;
 pub mod published;
 mod record;
+pub mod replay;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -29,7 +29,7 @@
 //! assert_eq!((trace.queues()[0].operations, trace.queues()[0].bytes), (1, 4096));
 //! # Ok::<(), dma_core::Error>(())
 //! ```
-#![expect(unsafe_code, reason = "implements the contract, and asks for the CPU time")]
+#![expect(unsafe_code, reason = "implements the contract")]
 
 mod format;
 mod queue;
@@ -53,6 +53,7 @@ use regions::Regions;
 use sink::Sink;
 pub use trace::{Event, Events, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
 
+use crate::cpu_time;
 use crate::layer::{Layer, Layered, forward_to_layered};
 
 /// Least and default bytes of a queue's buffer.
@@ -226,15 +227,6 @@ struct State {
     cpu: Duration,
 }
 
-/// CPU time of this process.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // rustix reads the vDSO for it, and Valgrind hides that.
-    // SAFETY: `time` is a place for the answer.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0;
-    if failed { Duration::ZERO } else { Duration::new(time.tv_sec as u64, time.tv_nsec as u32) }
-}
-
 impl Record {
     /// The time, in units of a trace.
     #[inline]
@@ -256,7 +248,7 @@ impl Record {
     fn close_queue(&self, number: u32, mut trace: QueueTrace) {
         let mut state = self.state();
         if let Some((began, cpu)) = state.began {
-            (state.time, state.cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
+            (state.time, state.cpu) = (began.elapsed(), cpu_time::of_process().saturating_sub(cpu));
         }
         trace.closed = state.time;
         state.queues[number as usize] = trace;
@@ -308,7 +300,7 @@ impl Layer for Record {
         if state.sink.is_none() {
             return Err(state.error.take().unwrap_or_else(sink::given_up));
         }
-        let (began, _) = *state.began.get_or_insert_with(|| (Instant::now(), cpu_time()));
+        let (began, _) = *state.began.get_or_insert_with(|| (Instant::now(), cpu_time::of_process()));
         state.open += 1;
         let trace =
             QueueTrace { depth, hint: options.hint, opened: began.elapsed(), ..QueueTrace::default() };

@@ -1,0 +1,288 @@
+//! `replay`: a recorded trace on engines, beside the recorded run.
+
+use std::path::Path;
+use std::time::Duration;
+
+use dma::layers::record::{QueueTrace, Trace};
+use dma::layers::replay::{CopyTimes, Mismatch, ReplayOptions, Replayed, replay};
+use dma::{EngineName, Error, ErrorKind, Result};
+use serde::Serialize;
+
+use crate::cli::Format;
+use crate::output::{Style, right};
+use crate::units;
+
+const HEADER: [&str; 9] = [
+    "engine",
+    "time",
+    "of recorded",
+    "CPU time",
+    "of recorded",
+    "waits",
+    "doorbells",
+    "of recorded",
+    "failed",
+];
+
+/// The recorded run, and the same on engines.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The recorded run.
+    recorded: Row,
+    /// CPU time of the whole recorded program in seconds, its own work included.
+    program_cpu_seconds: f64,
+    queues: usize,
+    bytes: u64,
+    engines: Vec<Row>,
+}
+
+/// One engine's part.
+#[derive(Debug, Serialize)]
+struct Row {
+    engine: String,
+    /// What the engine models, if it is a model.
+    model: Option<String>,
+    /// The reason why there are no figures.
+    error: Option<String>,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+}
+
+#[derive(Debug, Serialize)]
+struct Figures {
+    seconds: f64,
+    /// CPU time of the copies.
+    cpu_seconds: f64,
+    /// Time that threads waited for the engine.
+    wait_seconds: f64,
+    doorbells: u64,
+    /// Descriptors, some of which may be parts of recorded ones.
+    descriptors: u64,
+    failed: u64,
+    /// Descriptors whose bytes were compared.
+    verified: u64,
+}
+
+impl Figures {
+    fn of(replayed: &Replayed) -> Self {
+        Self {
+            seconds: replayed.time.as_secs_f64(),
+            cpu_seconds: replayed.cpu.as_secs_f64(),
+            wait_seconds: replayed.wait.as_secs_f64(),
+            doorbells: replayed.doorbells,
+            descriptors: replayed.descriptors,
+            failed: replayed.failed,
+            verified: replayed.verified,
+        }
+    }
+}
+
+/// The end of an engine's part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Bytes did not arrive.
+    pub wrong: bool,
+    /// An engine took no part, or did not do all operations.
+    pub failed: bool,
+}
+
+/// Opens an engine. A simulated device runs on the computer's clock, because pauses do.
+fn open(name: &EngineName) -> Result<std::sync::Arc<dyn dma::DmaEngine>> {
+    let simulated = name.backend().rsplit('+').next() == Some("sim");
+    match name.option("clock") {
+        None if simulated => dma::open_name(&name.clone().with_option("clock", "real")?),
+        Some(clock) if simulated && clock != "real" => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("a replay takes the computer's clock, not clock={clock}"),
+        )
+        .with_hint("leave clock out")),
+        _ => dma::open_name(name),
+    }
+}
+
+fn wrong(Mismatch { queue, operation, offset, .. }: Mismatch) -> String {
+    let place = offset.map_or("its result".to_owned(), |offset| format!("byte {offset}"));
+    format!("operation {operation} of queue {queue} is wrong at {place}: do not trust this engine")
+}
+
+/// Replays the trace in `file` on engines of these names; on the recorded one if there are none. `before` is
+/// called with each name.
+///
+/// # Errors
+///
+/// Those of [`Trace::load`]; an engine's own are in the report.
+pub fn run(
+    file: &Path,
+    names: &[String],
+    options: &ReplayOptions,
+    mut before: impl FnMut(&str),
+) -> Result<(Report, Verdict)> {
+    let trace = Trace::load(file)?;
+    let (recorded, times) = (trace.recorded(), CopyTimes::of(&trace));
+    let sum = |of: fn(&QueueTrace) -> u64| trace.queues().iter().map(of).sum::<u64>();
+    let seconds = |time: Duration| time.as_secs_f64();
+    let figures = Figures {
+        seconds: seconds(recorded.time),
+        cpu_seconds: seconds(times.cpu),
+        wait_seconds: seconds(times.wait),
+        doorbells: sum(|queue| queue.doorbells),
+        descriptors: sum(|queue| queue.operations),
+        failed: 0,
+        verified: 0,
+    };
+    let mut report = Report {
+        recorded: Row { engine: recorded.engine.clone(), model: None, error: None, figures: Some(figures) },
+        program_cpu_seconds: seconds(recorded.cpu),
+        queues: trace.queues().len(),
+        bytes: sum(|queue| queue.bytes),
+        engines: Vec::new(),
+    };
+    // The file may come from anywhere.
+    let own = if names.is_empty() { vec![dma::parse_untrusted(&recorded.engine)] } else { Vec::new() };
+    let mut verdict = Verdict::default();
+    for name in names.iter().map(|name| name.parse()).chain(own) {
+        let mut row = Row { engine: String::new(), model: None, error: None, figures: None };
+        let one = || -> Result<()> {
+            let name: EngineName = name?;
+            row.engine = name.to_string();
+            before(&row.engine);
+            let engine = open(&name)?;
+            row.model.clone_from(&engine.info().model);
+            let replayed = replay(&trace, &engine, options)?;
+            if let Some(mismatch) = replayed.mismatch {
+                verdict.wrong = true;
+                row.error = Some(wrong(mismatch));
+            } else {
+                verdict.failed |= replayed.failed > 0;
+                row.figures = Some(Figures::of(&replayed));
+            }
+            Ok(())
+        };
+        if let Err(e) = one() {
+            verdict.failed = true;
+            row.error = Some(e.to_string());
+        }
+        report.engines.push(row);
+    }
+    Ok((report, verdict))
+}
+
+impl Report {
+    /// In a format other than JSON.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn shown(&self, format: Format) -> std::result::Result<String, csv::Error> {
+        if format == Format::Csv {
+            return self.csv();
+        }
+        let style = if format == Format::Markdown { Style::Markdown } else { Style::of_stdout() };
+        let mut table = style.table(&HEADER);
+        right(&mut table, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        table.add_row(self.row(&self.recorded, true).map(|text| style.text(&text)));
+        for row in self.engines.iter().filter(|row| row.figures.is_some()) {
+            table.add_row(self.row(row, false).map(|text| style.text(&text)));
+        }
+        let mut text = format!(
+            "{} operations, {}, {} queues; the program took {} of CPU time in all\n{table}\n",
+            self.recorded.figures.as_ref().map_or(0, |figures| figures.descriptors),
+            units::bytes(self.bytes),
+            self.queues,
+            time(self.program_cpu_seconds),
+        );
+        for row in &self.engines {
+            if let Some(model) = &row.model {
+                text += &style.text(&format!(
+                    "{} is a model, whose time beside the calls is the device's: {model}",
+                    row.engine
+                ));
+                text.push('\n');
+            }
+        }
+        Ok(text)
+    }
+
+    /// Returns the errors of engines, a line each.
+    #[must_use]
+    pub fn errors(&self) -> Vec<String> {
+        let failed = |figures: &Figures| {
+            (figures.failed > 0)
+                .then(|| format!("{} of {} operations failed", figures.failed, figures.descriptors))
+        };
+        let error = |row: &Row| row.error.clone().or_else(|| failed(row.figures.as_ref()?));
+        self.engines.iter().filter_map(|row| Some(format!("{}: {}", row.engine, error(row)?))).collect()
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    fn csv(&self) -> std::result::Result<String, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record([
+            "engine",
+            "recorded",
+            "seconds",
+            "cpu_seconds",
+            "wait_seconds",
+            "doorbells",
+            "descriptors",
+            "failed",
+            "error",
+        ])?;
+        for (row, recorded) in
+            std::iter::once((&self.recorded, true)).chain(self.engines.iter().map(|row| (row, false)))
+        {
+            let figures = row.figures.as_ref();
+            let number = |of: fn(&Figures) -> String| figures.map(of).unwrap_or_default();
+            writer.write_record([
+                row.engine.clone(),
+                recorded.to_string(),
+                number(|f| f.seconds.to_string()),
+                number(|f| f.cpu_seconds.to_string()),
+                number(|f| f.wait_seconds.to_string()),
+                number(|f| f.doorbells.to_string()),
+                number(|f| f.descriptors.to_string()),
+                number(|f| f.failed.to_string()),
+                row.error.clone().unwrap_or_default(),
+            ])?;
+        }
+        let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn row(&self, row: &Row, recorded: bool) -> [String; 9] {
+        let Some(figures) = &row.figures else { return Default::default() };
+        let of = |value: f64, of: fn(&Figures) -> f64| match self.recorded.figures.as_ref().map(of) {
+            Some(before) if !recorded && before > 0.0 => format!("{:.2}", value / before),
+            _ => String::new(),
+        };
+        [
+            if recorded { format!("recorded: {}", row.engine) } else { row.engine.clone() },
+            time(figures.seconds),
+            of(figures.seconds, |f| f.seconds),
+            time(figures.cpu_seconds),
+            of(figures.cpu_seconds, |f| f.cpu_seconds),
+            time(figures.wait_seconds),
+            figures.doorbells.to_string(),
+            of(figures.doorbells as f64, |f| f.doorbells as f64),
+            if recorded { String::new() } else { figures.failed.to_string() },
+        ]
+    }
+}
+
+fn time(seconds: f64) -> String {
+    units::nanos(seconds * 1e9)
+}
+
+/// Three quarters of the memory that the system has to give, in bytes; all there can be if it does not say.
+#[must_use]
+pub fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| (kib << 10) / 4 * 3)
+}

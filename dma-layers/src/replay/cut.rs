@@ -1,0 +1,163 @@
+//! [`Pieces`]: operations of a trace as descriptors that an engine takes.
+
+use std::ops::Range;
+
+use dma_core::{Descriptor, Limits, Segment};
+
+use crate::record::Kind;
+
+/// Descriptors to be submitted in one call, with their lists.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    segments: Vec<Segment>,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) kind: Kind,
+    fence: bool,
+    src: Range<usize>,
+    dst: Range<usize>,
+}
+
+/// A list, as far as it is not used.
+struct Rest<'a> {
+    list: &'a [Segment],
+    used: usize,
+}
+
+impl Rest<'_> {
+    fn next(&self) -> Option<Segment> {
+        let first = self.list.first()?;
+        Some(Segment { addr: first.addr.offset(self.used), len: first.len - self.used, ..*first })
+    }
+
+    fn take(&mut self, len: usize) {
+        self.used += len;
+        if self.list.first().is_some_and(|first| first.len == self.used) {
+            (self.list, self.used) = (&self.list[1..], 0);
+        }
+    }
+}
+
+fn behind(last: &Segment, next: &Segment) -> bool {
+    last.key == next.key && last.addr.offset(last.len) == next.addr
+}
+
+/// Adds a segment, or makes the last one longer.
+fn add(list: &mut Vec<Segment>, next: Segment) {
+    match list.last_mut() {
+        Some(last) if behind(last, &next) => last.len += next.len,
+        _ => list.push(next),
+    }
+}
+
+impl Pieces {
+    pub(super) fn clear(&mut self) {
+        self.segments.clear();
+        self.pieces.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Adds an operation, in as many pieces as the limits ask for.
+    pub(super) fn add(&mut self, kind: Kind, fence: bool, src: &[Segment], dst: &[Segment], limits: &Limits) {
+        let longest = usize::try_from(limits.max_transfer).unwrap_or(usize::MAX);
+        let fits = |list: &[Segment]| list.len() <= limits.max_segments;
+        match kind {
+            Kind::CopyLists | Kind::Fill => {
+                let total = dst.iter().fold(0, |sum: usize, segment| sum.saturating_add(segment.len));
+                let lists = kind == Kind::Fill || limits.max_segments > 1;
+                if lists && total <= longest && fits(src) && fits(dst) {
+                    return self.push(kind, fence, src, dst);
+                }
+                self.cut_lists(kind, fence, src, dst, limits.max_segments, longest);
+            }
+            _ => {
+                let len = src[0].len;
+                for at in (0..len).step_by(longest) {
+                    let part = |all: &Segment| Segment {
+                        addr: all.addr.offset(at),
+                        len: longest.min(len - at),
+                        ..*all
+                    };
+                    let begin = self.segments.len();
+                    self.segments.extend(src.iter().chain(dst).map(part));
+                    let middle = begin + src.len();
+                    let (src, dst) = (begin..middle, middle..self.segments.len());
+                    self.pieces.push(Piece { kind, fence: fence && at == 0, src, dst });
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, kind: Kind, fence: bool, src: &[Segment], dst: &[Segment]) {
+        let begin = self.segments.len();
+        self.segments.extend(src.iter().chain(dst));
+        let middle = begin + src.len();
+        self.pieces.push(Piece { kind, fence, src: begin..middle, dst: middle..self.segments.len() });
+    }
+
+    fn cut_lists(
+        &mut self,
+        kind: Kind,
+        mut fence: bool,
+        src: &[Segment],
+        dst: &[Segment],
+        segments: usize,
+        longest: usize,
+    ) {
+        let (mut from, mut to) = (Rest { list: src, used: 0 }, Rest { list: dst, used: 0 });
+        while to.next().is_some() {
+            let (mut src, mut dst) = (Vec::new(), Vec::new());
+            let mut total = 0;
+            while let Some(next) = to.next() {
+                let source = from.next();
+                let len = next.len.min(longest - total).min(source.map_or(usize::MAX, |source| source.len));
+                let room = |list: &[Segment], next: &Segment| {
+                    list.len() < segments || list.last().is_some_and(|last| behind(last, next))
+                };
+                if len == 0 || !room(&dst, &next) || source.is_some_and(|source| !room(&src, &source)) {
+                    break;
+                }
+                if let Some(source) = source {
+                    add(&mut src, Segment { len, ..source });
+                    from.take(len);
+                }
+                add(&mut dst, Segment { len, ..next });
+                to.take(len);
+                total += len;
+            }
+            let plain = kind == Kind::CopyLists && src.len() == 1 && dst.len() == 1;
+            self.push(if plain { Kind::Copy } else { kind }, std::mem::take(&mut fence), &src, &dst);
+        }
+    }
+
+    /// The kind, source and destination of a piece.
+    pub(super) fn operands(&self, piece: usize) -> (Kind, &[Segment], &[Segment]) {
+        let Piece { kind, src, dst, .. } = &self.pieces[piece];
+        (*kind, &self.segments[src.clone()], &self.segments[dst.clone()])
+    }
+
+    /// Writes the descriptors, whose tokens count from `token`. A fill writes `byte`.
+    pub(super) fn descriptors<'a>(&'a self, token: u64, byte: u8, to: &mut Vec<Descriptor<'a>>) {
+        to.extend((token..).zip(0..self.len()).map(|(token, at)| {
+            let (kind, src, dst) = self.operands(at);
+            let descriptor = match kind {
+                Kind::Copy => Descriptor::copy(token, src[0], dst[0]),
+                Kind::CopyLists => Descriptor::copy_lists(token, src, dst),
+                Kind::Fill => Descriptor::fill(token, [byte; 8], dst),
+                Kind::Compare => Descriptor::compare(token, src[0], dst[0]),
+                Kind::Crc32c => Descriptor::crc32c(token, src[0], 0),
+                Kind::CopyCrc32c => Descriptor::copy_crc32c(token, src[0], dst[0], 0),
+                Kind::CopyToBoth => {
+                    Descriptor::copy_to_both(token, src[0], dst.first_chunk().expect("it has two"))
+                }
+            };
+            descriptor.with_fence(self.pieces[at].fence)
+        }));
+    }
+}

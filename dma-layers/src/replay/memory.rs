@@ -1,0 +1,225 @@
+//! [`Memory`]: a queue's memory, and whether copies arrived in it.
+
+use std::sync::Arc;
+
+use dma_core::{
+    DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, RegionInfo, Result, Segment, Window,
+    unsynchronized,
+};
+
+use super::needs::Needs;
+use super::unsupported;
+use crate::record::{Kind, Span};
+
+/// Bytes that go through the stack at a time.
+const CHUNK: usize = 1024;
+
+/// The content of fresh memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Different in every place.
+    Distinct,
+    Zero,
+}
+
+/// The memory that a queue's operations name.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// By region.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    region: usize,
+    /// The offset of the first byte in the recorded region.
+    base: usize,
+    info: RegionInfo,
+    /// Keeps the memory.
+    window: Window,
+}
+
+impl Memory {
+    /// Allocates the memory of all queues.
+    pub(super) fn allocate(engine: &Arc<dyn DmaEngine>, needs: &Needs, limit: u64) -> Result<Vec<Self>> {
+        let bytes = needs.bytes();
+        let enough = usize::try_from(bytes).ok().filter(|_| bytes <= limit);
+        let hint = "record a run that uses less memory, or allow more if the machine has it";
+        let Some(len) = enough else {
+            return Err(Error::new(ErrorKind::OutOfMemory, "bytes of memory that the trace needs")
+                .with_numbers(bytes, limit)
+                .with_hint(hint));
+        };
+        dma_core::check_headroom(len).map_err(|e| e.with_hint(hint))?;
+        let mut all = Vec::new();
+        for regions in &needs.regions {
+            let mut parts = Vec::new();
+            for (&region, part) in regions {
+                let window = engine.allocate_window(&MemoryRequest::new(part.len()))?;
+                let info = *window.region().as_raw().info();
+                if info.cpu.is_none() {
+                    return Err(unsupported("the CPU does not reach the engine's memory".to_owned())
+                        .with_hint("replay on an engine whose memory can be compared"));
+                }
+                parts.push(Part { region, base: part.start, info, window });
+            }
+            all.push(Self { parts });
+        }
+        Ok(all)
+    }
+
+    /// Returns the place of a span that was counted among the needs.
+    #[inline]
+    pub(super) fn segment(&self, span: &Span) -> Segment {
+        let at = match &self.parts[..] {
+            [only] if only.region == span.region => 0,
+            parts => parts.partition_point(|part| part.region < span.region),
+        };
+        let part = &self.parts[at];
+        part.info.segment(span.offset - part.base, span.len)
+    }
+
+    /// Keeps the memory for ever, because a device may use it for ever.
+    pub(super) fn leak(&self) {
+        self.parts.iter().for_each(|part| std::mem::forget(part.window.clone()));
+    }
+
+    /// Writes all memory, which no device uses.
+    pub(super) fn fill(&self, content: Content) {
+        let mut chunk = [0; CHUNK];
+        let mut state = 0_u64;
+        for part in &self.parts {
+            for at in (0..part.info.len).step_by(CHUNK) {
+                if content == Content::Distinct {
+                    for word in chunk.chunks_exact_mut(8) {
+                        // splitmix64.
+                        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                        let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+                        word.copy_from_slice(&(z ^ z >> 31).to_le_bytes());
+                    }
+                }
+                let len = CHUNK.min(part.info.len - at);
+                part.window.write_at(at, &chunk[..len]).expect("it is the CPU's, and so long");
+            }
+        }
+    }
+}
+
+/// An operation to be checked, and its operands.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) operation: u64,
+    pub(super) kind: Kind,
+    pub(super) src: Vec<Segment>,
+    pub(super) dst: Vec<Segment>,
+    /// The byte of a fill.
+    pub(super) byte: u8,
+}
+
+/// A wrong byte of the destination, or a wrong result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Byte(usize),
+    Result,
+}
+
+impl Check {
+    /// Makes each byte of the destination wrong, before the operation starts.
+    pub(super) fn spoil(&self) {
+        if matches!(self.kind, Kind::Compare | Kind::Crc32c) {
+            return;
+        }
+        let mut bytes = [!self.byte; CHUNK];
+        for_each_pair(&self.pairs(), |_, src, dst, len| {
+            for at in (0..len).step_by(CHUNK) {
+                let len = CHUNK.min(len - at);
+                if let Some(src) = src {
+                    // SAFETY: memory of this process, of which there are no references.
+                    unsafe { unsynchronized::copy(bytes.as_mut_ptr(), src.wrapping_add(at), len) };
+                    bytes[..len].iter_mut().for_each(|byte| *byte = !*byte);
+                }
+                // SAFETY: as above.
+                unsafe { unsynchronized::copy(dst.wrapping_add(at), bytes.as_ptr(), len) };
+            }
+            None::<()>
+        });
+    }
+
+    /// Source and destination lists that are to be equal; no source of a fill.
+    fn pairs(&self) -> Vec<(&[Segment], &[Segment])> {
+        match self.kind {
+            Kind::CopyToBoth => self.dst.chunks(1).map(|dst| (&self.src[..], dst)).collect(),
+            _ => vec![(&self.src[..], &self.dst[..])],
+        }
+    }
+
+    /// Looks at the destination and at the result, when the operation is done.
+    pub(super) fn wrong(&self, result: u64) -> Option<Wrong> {
+        let crc = || {
+            let one = self.src[0];
+            // SAFETY: memory of this process, of which there are no references.
+            u64::from(unsafe { unsynchronized::crc32c(0, one.addr.as_ptr(), one.len) })
+        };
+        match self.kind {
+            Kind::Compare => {
+                let (a, b) = (self.src[0], self.dst[0]);
+                // SAFETY: as above.
+                let first =
+                    unsafe { unsynchronized::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
+                let expected = first.map_or(dma_core::Completion::EQUAL, |at| at as u64);
+                return (result != expected).then_some(Wrong::Result);
+            }
+            Kind::Crc32c => return (result != crc()).then_some(Wrong::Result),
+            _ => {}
+        }
+        let wrong = for_each_pair(&self.pairs(), |offset, src, dst, len| {
+            let at = match src {
+                // SAFETY: as above.
+                Some(src) => unsafe { unsynchronized::first_difference(src, dst, len) },
+                None => self.not_filled(dst, len),
+            };
+            at.map(|at| Wrong::Byte(offset + at))
+        });
+        let wrong_sum = || self.kind == Kind::CopyCrc32c && result != crc();
+        wrong.or_else(|| wrong_sum().then_some(Wrong::Result))
+    }
+
+    fn not_filled(&self, dst: *const u8, len: usize) -> Option<usize> {
+        let mut bytes = [0; CHUNK];
+        (0..len).step_by(CHUNK).find_map(|at| {
+            let len = CHUNK.min(len - at);
+            // SAFETY: memory of this process, of which there are no references.
+            unsafe { unsynchronized::copy(bytes.as_mut_ptr(), dst.wrapping_add(at), len) };
+            bytes[..len].iter().position(|byte| *byte != self.byte).map(|wrong| at + wrong)
+        })
+    }
+}
+
+/// Calls `look` with the parts that lie in one segment on both sides, by the offset from the start, until it
+/// returns something.
+fn for_each_pair<T>(
+    pairs: &[(&[Segment], &[Segment])],
+    mut look: impl FnMut(usize, Option<*const u8>, *mut u8, usize) -> Option<T>,
+) -> Option<T> {
+    for (src, dst) in pairs {
+        let (mut offset, mut from, mut used) = (0, src.iter(), 0);
+        let mut current = from.next();
+        for to in *dst {
+            let mut at = 0;
+            while at < to.len {
+                let left = current.map_or(usize::MAX, |src| src.len - used);
+                let len = left.min(to.len - at);
+                let source = current.map(|src| src.addr.offset(used).as_ptr().cast_const());
+                if let Some(found) = look(offset, source, to.addr.offset(at).as_ptr(), len) {
+                    return Some(found);
+                }
+                (offset, at, used) = (offset + len, at + len, used + len);
+                if current.is_some_and(|src| used == src.len) {
+                    (current, used) = (from.next(), 0);
+                }
+            }
+        }
+    }
+    None
+}

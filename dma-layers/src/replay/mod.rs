@@ -1,0 +1,193 @@
+//! [`replay`]: runs a recorded [`Trace`] on an engine, to see what would change there.
+//!
+//! - Each queue of the trace is a thread with a queue. It makes the recorded calls in their order, with the
+//!   same operations, lengths and batches. The program's own times between them are waited.
+//! - Where the trace has a report, the replay waits for the same descriptors. So it has never more in flight
+//!   than the program had, and what was reused only after its report is so here.
+//! - Memory is new, for each queue its own: as much of each region as the queue's operations name.
+//! - Operations that are longer or more scattered than the engine takes are cut up, and queues are at most as
+//!   deep as its own. Without fences of its own, the engine is waited for in their place.
+//! - Before anything is timed, the trace runs once without pauses, and all bytes and results are compared.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dma_core::{DmaEngine, DmaEngineExt, QueueOptions};
+//! use dma_cpu::{CpuEngine, CpuOptions};
+//! use dma_layers::record::{RecordEngine, RecordOptions, Trace};
+//! use dma_layers::replay::{ReplayOptions, replay};
+//! use dma_sim::sim::{SimEngine, SimOptions};
+//!
+//! let folder = tempfile::tempdir().expect("a folder");
+//! let file = folder.path().join("copies.trace");
+//! let cpu = Arc::new(CpuEngine::open(&CpuOptions::from_name(&"cpu".parse()?)?)?);
+//! let engine = RecordEngine::new(cpu, &RecordOptions::new(&file))?;
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! queue.copy(engine.allocate(4096)?, engine.allocate(4096)?)?.wait()?;
+//! drop(queue);
+//! engine.finish()?;
+//! let device: Arc<dyn DmaEngine> = Arc::new(SimEngine::open(&SimOptions::from_name(&"sim".parse()?)?)?);
+//! let replayed = replay(&Trace::load(&file)?, &device, &ReplayOptions::new())?;
+//! assert_eq!((replayed.descriptors, replayed.doorbells, replayed.mismatch), (1, 1, None));
+//! # Ok::<(), dma_core::Error>(())
+//! ```
+#![expect(unsafe_code, reason = "submits descriptors, and reads the memory that they name")]
+
+mod cut;
+mod memory;
+mod needs;
+mod player;
+mod timed;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dma_core::{DmaEngine, Error, ErrorKind, Result};
+
+use crate::record::Trace;
+use memory::{Content, Memory};
+use needs::Needs;
+use player::{Pace, Player};
+
+/// The options of a [`replay`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayOptions {
+    /// The number of timed runs, of which the one with the median time counts; at least 1. Default 3.
+    pub repetitions: u32,
+    /// The most bytes of memory to allocate. Default: no limit but the system's.
+    pub memory: u64,
+    /// Time that the engine may have work and complete none of it before it counts as hanging. Default 10 s.
+    pub stall: Duration,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self { repetitions: 3, memory: u64::MAX, stall: Duration::from_secs(10) }
+    }
+}
+
+impl ReplayOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`repetitions`](Self::repetitions).
+    #[must_use]
+    pub const fn with_repetitions(mut self, repetitions: u32) -> Self {
+        self.repetitions = repetitions;
+        self
+    }
+
+    /// Sets [`memory`](Self::memory).
+    #[must_use]
+    pub const fn with_memory(mut self, memory: u64) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// Sets [`stall`](Self::stall).
+    #[must_use]
+    pub const fn with_stall(mut self, stall: Duration) -> Self {
+        self.stall = stall;
+        self
+    }
+}
+
+/// A trace as it ran on an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replayed {
+    /// Time from opening the first queue to closing the last one.
+    pub time: Duration,
+    /// CPU time of the copies: see [`CopyTimes::cpu`]; and that of the engine's own threads, unless it is a
+    /// model, whose threads stand for the device.
+    pub cpu: Duration,
+    /// Time that the queues' threads waited for the engine, all taken together.
+    pub wait: Duration,
+    /// Doorbells rung, as the engine counts them.
+    pub doorbells: u64,
+    /// Descriptors submitted; more than the trace has operations if some were cut up.
+    pub descriptors: u64,
+    /// Descriptors of the timed run that failed or were aborted.
+    pub failed: u64,
+    /// Descriptors whose bytes and results were compared, and were right.
+    pub verified: u64,
+    /// The first wrong byte or result. Then nothing was timed.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// The first wrong byte or result of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mismatch {
+    /// The queue, as of [`Trace::queues`].
+    pub queue: usize,
+    /// The operation, counted from 0.
+    pub operation: u64,
+    /// The offset of the byte from the start of the destination; `None` if the bytes are right, and the
+    /// result is wrong.
+    pub offset: Option<usize>,
+}
+
+/// Times of a trace, all queues taken together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyTimes {
+    /// Time within calls that submit or ring, and, if the CPU moves the bytes, that of the waits. It is the
+    /// CPU time that the copies take of the program's threads: one that waits for a device is free.
+    pub cpu: Duration,
+    /// Time from the first poll to the report.
+    pub wait: Duration,
+}
+
+impl CopyTimes {
+    /// Adds up the times of a trace.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
+        needs::recorded_times(trace)
+    }
+}
+
+/// Runs a trace on an engine: once to compare all bytes, then [`ReplayOptions::repetitions`] times with the
+/// program's pauses. Blocks for that long.
+///
+/// # Errors
+///
+/// `InvalidArgument` for a trace without operations; `Malformed` for one with an operation that writes what
+/// it reads; `Unsupported` if the engine lacks an operation, or has no memory that the CPU reaches;
+/// `OutOfMemory` if the trace needs more than [`ReplayOptions::memory`], or than the system has; `OutOfRange`
+/// for more than 1024 queues; `TimedOut` if the engine hangs; errors of the engine, such as `OutOfResources`
+/// for too many queues.
+pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOptions) -> Result<Replayed> {
+    let needs = Needs::of(trace)?;
+    needs.check(engine.info())?;
+    let memory = Memory::allocate(engine, &needs, options.memory)?;
+    let mut replayed = Replayed::default();
+    for (queue, memory) in memory.iter().enumerate() {
+        memory.fill(Content::Distinct);
+        let player = Player::open(trace, queue, engine, memory, options, Pace::Verify)?;
+        let (ran, mismatch) = player.verify()?;
+        replayed.verified += ran;
+        if mismatch.is_some() {
+            return Ok(Replayed { mismatch, ..replayed });
+        }
+    }
+    if needs.compares {
+        // Equal data are compared to the end, as in most programs.
+        memory.iter().for_each(|memory| memory.fill(Content::Zero));
+    }
+    let mut runs = Vec::new();
+    for _ in 0..options.repetitions.max(1) {
+        runs.push(timed::run(trace, engine, &memory, options)?);
+    }
+    runs.sort_by_key(|run| run.time);
+    let median = runs.swap_remove((runs.len() - 1) / 2);
+    Ok(Replayed { verified: replayed.verified, ..median })
+}
+
+fn unsupported(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}

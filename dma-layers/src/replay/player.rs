@@ -1,0 +1,424 @@
+//! [`Player`]: the calls of one queue of a trace, on a queue of another engine.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, Limits, Outcome, QueueOptions,
+    RawQueue, Result,
+};
+
+use super::cut::Pieces;
+use super::memory::{Check, Memory, Wrong};
+use super::{CopyTimes, Mismatch, ReplayOptions};
+use crate::record::{Event, Events, QueueTrace, Span, Trace};
+
+/// Pauses that are longer are slept, but for as much at their end.
+const SLEEP: Duration = Duration::from_millis(2);
+/// The longest sleep, after which it is looked whether another queue failed.
+const NAP: Duration = Duration::from_millis(50);
+/// Time that a stopped queue has to report the rest.
+const STOP: Duration = Duration::from_secs(2);
+/// Polls in vain before other threads get a turn.
+const SPINS: u32 = 1000;
+
+/// The purpose of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Compares all bytes; the program's own times are left out.
+    Verify,
+    /// Takes the program's own times, too.
+    Recorded,
+}
+
+/// The counts of one queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ran {
+    pub(super) times: CopyTimes,
+    pub(super) doorbells: u64,
+    pub(super) descriptors: u64,
+    pub(super) failed: u64,
+    /// Set in a run that verifies.
+    verified: u64,
+    mismatch: Option<Mismatch>,
+}
+
+pub(super) struct Player<'a> {
+    trace: QueueTrace,
+    number: usize,
+    events: Events<'a>,
+    memory: &'a Memory,
+    limits: Limits,
+    fences: bool,
+    cpu_copies: bool,
+    pace: Pace,
+    stall: Duration,
+    /// `None` once it is closed, or given up.
+    queue: Option<Box<dyn RawQueue>>,
+    reports: Box<[Completion]>,
+    pieces: Pieces,
+    /// Memory of the descriptors of the last call, for the next.
+    batch: Vec<Descriptor<'static>>,
+    /// Operations gathered for the next call: their numbers of pieces.
+    gathered: Vec<usize>,
+    /// Operations that the trace has in flight: first token and number of tokens.
+    in_trace: VecDeque<(u64, usize)>,
+    /// Of each descriptor from token `oldest` on, whether it has ended.
+    ended: VecDeque<bool>,
+    oldest: u64,
+    /// Descriptors that have not ended.
+    in_flight: usize,
+    /// Of each descriptor from token `oldest` on in a run that verifies.
+    checks: VecDeque<Check>,
+    operations: u64,
+    /// The end of the last call, and how much of the program's time is lacking since.
+    now: Instant,
+    owed: Duration,
+    ran: Ran,
+}
+
+impl<'a> Player<'a> {
+    /// Opens a queue for queue `number` of the trace.
+    pub(super) fn open(
+        trace: &'a Trace,
+        number: usize,
+        engine: &Arc<dyn DmaEngine>,
+        memory: &'a Memory,
+        options: &ReplayOptions,
+        pace: Pace,
+    ) -> Result<Self> {
+        let queue = trace.queues()[number];
+        let depth = queue.depth.min(engine.info().limits.max_queue_depth);
+        let wanted = QueueOptions::new().with_depth(depth).with_hint(queue.hint);
+        let opened =
+            engine.open_queue_raw(&wanted).map_err(|e| e.with_operation(format!("queue {number}")))?;
+        let capabilities = engine.info().capabilities;
+        Ok(Self {
+            trace: queue,
+            number,
+            events: trace.events(number),
+            memory,
+            limits: engine.info().limits,
+            fences: capabilities.contains(Capabilities::FENCE),
+            cpu_copies: capabilities.contains(Capabilities::CPU_COPIES),
+            pace,
+            stall: options.stall,
+            queue: Some(opened),
+            reports: vec![Completion::done(0); 128].into(),
+            pieces: Pieces::default(),
+            batch: Vec::new(),
+            gathered: Vec::new(),
+            in_trace: VecDeque::with_capacity(queue.depth),
+            ended: VecDeque::with_capacity(2 * queue.depth),
+            oldest: 0,
+            in_flight: 0,
+            checks: VecDeque::new(),
+            operations: 0,
+            now: Instant::now(),
+            owed: Duration::ZERO,
+            ran: Ran::default(),
+        })
+    }
+
+    /// Runs a trace to verify it. Returns the number of descriptors that were right, and the first wrong one.
+    pub(super) fn verify(mut self) -> Result<(u64, Option<Mismatch>)> {
+        let ran = self.play(&AtomicBool::new(false))?;
+        Ok((ran.verified, ran.mismatch))
+    }
+
+    /// Makes all calls. Returns early if `stop` is set.
+    pub(super) fn play(&mut self, stop: &AtomicBool) -> Result<Ran> {
+        let ended = self.calls(stop).and_then(|()| self.drain(stop));
+        if ended.is_err() || stop.load(Ordering::Relaxed) {
+            self.give_up();
+        }
+        self.ran.doorbells = self.queue.as_ref().map_or(0, |queue| queue.stats().doorbells);
+        ended.map_err(|e| e.with_operation(format!("queue {}", self.number)))?;
+        Ok(self.ran)
+    }
+
+    fn calls(&mut self, stop: &AtomicBool) -> Result<()> {
+        let mut traced = self.trace.opened;
+        self.now = Instant::now();
+        while let Some(event) = self.events.next() {
+            if stop.load(Ordering::Relaxed) || self.ran.mismatch.is_some() {
+                return Ok(());
+            }
+            match event {
+                Event::Submit { before, call, count } => {
+                    traced += before + call;
+                    for _ in 0..count {
+                        self.gather(stop)?;
+                    }
+                    self.submit(before, stop)?;
+                }
+                Event::Flush { before, call } => {
+                    traced += before + call;
+                    self.pause(before, stop);
+                    self.queue().flush();
+                    self.count();
+                }
+                Event::Poll { time } => {
+                    traced += time;
+                    self.pause(time, stop);
+                    self.poll();
+                }
+                Event::Ended { before, wait, count, older, .. } => {
+                    traced += before + wait;
+                    self.pause(before, stop);
+                    if self.in_flight > 0 && before + wait > Duration::ZERO {
+                        self.poll();
+                    }
+                    let older = older as usize;
+                    for _ in 0..count {
+                        let (first, tokens) = self.in_trace.remove(older).expect("the trace was checked");
+                        self.wait_for(first + tokens as u64, first, stop)?;
+                    }
+                }
+                Event::Operation { .. } => unreachable!("those of a call are gathered with it"),
+            }
+        }
+        self.pause(self.trace.closed.saturating_sub(traced), stop);
+        Ok(())
+    }
+
+    fn queue(&mut self) -> &mut dyn RawQueue {
+        &mut **self.queue.as_mut().expect("it is open until all calls are made")
+    }
+
+    /// Returns the time since the last call, which is over now.
+    fn pass(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.now, now)
+    }
+
+    /// Counts the time since the last call as the engine's.
+    fn count(&mut self) {
+        let time = self.pass();
+        self.ran.times.cpu += time;
+    }
+
+    /// Lets the program's own time pass, from the end of the last call on.
+    fn pause(&mut self, time: Duration, stop: &AtomicBool) {
+        if self.pace == Pace::Verify {
+            return;
+        }
+        let due = self.now + time.saturating_sub(self.owed);
+        self.owed = self.owed.saturating_sub(time);
+        loop {
+            self.now = Instant::now();
+            let left = due.saturating_duration_since(self.now);
+            if left.is_zero() || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if left > SLEEP {
+                std::thread::sleep((left - SLEEP / 2).min(NAP));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        self.owed += self.now.saturating_duration_since(due);
+    }
+
+    /// Gathers the next operation for a call.
+    fn gather(&mut self, stop: &AtomicBool) -> Result<()> {
+        let Some(Event::Operation { kind, mut fence, .. }) = self.events.next() else {
+            unreachable!("a call has its operations");
+        };
+        // What is written behind a fence is spoiled only then.
+        if fence && (!self.fences || self.pace == Pace::Verify) {
+            self.submit(Duration::ZERO, stop)?;
+            self.drain(stop)?;
+            fence = self.fences;
+        }
+        let before = self.pieces.len();
+        if let (&[src], &[dst]) = (self.events.src(), self.events.dst()) {
+            let (src, dst) = (self.memory.segment(&src), self.memory.segment(&dst));
+            self.pieces.add(kind, fence, &[src], &[dst], &self.limits);
+        } else {
+            let place =
+                |spans: &[Span]| spans.iter().map(|span| self.memory.segment(span)).collect::<Vec<_>>();
+            let (src, dst) = (place(self.events.src()), place(self.events.dst()));
+            self.pieces.add(kind, fence, &src, &dst, &self.limits);
+        }
+        self.gathered.push(self.pieces.len() - before);
+        Ok(())
+    }
+
+    /// Submits what was gathered after the program's own time, in one call if the queue has room.
+    fn submit(&mut self, before: Duration, stop: &AtomicBool) -> Result<()> {
+        let first = self.oldest + self.ended.len() as u64;
+        let mut token = first;
+        for tokens in self.gathered.drain(..) {
+            self.in_trace.push_back((token, tokens));
+            token += tokens as u64;
+        }
+        let pieces = std::mem::take(&mut self.pieces);
+        let byte = if self.pace == Pace::Verify { first as u8 | 1 } else { 0 };
+        if self.pace == Pace::Verify {
+            self.spoil(&pieces, byte);
+        }
+        let mut batch: Vec<Descriptor<'_>> = std::mem::take(&mut self.batch);
+        pieces.descriptors(first, byte, &mut batch);
+        self.ended.resize(self.ended.len() + batch.len(), false);
+        self.pause(before, stop);
+        let (mut rest, mut since) = (&batch[..], Instant::now());
+        let mut outcome = Ok(());
+        while !rest.is_empty() && !stop.load(Ordering::Relaxed) {
+            // SAFETY: `Needs` has made sure that segments lie within the memory, which is there until the
+            // queue is closed, and that no operation overlaps itself. There are no references to the memory.
+            // Where operations in flight overlap, which no sound program does, its bytes are unspecified.
+            match unsafe { self.queue().submit(rest) } {
+                Ok(n) => {
+                    self.in_flight += n;
+                    self.ran.descriptors += n as u64;
+                    rest = &rest[n..];
+                    if n > 0 {
+                        since = Instant::now();
+                        continue;
+                    }
+                }
+                Err(e) => {
+                    outcome = Err(e);
+                    break;
+                }
+            }
+            self.count();
+            self.queue().flush();
+            if self.poll() == 0 && since.elapsed() > self.stall {
+                outcome = Err(self.hangs());
+                break;
+            }
+        }
+        self.count();
+        batch.clear();
+        // In place: the lists that they named are gone.
+        self.batch = batch.into_iter().map(|_| unreachable!("it is empty")).collect();
+        self.pieces = pieces;
+        self.pieces.clear();
+        outcome
+    }
+
+    fn spoil(&mut self, pieces: &Pieces, byte: u8) {
+        for piece in 0..pieces.len() {
+            let (kind, src, dst) = pieces.operands(piece);
+            let check = Check { operation: self.operations, kind, src: src.into(), dst: dst.into(), byte };
+            check.spoil();
+            self.checks.push_back(check);
+            self.operations += 1;
+        }
+    }
+
+    /// Polls once. Returns the number of reports.
+    fn poll(&mut self) -> usize {
+        let Self { queue: Some(queue), reports, .. } = self else { return 0 };
+        let n = queue.poll(reports);
+        let time = self.pass();
+        if n == 0 || self.cpu_copies {
+            self.ran.times.wait += time;
+        }
+        if n > 0 || self.cpu_copies {
+            self.ran.times.cpu += time;
+        }
+        for at in 0..n {
+            let Completion { token, result, outcome, .. } = self.reports[at];
+            let Some(index) = token.checked_sub(self.oldest).map(|index| index as usize) else { continue };
+            let Some(ended @ false) = self.ended.get_mut(index) else { continue };
+            *ended = true;
+            self.in_flight -= 1;
+            if outcome != Outcome::Done {
+                self.ran.failed += 1;
+            } else if let Some(check) = self.checks.get(index) {
+                match check.wrong(result) {
+                    None => self.ran.verified += 1,
+                    Some(wrong) => {
+                        let offset = match wrong {
+                            Wrong::Byte(offset) => Some(offset),
+                            Wrong::Result => None,
+                        };
+                        let found = Mismatch { queue: self.number, operation: check.operation, offset };
+                        self.ran.mismatch.get_or_insert(found);
+                    }
+                }
+            }
+        }
+        while self.ended.front() == Some(&true) {
+            self.ended.pop_front();
+            self.checks.pop_front();
+            self.oldest += 1;
+        }
+        n
+    }
+
+    /// Waits until the descriptors `from..to` have ended, or all if there are fewer.
+    fn wait_for(&mut self, to: u64, from: u64, stop: &AtomicBool) -> Result<()> {
+        let (mut since, mut polls) = (Instant::now(), 0_u32);
+        let mut next = from;
+        loop {
+            let in_flight = |token: u64| match token.checked_sub(self.oldest) {
+                None => false,
+                Some(index) => self.ended.get(index as usize).is_some_and(|ended| !ended),
+            };
+            next = next.max(self.oldest.min(to));
+            let end = to.min(self.oldest + self.ended.len() as u64);
+            while next < end && !in_flight(next) {
+                next += 1;
+            }
+            if next >= end || stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if self.poll() > 0 {
+                (since, polls) = (self.now, 0);
+                continue;
+            }
+            polls = polls.wrapping_add(1);
+            if polls == SPINS {
+                // The program rang; what was cut up, or waits for room, may need it once more.
+                self.queue().flush();
+            }
+            if polls > SPINS {
+                std::thread::yield_now();
+            }
+            if self.now - since > self.stall {
+                return Err(self.hangs());
+            }
+        }
+    }
+
+    /// Waits for what the trace left in flight.
+    fn drain(&mut self, stop: &AtomicBool) -> Result<()> {
+        if self.in_flight > 0 {
+            self.queue().flush();
+        }
+        self.wait_for(u64::MAX, 0, stop)
+    }
+
+    fn hangs(&self) -> Error {
+        let message = format!(
+            "the engine completed none of {} descriptors for {} s",
+            self.in_flight,
+            self.stall.as_secs_f64()
+        );
+        Error::new(ErrorKind::TimedOut, message)
+            .with_hint("allow more time if the engine is slow, or see what `dma-bench doctor` says of it")
+    }
+
+    /// Stops the queue. If it does not report what is in flight, it is leaked.
+    fn give_up(&mut self) {
+        self.queue().stop();
+        let since = Instant::now();
+        while self.in_flight > 0 && since.elapsed() < STOP {
+            if self.poll() == 0 {
+                std::thread::yield_now();
+            }
+        }
+        if self.in_flight > 0 {
+            // The device may use the memory for ever: its windows are held by the leaked clone.
+            let _ = ManuallyDrop::new(self.queue.take());
+            self.memory.leak();
+        }
+    }
+}

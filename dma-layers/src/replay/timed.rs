@@ -1,0 +1,107 @@
+//! [`run`]: a trace with its pauses, each queue on a thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dma_core::{DmaEngine, Error, ErrorKind, Result};
+
+use super::memory::Memory;
+use super::player::{Pace, Player, Ran};
+use super::{ReplayOptions, Replayed};
+use crate::cpu_time;
+use crate::record::Trace;
+
+/// What the threads share.
+struct Shared<'a> {
+    trace: &'a Trace,
+    engine: &'a Arc<dyn DmaEngine>,
+    options: &'a ReplayOptions,
+    /// Queues that are opened before this are opened ahead of time: all were open at once.
+    first_closed: Duration,
+    ready: Barrier,
+    /// A queue failed: the others need not go on.
+    stop: AtomicBool,
+    epoch: Mutex<Option<Instant>>,
+}
+
+/// One queue's part: its counts, the time when it was closed, and the CPU time of its thread.
+type Part = Result<(Ran, Duration, Duration)>;
+
+/// Runs all queues.
+pub(super) fn run(
+    trace: &Trace,
+    engine: &Arc<dyn DmaEngine>,
+    memory: &[Memory],
+    options: &ReplayOptions,
+) -> Result<Replayed> {
+    let queues = trace.queues();
+    let shared = Shared {
+        trace,
+        engine,
+        options,
+        first_closed: queues.iter().map(|queue| queue.closed).min().unwrap_or_default(),
+        ready: Barrier::new(queues.len() + 1),
+        stop: AtomicBool::new(false),
+        epoch: Mutex::new(None),
+    };
+    let (parts, process) = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, memory) in memory.iter().enumerate() {
+            let shared = &shared;
+            threads.push(scope.spawn(move || shared.queue(number, memory)));
+        }
+        // All queues that are opened ahead of time are open.
+        shared.ready.wait();
+        let before = cpu_time::of_process();
+        *shared.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        shared.ready.wait();
+        let parts: Vec<Part> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
+        (parts, cpu_time::of_process().saturating_sub(before))
+    });
+    let mut replayed = Replayed::default();
+    let mut threads = Duration::ZERO;
+    for part in parts {
+        let (ran, closed, thread) = part?;
+        replayed.time = replayed.time.max(closed);
+        replayed.cpu += ran.times.cpu;
+        replayed.wait += ran.times.wait;
+        replayed.doorbells += ran.doorbells;
+        replayed.descriptors += ran.descriptors;
+        replayed.failed += ran.failed;
+        threads += thread;
+    }
+    // The rest is that of the engine's own threads; a model's are the device.
+    if engine.info().model.is_none() {
+        replayed.cpu += process.saturating_sub(threads);
+    }
+    Ok(replayed)
+}
+
+fn died(_: Box<dyn std::any::Any + Send>) -> Part {
+    Err(Error::new(ErrorKind::InvalidArgument, "a queue's thread panicked"))
+}
+
+impl Shared<'_> {
+    fn queue(&self, number: usize, memory: &Memory) -> Part {
+        let Self { trace, engine, options, .. } = self;
+        let open = || Player::open(trace, number, engine, memory, options, Pace::Recorded);
+        let opened = trace.queues()[number].opened;
+        let ahead = (opened <= self.first_closed).then(open);
+        self.ready.wait();
+        self.ready.wait();
+        let epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now);
+        let cpu = cpu_time::of_thread();
+        let play = || {
+            while let Some(left) = opened.checked_sub(epoch.elapsed())
+                && !self.stop.load(Ordering::Relaxed)
+            {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+            }
+            let mut player = ahead.unwrap_or_else(open)?;
+            let ran = player.play(&self.stop)?;
+            Ok((ran, epoch.elapsed(), cpu_time::of_thread().saturating_sub(cpu)))
+        };
+        play().inspect_err(|_| self.stop.store(true, Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,274 @@
+//! A trace makes the same calls on any engine, its bytes are compared, and what cannot run is refused.
+#![expect(unsafe_code, reason = "implements an engine that does nothing")]
+
+mod engines;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dma_core::{
+    Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ErrorKind,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Queue, QueueEvents, QueueOptions,
+    QueueStats, RawQueue, RawRegion, Result, Window, unsynchronized,
+};
+use dma_layers::record::{RecordEngine, Trace};
+use dma_layers::replay::{CopyTimes, ReplayOptions, Replayed, replay};
+use engines::{auto, cpu, meter, record, sim};
+use proptest::prelude::*;
+
+/// Bytes of an operation's own part of each side.
+const SLOT: usize = 8192;
+/// Operations between two waits at most.
+const SLOTS: usize = 24;
+
+fn open(name: &str) -> Arc<dyn DmaEngine> {
+    match name {
+        "auto" => auto(sim("sim:profile=dsa,seed=9")),
+        _ if name.starts_with("cpu") => cpu(name),
+        _ => sim(name),
+    }
+}
+
+/// Records what `run` does with an engine, and returns the trace and the doorbells of all its queues.
+fn recorded(device: &str, run: impl FnOnce(&Arc<RecordEngine>) -> u64) -> (Trace, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = record(open(device), folder.path());
+    let doorbells = run(&engine);
+    engine.finish().unwrap();
+    (Trace::load(&folder.path().join("a.trace")).unwrap(), doorbells)
+}
+
+/// An operation: its kind, and its length.
+type Step = (u8, usize);
+
+fn submit(queue: &Queue, src: &Window, dst: &Window, at: usize, (kind, len): Step) {
+    let part = |window: &Window, half: usize, len: usize| {
+        let begin = at * SLOT + half * SLOT / 2;
+        window.slice(begin..begin + len)
+    };
+    match kind {
+        0 => drop(queue.fill(part(dst, 0, len), [1, 2, 3, 4, 5, 6, 7, 8]).unwrap()),
+        1 => drop(queue.compare(part(src, 0, len), part(dst, 0, len)).unwrap()),
+        2 => drop(queue.crc32c(part(src, 0, len), 5).unwrap()),
+        3 => drop(queue.copy_crc32c(part(src, 0, len), part(dst, 0, len), 5).unwrap()),
+        4 => {
+            drop(queue.copy_to_both(part(src, 0, len), part(dst, 0, len), part(dst, 1, len)).unwrap());
+        }
+        5 => {
+            let lists = |window, first| [part(window, 0, first), part(window, 1, 1 + len - first)];
+            drop(queue.copy(lists(src, len.div_ceil(2)), lists(dst, len.div_ceil(3))).unwrap());
+        }
+        6 => {
+            queue.fence();
+            drop(queue.copy(part(dst, 0, len), part(src, 0, len)).unwrap());
+        }
+        _ => drop(queue.copy(part(src, 0, len), part(dst, 0, len)).unwrap()),
+    }
+}
+
+/// Runs rounds of operations on a queue. Returns its doorbells.
+fn rounds(engine: &RecordEngine, rounds: &[Vec<Step>]) -> u64 {
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(64)).unwrap();
+    let memory = || engine.allocate_window(&MemoryRequest::new(SLOTS * SLOT)).unwrap();
+    let (src, dst) = (memory(), memory());
+    for round in rounds {
+        for (at, step) in round.iter().enumerate() {
+            submit(&queue, &src, &dst, at, *step);
+        }
+        queue.flush();
+        while queue.room() < queue.depth() {
+            queue.poll();
+        }
+    }
+    queue.counters().doorbells
+}
+
+fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let step = (0_u8..12, prop_oneof![1_usize..200, 1..SLOT / 2]);
+    proptest::collection::vec(proptest::collection::vec(step, 1..SLOTS), 1..8)
+}
+
+fn options() -> ReplayOptions {
+    ReplayOptions::new().with_repetitions(1)
+}
+
+fn assert_right(replayed: &Replayed) {
+    assert_eq!((replayed.mismatch, replayed.failed), (None, 0), "{replayed:?}");
+    assert_eq!(replayed.verified, replayed.descriptors, "{replayed:?}");
+}
+
+const DEVICES: [&str; 4] =
+    ["cpu:threads=0", "sim:seed=1", "sim:profile=dsa,seed=2", "sim:profile=bluefield3,seed=3"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_same_engine_has_the_same_doorbells(device in 0..DEVICES.len(), steps in steps()) {
+        let device = DEVICES[device];
+        let (trace, doorbells) = recorded(device, |engine| rounds(engine, &steps));
+        let replayed = replay(&trace, &open(device), &options()).unwrap();
+        assert_right(&replayed);
+        prop_assert_eq!(replayed.doorbells, doorbells);
+        prop_assert_eq!(replayed.descriptors, trace.queues()[0].operations);
+    }
+
+    #[test]
+    fn other_engines_do_the_same_copies(steps in steps()) {
+        let copies: Vec<Vec<Step>> =
+            steps.iter().map(|round| round.iter().map(|(kind, len)| (5 + kind % 3, *len)).collect()).collect();
+        let (trace, _) = recorded("cpu:threads=0", |engine| rounds(engine, &copies));
+        for device in [
+            "auto",
+            "sim:profile=ioat,seed=4",
+            "sim:max_transfer=100,max_segments=1,depth=3,seed=5",
+            "sim:max_transfer=64,max_segments=2,depth=64,seed=6",
+        ] {
+            assert_right(&replay(&trace, &open(device), &options()).unwrap());
+        }
+    }
+}
+
+/// A trace of `count` copies of 64 bytes, each waited for.
+fn copies(device: &str, count: usize) -> Trace {
+    recorded(device, |engine| rounds(engine, &vec![vec![(9, 64)]; count])).0
+}
+
+#[test]
+fn queues_run_beside_each_other_and_one_after_another() {
+    let (trace, doorbells) = recorded("sim:queues=2,seed=1", |engine| {
+        let side_by_side = || rounds(engine, &vec![vec![(9, 100); 8]; 20]);
+        let both = std::thread::scope(|scope| {
+            let other = scope.spawn(side_by_side);
+            side_by_side() + other.join().unwrap()
+        });
+        both + side_by_side()
+    });
+    assert_eq!(trace.queues().len(), 3);
+    let replayed = replay(&trace, &open("sim:queues=3,seed=1"), &options()).unwrap();
+    assert_right(&replayed);
+    assert_eq!((replayed.doorbells, replayed.descriptors), (doorbells, 480));
+    let times = CopyTimes::of(&trace);
+    assert!(times.wait > Duration::ZERO && times.cpu > Duration::ZERO, "{times:?}");
+}
+
+/// An engine that does each queue's first copy, and reports all others as done, too.
+#[derive(Debug)]
+struct Idle(Arc<dyn DmaEngine>);
+
+// SAFETY: regions are the inner engine's, and its queues access nothing after a call.
+unsafe impl DmaEngine for Idle {
+    fn info(&self) -> &EngineInfo {
+        self.0.info()
+    }
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        self.0.allocate_raw(request)
+    }
+    unsafe fn register_raw(&self, memory: &HostMemory, of: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.register_raw(memory, of) }
+    }
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        self.0.import_raw(descriptor)
+    }
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        Ok(Box::new(IdleQueue(self.0.open_queue_raw(options)?, Vec::new(), true)))
+    }
+}
+
+#[derive(Debug)]
+struct IdleQueue(Box<dyn RawQueue>, Vec<u64>, bool);
+
+// SAFETY: nothing is accessed after a call.
+unsafe impl RawQueue for IdleQueue {
+    fn engine_id(&self) -> EngineId {
+        self.0.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.0.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if let [first, ..] = batch
+            && let (true, Operation::Copy { src, dst }) = (std::mem::take(&mut self.2), first.operation())
+        {
+            // SAFETY: the caller's promise.
+            unsafe { unsynchronized::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
+        }
+        self.1.extend(batch.iter().map(Descriptor::token));
+        Ok(batch.len())
+    }
+    fn flush(&mut self) {}
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        let ended = self.1.drain(..self.1.len().min(completions.len()));
+        ended.zip(completions).map(|(token, to)| *to = Completion::done(token)).count()
+    }
+    fn explain(&self, native: i32) -> NativeError {
+        self.0.explain(native)
+    }
+    fn stop(&mut self) {}
+    fn stats(&self) -> QueueStats {
+        self.0.stats()
+    }
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        None
+    }
+}
+
+#[test]
+fn wrong_bytes_are_found_at_their_place() {
+    let trace = copies("cpu:threads=0", 10);
+    let replayed = replay(&trace, &open("sim:faults=corrupt@5,seed=7"), &options()).unwrap();
+    let mismatch = replayed.mismatch.expect("the fifth copy is wrong");
+    assert_eq!((mismatch.queue, mismatch.operation, replayed.verified), (0, 4, 4));
+    assert!(mismatch.offset.is_some_and(|offset| offset < 64), "{mismatch:?}");
+    // A copy that is not done is found, even if the one before left the same bytes.
+    let wrong = replay(&trace, &(Arc::new(Idle(cpu("cpu:threads=0"))) as _), &options()).unwrap();
+    assert_eq!(wrong.mismatch.map(|wrong| (wrong.operation, wrong.offset)), Some((1, Some(0))));
+}
+
+#[test]
+fn failures_are_counted() {
+    let trace = copies("cpu:threads=0", 10);
+    let replayed = replay(&trace, &open("sim:faults=fail@every=5,seed=7"), &options()).unwrap();
+    assert_eq!((replayed.failed, replayed.verified, replayed.descriptors), (2, 8, 10), "{replayed:?}");
+}
+
+#[test]
+fn a_trace_that_cannot_run_is_refused_with_a_remedy() {
+    let fill = recorded("cpu:threads=0", |engine| rounds(engine, &[vec![(0, 64)]])).0;
+    let empty = recorded("cpu:threads=0", |engine| rounds(engine, &[])).0;
+    let one = copies("cpu:threads=0", 1);
+    assert!(!open("sim:profile=bluefield3").info().capabilities.contains(Capabilities::FILL));
+    let short = options().with_stall(Duration::from_millis(20));
+    for (trace, device, options, kind, says) in [
+        (&empty, "cpu", options(), ErrorKind::InvalidArgument, "no operations"),
+        (
+            &fill,
+            "sim:profile=bluefield3",
+            options(),
+            ErrorKind::Unsupported,
+            "no fills, as operation 0 of queue 0",
+        ),
+        (&one, "cpu", options().with_memory(100), ErrorKind::OutOfMemory, "128"),
+        (&one, "sim:clock=manual", short, ErrorKind::TimedOut, "completed none of 1"),
+    ] {
+        let error = replay(trace, &open(device), &options).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says) && !error.hint().is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn wrapped_engines_are_replayed_on_and_see_the_calls() {
+    let trace = copies("cpu:threads=0", 10);
+    let folder = tempfile::tempdir().unwrap();
+    let counted = meter(record(cpu("cpu:threads=0"), folder.path()));
+    let engine: Arc<dyn DmaEngine> = counted.clone();
+    assert_right(&replay(&trace, &engine, &options()).unwrap());
+    // Once to verify, once with the times.
+    assert_eq!(counted.report().queues.iter().map(|queue| queue.done).sum::<u64>(), 20);
+    drop((counted, engine));
+    let again = Trace::load(&folder.path().join("a.trace")).unwrap();
+    assert_eq!(again.queues().iter().map(|queue| queue.operations).collect::<Vec<_>>(), [10, 10]);
+    assert_right(&replay(&again, &open("cpu"), &options()).unwrap());
+}
