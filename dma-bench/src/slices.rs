@@ -57,7 +57,6 @@ impl Sliced {
 /// A repetition of a run at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Part {
-    /// Operations.
     pub(crate) ops: u64,
     /// Their duration in nanoseconds.
     pub(crate) ns: u64,

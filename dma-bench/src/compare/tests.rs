@@ -51,7 +51,7 @@ fn the_same_results_have_not_changed() {
     assert_eq!(throughput.rows.len(), 12, "here the baseline is");
 }
 
-/// The notes of a comparison after `change` to the later results.
+/// Returns the notes of a comparison after `change` to the later results.
 fn notes(change: impl FnOnce(&mut Results)) -> Vec<String> {
     let mut after = sample();
     change(&mut after);

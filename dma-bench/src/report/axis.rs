@@ -2,7 +2,6 @@
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// An axis.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     /// Label with unit.

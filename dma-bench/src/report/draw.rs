@@ -10,10 +10,9 @@ use super::axis::Axis;
 use super::theme::{SERIES, STAND_IN, Theme, hex};
 use crate::output::printable;
 
-/// A plot.
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
-    /// A name for files and anchors.
+    /// Name of its file and its anchor.
     pub(super) id: String,
     /// The question that it answers.
     pub(super) title: String,
@@ -29,12 +28,10 @@ pub(super) struct Plot {
     pub(super) series: Vec<Series>,
 }
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
-    /// Its name.
     pub(super) name: String,
-    /// Its points by x.
+    /// Sorted by x.
     pub(super) points: Vec<Point>,
     /// It is a reference that others are compared with.
     pub(super) reference: bool,

@@ -14,7 +14,6 @@ use crate::verdict::Curve;
 /// The plots of one question. The first is shown, the others are behind a fold.
 #[derive(Debug)]
 pub(super) struct Question {
-    /// The question.
     pub(super) title: &'static str,
     /// The plots, the most wanted first.
     pub(super) plots: Vec<Plot>,

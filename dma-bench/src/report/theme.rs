@@ -6,7 +6,6 @@ use plotters::style::RGBColor;
 /// The most curves of a plot.
 pub(super) const SERIES: usize = 6;
 
-/// A set of colours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Theme {
     /// Suffix of file names.

@@ -77,7 +77,7 @@ pub struct Point {
     pub ratio: f64,
     /// Lower end of the confidence interval of that median; `null` with too few repetitions.
     pub low: Option<f64>,
-    /// Upper end; `null` likewise.
+    /// Upper end of the interval; `null` with too few repetitions.
     pub high: Option<f64>,
     /// The class of this interval.
     pub class: Class,
