@@ -30,8 +30,8 @@
 //! `Progress` is a heartbeat: the sender's amount of work done, which only grows. `Abort` ends the copy: the
 //! step at which the sender failed, and the reason. Both may come at any time.
 //!
-//! Decoding is total: every input is a message or a [`DecodeError`], and none makes it allocate more than its
-//! own length.
+//! Decoding is total: every input is a message or a [`DecodeError`](encoding::DecodeError), and none makes it
+//! allocate more than its own length.
 
 pub(crate) mod encoding;
 
