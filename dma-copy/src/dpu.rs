@@ -36,7 +36,12 @@ pub(crate) fn copy(
         let window = import(engine, plan, session)?;
         let pieces = (options.chunk, options.depth);
         let timeout = session.own_timeout();
-        dpu.mover = Some(Mover::open(engine, window, direction, plan.block, pieces, timeout)?);
+        let mover = Mover::open(engine, window, direction, plan.block, pieces, timeout)?;
+        if options.is_rdma() {
+            // The host's own reason says more.
+            mover.reach(engine).map_err(|failure| session.reason_for(failure))?;
+        }
+        dpu.mover = Some(mover);
         let mut all = engine.allocate(plan.slots * plan.block).map_err(|e| failure!(Moving, "{e}"))?;
         dpu.buffers.extend((0..plan.slots).map(|_| all.split_to(plan.block)));
     }

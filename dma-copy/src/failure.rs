@@ -15,7 +15,24 @@ pub(crate) enum Failure {
     There { side: Role, step: Step, text: String },
 }
 
+/// The remedy if there is no RDMA between two hosts.
+pub(crate) const WITHOUT_RDMA: &str = "copy without RDMA: --engine stream on both sides";
+
 impl Failure {
+    /// Offers the way without RDMA, if it failed before the copy began.
+    pub(crate) fn or_stream(self) -> Self {
+        use Step::{Exporting, Importing, Starting};
+        match self {
+            Self::Here { step: step @ (Starting | Exporting | Importing), message } => {
+                Self::Here { step, message: format!("{message}; or {WITHOUT_RDMA}") }
+            }
+            Self::There { side, step: step @ (Exporting | Importing), text } => {
+                Self::There { side, step, text: format!("{text}; or {WITHOUT_RDMA}") }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn new(step: Step, message: impl Into<String>) -> Self {
         Self::Here { step, message: message.into() }
     }

@@ -12,6 +12,7 @@
 //! | `host.rs` | the host's role, and both with `--engine stream`: reads or writes the file |
 //! | `exported.rs` | the memory that the host exports |
 //! | `dpu.rs` | the DPU's role: imports the memory, moves bytes by DMA, reads or writes its file |
+//! | `probe.rs` | a first copy between two hosts |
 //! | `mover.rs` | DMA copies in flight, in the order of the file |
 //! | `files.rs`, `disk.rs` | the file that is sent, and the copy |
 //! | `digest.rs` | checksums |
@@ -30,6 +31,7 @@ mod host;
 mod mover;
 mod negotiate;
 mod options;
+mod probe;
 mod protocol;
 mod session;
 
@@ -91,6 +93,11 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<String, Failure> {
+    let copied = copy(options);
+    if options.is_rdma() { copied.map_err(Failure::or_stream) } else { copied }
+}
+
+fn copy(options: &Options) -> Result<String, Failure> {
     command::handle_signals().map_err(|message| failure!(Starting, "{message}"))?;
     log(options);
     // Errors in the engine's name or the file are reported before the wait for the other side.

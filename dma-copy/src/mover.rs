@@ -12,6 +12,7 @@ use dma::{OpError, Queue, Retry, Transfer};
 use crate::block::Block;
 use crate::command::tries_after;
 use crate::failure::{Failure, failure};
+use crate::probe;
 use crate::session::made_progress;
 use crate::{check_interrupt, seconds};
 
@@ -137,6 +138,16 @@ impl Mover {
         })
     }
 
+    /// Copies a few bytes, which shows whether the window can be reached by RDMA.
+    pub(crate) fn reach(&self, engine: &dyn DmaEngine) -> Result<(), Failure> {
+        probe::reach(engine, &self.queue, &self.window, self.direction, self.timeout)
+    }
+
+    /// An engine that copies without the device: `cpu` does not reach another host.
+    fn instead(&self) -> &'static str {
+        if self.backend == "rdma" { "stream" } else { "cpu" }
+    }
+
     pub(crate) const fn retries(&self) -> u64 {
         self.retries
     }
@@ -191,7 +202,7 @@ impl Mover {
 
     fn failed(&mut self, e: &dma::Error) -> Failure {
         self.revoked |= e.kind() == ErrorKind::Revoked;
-        failure!(Moving, "{e}; look into the device, or copy with --engine cpu on both sides")
+        failure!(Moving, "{e}; look into the device, or copy with --engine {} on both sides", self.instead())
     }
 
     /// The first block, with its buffer, if it has been moved.
@@ -265,10 +276,11 @@ impl Mover {
         }
         Err(failure!(
             Moving,
-            "{} has completed nothing for {} and has {} copies to do; reset the device, or copy with --engine cpu on both sides",
+            "{} has completed nothing for {} and has {} copies to do; reset the device, or copy with --engine {} on both sides",
             self.backend,
             seconds(self.timeout),
-            self.in_flight.len()
+            self.in_flight.len(),
+            self.instead()
         ))
     }
 }

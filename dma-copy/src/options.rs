@@ -49,8 +49,8 @@ impl FromStr for Carrier {
 ///
 /// Run it on both sides, in any order, each with its own FILE. The side whose file exists sends, the other
 /// one receives. The host exports a window of memory; the DPU imports it and drives the DMA in both
-/// directions. Two hosts without DMA between them copy with --engine stream. The copy appears under its name
-/// only when it is complete and verified.
+/// directions. Two hosts copy with --engine rdma, or without RDMA with --engine stream. The copy appears
+/// under its name only when it is complete and verified.
 #[derive(Debug, Parser)]
 #[command(
     name = "dma-copy",
@@ -77,7 +77,7 @@ pub(crate) struct Options {
     role: Option<Role>,
 
     /// The engine that moves the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
-    /// ... Or stream, on both sides: without DMA, through the channel [default: auto]
+    /// rdma:mlx5_0, ... Or stream, on both sides: without DMA, through the channel [default: auto]
     #[arg(short, long, value_name = "NAME")]
     engine: Option<String>,
 
@@ -158,9 +158,9 @@ Examples, one command for each side, in two terminals or on two machines:
   dma-copy --role host -c tcp:192.168.100.2:4711 --secret-file key -f disk.img
                                                          the same over a network between the two
 
-  dma-copy --role dpu  -e stream -c tcp:0.0.0.0:4711 --secret-file key -f copy.img
-  dma-copy --role host -e stream -c tcp:10.0.0.2:4711 --secret-file key -f disk.img
-                                                         between two hosts, over a network alone
+  dma-copy --role dpu  -e rdma:mlx5_0 -c tcp:0.0.0.0:4711 --secret-file key -f copy.img
+  dma-copy --role host -e rdma:mlx5_0 -c tcp:10.0.0.2:4711 --secret-file key -f disk.img
+                                                         between two hosts by RDMA; with -e stream, without it
 
 Sizes are bytes, or with K, M or G (1024 each). A FILE for --json has the long names of options as keys:
   {\"doca_general_flags\": {\"log-level\": 60},
@@ -211,6 +211,11 @@ impl Options {
     /// True for `--engine stream`: blocks go through the channel.
     pub(crate) fn is_stream(&self) -> bool {
         self.engine.as_deref() == Some(STREAM)
+    }
+
+    /// True if the engine is an RDMA device, also behind wrappers, such as `meter+rdma:mlx5_0`.
+    pub(crate) fn is_rdma(&self) -> bool {
+        self.engine().split(':').next().and_then(|names| names.rsplit('+').next()) == Some("rdma")
     }
 
     /// The engine's name.

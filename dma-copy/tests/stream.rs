@@ -68,6 +68,22 @@ fn both_sides_must_agree_on_it() {
     }
 }
 
+/// Only where there is no RDMA device, which is on most machines.
+#[test]
+fn without_rdma_the_other_way_is_offered() {
+    if dma::open("rdma").is_ok() {
+        return;
+    }
+    let place = Place::new();
+    for side in Side::BOTH {
+        for engine in ["rdma", "meter+rdma"] {
+            let ended = place.start(side, &format!("-f dst -e {engine}")).end();
+            ended.failed(&["starting", "or copy without RDMA: --engine stream on both sides"]);
+        }
+    }
+    place.start(Side::Host, "-f dst -e doca").end().failed(&["starting"]);
+}
+
 /// Runs `side`, with the arguments `args`, against an impostor that has `file` bytes to send, or none.
 fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running, Impostor) {
     let args = format!("{args} -e stream --window 16K --chunk 4K --timeout 2");

@@ -1,0 +1,93 @@
+//! A first copy, which shows whether the host's memory can be reached by RDMA.
+
+use std::time::{Duration, Instant};
+
+use dma::prelude::*;
+use dma::{Queue, Transfer};
+
+use crate::failure::{Failure, WITHOUT_RDMA, failure};
+use crate::mover::Direction;
+use crate::{POLL_INTERVAL, check_interrupt, seconds};
+
+/// Bytes of the copy.
+const LEN: usize = 64;
+/// A connection takes milliseconds, so a longer wait is reported.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Copies a few bytes from or to `window`, whose contents do not matter yet. Waits up to `timeout`.
+pub(crate) fn reach(
+    engine: &dyn DmaEngine,
+    queue: &Queue,
+    window: &Window,
+    direction: Direction,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let window = window.slice(..LEN.min(window.len()));
+    let buffer = engine.allocate(window.len()).map_err(|e| failed(&e))?;
+    match direction {
+        Direction::FromWindow => wait(queue.copy(window, buffer).map_err(|e| failed(&e.into()))?, timeout),
+        Direction::ToWindow => wait(queue.copy(buffer, window).map_err(|e| failed(&e.into()))?, timeout),
+    }
+}
+
+fn failed(e: &dma::Error) -> Failure {
+    failure!(Importing, "the host's memory cannot be reached by RDMA: {e}")
+}
+
+fn wait<T>(mut transfer: Transfer<T>, timeout: Duration) -> Result<(), Failure> {
+    let (began, mut told) = (Instant::now(), false);
+    while transfer.wait_for(POLL_INTERVAL.min(timeout)).is_err() {
+        check_interrupt()?;
+        if began.elapsed() >= timeout {
+            return Err(failure!(
+                Importing,
+                "the host's memory did not answer by RDMA within {}; look for a route between the RDMA addresses of both hosts, and for a firewall",
+                seconds(timeout)
+            ));
+        }
+        if began.elapsed() >= SOON && !told {
+            told = true;
+            tracing::error!(
+                "the host's memory has not answered by RDMA for 1 s; waiting. If it does not, {WITHOUT_RDMA}"
+            );
+        }
+    }
+    transfer.wait().map(drop).map_err(|e| failed(&e.into_parts().0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(engine: &str, direction: Direction) -> Result<(), Failure> {
+        let engine = dma::open(engine).expect("an engine");
+        let options = QueueOptions::new().with_drop_timeout(Duration::from_millis(10));
+        let queue = engine.open_queue(&options).expect("a queue");
+        let window = engine.allocate_window(&MemoryRequest::new(4096)).expect("memory");
+        reach(&*engine, &queue, &window, direction, Duration::from_millis(200))
+    }
+
+    #[test]
+    fn memory_that_answers_is_reached() {
+        for direction in [Direction::FromWindow, Direction::ToWindow] {
+            reached("cpu", direction).expect("reached");
+        }
+    }
+
+    #[test]
+    fn memory_that_does_not_answer_is_reported_with_the_other_way() {
+        for direction in [Direction::FromWindow, Direction::ToWindow] {
+            for (engine, says) in [
+                ("sim:faults=fail@1", "cannot be reached by RDMA"),
+                ("sim:faults=lose@1", "did not answer by RDMA within 0.2 s"),
+            ] {
+                let failure = reached(engine, direction).expect_err("it fails").or_stream().to_string();
+                assert!(failure.starts_with("importing the host's memory: "), "{failure}");
+                assert!(
+                    failure.contains(says) && failure.ends_with("--engine stream on both sides"),
+                    "{failure}"
+                );
+            }
+        }
+    }
+}
