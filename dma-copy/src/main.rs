@@ -77,6 +77,11 @@ impl Deadline {
         self.left().is_zero()
     }
 
+    /// Fails once a signal has arrived.
+    pub(crate) fn is_over_or_interrupted(&self) -> Result<bool, Failure> {
+        check_interrupt().map(|()| self.is_over())
+    }
+
     /// The length of the wait, for messages.
     pub(crate) fn shown(&self) -> String {
         seconds(self.whole)

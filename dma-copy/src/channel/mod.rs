@@ -2,9 +2,7 @@
 //!
 //! The DPU listens. The host tries to connect until the DPU listens, so either side may start first.
 
-mod admission;
 mod comch;
-mod mac;
 mod stream;
 mod tcp;
 mod unix;

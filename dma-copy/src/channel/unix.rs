@@ -8,11 +8,11 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use dma_handshake::{Verdict, admit};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{getuid, umask};
 
-use super::admission::{Verdict, admit};
 use super::{Channel, connect, nobody, stream};
 use crate::Deadline;
 use crate::failure::{Failure, failure};
@@ -118,7 +118,7 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     // A host sends at once. A process that only probes for a listener (`remove_stale`) closes the connection.
     let read =
         |stream: &mut UnixStream| if has_data(stream) { Verdict::Admitted(()) } else { Verdict::Rejected };
-    match admit(&listener, deadline, accept, read)? {
+    match admit(&listener, || deadline.is_over_or_interrupted(), accept, read)? {
         Some((stream, ())) => Ok(stream),
         None => Err(nobody(&shown.to_string(), deadline, "")),
     }

@@ -1,0 +1,129 @@
+//! [`Secret`] and what is derived from it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use blake3::{Hash, Hasher};
+
+/// Length of a MAC in bytes.
+pub(crate) const MAC_LEN: usize = blake3::OUT_LEN;
+pub(crate) type Nonce = [u8; 32];
+
+/// Names of a protocol. Proofs and messages of one protocol are worthless in another one with the same
+/// secret.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    /// The first bytes that each side sends.
+    pub magic: [u8; 8],
+    /// Context of the keys of proofs, as BLAKE3's key derivation needs it: unique to the protocol.
+    pub proof: &'static str,
+    /// Context of the keys of the caller's messages.
+    pub to_listener: &'static str,
+    /// Context of the keys of the listener's messages.
+    pub to_caller: &'static str,
+    /// Name of the program, for errors.
+    pub program: &'static str,
+}
+
+/// The side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Caller,
+    Listener,
+}
+
+/// A shared secret.
+pub struct Secret(Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// Minimum length in bytes.
+    const MIN: u64 = 16;
+    /// Maximum length in bytes.
+    const MAX: u64 = 64 << 10;
+
+    /// Reads the secret of the option `--secret-file`: 16 bytes to 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, can be read by others than its owner, or has another length. The text names
+    /// the remedy.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let file = File::open(path).map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
+        let metadata = file.metadata().map_err(|e| format!("cannot stat --secret-file {shown}: {e}"))?;
+        if !metadata.is_file() {
+            return Err(format!("--secret-file {shown} is no regular file"));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            return Err(format!(
+                "--secret-file {shown} can be read by others than its owner, so it is no secret; chmod 600 {shown}"
+            ));
+        }
+        let mut secret = Vec::new();
+        file.take(Self::MAX + 1)
+            .read_to_end(&mut secret)
+            .map_err(|e| format!("cannot read --secret-file {shown}: {e}"))?;
+        if !(Self::MIN..=Self::MAX).contains(&(secret.len() as u64)) {
+            return Err(format!(
+                "--secret-file {shown} has {} bytes, and a secret has {} to {}; make one with: head -c 32 /dev/urandom > {shown}",
+                secret.len(),
+                Self::MIN,
+                Self::MAX
+            ));
+        }
+        Ok(Self(secret))
+    }
+
+    /// The proof that `side` knows the secret.
+    pub(crate) fn proof(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Hash {
+        let key = blake3::derive_key(of.proof, &self.0);
+        Hasher::new_keyed(&key).update(&[side as u8]).update(caller).update(listener).finalize()
+    }
+
+    /// The MACs of the messages that `side` sends.
+    pub(crate) fn macs(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Macs {
+        let context = match side {
+            Side::Caller => of.to_listener,
+            Side::Listener => of.to_caller,
+        };
+        let mut hasher = Hasher::new_derive_key(context);
+        let key = *hasher.update(&self.0).update(caller).update(listener).finalize().as_bytes();
+        Macs { key, number: 0 }
+    }
+}
+
+/// MACs of the messages of one direction, in their order.
+pub struct Macs {
+    key: [u8; 32],
+    number: u64,
+}
+
+impl std::fmt::Debug for Macs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Macs").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Macs {
+    /// Returns the MAC of the next message.
+    pub(crate) fn next(&mut self, message: &[u8]) -> Hash {
+        let mac = Hasher::new_keyed(&self.key).update(&self.number.to_le_bytes()).update(message).finalize();
+        self.number += 1;
+        mac
+    }
+}
+
+/// An unpredictable number.
+pub(crate) fn nonce() -> io::Result<Nonce> {
+    let mut nonce = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
+    Ok(nonce)
+}
