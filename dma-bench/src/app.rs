@@ -12,7 +12,9 @@ use crate::files::{self, Named, say};
 use crate::output::{self, Shown, Style};
 use crate::progress::Progress;
 use crate::results::{self, Results, Status, write_file};
-use crate::{compare, doctor, interrupt, list, manual, peer, priority, published, replay, report, run};
+use crate::{
+    compare, doctor, interrupt, list, manual, peer, priority, published, replay, report, run, serve,
+};
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
@@ -91,6 +93,10 @@ fn command(command: Command) -> Result<u8, Failure> {
         Command::Profiles { names, printed } => profiles(&names, &printed),
         Command::Schema => {
             print(&results::schema())?;
+            Ok(0)
+        }
+        Command::Serve(arguments) => {
+            serve::serve(&arguments).map_err(failed)?;
             Ok(0)
         }
         Command::Peer { engine } => {
@@ -251,14 +257,14 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
             (USAGE, format!("--realtime: {e}; it needs root, CAP_SYS_NICE, or `ulimit -r 10`"))
         })?;
     }
-    interrupt::install();
+    interrupt::install("stopping; the figures so far are kept; Ctrl-C again ends at once and keeps nothing");
     let mut progress = Progress::new(arguments.quiet);
     // Without the path of this program, which means nothing on another machine.
     let command = std::iter::once("dma-bench".to_owned())
         .chain(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
         .collect();
     let results = run::run(&campaign, command, &mut progress)
-        .map_err(|e| (if matches!(e, run::Refused::NoEngine(_)) { FAILED } else { USAGE }, e.to_string()))?;
+        .map_err(|e| (if matches!(e, run::Refused::Campaign(_)) { USAGE } else { FAILED }, e.to_string()))?;
     if results.interrupted && results.cells.iter().all(|m| m.ops_per_second.is_none()) {
         // Existing files may hold earlier results.
         say("dma-bench: interrupted before anything was measured; nothing was written");

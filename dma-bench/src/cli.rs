@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -8,11 +9,13 @@ use dma::layers::replay::ReplayOptions;
 
 use crate::files::{input, remedy};
 use crate::output::Shown;
+use crate::peer::Address;
 use crate::placement;
 use crate::plan::{
     Campaign, Direction, Footprint, LONGEST, OpSpec, Peer, RATE_SLICE, SHORTEST, Values, Verify,
 };
 use crate::presets::Preset;
+use crate::serve::ServeArguments;
 use crate::{replay, units};
 
 const EXAMPLES: &str = "\
@@ -119,6 +122,8 @@ pub enum Command {
         #[command(flatten)]
         printed: Printed,
     },
+    /// Exports memory for `run --peer` of another machine, until Ctrl-C.
+    Serve(ServeArguments),
     /// Prints the JSON Schema of results files.
     #[command(after_help = "Example:\n  dma-bench schema > results.schema.json")]
     Schema,
@@ -279,6 +284,7 @@ Examples:
   dma-bench run -e cpu -o 64K -q 32 --series -t 60    throughput and latency over time
   dma-bench run -e cpu -o 1M --duration 3600          soak test, every byte compared
   dma-bench run -e cpu -d push,pull -o 64K --peer process   memory of another process
+  dma-bench run -e rdma:mlx5_0 --peer 10.0.0.2:4712 --secret-file key   of another machine; see serve
   dma-bench run -e cpu -w fill,gather:64,scatter:64 -o 64K
   dma-bench run -e cpu -w compare,crc32c,copy-crc32c,copy-to-both -o 64K -a hot
   dma-bench run --campaign mine.toml --json mine.json
@@ -333,9 +339,13 @@ pub struct RunArguments {
     /// Direction of the bytes.
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
-    /// Owner of the memory that push and pull reach.
-    #[arg(long, value_enum, value_name = "WHOSE")]
-    pub peer: Option<Peer>,
+    /// Owner of the memory that push and pull reach: thread (another engine in this process), process
+    /// (another process), or HOST:PORT of a `dma-bench serve`, which implies push and pull.
+    #[arg(long, value_name = "WHOSE")]
+    pub peer: Option<Owner>,
+    /// The file with the secret of `dma-bench serve`.
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
     /// CPUs that drive queues in turn, such as 0,2-3 or node0. memcpy runs on the first.
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<String>,
@@ -412,7 +422,55 @@ pub struct RunArguments {
     pub quiet: bool,
 }
 
+/// The owner of remote memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// An engine or a process of this machine.
+    Here(Peer),
+    /// A `dma-bench serve`, by host and port.
+    Served(String),
+}
+
+impl FromStr for Owner {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once(':') {
+            _ if text == "thread" => Ok(Self::Here(Peer::Thread)),
+            _ if text == "process" => Ok(Self::Here(Peer::Process)),
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+                Ok(Self::Served(text.to_owned()))
+            }
+            _ => Err(format!("`{text}` is no owner; there are thread, process and HOST:PORT")),
+        }
+    }
+}
+
 impl RunArguments {
+    fn plan_peer(&self, campaign: &mut Campaign) -> Result<(), String> {
+        match (&self.peer, &self.secret_file) {
+            (Some(Owner::Served(at)), Some(secret_file)) => {
+                campaign.peer = Peer::Host;
+                campaign.address = Some(Address { at: at.clone(), secret_file: secret_file.clone() });
+                if self.directions.is_empty() && self.campaign.is_none() {
+                    let both = vec![Direction::Push, Direction::Pull];
+                    campaign.sweeps.iter_mut().for_each(|sweep| sweep.directions.clone_from(&both));
+                }
+                Ok(())
+            }
+            (Some(Owner::Served(at)), None) => Err(format!(
+                "--peer {at} needs --secret-file, the same as `dma-bench serve` there has; make one with: \
+                 head -c 32 /dev/urandom > key; chmod 600 key"
+            )),
+            (_, Some(_)) => Err("--secret-file is for --peer HOST:PORT; leave it out".to_owned()),
+            (Some(Owner::Here(peer)), None) => {
+                campaign.peer = *peer;
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
     /// Returns the campaign that the options describe.
     ///
     /// # Errors
@@ -455,7 +513,7 @@ impl RunArguments {
         set(&mut campaign.repetitions, self.repetitions.as_ref());
         set(&mut campaign.passes, self.passes.as_ref());
         campaign.limit = self.limit.or(campaign.limit);
-        set(&mut campaign.peer, self.peer.as_ref());
+        self.plan_peer(&mut campaign)?;
         campaign.duration = self.duration.or(campaign.duration);
         campaign.series = self.series.or(campaign.series);
         campaign.node = self.node.or(campaign.node);

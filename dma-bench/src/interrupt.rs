@@ -9,13 +9,14 @@ use crate::files::say;
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler: the first Ctrl-C asks the run to stop, the second ends the program at once.
-pub fn install() {
+/// `stopping` says what the first one does.
+pub fn install(stopping: &'static str) {
     // Fails only if another handler exists, which then takes precedence.
-    let _ = ctrlc::set_handler(|| {
+    let _ = ctrlc::set_handler(move || {
         if STOPPED.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        say("dma-bench: stopping; the figures so far are kept; Ctrl-C again ends at once and keeps nothing");
+        say(format_args!("dma-bench: {stopping}"));
     });
 }
 

@@ -35,6 +35,7 @@ pub mod results;
 pub mod run;
 pub mod run_delay;
 mod runner;
+pub mod serve;
 mod sibling;
 mod slices;
 pub mod stats;

@@ -8,7 +8,7 @@ use dma::{
 
 use crate::interrupt;
 use crate::layout::Offsets;
-use crate::peer::Process;
+use crate::peer::{Address, Process};
 use crate::plan::Direction;
 
 /// A source and a destination of one engine. The CPU reaches them only by copying, because a device may
@@ -61,6 +61,8 @@ pub enum Owner {
     Engine(Arc<dyn DmaEngine>),
     /// Another process, which opens an engine of this name.
     Process(String),
+    /// A `dma-bench serve`.
+    Host(Address),
 }
 
 /// Returns the eight bytes that belong at offset `at` of every source. They differ at each offset.
@@ -290,12 +292,14 @@ impl Side {
                 let device = engine.import(export.descriptor())?;
                 Ok(Self { device, cpu: View::Here(cpu), _export: Some(Arc::new(export)) })
             }
-            Some(Owner::Process(name)) => {
-                let (process, descriptor) = Process::start(name, len)?;
-                let device = engine.import(&descriptor)?;
-                Ok(Self { device, cpu: View::Elsewhere(Arc::new(process)), _export: None })
-            }
+            Some(Owner::Process(name)) => Self::of(engine, Process::start(name)?, len),
+            Some(Owner::Host(address)) => Self::of(engine, Process::connect(address)?, len),
         }
+    }
+
+    fn of(engine: &Arc<dyn DmaEngine>, process: Process, len: usize) -> Result<Self> {
+        let device = engine.import(&process.open(len)?)?;
+        Ok(Self { device, cpu: View::Elsewhere(Arc::new(process)), _export: None })
     }
 
     fn segment(&self, at: usize, len: usize) -> Segment {

@@ -6,7 +6,8 @@ use dma::ErrorKind;
 
 use crate::contender::Contender;
 use crate::machine::Machine;
-use crate::plan::{Campaign, Cell};
+use crate::peer::Process;
+use crate::plan::{Campaign, Cell, Peer};
 use crate::results::{self, Engine, Results};
 pub use crate::runner::Observer;
 use crate::runner::{Engines, Runner};
@@ -22,6 +23,9 @@ pub enum Refused {
     /// No engine can be used. The text has the reason for each.
     #[error("no engine can be used: {0}")]
     NoEngine(String),
+    /// The peer cannot be reached. The text names the reason and the remedy.
+    #[error("{0}")]
+    Peer(String),
 }
 
 impl From<String> for Refused {
@@ -35,13 +39,22 @@ impl From<String> for Refused {
 /// # Errors
 ///
 /// [`Refused::Campaign`] if an engine's name is invalid, a number is out of its range, or memory does not
-/// suffice; [`Refused::NoEngine`] if no engine can be used.
+/// suffice; [`Refused::NoEngine`] if no engine can be used; [`Refused::Peer`] if the peer
+/// cannot be reached.
 pub fn run(
     campaign: &Campaign,
     command: Vec<String>,
     observer: &mut dyn Observer,
 ) -> Result<Results, Refused> {
     campaign.check()?;
+    if campaign.peer == Peer::Host {
+        let Some(address) = &campaign.address else {
+            return Err(Refused::Campaign(
+                "peer = \"host\" needs --peer HOST:PORT and --secret-file".to_owned(),
+            ));
+        };
+        Process::connect(address).map_err(|e| Refused::Peer(e.to_string()))?;
+    }
     let begun = Instant::now();
     let created = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     let machine = Machine::here();
@@ -91,7 +104,8 @@ pub fn run(
     }
     let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
     let last_cache = machine.last_cache();
-    let contenders = Engines::new(contenders, groups, footprint as usize, campaign.peer);
+    let contenders = Engines::new(contenders, groups, footprint as usize, campaign.peer)
+        .with_address(campaign.address.clone());
     contenders.check_memory(machine.memory)?;
     let mut runner = Runner::new(&campaign, contenders, baseline, last_cache);
     campaign.notes().iter().for_each(|note| observer.note(note));

@@ -195,7 +195,7 @@ pub enum Verify {
 }
 
 /// The owner of the memory that `push` and `pull` reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
     /// Another engine in this process.
@@ -203,6 +203,8 @@ pub enum Peer {
     Thread,
     /// Another process.
     Process,
+    /// A `dma-bench serve`, here or on another machine.
+    Host,
 }
 
 /// One combination to measure.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cell::{Cell, Direction, Footprint, Op, OpSpec, Peer, Verify};
 pub use self::sweep::{Sweep, Values};
+use crate::peer::Address;
 
 /// A whole measurement, as a TOML file or a preset describes it. The results contain it with all defaults
 /// filled in.
@@ -59,6 +60,9 @@ pub struct Campaign {
     pub node: Option<u32>,
     /// Owner of the memory that `push` and `pull` reach.
     pub peer: Peer,
+    /// The `dma-bench serve` of [`Peer::Host`].
+    #[serde(skip)]
+    pub address: Option<Address>,
     /// Compare the profiles of simulated engines with their published figures.
     pub published: bool,
     /// The combinations to measure.
@@ -85,6 +89,7 @@ impl Default for Campaign {
             cpus: Vec::new(),
             node: None,
             peer: Peer::Thread,
+            address: None,
             published: false,
             sweeps: vec![Sweep::default()],
         }

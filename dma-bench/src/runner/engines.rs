@@ -6,6 +6,7 @@ use crate::contender::Contender;
 use crate::drive::Trouble;
 use crate::layout::Layout;
 use crate::memory::{Memory, Owner};
+use crate::peer::Address;
 use crate::plan::{Cell, Direction, Group, Op, Peer};
 
 /// Extra memory of each side, in bytes, so that hot buffers can move from pass to pass.
@@ -29,6 +30,7 @@ pub(crate) struct Engines {
     pub(super) footprint: usize,
     /// Owner of the memory that `push` and `pull` reach.
     peer: Peer,
+    address: Option<Address>,
     memories: BTreeMap<(String, Kind), Memory>,
     /// The number of times that an engine was opened again.
     pub(super) reopened: u32,
@@ -38,7 +40,7 @@ impl Engines {
     /// Creates the engines of a run over `groups`. `footprint` is the size of cold memory, in bytes: so much
     /// for sources, and as much for destinations.
     pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize, peer: Peer) -> Self {
-        Self { contenders, groups, footprint, peer, memories: BTreeMap::new(), reopened: 0 }
+        Self { contenders, groups, footprint, peer, address: None, memories: BTreeMap::new(), reopened: 0 }
     }
 
     /// Returns the bytes of cold memory that an engine copies from.
@@ -67,6 +69,12 @@ impl Engines {
             .unwrap_or(0)
     }
 
+    /// Sets the peer of [`Peer::Host`].
+    pub(crate) fn with_address(mut self, address: Option<Address>) -> Self {
+        self.address = address;
+        self
+    }
+
     /// Returns an engine's memory of a kind, and allocates it first if need be. Push and pull have a peer's
     /// memory on one side.
     pub(super) fn memory(&mut self, contender: &Contender, of: Kind) -> Result<Memory, Trouble> {
@@ -78,8 +86,11 @@ impl Engines {
         let len = self.needs(contender, of);
         let peer = match direction {
             Direction::Local => None,
-            _ if self.peer == Peer::Process => Some(Owner::Process(contender.name.clone())),
-            _ => Some(Owner::Engine(Contender::open(&contender.name)?.engine)),
+            _ => Some(match (self.peer, &self.address) {
+                (Peer::Host, Some(address)) => Owner::Host(address.clone()),
+                (Peer::Process, _) => Owner::Process(contender.name.clone()),
+                _ => Owner::Engine(Contender::open(&contender.name)?.engine),
+            }),
         };
         let make = if alike { Memory::alike } else { Memory::new };
         let memory = make(&contender.engine, peer.as_ref(), len, direction)?;

@@ -1,0 +1,273 @@
+//! Memory of another process: a child of this one, or a `dma-bench serve`, here or on another machine. It
+//! allocates and exports the memory, and reads and writes it on request, so that bytes are verified through
+//! its own mapping.
+//!
+//! Requests and answers are messages of `dma-handshake`, authenticated over TCP. Numbers are little-endian.
+//!
+//! ```text
+//! o version:u16 len:u64     open memory; the answer is the export's descriptor, or empty for length 0
+//! r at:u64 len:u32          read; the answer is the bytes
+//! w at:u64 bytes            write; the answer is empty
+//! ```
+//!
+//! An answer begins with `+`, or it is `-`, the kind of the error as a byte, and its text.
+
+mod holder;
+mod request;
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dma::{Error, ErrorKind, ExportDescriptor, Result};
+use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
+
+pub use self::holder::serve;
+pub(crate) use self::holder::{Budget, hold};
+use self::request::{KINDS, PIECE, Request, VERSION};
+use crate::interrupt;
+
+/// Names of the protocol.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    magic: *b"DBCHTCP1",
+    proof: "dma_bench 2026-11 tcp proof of the shared secret",
+    to_listener: "dma_bench 2026-11 tcp messages of run",
+    to_caller: "dma_bench 2026-11 tcp messages of serve",
+    program: "dma-bench",
+};
+
+/// The most bytes of a message: an export descriptor, and more than a piece.
+const MAX_MESSAGE: usize = 128 << 10;
+/// Time limit for connecting and for the proofs.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Time limit for an answer. Allocating much memory takes seconds.
+const ANSWER: Duration = Duration::from_secs(30);
+/// A `dma-bench serve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Host and port.
+    pub at: String,
+    /// The file with the secret.
+    pub secret_file: PathBuf,
+}
+
+type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
+
+/// The process with the memory, and the connection to it.
+pub struct Process {
+    link: Mutex<Link>,
+    /// The process, if this one started it.
+    child: Option<Child>,
+    name: String,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    /// Starts a process that holds memory of an engine.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started.
+    pub fn start(engine: &str) -> Result<Self> {
+        let failed = |e: io::Error| Error::new(ErrorKind::Os, format!("cannot start the peer process: {e}"));
+        // This is the running program even if its file has been replaced.
+        let mut child = Command::new("/proc/self/exe")
+            .args(["peer", engine])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (to, from) = pipes.ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+        let name = "the peer process, whose own message is on standard error".to_owned();
+        Ok(Self::with(to, from, None, Some(child), name))
+    }
+
+    /// Connects to a `dma-bench serve`. Blocks for seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: nobody listens there. `TimedOut`: no answer. `PermissionDenied`: another secret.
+    /// `VersionMismatch`: another version. `OutOfResources`: it has too many peers. `InvalidArgument`: an
+    /// unusable secret file. `Os`: the network.
+    pub fn connect(address: &Address) -> Result<Self> {
+        let secret =
+            Secret::read(&address.secret_file).map_err(|e| Error::new(ErrorKind::InvalidArgument, e))?;
+        let at = &address.at;
+        let (stream, macs) = call(at, &secret)?;
+        let set_up = || {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(ANSWER))?;
+            stream.set_write_timeout(Some(ANSWER))?;
+            stream.try_clone()
+        };
+        let clone =
+            set_up().map_err(|e| Error::new(ErrorKind::Os, format!("the connection to {at}: {e}")))?;
+        let process = Self::with(stream, clone, Some(macs), None, format!("the peer {at}"));
+        // Fails if it is of another version, or has too many peers.
+        process.call(Request::Open { version: VERSION, len: 0 })?;
+        Ok(process)
+    }
+
+    fn with(
+        to: impl Write + Send + 'static,
+        from: impl Read + Send + 'static,
+        macs: Option<(Macs, Macs)>,
+        child: Option<Child>,
+        name: String,
+    ) -> Self {
+        let (sends, receives) = macs.unzip();
+        let to = Sending::new(Box::new(to) as Box<dyn Write + Send>, sends);
+        let from = Receiving::new(Box::new(from) as Box<dyn Read + Send>, receives, MAX_MESSAGE);
+        Self { link: Mutex::new((to, from)), child, name }
+    }
+
+    /// Has the process allocate and export `len` bytes, which replace those before. Returns the descriptor of
+    /// the export.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfResources`: it may not hold so much. `Closed`: it is gone. Else those of its engine.
+    pub fn open(&self, len: usize) -> Result<ExportDescriptor> {
+        ExportDescriptor::from_bytes(&self.call(Request::Open { version: VERSION, len: len as u64 })?)
+    }
+
+    /// Reads `bytes` from offset `at` of the memory.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone, or has not so much memory.
+    pub fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        for (piece, from) in bytes.chunks_mut(PIECE).zip((at..).step_by(PIECE)) {
+            let answer = self.call(Request::Read { at: from as u64, len: piece.len() as u32 })?;
+            if answer.len() != piece.len() {
+                return Err(Error::new(
+                    ErrorKind::Malformed,
+                    format!("{}: an answer of another length", self.name),
+                ));
+            }
+            piece.copy_from_slice(&answer);
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` to offset `at` of the memory.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone, or has not so much memory.
+    pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        // The answer comes when the bytes are in the memory.
+        let pieces = bytes.chunks(PIECE).zip((at..).step_by(PIECE));
+        pieces
+            .map(|(bytes, at)| self.call(Request::Write { at: at as u64, bytes }))
+            .try_for_each(|a| a.map(drop))
+    }
+
+    /// Sends a request. Returns the answer.
+    fn call(&self, request: Request<'_>) -> Result<Vec<u8>> {
+        let mut answer = Vec::new();
+        {
+            let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+            let (to, from) = &mut *link;
+            to.send(&request.encode()).and_then(|()| from.receive(&mut answer)).map_err(|e| self.lost(&e))?;
+        }
+        match answer.first() {
+            Some(b'+') => {
+                answer.remove(0);
+                Ok(answer)
+            }
+            Some(b'-') if answer.len() > 1 => {
+                let kind = KINDS.get(usize::from(answer[1])).copied().unwrap_or(ErrorKind::Os);
+                let text = String::from_utf8_lossy(&answer[2..]).replace(char::is_control, "?");
+                Err(Error::new(kind, format!("{}: {text}", self.name)))
+            }
+            _ => Err(Error::new(ErrorKind::Malformed, format!("{}: no answer of this protocol", self.name))),
+        }
+    }
+
+    fn lost(&self, e: &io::Error) -> Error {
+        let name = &self.name;
+        match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Error::new(ErrorKind::TimedOut, format!("{name}: no answer for {} s", ANSWER.as_secs()))
+            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                Error::new(ErrorKind::Closed, format!("{name}: it has ended, or the connection broke"))
+            }
+            _ => Error::new(ErrorKind::Os, format!("{name}: {e}")),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It ends at the end of its input; killed, it ends in any case.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Connects and proves to know the secret. Calls again if the other side hangs up before it has answered.
+fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
+    let began = Instant::now();
+    let is_over = || began.elapsed() >= CONNECT || interrupt::stopped();
+    let start = "start `dma-bench serve` there, with the same port and --secret-file";
+    loop {
+        let mut stream = connect(at).map_err(|e| {
+            let kind = match e.kind() {
+                io::ErrorKind::ConnectionRefused => ErrorKind::NotFound,
+                io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+                _ => ErrorKind::Os,
+            };
+            Error::new(kind, format!("cannot connect to the peer {at}: {e}")).with_hint(start)
+        })?;
+        let e = match dma_handshake::call(&mut stream, secret, &PROTOCOL, is_over) {
+            Ok(macs) => return Ok((stream, macs)),
+            Err(e) => e,
+        };
+        let of_peer = |kind, what: &str| Error::new(kind, format!("the peer {at} {what}"));
+        match e.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                return Err(of_peer(ErrorKind::PermissionDenied, "has another secret")
+                    .with_hint("use the same --secret-file on both sides"));
+            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+                if !is_over() =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            _ if is_over() => {
+                return Err(
+                    of_peer(ErrorKind::TimedOut, "does not prove that it knows the secret").with_hint(start)
+                );
+            }
+            _ => {
+                return Err(of_peer(ErrorKind::PermissionDenied, &format!("is no dma-bench serve: {e}"))
+                    .with_hint(start));
+            }
+        }
+    }
+}
+
+fn connect(at: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    for address in at.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,263 @@
+//! `dma-bench serve` and `run --peer HOST:PORT`.
+
+mod process;
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use process::has_used;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+/// A short run, in which the figures do not matter.
+const SHORT: [&str; 12] =
+    ["run", "-r", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M", "-o", "1000,64K", "--quiet"];
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Checks the exit code, and that the errors have all of `words`.
+fn ended(output: &Output, code: i32, words: &[&str]) {
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{err}");
+    words.iter().for_each(|word| assert!(err.contains(word), "`{word}` is not in: {err}"));
+    assert!(!err.contains("panicked"), "{err}");
+}
+
+/// A `dma-bench serve`, ended when dropped.
+struct Served {
+    child: Child,
+    at: String,
+}
+
+impl Served {
+    fn start(words: &str) -> Self {
+        let all: Vec<&str> =
+            ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(words.split(' ')).collect();
+        let mut child = command(&all).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        let at = line.split(" on ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
+        assert!(!at.is_empty(), "{line}: {:?}", child.wait_with_output());
+        Self { child, at: at.to_owned() }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Waits until it ends.
+    fn end(mut self) -> Output {
+        let start = Instant::now();
+        while self.child.try_wait().expect("a child").is_none() {
+            assert!(start.elapsed() < LONG, "it hangs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut stderr = Vec::new();
+        self.child.stderr.take().expect("piped").read_to_end(&mut stderr).expect("text");
+        Output { status: self.child.wait().expect("it has ended"), stdout: Vec::new(), stderr }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder with secrets.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().expect("a folder"));
+        for (name, secret) in [("key", "sixteen or more bytes"), ("other", "sixteen or more bytes, others")] {
+            fs::write(place.path(name), secret).expect("written");
+            fs::set_permissions(place.path(name), Permissions::from_mode(0o600)).expect("set");
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("text").to_owned()
+    }
+
+    fn serve(&self, words: &str) -> Served {
+        Served::start(&format!("--secret-file {} {words}", self.path("key")))
+    }
+
+    /// Runs against the peer `at`, and returns the results, too.
+    fn run(&self, at: &str, words: &[&str]) -> (Output, Option<Value>) {
+        let (key, json) = (self.path("key"), self.path("results.json"));
+        let _ = fs::remove_file(&json);
+        let peer = ["--peer", at, "--secret-file", &key, "--json", &json];
+        let output = command(&[&SHORT[..], &peer, words].concat()).output().expect("it starts");
+        (output, fs::read(json).ok().map(|bytes| serde_json::from_slice(&bytes).expect("JSON")))
+    }
+}
+
+#[test]
+fn memory_of_a_peer_is_measured_and_every_byte_compared() {
+    let place = Place::new();
+    for engine in ["cpu", "sim:profile=bluefield3"] {
+        let served = place.serve(&format!("-e {engine}"));
+        // Twice, because what a run had is given back.
+        for ops in ["copy", "compare,copy-crc32c"] {
+            let ops = if engine == "cpu" { ops } else { "copy" };
+            let (output, results) = place.run(&served.at, &["-e", engine, "-w", ops, "-q", "1,8", "-y"]);
+            ended(&output, 0, &[]);
+            let results = results.expect("results");
+            let cells = results["cells"].as_array().expect("cells");
+            for direction in ["push", "pull"] {
+                let mut measured =
+                    cells.iter().filter(|c| c["engine"] == engine && c["direction"] == direction);
+                assert!(measured.clone().count() > 0, "{direction}");
+                assert!(measured.all(|c| c["status"] == "ok" && c["verified"] == c["ops"]), "{results}");
+            }
+            assert!(cells.iter().any(|c| c["engine"] == "memcpy" && c["status"] == "ok"), "beside memcpy");
+            assert_eq!(results["campaign"]["peer"], "host");
+            assert!(
+                !results["campaign"].to_string().contains("key"),
+                "the results do not tell where the secret is"
+            );
+        }
+        served.signal(Signal::INT);
+        ended(&served.end(), 0, &["stopping", "served"]);
+    }
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_is_reported_before_anything_is_measured() {
+    let place = Place::new();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let (output, results) = place.run(&format!("127.0.0.1:{port}"), &["-e", "cpu"]);
+    ended(&output, 1, &["cannot connect to the peer", "dma-bench serve"]);
+    assert!(results.is_none(), "nothing was measured");
+    // Another secret.
+    let served = Served::start(&format!("-e cpu --secret-file {}", place.path("other")));
+    let (output, _) = place.run(&served.at, &["-e", "cpu"]);
+    ended(&output, 1, &["has another secret", "--secret-file on both sides"]);
+    served.signal(Signal::TERM);
+    ended(&served.end(), 0, &["turned away", "served 0 connections"]);
+    // One that speaks another protocol, and one that says nothing.
+    for answer in [&b"HTTP/1.1 400 Bad Request, and forty bytes more"[..], b""] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address").to_string();
+        let held = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it connects");
+            let _ = stream.write_all(answer);
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let (output, _) = place.run(&at, &["-e", "cpu"]);
+        let says = if answer.is_empty() { "does not prove" } else { "is no dma-bench" };
+        ended(&output, 1, &[says]);
+        held.join().expect("closed");
+    }
+}
+
+#[test]
+fn strangers_do_not_keep_a_peer_out() {
+    let place = Place::new();
+    let served = place.serve("-e cpu");
+    let _silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&served.at).expect("connected")).collect();
+    let mut loud = TcpStream::connect(&served.at).expect("connected");
+    loud.write_all(&[7; 1000]).expect("sent");
+    let (output, _) = place.run(&served.at, &["-e", "cpu", "-d", "pull"]);
+    ended(&output, 0, &[]);
+}
+
+#[test]
+fn serve_is_bounded_in_memory_peers_and_time() {
+    let place = Place::new();
+    let served = place.serve("-e cpu --memory 1M");
+    let (output, results) = place.run(&served.at, &["-e", "cpu", "-d", "local,pull"]);
+    ended(&output, 1, &["cells that failed"]);
+    let results = results.expect("what could be measured is kept");
+    for cell in results["cells"].as_array().expect("cells") {
+        let pulls = cell["direction"] == "pull" && cell["engine"] == "cpu";
+        assert_eq!(cell["status"], if pulls { "failed" } else { "ok" }, "{cell}");
+        let text = cell["message"].as_str().unwrap_or_default();
+        assert!(!pulls || text.contains("1 MiB are left") && text.contains("--memory"), "{cell}");
+    }
+    // A run has one connection for each direction.
+    let served = place.serve("-e cpu --peers 1");
+    let (output, results) = place.run(&served.at, &["-e", "cpu"]);
+    ended(&output, 1, &["cells that failed"]);
+    assert!(results.expect("results").to_string().contains("--peers allows no more"));
+    ended(&place.serve("-e cpu --for 0.2").end(), 0, &["served 0 connections"]);
+}
+
+#[test]
+fn a_peer_that_dies_ends_its_cells_and_nothing_else() {
+    let place = Place::new();
+    let served = place.serve("-e cpu");
+    let (key, json) = (place.path("key"), place.path("results.json"));
+    let words = [
+        "run",
+        "-e",
+        "cpu",
+        "-d",
+        "local,pull",
+        "-o",
+        "64K",
+        "-y",
+        "--quiet",
+        "--footprint",
+        "1M",
+        "-t",
+        "3",
+    ];
+    let peer = ["--peer", &served.at, "--secret-file", &key, "--json", &json];
+    let run = command(&[&words[..], &peer].concat()).spawn().expect("it starts");
+    has_used(&run, 50);
+    served.signal(Signal::KILL);
+    let output = run.wait_with_output().expect("it ends");
+    ended(&output, 1, &["cells that failed: 1"]);
+    let results: Value = serde_json::from_slice(&fs::read(&json).expect("results")).expect("JSON");
+    for cell in results["cells"].as_array().expect("cells") {
+        let pulls = cell["direction"] == "pull" && cell["engine"] == "cpu";
+        assert_eq!(cell["status"], if pulls { "failed" } else { "ok" }, "{cell}");
+    }
+}
+
+#[test]
+fn wrong_command_lines_are_named() {
+    let place = Place::new();
+    let key = place.path("key");
+    for (words, code, says) in [
+        (&["run", "--peer", "10.0.0.2:4712"][..], 2, "needs --secret-file"),
+        (&["run", "--secret-file", &key], 2, "--secret-file is for --peer"),
+        (&["run", "--peer", "process", "--secret-file", &key], 2, "--secret-file is for --peer"),
+        (&["run", "--peer", "nowhere"], 2, "thread, process and HOST:PORT"),
+        (&["run", "--peer", "nowhere:0"], 2, "thread, process and HOST:PORT"),
+        (&["run", "--peer", "127.0.0.1:1", "--secret-file", "/missing"], 1, "cannot open --secret-file"),
+        (&["serve", "-e", "cpu", "--listen", "127.0.0.1:0"], 2, "--secret-file"),
+        (&["serve", "-e", "cpu", "--secret-file", &key], 2, "--listen"),
+        (
+            &["serve", "-e", "cpu", "--listen", "127.0.0.1:0", "--secret-file", &key, "--for=-1"],
+            2,
+            "more than 0",
+        ),
+        (
+            &["serve", "-e", "cpu", "--listen", "127.0.0.1:0", "--secret-file", &key, "--for", "1e30"],
+            2,
+            "1e9",
+        ),
+        (&["serve", "-e", "cpo", "--listen", "127.0.0.1:0", "--secret-file", &key], 1, "did you mean"),
+        (&["serve", "-e", "cpu", "--listen", "nowhere", "--secret-file", &key], 1, "--listen"),
+        (&["serve", "-e", "cpu", "--listen", "127.0.0.1:0", "--secret-file", "/missing"], 1, "/missing"),
+    ] {
+        let output = command(words).output().expect("it starts");
+        ended(&output, code, &[says]);
+    }
+}
