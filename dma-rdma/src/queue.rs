@@ -131,6 +131,38 @@ impl RdmaQueue {
         request.sge = ibv_sge { addr: local.addr.0, length: local.len as u32, lkey: keys(local.key).0 };
     }
 
+    /// Writes requests for copies within this process from the start of `batch` on, up to the next request
+    /// that makes a completion. Returns their number.
+    #[inline]
+    fn write_own(&mut self, batch: &[Descriptor<'_>]) -> usize {
+        let first = self.head;
+        let to_signal = SIGNAL_EVERY - first % SIGNAL_EVERY;
+        let at = self.place(first);
+        // SAFETY: behind those in flight, of which there are at most `depth`.
+        let requests = unsafe { self.ring.side_by_side(first, batch.len().min(to_signal as usize)) };
+        for ((request, token), descriptor) in requests.iter_mut().zip(&mut self.tokens[at..]).zip(batch) {
+            let Operation::Copy { src, dst } = descriptor.operation() else { break };
+            let ((_, rkey), (lkey, _)) = (keys(src.key), keys(dst.key));
+            if keys(src.key).0 == 0 || lkey == 0 {
+                break;
+            }
+            *token = descriptor.token();
+            request.wr.wr_id = self.head;
+            request.wr.opcode = WR_RDMA_READ;
+            request.wr.send_flags = if descriptor.fence() { SEND_FENCE } else { 0 };
+            request.wr.remote_addr = src.addr.0;
+            request.wr.rkey = rkey;
+            request.sge = ibv_sge { addr: dst.addr.0, length: dst.len as u32, lkey };
+            self.head += 1;
+        }
+        let written = self.head - first;
+        if written == to_signal {
+            // SAFETY: as above.
+            unsafe { (*self.ring.at(self.head - 1)).wr.send_flags |= SEND_SIGNALED };
+        }
+        written as usize
+    }
+
     /// Posts all that was submitted, as one chain.
     #[inline]
     pub(crate) fn ring(&mut self) {
@@ -316,6 +348,19 @@ impl RdmaQueue {
     #[inline]
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let ready = (self.done - self.reported).min(completions.len() as u64);
+        if self.failed_to <= self.reported {
+            let (at, len) = (self.place(self.reported), ready as usize);
+            // Two parts, if they go on at the start of the ring.
+            let (behind, front) = self.tokens.split_at(at);
+            let (first, second) = completions[..len].split_at_mut(len.min(front.len()));
+            let fill = |completions: &mut [Completion], tokens: &[u64]| {
+                completions.iter_mut().zip(tokens).for_each(|(to, token)| *to = Completion::done(*token));
+            };
+            fill(first, front);
+            fill(second, behind);
+            self.reported += ready;
+            return len;
+        }
         for (number, completion) in (self.reported..self.reported + ready).zip(completions) {
             let place = self.place(number);
             *completion = Completion::done(self.tokens[place]);
@@ -354,7 +399,15 @@ unsafe impl RawQueue for RdmaQueue {
             return Ok(0);
         }
         let room = self.depth - (self.head - self.reported) as usize;
-        for (taken, descriptor) in batch.iter().take(room).enumerate() {
+        let batch = &batch[..room.min(batch.len())];
+        let mut own = 0;
+        while self.link.is_none() && own < batch.len() {
+            match self.write_own(&batch[own..]) {
+                0 => break,
+                written => own += written,
+            }
+        }
+        for (taken, descriptor) in batch.iter().enumerate().skip(own) {
             let Operation::Copy { src, dst } = descriptor.operation() else {
                 if taken > 0 {
                     return Ok(taken);
@@ -376,7 +429,7 @@ unsafe impl RawQueue for RdmaQueue {
             }
             self.write(descriptor, src, dst);
         }
-        Ok(room.min(batch.len()))
+        Ok(batch.len())
     }
 
     #[inline]

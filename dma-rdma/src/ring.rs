@@ -71,6 +71,20 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Returns up to `most` requests from `number` on, as far as they are side by side.
+    ///
+    /// # Safety
+    ///
+    /// None of them is in flight, or borrowed.
+    #[inline]
+    pub(crate) unsafe fn side_by_side(&mut self, number: u64, most: usize) -> &mut [Request] {
+        let len = most.min(self.len - (number as usize & (self.len - 1)));
+        // SAFETY: within the ring, and nobody else uses them, by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.at(number), len) }
+    }
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
         let requests = ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len);
