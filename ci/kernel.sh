@@ -2,8 +2,9 @@
 # A real Linux kernel agrees with our models and our engine, in machines of ci/vm:
 # - Its I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, copies random ranges by it
 #   rightly, and notices a channel that halts, a completion that is lost and a copy that is wrong.
-# - Its software RDMA device, Soft-RoCE, runs the tests of dma-rdma for hardware: conformance, random programs, rights.
-#   `ibv_rc_pingpong` and `ib_read_bw` between two machines are the witnesses that the set-up is right.
+# - Its software RDMA device, Soft-RoCE, runs the tests of dma-rdma for hardware: conformance, random programs, rights. Between
+#   two machines: 10,000 random copies, rights one by one, either side killed at random moments, a link that goes down, and
+#   the bandwidth of reads beside `ib_read_bw`, which with `ibv_rc_pingpong` is the witness that the set-up is right.
 # Exits with 77 ("skipped") where ci/vm does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

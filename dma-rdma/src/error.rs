@@ -88,10 +88,13 @@ pub(crate) fn native(code: i32) -> NativeError {
 /// The kind of a completion's code that is neither a success nor flushed.
 pub(crate) fn kind(code: i32) -> ErrorKind {
     const OF_REMOTE: i32 = REMOTE + 10;
+    const OF_QUEUE_PAIR: i32 = REMOTE + 9;
     match code {
         GONE.. => of_connecting(code).map_or(ErrorKind::DeviceFault, |(kind, _)| kind),
         // Rights and bounds were checked before.
         OF_REMOTE => ErrorKind::Revoked,
+        // The exporter's queue pair takes no writes: only reads were granted.
+        OF_QUEUE_PAIR => ErrorKind::AccessDenied,
         REMOTE.. => kind(code - REMOTE),
         1 => ErrorKind::OutOfRange,
         4 | 8 | 10 => ErrorKind::AccessDenied,
@@ -158,6 +161,7 @@ mod tests {
         assert_eq!(kind(19), ErrorKind::DeviceLost);
         assert_eq!(kind(12), ErrorKind::DeviceFault);
         assert_eq!((kind(REMOTE + 10), kind(REMOTE + 4)), (ErrorKind::Revoked, ErrorKind::AccessDenied));
+        assert_eq!((kind(REMOTE + 9), kind(9)), (ErrorKind::AccessDenied, ErrorKind::DeviceFault));
         assert_eq!(native(REMOTE + 10).name, "IBV_WC_REM_ACCESS_ERR");
         for (known, says) in CONNECTING {
             let code = connecting(known);

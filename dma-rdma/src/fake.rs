@@ -18,6 +18,7 @@ use crate::{RdmaEngine, RdmaOptions};
 pub(crate) mod wc {
     pub(crate) const PROTECTION: i32 = 4;
     pub(crate) const FLUSHED: i32 = 5;
+    pub(crate) const REMOTE_INVALID: i32 = 9;
     pub(crate) const REMOTE_ACCESS: i32 = 10;
     pub(crate) const NO_ANSWER: i32 = 12;
 }
@@ -203,7 +204,10 @@ impl State {
         let reads = wr.opcode == WR_RDMA_READ;
         let (remote, local) =
             if reads { (access::REMOTE_READ, access::LOCAL_WRITE) } else { (access::REMOTE_WRITE, 0) };
-        if peer.access & remote == 0 || !self.grants(peer.pd, wr.rkey, wr.remote_addr, len, remote) {
+        if peer.access & remote == 0 {
+            return wc::REMOTE_INVALID;
+        }
+        if !self.grants(peer.pd, wr.rkey, wr.remote_addr, len, remote) {
             return wc::REMOTE_ACCESS;
         }
         if !self.grants(pd, sge.lkey, sge.addr, len, local) {

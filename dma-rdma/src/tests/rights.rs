@@ -34,17 +34,28 @@ pub(super) fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
 
 /// Reads by the queue pair, and returns the status.
 pub(super) fn read(pair: &Pair, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
-    let mut sge = ibv_sge { addr: to.0 as u64, length: length as u32, lkey: to.1 };
+    request(pair, WR_RDMA_READ, from, to, length)
+}
+
+/// Posts a request to the queue pair, and returns the status.
+pub(super) fn request(
+    pair: &Pair,
+    opcode: i32,
+    remote: (*const u8, u32),
+    local: (*mut u8, u32),
+    length: usize,
+) -> i32 {
+    let mut sge = ibv_sge { addr: local.0 as u64, length: length as u32, lkey: local.1 };
     let mut wr = ibv_send_wr {
         wr_id: 1,
         next: ptr::null_mut(),
         sg_list: &raw mut sge,
         num_sge: 1,
-        opcode: WR_RDMA_READ,
+        opcode,
         send_flags: SEND_SIGNALED,
         imm_data: 0,
-        remote_addr: from.0 as u64,
-        rkey: from.1,
+        remote_addr: remote.0 as u64,
+        rkey: remote.1,
         others: [0; 9],
     };
     // SAFETY: the request lives until its completion. Memory that it must not reach is this test's, too.
