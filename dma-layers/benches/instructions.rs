@@ -17,7 +17,8 @@ use dma_layers::record::{RecordEngine, RecordOptions};
 const BATCH: usize = 32;
 const SIZE: usize = 64;
 /// Engines, and the maximum ratio of instructions to the CPU engine's.
-const ENGINES: [(&str, f64); 3] = [("cpu", 1.0), ("meter+cpu", 1.3), ("record+cpu", 1.5)];
+const ENGINES: [(&str, f64); 4] =
+    [("cpu", 1.0), ("meter+cpu", 1.3), ("record+cpu", 1.5), ("record+cpu reversed", 1.5)];
 
 fn trace() -> PathBuf {
     std::env::temp_dir().join(format!("instructions-{}.trace", std::process::id()))
@@ -28,7 +29,9 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     let cpu = Arc::new(CpuEngine::open(&options).expect("the CPU is always there"));
     match name {
         "meter+cpu" => Arc::new(MeterEngine::new(cpu, &MeterOptions::new())),
-        "record+cpu" => Arc::new(RecordEngine::new(cpu, &RecordOptions::new(trace())).expect("a file")),
+        "record+cpu" | "record+cpu reversed" => {
+            Arc::new(RecordEngine::new(cpu, &RecordOptions::new(trace())).expect("a file"))
+        }
         _ => cpu,
     }
 }
@@ -45,7 +48,11 @@ fn pieces(engine: &dyn DmaEngine) -> Vec<BufferMut> {
 fn copies(name: &str, rounds: u64) {
     let engine = open(name);
     let queue = engine.open_queue(&QueueOptions::new().with_depth(BATCH)).expect("a queue");
-    let pairs = pieces(&*engine).into_iter().zip(pieces(&*engine));
+    let (src, mut dst) = (pieces(&*engine), pieces(&*engine));
+    if name.ends_with("reversed") {
+        dst.reverse();
+    }
+    let pairs = src.into_iter().zip(dst);
     let mut batch = Some(pairs.collect::<Batch<_, _>>());
     for _ in 0..rounds {
         batch = batch.take().map(|batch| queue.submit(batch).expect("accepted").wait().expect("done"));

@@ -38,7 +38,14 @@ fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, T
 
 fn batches() -> impl Strategy<Value = Vec<Vec<(usize, usize, usize)>>> {
     let copy = (0_usize..1 << 19, 0_usize..1 << 19, 1_usize..5000);
-    proptest::collection::vec(proptest::collection::vec(copy, 1..40), 1..8)
+    let scattered = proptest::collection::vec(copy, 1..40);
+    // At equal distances, which may be negative or 0 in the source.
+    let spread = (1_usize..2000, 1_usize..40, 0_usize..9000, any::<[bool; 2]>());
+    let strided = spread.prop_map(|(len, count, stride, back)| {
+        let place = |i: usize, stride: usize, back: bool| if back { count - i } else { i } * stride;
+        (0..count).map(|i| (place(i, stride, back[0]), place(i, stride.max(len), back[1]), len)).collect()
+    });
+    proptest::collection::vec(prop_oneof![scattered, strided], 1..8)
 }
 
 proptest! {

@@ -19,9 +19,10 @@
 //! An operation is a byte: the kind, and [`FENCE`], [`SAME_LEN`], [`SAME_SRC`], [`SAME_DST`]. Its length
 //! follows, unless it is that of the operation before. Then each side with segments: the number of them and
 //! their lengths for lists; for each segment the region, unless it is the same as before on that side, and
-//! the distance from the end of the segment before on that side. The kind [`REPEAT`], without the other
-//! bits, and a number stand for so many more copies: as long as the one before, which is a copy, and right
-//! behind it on both sides.
+//! the distance from the end of the segment before on that side. The kind [`REPEAT`] and a number
+//! stand for so many more copies: as long as the one before, which is a copy, and right behind it on both
+//! sides; with [`STRIDE`], at distances that follow, of the source and of the destination, each from the end
+//! of the segment before.
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
@@ -54,6 +55,8 @@ pub(super) const FENCE: u8 = 1 << 3;
 pub(super) const SAME_LEN: u8 = 1 << 4;
 pub(super) const SAME_SRC: u8 = 1 << 5;
 pub(super) const SAME_DST: u8 = 1 << 6;
+/// The bit of a [`REPEAT`] with distances.
+pub(super) const STRIDE: u8 = 1 << 5;
 
 /// The most bytes of a variable number.
 pub(super) const NUMBER: usize = 10;

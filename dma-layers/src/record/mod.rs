@@ -31,10 +31,12 @@
 //! ```
 #![expect(unsafe_code, reason = "implements the contract")]
 
+mod events;
 mod format;
 mod queue;
 mod regions;
 mod sink;
+mod summary;
 mod trace;
 
 use std::fmt;
@@ -47,11 +49,12 @@ use dma_core::{
     Result,
 };
 
+pub use events::Events;
 use format::{END, TIME};
 use queue::RecordQueue;
 use regions::Regions;
 use sink::Sink;
-pub use trace::{Event, Events, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
+pub use trace::{Event, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
 
 use crate::cpu_time;
 use crate::layer::{Layer, Layered, forward_to_layered};
@@ -274,7 +277,7 @@ impl Record {
             cpu_copies: self.cpu_copies,
             regions: self.regions.lengths(),
         };
-        let summary = trace::encode_summary(&recorded, &state.queues);
+        let summary = summary::encode_summary(&recorded, &state.queues);
         let finished = sink.block(END, &summary).and_then(|()| sink.finish());
         finished.inspect_err(|error| {
             tracing::error!(%error, "the trace is lost");

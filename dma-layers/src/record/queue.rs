@@ -6,7 +6,7 @@ use dma_core::{Completion, Descriptor, Operation, Outcome, QueueStats, RawQueue,
 
 use super::format::{
     BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
-    ROOM, SAME_DST, SAME_LEN, SAME_SRC, SUBMIT, zigzag,
+    ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, zigzag,
 };
 use super::regions::{Known, Placed, Side};
 use super::{QueueTrace, Record};
@@ -105,32 +105,44 @@ impl RecordQueue {
         });
     }
 
-    /// Encodes the copies that are as long as the last operation, and right behind it. Returns their number.
+    /// Encodes copies that are as long as the last operation, and each at the same distance from the one
+    /// before. Returns their number.
     #[inline]
     fn repeats(&mut self, rest: &[Descriptor<'_>]) -> usize {
-        if !self.copied {
+        let Some(Operation::Copy { src, dst }) = rest.first().map(Descriptor::operation) else { return 0 };
+        if !self.copied || dst.len as u64 != self.len {
             return 0;
         }
-        let len = self.len as usize;
-        let (mut src, mut dst) = (self.src.next(len), self.dst.next(len));
-        let mut alike = 0;
+        let (steps, strides) =
+            ([self.src.step(&src), self.dst.step(&dst)], [self.src.stride(&src), self.dst.stride(&dst)]);
+        let (mut from, mut to, mut alike) = (src, dst, 0);
         for descriptor in rest {
             match descriptor.operation() {
-                Operation::Copy { src: from, dst: to } if from == src && to == dst && !descriptor.fence() => {
-                }
+                Operation::Copy { src, dst } if src == from && dst == to && !descriptor.fence() => {}
                 _ => break,
             }
             alike += 1;
-            (src.addr, dst.addr) = (src.addr.offset(len), dst.addr.offset(len));
+            from.addr.0 = from.addr.0.wrapping_add(strides[0]);
+            to.addr.0 = to.addr.0.wrapping_add(strides[1]);
+        }
+        let behind = steps == [0; 2];
+        // One alone is shorter as an operation, if it is not right behind.
+        if alike < if behind { 1 } else { 2 } {
+            return 0;
         }
         // None of them leaves the region, where another one may begin.
-        let count = alike.min(self.src.left() / len).min(self.dst.left() / len);
+        let count = alike.min(self.src.room(&src, strides[0])).min(self.dst.room(&dst, strides[1]));
         if count > 0 {
-            self.src.advance((count * len) as u64);
-            self.dst.advance((count * len) as u64);
+            self.src.advance(&src, strides[0], count);
+            self.dst.advance(&dst, strides[1], count);
             self.make_room();
-            self.out.byte(REPEAT);
-            self.out.number(count as u64);
+            self.out.write(|out| {
+                out.byte(if behind { REPEAT } else { REPEAT | STRIDE });
+                out.number(count as u64);
+                if !behind {
+                    steps.into_iter().for_each(|step| out.number(zigzag(0, step)));
+                }
+            });
         }
         count
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use dma_core::{DeviceAddr, RegionInfo, RegionKey, Segment};
+use dma_core::{RegionInfo, Segment};
 
 /// A region that is there.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,13 @@ pub(super) struct Region {
 impl Region {
     #[inline]
     fn holds(&self, segment: &Segment) -> bool {
-        self.key == segment.key.0 && segment.addr.0.wrapping_sub(self.addr) < self.len
+        self.offset(segment).is_some()
+    }
+
+    #[inline]
+    fn offset(&self, segment: &Segment) -> Option<u64> {
+        let offset = segment.addr.0.wrapping_sub(self.addr);
+        (self.key == segment.key.0 && offset < self.len).then_some(offset)
     }
 }
 
@@ -128,22 +134,34 @@ impl Side {
         self.last.len = 0;
     }
 
-    /// Returns the segment right behind the last one.
+    /// Returns the distance of a segment from the end of the last one.
     #[inline]
-    pub(super) const fn next(&self, len: usize) -> Segment {
-        Segment { key: RegionKey(self.last.key), addr: DeviceAddr(self.next), len }
+    pub(super) const fn step(&self, segment: &Segment) -> u64 {
+        segment.addr.0.wrapping_sub(self.next)
     }
 
-    /// Returns the bytes behind the last segment in its region.
+    /// Returns the distance of a segment from the beginning of the last one, which is as long.
     #[inline]
-    pub(super) const fn left(&self) -> usize {
-        self.last.len.saturating_sub(self.next.wrapping_sub(self.last.addr)) as usize
+    pub(super) const fn stride(&self, segment: &Segment) -> u64 {
+        self.step(segment).wrapping_add(segment.len as u64)
     }
 
-    /// Goes on by `len` bytes.
+    /// Returns the number of segments in the last one's region, the first of which is this one, and each
+    /// `stride` behind the one before.
     #[inline]
-    pub(super) fn advance(&mut self, len: u64) {
-        self.next = self.next.wrapping_add(len);
+    pub(super) fn room(&self, first: &Segment, stride: u64) -> usize {
+        let Some(offset) = self.last.offset(first) else { return 0 };
+        let stride = stride.cast_signed();
+        let bytes =
+            if stride < 0 { offset } else { (self.last.len - offset).saturating_sub(first.len as u64) };
+        bytes.checked_div(stride.unsigned_abs()).map_or(usize::MAX, |more| more as usize + 1)
+    }
+
+    /// Goes on behind the last of `count` such segments.
+    #[inline]
+    pub(super) fn advance(&mut self, first: &Segment, stride: u64, count: usize) {
+        let last = first.addr.0.wrapping_add(stride.wrapping_mul(count as u64 - 1));
+        self.next = last.wrapping_add(first.len as u64);
     }
 
     /// Places a segment, and goes on behind it.
