@@ -13,3 +13,8 @@ dma_core::conformance_tests!(on_tight, meter(sim("sim:max_transfer=100,max_segme
 dma_core::conformance_tests!(around_verify, meter(verify(sim("sim:seed=5"))));
 dma_core::conformance_tests!(within_verify, verify(meter(sim("sim:profile=dsa,seed=6"))));
 dma_core::conformance_tests!(around_auto, meter(auto(sim("sim:profile=dsa,seed=7"))));
+dma_core::conformance_tests!(
+    around_verify_and_auto,
+    meter(verify(auto(sim("sim:faults=fail@every=3+reset@every=50,seed=8"))))
+);
+dma_core::conformance_tests!(within_auto, auto(meter(verify(sim("sim:profile=ioat,seed=9")))));

@@ -23,4 +23,10 @@ dma_core::conformance_tests!(
 );
 dma_core::conformance_tests!(around_others, record(meter(verify(sim("sim:seed=5"))), folder()));
 dma_core::conformance_tests!(within_others, meter(verify(record(sim("sim:seed=6"), folder()))));
+dma_core::conformance_tests!(around_meter, record(meter(sim("sim:profile=ioat,seed=8")), folder()));
+dma_core::conformance_tests!(
+    between_others_and_a_failing_device,
+    verify(record(auto(meter(sim("sim:faults=fail@every=3+gone@40,seed=9"))), folder()))
+);
+dma_core::conformance_tests!(within_auto, auto(record(sim("sim:profile=bluefield3,seed=10"), folder())));
 dma_core::conformance_tests!(around_auto, record(auto(sim("sim:profile=dsa,seed=7")), folder()));
