@@ -107,7 +107,7 @@ impl Memory {
 }
 
 /// An operation to be checked, and its operands.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Check {
     pub(super) operation: u64,
     pub(super) kind: Kind,

@@ -33,11 +33,13 @@
 //! ```
 #![expect(unsafe_code, reason = "submits descriptors, and reads the memory that they name")]
 
+mod clock;
 mod cut;
 mod memory;
 mod needs;
 mod player;
 mod timed;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;

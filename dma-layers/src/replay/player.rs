@@ -11,15 +11,13 @@ use dma_core::{
     RawQueue, Result,
 };
 
+use super::clock::Clock;
 use super::cut::Pieces;
 use super::memory::{Check, Memory, Wrong};
+use super::tokens::Tokens;
 use super::{CopyTimes, Mismatch, ReplayOptions};
 use crate::record::{Event, Events, QueueTrace, Span, Trace};
 
-/// Pauses that are longer are slept, but for as much at their end.
-const SLEEP: Duration = Duration::from_millis(2);
-/// The longest sleep, after which it is looked whether another queue failed.
-const NAP: Duration = Duration::from_millis(50);
 /// Time that a stopped queue has to report the rest.
 const STOP: Duration = Duration::from_secs(2);
 /// Polls in vain before other threads get a turn.
@@ -66,17 +64,9 @@ pub(super) struct Player<'a> {
     gathered: Vec<usize>,
     /// Operations that the trace has in flight: first token and number of tokens.
     in_trace: VecDeque<(u64, usize)>,
-    /// Of each descriptor from token `oldest` on, whether it has ended.
-    ended: VecDeque<bool>,
-    oldest: u64,
-    /// Descriptors that have not ended.
-    in_flight: usize,
-    /// Of each descriptor from token `oldest` on in a run that verifies.
-    checks: VecDeque<Check>,
+    tokens: Tokens,
     operations: u64,
-    /// The end of the last call, and how much of the program's time is lacking since.
-    now: Instant,
-    owed: Duration,
+    clock: Clock,
     ran: Ran,
 }
 
@@ -112,13 +102,9 @@ impl<'a> Player<'a> {
             batch: Vec::new(),
             gathered: Vec::new(),
             in_trace: VecDeque::with_capacity(queue.depth),
-            ended: VecDeque::with_capacity(2 * queue.depth),
-            oldest: 0,
-            in_flight: 0,
-            checks: VecDeque::new(),
+            tokens: Tokens::new(queue.depth),
             operations: 0,
-            now: Instant::now(),
-            owed: Duration::ZERO,
+            clock: Clock::new(pace == Pace::Recorded),
             ran: Ran::default(),
         })
     }
@@ -142,7 +128,7 @@ impl<'a> Player<'a> {
 
     fn calls(&mut self, stop: &AtomicBool) -> Result<()> {
         let mut traced = self.trace.opened;
-        self.now = Instant::now();
+        self.clock.pass();
         while let Some(event) = self.events.next() {
             if stop.load(Ordering::Relaxed) || self.ran.mismatch.is_some() {
                 return Ok(());
@@ -157,19 +143,19 @@ impl<'a> Player<'a> {
                 }
                 Event::Flush { before, call } => {
                     traced += before + call;
-                    self.pause(before, stop);
+                    self.clock.pause(before, stop);
                     self.queue().flush();
                     self.count();
                 }
                 Event::Poll { time } => {
                     traced += time;
-                    self.pause(time, stop);
+                    self.clock.pause(time, stop);
                     self.poll();
                 }
                 Event::Ended { before, wait, count, older, .. } => {
                     traced += before + wait;
-                    self.pause(before, stop);
-                    if self.in_flight > 0 && before + wait > Duration::ZERO {
+                    self.clock.pause(before, stop);
+                    if self.tokens.in_flight > 0 && before + wait > Duration::ZERO {
                         self.poll();
                     }
                     let older = older as usize;
@@ -181,7 +167,7 @@ impl<'a> Player<'a> {
                 Event::Operation { .. } => unreachable!("those of a call are gathered with it"),
             }
         }
-        self.pause(self.trace.closed.saturating_sub(traced), stop);
+        self.clock.pause(self.trace.closed.saturating_sub(traced), stop);
         Ok(())
     }
 
@@ -189,38 +175,10 @@ impl<'a> Player<'a> {
         &mut **self.queue.as_mut().expect("it is open until all calls are made")
     }
 
-    /// Returns the time since the last call, which is over now.
-    fn pass(&mut self) -> Duration {
-        let now = Instant::now();
-        now - std::mem::replace(&mut self.now, now)
-    }
-
     /// Counts the time since the last call as the engine's.
     fn count(&mut self) {
-        let time = self.pass();
+        let time = self.clock.pass();
         self.ran.times.cpu += time;
-    }
-
-    /// Lets the program's own time pass, from the end of the last call on.
-    fn pause(&mut self, time: Duration, stop: &AtomicBool) {
-        if self.pace == Pace::Verify {
-            return;
-        }
-        let due = self.now + time.saturating_sub(self.owed);
-        self.owed = self.owed.saturating_sub(time);
-        loop {
-            self.now = Instant::now();
-            let left = due.saturating_duration_since(self.now);
-            if left.is_zero() || stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if left > SLEEP {
-                std::thread::sleep((left - SLEEP / 2).min(NAP));
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-        self.owed += self.now.saturating_duration_since(due);
     }
 
     /// Gathers the next operation for a call.
@@ -250,7 +208,7 @@ impl<'a> Player<'a> {
 
     /// Submits what was gathered after the program's own time, in one call if the queue has room.
     fn submit(&mut self, before: Duration, stop: &AtomicBool) -> Result<()> {
-        let first = self.oldest + self.ended.len() as u64;
+        let first = self.tokens.next();
         let mut token = first;
         for tokens in self.gathered.drain(..) {
             self.in_trace.push_back((token, tokens));
@@ -263,8 +221,8 @@ impl<'a> Player<'a> {
         }
         let mut batch: Vec<Descriptor<'_>> = std::mem::take(&mut self.batch);
         pieces.descriptors(first, byte, &mut batch);
-        self.ended.resize(self.ended.len() + batch.len(), false);
-        self.pause(before, stop);
+        self.tokens.add(batch.len());
+        self.clock.pause(before, stop);
         let (mut rest, mut since) = (&batch[..], Instant::now());
         let mut outcome = Ok(());
         while !rest.is_empty() && !stop.load(Ordering::Relaxed) {
@@ -273,7 +231,7 @@ impl<'a> Player<'a> {
             // Where operations in flight overlap, which no sound program does, its bytes are unspecified.
             match unsafe { self.queue().submit(rest) } {
                 Ok(n) => {
-                    self.in_flight += n;
+                    self.tokens.in_flight += n;
                     self.ran.descriptors += n as u64;
                     rest = &rest[n..];
                     if n > 0 {
@@ -307,7 +265,7 @@ impl<'a> Player<'a> {
             let (kind, src, dst) = pieces.operands(piece);
             let check = Check { operation: self.operations, kind, src: src.into(), dst: dst.into(), byte };
             check.spoil();
-            self.checks.push_back(check);
+            self.tokens.add_check(check);
             self.operations += 1;
         }
     }
@@ -316,22 +274,17 @@ impl<'a> Player<'a> {
     fn poll(&mut self) -> usize {
         let Self { queue: Some(queue), reports, .. } = self else { return 0 };
         let n = queue.poll(reports);
-        let time = self.pass();
-        if n == 0 || self.cpu_copies {
-            self.ran.times.wait += time;
-        }
-        if n > 0 || self.cpu_copies {
+        let time = self.clock.pass();
+        self.ran.times.wait += time;
+        if self.cpu_copies {
             self.ran.times.cpu += time;
         }
         for at in 0..n {
             let Completion { token, result, outcome, .. } = self.reports[at];
-            let Some(index) = token.checked_sub(self.oldest).map(|index| index as usize) else { continue };
-            let Some(ended @ false) = self.ended.get_mut(index) else { continue };
-            *ended = true;
-            self.in_flight -= 1;
+            let Some(check) = self.tokens.end(token) else { continue };
             if outcome != Outcome::Done {
                 self.ran.failed += 1;
-            } else if let Some(check) = self.checks.get(index) {
+            } else if let Some(check) = check {
                 match check.wrong(result) {
                     None => self.ran.verified += 1,
                     Some(wrong) => {
@@ -345,33 +298,23 @@ impl<'a> Player<'a> {
                 }
             }
         }
-        while self.ended.front() == Some(&true) {
-            self.ended.pop_front();
-            self.checks.pop_front();
-            self.oldest += 1;
-        }
         n
     }
 
     /// Waits until the descriptors `from..to` have ended, or all if there are fewer.
     fn wait_for(&mut self, to: u64, from: u64, stop: &AtomicBool) -> Result<()> {
         let (mut since, mut polls) = (Instant::now(), 0_u32);
-        let mut next = from;
+        let mut next = from.max(self.tokens.oldest().min(to));
         loop {
-            let in_flight = |token: u64| match token.checked_sub(self.oldest) {
-                None => false,
-                Some(index) => self.ended.get(index as usize).is_some_and(|ended| !ended),
-            };
-            next = next.max(self.oldest.min(to));
-            let end = to.min(self.oldest + self.ended.len() as u64);
-            while next < end && !in_flight(next) {
+            let end = to.min(self.tokens.next());
+            while next < end && !self.tokens.is_in_flight(next) {
                 next += 1;
             }
             if next >= end || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             if self.poll() > 0 {
-                (since, polls) = (self.now, 0);
+                (since, polls) = (self.clock.now(), 0);
                 continue;
             }
             polls = polls.wrapping_add(1);
@@ -382,7 +325,7 @@ impl<'a> Player<'a> {
             if polls > SPINS {
                 std::thread::yield_now();
             }
-            if self.now - since > self.stall {
+            if self.clock.now() - since > self.stall {
                 return Err(self.hangs());
             }
         }
@@ -390,7 +333,7 @@ impl<'a> Player<'a> {
 
     /// Waits for what the trace left in flight.
     fn drain(&mut self, stop: &AtomicBool) -> Result<()> {
-        if self.in_flight > 0 {
+        if self.tokens.in_flight > 0 {
             self.queue().flush();
         }
         self.wait_for(u64::MAX, 0, stop)
@@ -399,7 +342,7 @@ impl<'a> Player<'a> {
     fn hangs(&self) -> Error {
         let message = format!(
             "the engine completed none of {} descriptors for {} s",
-            self.in_flight,
+            self.tokens.in_flight,
             self.stall.as_secs_f64()
         );
         Error::new(ErrorKind::TimedOut, message)
@@ -410,12 +353,12 @@ impl<'a> Player<'a> {
     fn give_up(&mut self) {
         self.queue().stop();
         let since = Instant::now();
-        while self.in_flight > 0 && since.elapsed() < STOP {
+        while self.tokens.in_flight > 0 && since.elapsed() < STOP {
             if self.poll() == 0 {
                 std::thread::yield_now();
             }
         }
-        if self.in_flight > 0 {
+        if self.tokens.in_flight > 0 {
             // The device may use the memory for ever: its windows are held by the leaked clone.
             let _ = ManuallyDrop::new(self.queue.take());
             self.memory.leak();
