@@ -68,9 +68,15 @@ pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
         figures("Measured: medians over the repetitions", all(false).collect());
         figures("Models: simulated devices, not measured; x memcpy is of this machine", all(true).collect());
     }
-    for engine in results.engines.iter().filter(|e| e.model.is_some()) {
-        let model = engine.model.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "{}", printable(&format!("{}: a model: {model}", engine.name)));
+    let batches = results.cells.iter().any(|m| m.cell.batch > 1);
+    let depth = batches.then(|| "depth: operations in flight by operations for each doorbell".to_owned());
+    let models =
+        results.engines.iter().filter_map(|e| Some(format!("{}: a model: {}", e.name, e.model.as_ref()?)));
+    let bullet = if style == Style::Markdown { "- " } else { "" };
+    for (at, note) in depth.into_iter().chain(models).enumerate() {
+        // A blank line ends the table above in Markdown.
+        let blank = if at == 0 { "\n" } else { "" };
+        let _ = writeln!(text, "{blank}{bullet}{}", style.text(&note));
     }
     for m in results.cells.iter().filter(|m| !m.series.is_empty()) {
         text += &style.title(&format!("Over time, slowest intervals: {}", m.cell));

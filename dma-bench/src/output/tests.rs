@@ -131,6 +131,17 @@ fn names_do_not_break_tables() {
 }
 
 #[test]
+fn notes_end_the_table_above() {
+    let mut results = sample();
+    results.cells.iter_mut().for_each(|m| m.cell.batch = 2);
+    let markdown = tables(&results, Style::Markdown, Shown::default());
+    let notes = "|\n\n- depth: operations in flight by operations for each doorbell\n- sim:profile=dsa: a model: dsa (a public \\<source";
+    assert!(markdown.contains(notes), "{markdown}");
+    let plain = tables(&sample(), Style::Plain, Shown::default());
+    assert!(plain.contains("\n\nsim:profile=dsa: a model: ") && !plain.contains("depth: "), "{plain}");
+}
+
+#[test]
 fn a_rate_that_is_missed_is_marked() {
     let mut results = sample();
     results.campaign.rate = Some(1e9);

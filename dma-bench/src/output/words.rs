@@ -63,10 +63,10 @@ pub fn curve(c: &Curve) -> String {
 pub fn in_flight(c: &Curve) -> String {
     let mut text = if c.depth == 1 { "one at a time".to_owned() } else { format!("{} in flight", c.depth) };
     if c.batch > 1 {
-        let _ = write!(text, " by {}", c.batch);
+        let _ = write!(text, ", batches of {}", c.batch);
     }
     if c.queues > 1 {
-        let _ = write!(text, " on {} queues", c.queues);
+        let _ = write!(text, ", {} queues", c.queues);
     }
     text
 }

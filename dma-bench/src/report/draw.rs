@@ -51,7 +51,7 @@ const CHART: (u32, u32) = (640, 380);
 /// Height of the title and the note in a file, in pixels.
 const HEAD: u32 = 64;
 /// Width of the legend in a file, in pixels.
-const LEGEND: u32 = 290;
+const LEGEND: u32 = 440;
 /// Font size of charts, in pixels. Pages on narrow screens show it at half that size.
 const FONT: i32 = 17;
 
