@@ -25,7 +25,8 @@ Examples:
   dma-bench run --preset quick --report out.html   the overview in half a minute
   dma-bench run -e cpu -o 64..2M -q 1,32 -t 1      one engine by size and depth
   dma-bench compare before.json after.json         changes, and whether they are noise
-  dma-bench replay copies.trace -e sim:profile=dsa a recorded program on another engine
+  dma-bench replay copies.trace -e sim:profile=dsa
+                                                   a recorded program on another engine
 
 Exit codes: 0 success, 1 something failed, 2 the command line or a file that it names is invalid,
 3 wrong bytes or results, 4 `compare` found a slowdown or cannot rule one out, 130 interrupted.";
@@ -101,7 +102,7 @@ pub enum Command {
                       are not in it. To see them, compare two runs of the same program first."
     )]
     Compare(CompareArguments),
-    /// Runs a recorded trace on engines, and says what would change: time, CPU time, doorbells.
+    /// Runs a recorded trace on engines, and compares time, CPU time and doorbells.
     #[command(
         after_help = "Examples:\n  dma-bench replay copies.trace                    on the recorded engine\n  dma-bench replay copies.trace -e cpu -e sim:profile=bluefield3 -e sim:profile=dsa\n\n\
                       A program records a trace when it opens its engine as record+NAME:file=copies.trace. The replay makes the same\n\
@@ -225,21 +226,21 @@ pub struct CompareArguments {
 pub struct ReplayArguments {
     /// The trace.
     pub trace: PathBuf,
-    /// An engine by name, such as cpu, sim:profile=dsa, doca:03:00.0. May be given again. The recorded one,
-    /// unless given.
+    /// An engine by name, such as cpu, sim:profile=dsa or doca:03:00.0. May be repeated. The recorded engine
+    /// if not given.
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engines: Vec<String>,
-    /// The number of timed runs on each engine, of which the one with the median time is shown.
+    /// Timed runs on each engine. The one with the median time is shown.
     #[arg(short = 'r', long = "repetitions", value_name = "COUNT", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: u32,
-    /// The most memory to take; three quarters of what is free, unless given.
+    /// The most memory to use. Three quarters of the available memory if not given.
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub memory: Option<u64>,
-    /// Seconds that an engine may complete nothing before it is given up.
+    /// Time limit in seconds for an engine that completes nothing. Its replay then fails.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = units::seconds)]
     pub stall: f64,
-    /// Neither progress nor lines about it.
+    /// Print no progress.
     #[arg(long)]
     pub quiet: bool,
     /// Output options.
@@ -248,15 +249,15 @@ pub struct ReplayArguments {
 }
 
 impl ReplayArguments {
-    /// The options of each replay.
+    /// Returns the options of each replay.
     ///
     /// # Errors
     ///
-    /// A time that makes no sense.
+    /// The time limit is 0 or too great.
     pub fn options(&self) -> Result<ReplayOptions, String> {
         let stall = Duration::try_from_secs_f64(self.stall).ok().filter(|stall| !stall.is_zero());
         let stall = stall
-            .ok_or_else(|| format!("--stall {}: it takes seconds, more than 0", units::plain(self.stall)))?;
+            .ok_or_else(|| format!("--stall {}: give seconds, more than 0", units::plain(self.stall)))?;
         Ok(ReplayOptions::new()
             .with_repetitions(self.repetitions)
             .with_memory(self.memory.unwrap_or_else(replay::available_memory))

@@ -1,4 +1,4 @@
-//! `replay`: a recorded trace on engines, beside the recorded run.
+//! The subcommand `replay`: a recorded trace on engines, beside the recorded run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,11 +36,11 @@ pub struct Report {
     engines: Vec<Row>,
 }
 
-/// One engine's part.
+/// The figures of one engine.
 #[derive(Debug, Serialize)]
 struct Row {
     engine: String,
-    /// What the engine models, if it is a model.
+    /// Source of the model, if the engine is simulated.
     model: Option<String>,
     /// The reason why there are no figures.
     error: Option<String>,
@@ -77,12 +77,12 @@ impl Figures {
     }
 }
 
-/// The end of an engine's part.
+/// Outcome of the replays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Bytes did not arrive.
+    /// A byte or a result was wrong.
     pub wrong: bool,
-    /// An engine took no part, or did not do all operations.
+    /// An engine could not be used, or did not do all operations.
     pub failed: bool,
 }
 
@@ -168,11 +168,11 @@ pub fn run(
 }
 
 impl Report {
-    /// In a format other than JSON.
+    /// Returns the report in a format other than JSON.
     ///
     /// # Errors
     ///
-    /// Memory runs out.
+    /// Never fails in practice, because the lines are written to memory.
     pub fn shown(&self, format: Format) -> std::result::Result<String, csv::Error> {
         if format == Format::Csv {
             return self.csv();
@@ -203,7 +203,7 @@ impl Report {
         Ok(text)
     }
 
-    /// Returns the errors of engines, a line each.
+    /// Returns the errors of engines, one line each.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {
         let failed = |figures: &Figures| {
@@ -214,7 +214,7 @@ impl Report {
         self.engines.iter().filter_map(|row| Some(format!("{}: {}", row.engine, error(row)?))).collect()
     }
 
-    /// As JSON.
+    /// Returns the report as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
@@ -278,7 +278,7 @@ fn time(seconds: f64) -> String {
     units::nanos(seconds * 1e9)
 }
 
-/// Three quarters of the memory that the system has to give, in bytes; all there can be if it does not say.
+/// Returns three quarters of the available memory in bytes, or `u64::MAX` if the system does not report it.
 #[must_use]
 pub fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -268,13 +268,13 @@ fn an_operation_that_an_engine_lacks_is_refused_by_name() {
     for (op, supplied) in [("compare", "has one CPU core do it"), ("copy-to-both", "makes two copies of it")]
     {
         let output = bench(
-            &[&SHORT[..], &["-e", "cpu", "-e", "sim:latency=1us", "-w", op, "--format", "json"]].concat(),
+            &[&SHORT[..], &["-e", "cpu", "-e", "sim:profile=ioat", "-w", op, "--format", "json"]].concat(),
         );
         let results: Value = serde_json::from_str(&out(&output)).unwrap();
         let cells = results["cells"].as_array().unwrap();
         let lacks: Vec<&Value> = cells.iter().filter(|cell| cell["status"] == "unsupported").collect();
         assert!(
-            !lacks.is_empty() && lacks.iter().all(|cell| cell["engine"] == "sim:latency=1us"),
+            !lacks.is_empty() && lacks.iter().all(|cell| cell["engine"] == "sim:profile=ioat"),
             "{results}"
         );
         let says = format!("this device has no {op}; `dma::Queue` {supplied}");
