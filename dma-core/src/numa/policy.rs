@@ -93,7 +93,7 @@ mod system {
 
     pub(super) fn bind(node: u32, start: NonNull<u8>, len: usize) -> Result<()> {
         let (set, at, flags) = (only(node)?, start.as_ptr(), MPOL_MF_MOVE);
-        // SAFETY: the kernel reads the set during the call. Where pages lie changes nothing for a program.
+        // SAFETY: the kernel reads the set during the call. The node of a page changes nothing for a program.
         checked(unsafe {
             libc::syscall(libc::SYS_mbind, at, len, libc::MPOL_BIND, set.as_ptr(), MAX_NODE, flags)
         })

@@ -2,7 +2,7 @@
 //!
 //! - Each queue of the trace is a thread with a queue. It makes the recorded calls in their order, with the
 //!   same operations, lengths and batches. The program's own times between them are waited.
-//! - Where the trace has a report, the replay waits for the same descriptors. So it has never more in flight
+//! - For each report in the trace, the replay waits for the same descriptors. So it has never more in flight
 //!   than the program had, and what was reused only after its report is so here.
 //! - Memory is new, for each queue its own: as much of each region as the queue's operations name.
 //! - Operations that are longer or more scattered than the engine takes are cut up, and queues are at most as

@@ -186,7 +186,7 @@ impl<'a> Player<'a> {
         let Some(Event::Operation { kind, mut fence, .. }) = self.events.next() else {
             unreachable!("a call has its operations");
         };
-        // What is written behind a fence is spoiled only then.
+        // Destinations behind a fence are spoiled only after it.
         if fence && (!self.fences || self.pace == Pace::Verify) {
             self.submit(Duration::ZERO, stop)?;
             self.drain(stop)?;
@@ -228,7 +228,7 @@ impl<'a> Player<'a> {
         while !rest.is_empty() && !stop.load(Ordering::Relaxed) {
             // SAFETY: `Needs` has made sure that segments lie within the memory, which is there until the
             // queue is closed, and that no operation overlaps itself. There are no references to the memory.
-            // Where operations in flight overlap, which no sound program does, its bytes are unspecified.
+            // If operations in flight overlap, which no sound program does, its bytes are unspecified.
             match unsafe { self.queue().submit(rest) } {
                 Ok(n) => {
                     self.tokens.in_flight += n;

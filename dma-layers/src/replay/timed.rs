@@ -12,7 +12,7 @@ use super::{ReplayOptions, Replayed};
 use crate::cpu_time;
 use crate::record::Trace;
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared<'a> {
     trace: &'a Trace,
     engine: &'a Arc<dyn DmaEngine>,
