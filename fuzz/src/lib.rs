@@ -7,6 +7,7 @@ mod contexts;
 mod input;
 #[cfg(not(feature = "work-queues"))]
 mod programs;
+mod rdma;
 mod spdk;
 #[cfg(feature = "work-queues")]
 mod work_queues;
@@ -32,6 +33,7 @@ pub use calls::doca_calls;
 pub use contexts::doca_contexts;
 #[cfg(not(feature = "work-queues"))]
 pub use programs::doca_programs;
+pub use rdma::rdma_exchange;
 pub use spdk::spdk_calls;
 #[cfg(feature = "work-queues")]
 pub use work_queues::doca_work_queues;
@@ -52,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     ("dma_copy_message", dma_copy_message),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),
+    ("rdma_exchange", rdma_exchange),
     ("remote_import", remote_import),
     ("spdk_calls", spdk_calls),
     ("trace", trace),

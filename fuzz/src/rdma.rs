@@ -1,0 +1,81 @@
+//! The exchange between an importer of RDMA memory and its exporter, and their descriptor.
+
+#[path = "../../dma-rdma/src/secret.rs"]
+mod secret;
+#[path = "../../dma-rdma/src/wire.rs"]
+mod wire;
+
+use dma_core::Access;
+
+use secret::{PROOF, Secret};
+use wire::{
+    BLOB, Challenge, End, ForeignBlob, Grant, REPLY, REQUEST, Reply, Request, VERSION, decode_blob,
+    encode_blob,
+};
+
+const SECRET: Secret = Secret { id: [1; 16], key: [2; 32] };
+const CHALLENGE: Challenge = Challenge([3; 32]);
+const END: End = End { number: 17, psn: 9, lid: 0, mtu: 3, reads: 16, gid: [4; 16] };
+const REQUESTED: Request = Request { id: SECRET.id, nonce: [5; 32], end: Some(END) };
+
+/// Decodes a message of either side and the backend's part of a descriptor, which must encode to the same
+/// bytes. Nothing that was not made with the secret is taken for a proof: neither the input, nor a right
+/// message that differs from it in the bits that the input has.
+///
+/// # Panics
+///
+/// If a decoder violates its documentation.
+pub fn rdma_exchange(input: &[u8]) {
+    match decode_blob(input) {
+        Ok((service, secret)) => {
+            assert_eq!(encode_blob(service, &secret)[..], *input, "something was dropped on the way");
+            assert!(service.port() != 0 && !service.ip().is_unspecified(), "{service} is no address");
+        }
+        Err(ForeignBlob::Length) => assert!(input.len() != BLOB, "a descriptor of the right length"),
+        Err(ForeignBlob::Version(version)) => assert!(version != VERSION, "this version"),
+        Err(ForeignBlob::Address(service)) => assert!(service.port() == 0 || !service.ip().is_loopback()),
+    }
+    if let Some(bytes) = input.first_chunk()
+        && let Ok(challenge) = Challenge::decode(bytes)
+    {
+        assert_eq!(challenge.encode(), *bytes, "something was dropped on the way");
+    }
+    if let Some(bytes) = input.first_chunk() {
+        request(bytes, false);
+    }
+    if let Some(bytes) = input.first_chunk() {
+        reply(bytes, false);
+    }
+    let grant =
+        Grant { addr: 1 << 20, len: 4096, rkey: 6, rights: Access::READ, proof_addr: 7, proof_rkey: 8 };
+    request(&differing(REQUESTED.encode(&SECRET, &CHALLENGE), input), is_same::<REQUEST>(input));
+    let granted = Reply::Granted(grant, Some(END)).encode(&SECRET, &CHALLENGE, &REQUESTED);
+    reply(&differing(granted, input), is_same::<REPLY>(input));
+    reply(&differing(Reply::Unproven.encode_refusal(), input), false);
+}
+
+/// The message with the bits of `by` changed.
+fn differing<const N: usize>(mut message: [u8; N], by: &[u8]) -> [u8; N] {
+    message.iter_mut().zip(by).for_each(|(byte, change)| *byte ^= change);
+    message
+}
+
+/// Whether `by` changes no bit of a message.
+fn is_same<const N: usize>(by: &[u8]) -> bool {
+    by.iter().take(N).all(|byte| *byte == 0)
+}
+
+fn request(bytes: &[u8; REQUEST], right: bool) {
+    let decoded = Request::decode(bytes);
+    if let Ok((request, proof)) = &decoded {
+        let again = request.encode(&SECRET, &CHALLENGE);
+        assert!(bytes.starts_with(&again[..REQUEST - PROOF]), "something was dropped on the way");
+        assert_eq!(request.is_proven(&SECRET, &CHALLENGE, proof), right, "{request:?}");
+    }
+    assert!(decoded.is_ok() || !right, "{decoded:?}");
+}
+
+fn reply(bytes: &[u8; REPLY], right: bool) {
+    let decoded = Reply::decode(bytes, &SECRET, &CHALLENGE, &REQUESTED);
+    assert_eq!(matches!(decoded, Ok(Reply::Granted(..))), right, "{decoded:?}");
+}
