@@ -164,6 +164,9 @@ impl Session {
     }
 
     fn cannot_send(&self, e: &io::Error) -> Failure {
+        if let Err(interrupted) = check_interrupt() {
+            return interrupted;
+        }
         if let Some(reason) = self.reason() {
             return reason;
         }

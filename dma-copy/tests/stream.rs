@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 mod impostor;
 mod pair;
@@ -86,7 +88,12 @@ fn without_rdma_the_other_way_is_offered() {
 
 /// Runs `side`, with the arguments `args`, against an impostor that has `file` bytes to send, or none.
 fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running, Impostor) {
-    let args = format!("{args} -e stream --window 16K --chunk 4K --timeout 2");
+    begin(place, side, &format!("{args} --window 16K --chunk 4K --timeout 2"), file, 16 << 10)
+}
+
+/// As [`against`], with all arguments, and an impostor that agrees to `window` bytes.
+fn begin(place: &Place, side: Side, args: &str, file: Option<u64>, window: u64) -> (Running, Impostor) {
+    let args = format!("{args} -e stream");
     let (running, mut impostor, role) = match side {
         Side::Dpu => (place.start(side, &args), Impostor::connect(place.dir.path()), Role::Host),
         Side::Host => {
@@ -97,7 +104,7 @@ fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running
         }
     };
     impostor.0.set_read_timeout(Some(LONG)).expect("set");
-    impostor.say(&Message::Hello(Hello { stream: true, ..hello(role, file) }));
+    impostor.say(&Message::Hello(Hello { stream: true, window, ..hello(role, file) }));
     assert!(matches!(impostor.hear(), Message::Hello(Hello { stream: true, .. })));
     (running, impostor)
 }
@@ -191,6 +198,23 @@ fn a_sender_takes_no_bytes_and_sends_no_more_than_the_window() {
         impostor.say(&data(1));
         sender.end().failed(&["it said Data at the wrong time"]);
         assert!(matches!(impostor.hear(), Message::Abort { .. }));
+    }
+}
+
+#[test]
+fn a_sender_can_be_interrupted_while_the_other_side_takes_nothing() {
+    for side in Side::BOTH {
+        let place = Place::new();
+        place.file("src", 4 << 20);
+        // Longer than the test waits.
+        let (mut sender, mut impostor) = begin(&place, side, "-f src --timeout 600", None, 4 << 20);
+        impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+        // It fills the socket, and then waits within a message.
+        std::thread::sleep(Duration::from_millis(500));
+        sender.signal(Signal::INT);
+        let ended = sender.end();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        assert!(ended.err.contains(": interrupted"), "{ended:?}");
     }
 }
 

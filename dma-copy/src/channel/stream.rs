@@ -1,23 +1,52 @@
 //! Messages on a stream, authenticated if the channel has a secret.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use dma_handshake::{Macs, Receiving, Sending};
 
 use super::{Channel, Receiver, Sender};
+use crate::Deadline;
 use crate::protocol::MAX_MESSAGE;
 
-/// A channel over a stream and its clone. `macs` authenticate the messages sent and received.
+/// A channel over a stream and its clone, whose write timeout is [`POLL_INTERVAL`]. `macs` authenticate the
+/// messages sent and received. Sending fails if the other side takes nothing for `timeout`.
 pub(super) fn channel<S: Read + Write + Send + 'static>(
     stream: S,
     clone: S,
     macs: Option<(Macs, Macs)>,
+    timeout: Duration,
 ) -> Channel {
     let (sends, receives) = macs.unzip();
     Channel {
-        sender: Box::new(Sending::new(clone, sends)),
+        sender: Box::new(Sending::new(Interruptible { stream: clone, timeout }, sends)),
         receiver: Box::new(Receiving::new(stream, receives, MAX_MESSAGE)),
         max_message: MAX_MESSAGE,
+    }
+}
+
+/// A stream whose writes end when a signal arrives, even if the other side takes nothing.
+struct Interruptible<S> {
+    stream: S,
+    timeout: Duration,
+}
+
+impl<S: Write> Write for Interruptible<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let deadline = Deadline::after(self.timeout);
+        loop {
+            match self.stream.write(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => match deadline.is_over_or_interrupted() {
+                    Ok(false) => {}
+                    _ => return Err(e),
+                },
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 

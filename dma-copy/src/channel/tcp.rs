@@ -14,7 +14,7 @@ use super::{Channel, RETRY, connect, nobody, stream};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, check_interrupt};
+use crate::{Deadline, POLL_INTERVAL, check_interrupt};
 
 const PROTOCOL: Protocol = Protocol {
     magic: *b"DCPYTCP1",
@@ -36,12 +36,12 @@ pub(super) fn open(address: &str, options: &Options, deadline: Deadline) -> Resu
     let set_up = || {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(None)?;
-        stream.set_write_timeout(Some(options.timeout))?;
+        stream.set_write_timeout(Some(POLL_INTERVAL))?;
         stream.try_clone()
     };
     let clone =
         set_up().map_err(|e| failure!(Connecting, "cannot set up the connection to {address}: {e}"))?;
-    Ok(stream::channel(stream, clone, Some(macs)))
+    Ok(stream::channel(stream, clone, Some(macs), options.timeout))
 }
 
 fn try_connect(address: &str, deadline: Deadline) -> io::Result<TcpStream> {

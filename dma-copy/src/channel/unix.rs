@@ -14,10 +14,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 use rustix::process::{getuid, umask};
 
 use super::{Channel, connect, nobody, stream};
-use crate::Deadline;
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
+use crate::{Deadline, POLL_INTERVAL};
 
 const NAME: &str = "dma-copy.sock";
 
@@ -66,11 +66,11 @@ pub(super) fn open(path: &Path, options: &Options, deadline: Deadline) -> Result
     };
     let set_up = || {
         stream.set_nonblocking(false)?;
-        stream.set_write_timeout(Some(options.timeout))?;
+        stream.set_write_timeout(Some(POLL_INTERVAL))?;
         stream.try_clone()
     };
     let clone = set_up().map_err(|e| failure!(Connecting, "cannot set up {}: {e}", path.display()))?;
-    Ok(stream::channel(stream, clone, None))
+    Ok(stream::channel(stream, clone, None, options.timeout))
 }
 
 /// Removes the socket's name when dropped.
