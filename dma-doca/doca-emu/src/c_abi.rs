@@ -38,26 +38,41 @@ pub(crate) const INVALID: Code = c::DOCA_ERROR_INVALID_VALUE;
 ///     fn doca_buf_get_len(buf: Handle<Buf>, len: Out<usize>) { len.put(buf.get()?.len()) }
 /// }
 /// ```
+///
+/// Names behind a `|` are those of earlier versions. A library exports those of all names that its headers
+/// have. Calls that DOCA 1.5 to 2.2 has with other arguments are left out of its build, by `cfg(workq)`.
 macro_rules! c_calls {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
-        $($crate::c_abi::c_call! {
-            $(#[$doc])* #[cfg_attr(not(workq), unsafe(no_mangle))]
-            (pub(crate)) $name ($($arg: $type),*) ($($result)?) $body
-        })*
+    ($(
+        $(#[$doc:meta])* fn $name:ident $(| $old:ident)* ($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?
+        $body:block
+    )*) => {
+        $(
+            $crate::c_abi::c_call! {
+                $(#[$doc])* #[unsafe(no_mangle)] (pub(crate)) $name ($($arg: $type),*) ($($result)?) $body
+            }
+            $crate::c_abi::older_names! { [$($old)*] $name ($($arg: $type),*) ($($result)?) }
+        )*
     };
 }
 pub(crate) use c_calls;
 
-/// As [`c_calls!`], for calls that DOCA 1.5 and 2.2 have by the same names. A library exports those of them
-/// that its headers have.
-macro_rules! all_calls {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
-        $($crate::c_abi::c_call! {
-            $(#[$doc])* #[unsafe(no_mangle)] (pub(crate)) $name ($($arg: $type),*) ($($result)?) $body
-        })*
+/// Exports a call by its earlier names, too.
+macro_rules! older_names {
+    ([] $($call:tt)*) => {};
+    ($old:tt $name:ident $args:tt ()) => {
+        $crate::c_abi::older_names! { $old $name $args ($crate::c_abi::Code) }
+    };
+    ([$old:ident $($more:ident)*] $name:ident ($($arg:ident: $type:ty),*) ($result:ty)) => {
+        $crate::c_abi::c_call! {
+            #[unsafe(no_mangle)] () $old ($($arg: $type),*) ($result) {
+                // SAFETY: the caller's promise is that of the other name.
+                unsafe { $name($($arg),*) }
+            }
+        }
+        $crate::c_abi::older_names! { [$($more)*] $name ($($arg: $type),*) ($result) }
     };
 }
-pub(crate) use all_calls;
+pub(crate) use older_names;
 
 macro_rules! c_call {
     ($(#[$doc:meta])* ($($public:tt)*) $name:ident ($($arg:ident: $type:ty),*) () $body:block) => {
@@ -73,35 +88,6 @@ macro_rules! c_call {
 }
 pub(crate) use c_call;
 
-/// As [`c_calls!`], for calls of earlier versions, some of which have the names of later ones.
-macro_rules! older_calls {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
-        $($crate::c_abi::c_call! {
-            $(#[$doc])* #[unsafe(no_mangle)] () $name ($($arg: $type),*) ($($result)?) $body
-        })*
-    };
-}
-pub(crate) use older_calls;
-
-/// Exports calls of earlier versions that only have other names now: `fn OLD(…) -> RESULT = PATH;`.
-macro_rules! renamed {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? = $now:path;)*) => {
-        $($crate::c_abi::renamed! { @one $(#[$doc])* $name ($($arg: $type),*) ($($result)?) $now })*
-    };
-    (@one $(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) () $now:path) => {
-        $crate::c_abi::renamed! { @one $(#[$doc])* $name ($($arg: $type),*) ($crate::c_abi::Code) $now }
-    };
-    (@one $(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),*) ($result:ty) $now:path) => {
-        $(#[$doc])*
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> $result {
-            // SAFETY: the caller's promise is that of the other call.
-            unsafe { $now($($arg),*) }
-        }
-    };
-}
-pub(crate) use renamed;
-
 /// Exports functions that write a value of an object to their last argument.
 ///
 /// ```text
@@ -110,11 +96,11 @@ pub(crate) use renamed;
 /// }
 /// ```
 macro_rules! getters {
-    ($($(#[$doc:meta])* $name:ident($object:ident: $type:ty) -> $value:ty { $get:expr })*) => {
+    ($($(#[$doc:meta])* $name:ident $(| $old:ident)*($object:ident: $type:ty) -> $value:ty { $get:expr })*) => {
         $crate::c_abi::c_calls! {
             $(
                 $(#[$doc])*
-                fn $name($object: $crate::c_abi::Handle<$type>, out: $crate::c_abi::Out<$value>) {
+                fn $name $(| $old)*($object: $crate::c_abi::Handle<$type>, out: $crate::c_abi::Out<$value>) {
                     out.make(|| {
                         let $object = $object.get()?;
                         Ok($get)

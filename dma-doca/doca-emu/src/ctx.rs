@@ -290,11 +290,15 @@ getters! {
     doca_ctx_get_state(ctx: Ctx) -> c::doca_ctx_states { ctx.state() as u32 }
 }
 
+#[cfg(not(workq))]
 c_calls! {
     /// Starts a context. It runs on return, or `IN_PROGRESS` says that it is starting.
     fn doca_ctx_start(ctx: Handle<Ctx>) { hold(&ctx)?.ctx().start() }
     /// Stops a context. It is idle on return, or `IN_PROGRESS` says that it is stopping.
     fn doca_ctx_stop(ctx: Handle<Ctx>) { hold(&ctx)?.ctx().stop() }
+}
+
+c_calls! {
     /// `NOT_SUPPORTED`: there is no GPU.
     fn doca_ctx_set_datapath_on_gpu(ctx: Handle<Ctx>, gpu: *const c::doca_gpu) {
         no_datapath(&ctx, gpu.is_null())

@@ -89,14 +89,22 @@ fn no(devinfo: &Handle<Info>, supported: &Out<u8>) -> Outcome {
 }
 
 getters! {
+    doca_mmap_cap_is_export_pci_supported
+        | doca_devinfo_get_is_mmap_export_supported
+        | doca_devinfo_get_is_mmap_export_dpu_supported(info: Info) -> u8 { info.function().export.into() }
+    doca_mmap_cap_is_create_from_export_pci_supported
+        | doca_devinfo_get_is_mmap_from_export_supported
+        | doca_devinfo_get_is_mmap_from_export_dpu_supported(info: Info) -> u8 { info.function().import.into() }
     /// The port's rate in bits a second.
     doca_devinfo_get_active_rate(info: Info) -> u64 { info.function().rate.saturating_mul(1_000_000_000) }
     /// Only devices on the DPU list representors.
-    doca_devinfo_rep_cap_is_filter_all_supported(info: Info) -> u8 {
+    doca_devinfo_rep_cap_is_filter_all_supported
+        | doca_devinfo_rep_get_is_list_all_supported(info: Info) -> u8 {
         (info.function().side == Side::Dpu).into()
     }
     /// Only devices on the DPU list representors.
-    doca_devinfo_rep_cap_is_filter_net_supported(info: Info) -> u8 {
+    doca_devinfo_rep_cap_is_filter_net_supported
+        | doca_devinfo_rep_get_is_list_net_supported(info: Info) -> u8 {
         (info.function().side == Side::Dpu).into()
     }
     doca_devinfo_get_pci_func_type(info: Info) -> c::doca_pci_func_type { native_kind(info.function().kind) }
@@ -121,7 +129,8 @@ c_calls! {
         unsafe { pci_addr_str.text(address, c::DOCA_DEVINFO_PCI_ADDR_SIZE as usize) }
     }
     /// Compares with an address such as `0000:03:00.0` or `03:00.0`.
-    fn doca_devinfo_is_equal_pci_addr(devinfo: Handle<Info>, pci_addr_str: Text, is_equal: Out<u8>) {
+    fn doca_devinfo_is_equal_pci_addr
+        | doca_devinfo_get_is_pci_addr_equal(devinfo: Handle<Info>, pci_addr_str: Text, is_equal: Out<u8>) {
         let address = pci::whole(pci_addr_str.str()?).ok_or(INVALID)?;
         is_equal.put((devinfo.get()?.function().pci == address).into())
     }

@@ -175,10 +175,14 @@ getters! {
     doca_buf_inventory_get_user_data(inventory: Inventory) -> c::doca_data { inventory.user_data.get() }
 }
 
+#[cfg(not(workq))]
 c_calls! {
     fn doca_buf_inventory_create(num_elements: usize, inventory: Out<Handle<Inventory>>) {
         inventory.make(|| Ok(Handle::give_rc(Inventory::new(num_elements)?)))
     }
+}
+
+c_calls! {
     /// `IN_USE` unless all buffers are back.
     fn doca_buf_inventory_destroy(inventory: Handle<Inventory>) {
         let it = inventory.get()?;

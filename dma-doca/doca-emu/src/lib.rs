@@ -133,7 +133,7 @@
 //!   standard error, prints the usage and returns a code. Without a callback, `-v` prints the SDK's version
 //!   and ends the program. The command line overrides a JSON file. A program with commands must be given one.
 
-#![cfg_attr(workq, allow(dead_code, reason = "of the calls of later versions, few are called"))]
+#![cfg_attr(workq, allow(dead_code, unused_imports, reason = "calls of later versions are left out"))]
 
 mod argp;
 mod buf;
@@ -145,7 +145,6 @@ mod config;
 mod ctx;
 mod dev;
 mod dma;
-mod earlier;
 mod error;
 mod graph;
 mod inventory;

@@ -1,7 +1,8 @@
 //! `doca_mmap.h`: memory that devices may touch.
 #![expect(unsafe_code, reason = "functions that C calls by name, and the memory that it registers")]
 
-pub(crate) mod calls;
+#[cfg(not(workq))]
+mod calls;
 #[cfg(workq)]
 mod chunk;
 mod dmabuf;

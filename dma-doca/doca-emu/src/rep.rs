@@ -46,7 +46,7 @@ getters! {
 
 c_calls! {
     /// Lists the representors that pass a filter.
-    fn doca_devinfo_rep_create_list(
+    fn doca_devinfo_rep_create_list | doca_devinfo_rep_list_create(
         dev: Handle<Dev>,
         filter: c_int,
         dev_list_rep: Out<*const Handle<RepInfo>>,
@@ -77,7 +77,8 @@ c_calls! {
         dev_list_rep.put(LISTS.create(reps))
     }
     /// Destroys a list. Open representors stay.
-    fn doca_devinfo_rep_destroy_list(dev_list_rep: *const Handle<RepInfo>) { LISTS.destroy(dev_list_rep) }
+    fn doca_devinfo_rep_destroy_list
+        | doca_devinfo_rep_list_destroy(dev_list_rep: *const Handle<RepInfo>) { LISTS.destroy(dev_list_rep) }
     fn doca_dev_rep_open(devinfo: Handle<RepInfo>, dev_rep: Out<Handle<Rep>>) {
         dev_rep.check()?;
         let rep = Rep { mark: Mark::of::<Rep>(), info: devinfo.arc()? };
@@ -116,7 +117,7 @@ c_calls! {
         vhca_id.put(info.function().vhca_id.unwrap_or(info.index as u16))
     }
     /// Compares with an address such as `0000:3b:00.0` or `3b:00.0`.
-    fn doca_devinfo_rep_is_equal_pci_addr(
+    fn doca_devinfo_rep_is_equal_pci_addr | doca_devinfo_rep_get_is_pci_addr_equal(
         devinfo_rep: Handle<RepInfo>,
         pci_addr_str: Text,
         is_equal: Out<u8>,

@@ -1,4 +1,4 @@
-//! The calls of DOCA 1.5 to 2.2 on the same objects: most under their names of that time.
+//! The calls of DOCA 1.5 to 2.2 on the same objects. Those that were only renamed are with the later ones.
 //!
 //! Choices where nothing public says how a real library answers:
 //!

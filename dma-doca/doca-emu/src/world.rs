@@ -103,7 +103,8 @@ static LISTS: Lists<Info> = Lists::new();
 
 c_calls! {
     /// Lists the devices. On `BAD_CONFIG` a line on standard error names the mistake in the configuration.
-    fn doca_devinfo_create_list(dev_list: Out<*const Handle<Info>>, nb_devs: Out<u32>) {
+    fn doca_devinfo_create_list
+        | doca_devinfo_list_create(dev_list: Out<*const Handle<Info>>, nb_devs: Out<u32>) {
         dev_list.check()?;
         nb_devs.check()?;
         let world = world().map_err(|error| {
@@ -114,7 +115,8 @@ c_calls! {
         dev_list.put(LISTS.create(world.infos.clone()))
     }
     /// Destroys a list. Open devices stay.
-    fn doca_devinfo_destroy_list(dev_list: *const Handle<Info>) { LISTS.destroy(dev_list) }
+    fn doca_devinfo_destroy_list
+        | doca_devinfo_list_destroy(dev_list: *const Handle<Info>) { LISTS.destroy(dev_list) }
     /// The version that the configuration states, or that of the headers.
     fn doca_version_runtime() -> *const c_char { version().as_ptr() }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::spec::{CmdCallback, CmdSpec, ParamCallback, ParamSpec};
 use super::{Cmd, Config, Param, Parser, STATE, lock, run, with};
-use crate::c_abi::{Code, Handle, In, Out, Outcome, Text, all_calls, c, require};
+use crate::c_abi::{Code, Handle, In, Out, Outcome, Text, c, c_calls, require};
 use crate::log::{Limit, global};
 
 /// The text that C passes; `None` for NULL.
@@ -66,7 +66,13 @@ fn set_cmd(cmd: Handle<Cmd>, change: impl FnOnce(&mut CmdSpec)) {
     }
 }
 
-all_calls! {
+c_calls! {
+    /// Does nothing: there is no gRPC here.
+    fn doca_argp_set_grpc_program() -> () {}
+    /// `NOT_SUPPORTED`.
+    fn doca_argp_get_grpc_addr(address: Out<*const c_char>) {
+        address.check().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
+    }
     /// Prints the usage on standard output.
     fn doca_argp_usage() -> () { run::print_usage() }
     /// Makes the parser. Without a name the program's first argument is its name.

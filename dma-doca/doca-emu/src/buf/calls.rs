@@ -11,10 +11,10 @@ getters! {
     doca_buf_get_head(buf: Buf) -> usize { buf.head.get() }
     doca_buf_get_data_len(buf: Buf) -> usize { buf.data_len.get() }
     doca_buf_get_data(buf: Buf) -> usize { buf.data.get() }
-    doca_buf_get_next_in_list(buf: Buf) -> Handle<Buf> { buf.next.get() }
-    doca_buf_get_last_in_list(buf: Buf) -> Handle<Buf> { Handle::of(buf.last()) }
-    doca_buf_is_last_in_list(buf: Buf) -> u8 { buf.next.get().is_null().into() }
-    doca_buf_is_first_in_list(buf: Buf) -> u8 { (!buf.chained.get()).into() }
+    doca_buf_get_next_in_list | doca_buf_list_next(buf: Buf) -> Handle<Buf> { buf.next.get() }
+    doca_buf_get_last_in_list | doca_buf_list_last(buf: Buf) -> Handle<Buf> { Handle::of(buf.last()) }
+    doca_buf_is_last_in_list | doca_buf_list_is_last(buf: Buf) -> u8 { buf.next.get().is_null().into() }
+    doca_buf_is_first_in_list | doca_buf_list_is_first(buf: Buf) -> u8 { (!buf.chained.get()).into() }
     doca_buf_is_in_list(buf: Buf) -> u8 { buf.is_in_list().into() }
 }
 
@@ -30,7 +30,7 @@ c_calls! {
         Ok(())
     }
     /// Removes a reference, and writes the previous count. The last one returns the list to its inventories.
-    fn doca_buf_dec_refcount(buf: Handle<Buf>, refcount: Out<u16>) {
+    fn doca_buf_dec_refcount | doca_buf_refcount_rm(buf: Handle<Buf>, refcount: Out<u16>) {
         require(!buf.is_null(), INVALID)?;
         // A buffer that is back in its inventory has no references.
         let buf = buf.get().map_err(|_| c::DOCA_ERROR_BAD_STATE)?;
@@ -56,16 +56,18 @@ c_calls! {
     }
     fn doca_buf_reset_data_len(buf: Handle<Buf>) { buf.get().map(|buf| buf.data_len.set(0)) }
     /// `NOT_PERMITTED` unless it is the head.
-    fn doca_buf_get_list_len(buf: Handle<Buf>, num_elements: Out<u32>) {
+    fn doca_buf_get_list_len | doca_buf_list_num_elements(buf: Handle<Buf>, num_elements: Out<u32>) {
         let buf = buf.get()?;
         require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
         num_elements.put(buf.count.get())
     }
     /// Appends the second list to the first; both by their heads.
-    fn doca_buf_chain_list(list1: Handle<Buf>, list2: Handle<Buf>) { list1.get()?.chain(None, list2.get()?) }
+    fn doca_buf_chain_list
+        | doca_buf_list_chain(list1: Handle<Buf>, list2: Handle<Buf>) { list1.get()?.chain(None, list2.get()?) }
     /// Appends the second list to the first, whose last buffer is given.
     fn doca_buf_chain_list_tail(list1_head: Handle<Buf>, list1_tail: Handle<Buf>, list2: Handle<Buf>) {
         list1_head.get()?.chain(Some(list1_tail.get()?), list2.get()?)
     }
-    fn doca_buf_unchain_list(list1: Handle<Buf>, list2: Handle<Buf>) { list1.get()?.unchain(list2.get()?) }
+    fn doca_buf_unchain_list
+        | doca_buf_list_unchain(list1: Handle<Buf>, list2: Handle<Buf>) { list1.get()?.unchain(list2.get()?) }
 }

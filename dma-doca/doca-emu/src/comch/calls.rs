@@ -55,17 +55,17 @@ pub(super) fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endp
 
 /// Declares calls of servers, and the same ones of clients.
 macro_rules! pairs {
-    ($($(#[$doc:meta])* $server:ident, $client:ident
+    ($($(#[$doc:meta])* $server:ident $(| $old_server:ident)*, $client:ident $(| $old_client:ident)*;
         |$endpoint:ident| ($($arg:ident: $type:ty),*) $body:block)*) => {
         $crate::c_abi::c_calls! {
             $(
                 $(#[$doc])*
-                fn $server(comch_server: Handle<Endpoint>, $($arg: $type),*) {
+                fn $server $(| $old_server)*(comch_server: Handle<Endpoint>, $($arg: $type),*) {
                     let $endpoint = $crate::comch::calls::server(&comch_server)?;
                     $body
                 }
                 $(#[$doc])*
-                fn $client(comch_client: Handle<Endpoint>, $($arg: $type),*) {
+                fn $client $(| $old_client)*(comch_client: Handle<Endpoint>, $($arg: $type),*) {
                     let $endpoint = $crate::comch::calls::client(&comch_client)?;
                     $body
                 }
@@ -77,26 +77,27 @@ pub(super) use pairs;
 
 pairs! {
     /// The longest message, up to the limit of the device.
-    doca_comch_server_set_max_msg_size, doca_comch_client_set_max_msg_size |endpoint| (size: u32) {
+    doca_comch_server_set_max_msg_size, doca_comch_client_set_max_msg_size; |endpoint| (size: u32) {
         endpoint.ctx.require_idle()?;
         require((1..=endpoint.limits().max_msg_size).contains(&size), INVALID)?;
         endpoint.max_msg_size.set(size);
         Ok(())
     }
-    doca_comch_server_get_max_msg_size, doca_comch_client_get_max_msg_size |endpoint| (size: Out<u32>) {
+    doca_comch_server_get_max_msg_size, doca_comch_client_get_max_msg_size; |endpoint| (size: Out<u32>) {
         get(endpoint, &size, |endpoint| endpoint.max_msg_size.get())
     }
     /// Messages that the receive queue holds, up to the limit of the device.
-    doca_comch_server_set_recv_queue_size, doca_comch_client_set_recv_queue_size |endpoint| (size: u32) {
+    doca_comch_server_set_recv_queue_size, doca_comch_client_set_recv_queue_size; |endpoint| (size: u32) {
         endpoint.ctx.require_idle()?;
         require((1..=endpoint.limits().max_recv_queue_size).contains(&size), INVALID)?;
         endpoint.recv_queue_size.set(size);
         Ok(())
     }
-    doca_comch_server_get_recv_queue_size, doca_comch_client_get_recv_queue_size |endpoint| (size: Out<u32>) {
+    doca_comch_server_get_recv_queue_size, doca_comch_client_get_recv_queue_size; |endpoint| (size: Out<u32>) {
         get(endpoint, &size, |endpoint| endpoint.recv_queue_size.get())
     }
-    doca_comch_server_get_device, doca_comch_client_get_device |endpoint| (dev: Out<Handle<Dev>>) {
+    doca_comch_server_get_device | doca_cc_server_get_device,
+    doca_comch_client_get_device | doca_cc_client_get_device; |endpoint| (dev: Out<Handle<Dev>>) {
         get(endpoint, &dev, |endpoint| Handle::of(&*endpoint.dev))
     }
 }
@@ -109,7 +110,8 @@ fn endpoint_of(connection: &Handle<Connection>, is_server: bool) -> *const Endpo
 }
 
 getters! {
-    doca_comch_cap_get_max_name_len(info: Info) -> u32 { comch(info)?.max_name_len }
+    doca_comch_cap_get_max_name_len
+        | doca_cc_cap_get_max_name_len(info: Info) -> u32 { comch(info)?.max_name_len }
     doca_comch_cap_get_max_msg_size(info: Info) -> u32 { comch(info)?.max_msg_size }
     doca_comch_cap_get_max_recv_queue_size(info: Info) -> u32 { comch(info)?.max_recv_queue_size }
     doca_comch_cap_get_max_clients(info: Info) -> u32 { comch(info)?.max_clients }
@@ -117,20 +119,24 @@ getters! {
 }
 
 c_calls! {
-    fn doca_comch_connection_set_user_data(connection: Handle<Connection>, user_data: c::doca_data) {
+    fn doca_comch_connection_set_user_data
+        | doca_cc_connection_set_user_data(connection: Handle<Connection>, user_data: c::doca_data) {
         connection.get().map(|connection| connection.user_data.set(user_data))
     }
     /// 0 for NULL.
-    fn doca_comch_connection_get_user_data(connection: Handle<Connection>) -> c::doca_data {
+    fn doca_comch_connection_get_user_data
+        | doca_cc_connection_get_user_data(connection: Handle<Connection>) -> c::doca_data {
         connection.get().map_or(NO_DATA, |connection| connection.user_data.get())
     }
     /// The server of the connection, or NULL.
-    fn doca_comch_server_get_server_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, true) }
+    fn doca_comch_server_get_server_ctx
+        | doca_cc_server_get_server_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, true) }
     /// The client of the connection, or NULL.
-    fn doca_comch_client_get_client_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, false) }
+    fn doca_comch_client_get_client_ctx
+        | doca_cc_client_get_client_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, false) }
     /// Makes a server for the host's function that the representor stands for. `NOT_SUPPORTED` on a device
     /// that is not the DPU's.
-    fn doca_comch_server_create(
+    fn doca_comch_server_create | doca_cc_server_create(
         dev: Handle<Dev>,
         repr: Handle<Rep>,
         name: Text,
@@ -143,14 +149,18 @@ c_calls! {
         comch_server.put(Handle::give_rc(Endpoint::new(dev, Some(rep), name)))
     }
     /// `IN_USE` unless idle.
-    fn doca_comch_server_destroy(it: Handle<Endpoint>) { server(&it).and_then(|_| destroy(it)) }
-    fn doca_comch_cap_server_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Dpu) }
-    fn doca_comch_server_get_device_rep(comch_server: Handle<Endpoint>, rep: Out<Handle<Rep>>) {
+    fn doca_comch_server_destroy
+        | doca_cc_server_destroy(it: Handle<Endpoint>) { server(&it).and_then(|_| destroy(it)) }
+    fn doca_comch_cap_server_is_supported
+        | doca_cc_cap_server_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Dpu) }
+    fn doca_comch_server_get_device_rep
+        | doca_cc_server_get_device_repr(comch_server: Handle<Endpoint>, rep: Out<Handle<Rep>>) {
         get(server(&comch_server)?, &rep, |endpoint| {
             endpoint.rep.as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep))
         })
     }
-    fn doca_comch_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
+    fn doca_comch_server_as_ctx
+        | doca_cc_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
     /// Ends a connection. The other side is told, and the program by its callback. `AGAIN` if there is no
     /// room to tell, `IN_USE` if this side has consumers or producers of it.
     fn doca_comch_server_disconnect(comch_server: Handle<Endpoint>, connection: Handle<Connection>) {
@@ -158,7 +168,8 @@ c_calls! {
         server.disconnect(&*server.own(connection)?)
     }
     /// Makes a client. `NOT_SUPPORTED` on a device that is not the host's.
-    fn doca_comch_client_create(dev: Handle<Dev>, name: Text, comch_client: Out<Handle<Endpoint>>) {
+    fn doca_comch_client_create
+        | doca_cc_client_create(dev: Handle<Dev>, name: Text, comch_client: Out<Handle<Endpoint>>) {
         comch_client.check()?;
         let dev = dev.arc()?;
         let name = check_name(&dev, &name)?;
@@ -166,21 +177,25 @@ c_calls! {
         comch_client.put(Handle::give_rc(Endpoint::new(dev, None, name)))
     }
     /// `IN_USE` unless idle.
-    fn doca_comch_client_destroy(it: Handle<Endpoint>) { client(&it).and_then(|_| destroy(it)) }
-    fn doca_comch_cap_client_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Host) }
-    fn doca_comch_client_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(client(&it)) }
+    fn doca_comch_client_destroy
+        | doca_cc_client_destroy(it: Handle<Endpoint>) { client(&it).and_then(|_| destroy(it)) }
+    fn doca_comch_cap_client_is_supported
+        | doca_cc_cap_client_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Host) }
+    fn doca_comch_client_as_ctx
+        | doca_cc_client_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(client(&it)) }
     /// The client's connection; `BAD_STATE` before it is started.
-    fn doca_comch_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
+    fn doca_comch_client_get_connection
+        | doca_cc_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
         connection.make(|| Ok(Handle::of(&*client(&comch_client)?.client_connection()?)))
     }
     /// Updates the counters.
-    fn doca_comch_connection_update_info(connection: Handle<Connection>) {
+    fn doca_comch_connection_update_info | doca_cc_connection_update_info(connection: Handle<Connection>) {
         let connection = connection.get()?;
         connection.shown.set(connection.counters.get());
         connection.link_outcome()
     }
     /// A counter, as of the last update.
-    fn doca_comch_connection_get_counter(
+    fn doca_comch_connection_get_counter | doca_cc_connection_get_counter(
         connection: Handle<Connection>,
         counter: c::doca_comch_counter,
         value: Out<u64>,

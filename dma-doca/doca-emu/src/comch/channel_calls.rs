@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::calls::{check_name, comch, is_supported};
 use super::channel::{Active, Channel, Peer, lock};
-use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, older_calls, require};
+use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, c_calls, require};
 use crate::config::{ComchConfig, Side};
 use crate::dev::{Dev, Info};
 use crate::notify::Notifier;
@@ -66,7 +66,7 @@ fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
     Ok(dev)
 }
 
-older_calls! {
+c_calls! {
     /// With its NUL. Cards may be configured to allow less.
     fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
     fn doca_comm_channel_get_max_message_size(devinfo: Handle<Info>, size: Out<u32>) {

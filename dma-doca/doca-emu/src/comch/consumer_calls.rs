@@ -57,7 +57,7 @@ fn no_dpa(consumer: &Handle<Consumer>) -> Outcome {
 
 getters! {
     /// Number of the consumer for producers of the other end.
-    doca_comch_consumer_get_id(consumer: Consumer) -> u32 { consumer.id }
+    doca_comch_consumer_get_id | doca_cc_consumer_get_id(consumer: Consumer) -> u32 { consumer.id }
     doca_comch_consumer_cap_get_max_num_tasks(info: Info) -> u32 { comch(info)?.max_fast_tasks }
     doca_comch_consumer_cap_get_max_buf_size(info: Info) -> u32 { max_size(comch(info)?) }
     doca_comch_consumer_cap_get_max_buf_list_len(info: Info) -> u32 {
@@ -71,7 +71,7 @@ getters! {
 c_calls! {
     /// Makes a consumer, whose messages go to buffers of the memory map, which is started. `BAD_STATE` if the
     /// connection is not open, `NO_MEMORY` if it has as many consumers as it can.
-    fn doca_comch_consumer_create(
+    fn doca_comch_consumer_create | doca_cc_consumer_create(
         comch_connection: Handle<Connection>,
         buf_mmap: Handle<Mmap>,
         consumer: Out<Handle<Consumer>>,
@@ -82,8 +82,10 @@ c_calls! {
         consumer.put(Handle::give_rc(Consumer::new(fast, memory)?))
     }
     /// `IN_USE` unless idle.
-    fn doca_comch_consumer_destroy(consumer: Handle<Consumer>) { destroy(consumer) }
-    fn doca_comch_consumer_cap_is_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
+    fn doca_comch_consumer_destroy
+        | doca_cc_consumer_destroy(consumer: Handle<Consumer>) { destroy(consumer) }
+    fn doca_comch_consumer_cap_is_supported
+        | doca_cc_cap_is_consumer_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
     /// The most bytes of immediate data, up to the limit of the device.
     fn doca_comch_consumer_set_imm_data_len(consumer: Handle<Consumer>, len: u32) {
         configure(&consumer, |consumer| {
@@ -92,7 +94,8 @@ c_calls! {
             Ok(())
         })
     }
-    fn doca_comch_consumer_as_ctx(consumer: Handle<Consumer>) -> *mut c::doca_ctx { as_ctx(&consumer) }
+    fn doca_comch_consumer_as_ctx
+        | doca_cc_consumer_as_ctx(consumer: Handle<Consumer>) -> *mut c::doca_ctx { as_ctx(&consumer) }
     fn doca_comch_consumer_completion_create(completion: Out<Completion>) {
         completion.check().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
@@ -124,18 +127,20 @@ c_calls! {
     }
     /// Takes a task that receives into the buffer; for NULL, immediate data alone. `NO_MEMORY` if all are
     /// taken.
-    fn doca_comch_consumer_task_post_recv_alloc_init(
+    fn doca_comch_consumer_task_post_recv_alloc_init | doca_cc_consumer_post_recv_task_alloc_init(
         consumer: Handle<Consumer>,
         buf: Handle<Buf>,
         task: Out<Handle<Task<Receive>>>,
     ) {
         task.make(|| consumer.get()?.alloc(buf))
     }
-    fn doca_comch_consumer_task_post_recv_get_buf(task: Handle<Task<Receive>>) -> Handle<Buf> {
+    fn doca_comch_consumer_task_post_recv_get_buf
+        | doca_cc_consumer_post_recv_task_get_buf(task: Handle<Task<Receive>>) -> Handle<Buf> {
         task::get(&task, Handle::null(), |task| task.buf.get())
     }
     /// Ignored while the device has the task.
-    fn doca_comch_consumer_task_post_recv_set_buf(task: Handle<Task<Receive>>, buf: Handle<Buf>) -> () {
+    fn doca_comch_consumer_task_post_recv_set_buf
+        | doca_cc_consumer_post_recv_task_set_buf(task: Handle<Task<Receive>>, buf: Handle<Buf>) -> () {
         task::set(&task, |task| task.buf.set(buf))
     }
     /// Producer of the message; 0 if none came.
@@ -152,7 +157,8 @@ c_calls! {
     fn doca_comch_consumer_task_post_recv_get_imm_data_len(task: Handle<Task<Receive>>) -> u32 {
         task::get(&task, 0, |task| task.immediate_len.get())
     }
-    fn doca_comch_consumer_task_post_recv_as_task(task: Handle<Task<Receive>>) -> *mut c::doca_task {
+    fn doca_comch_consumer_task_post_recv_as_task
+        | doca_cc_consumer_post_recv_task_as_task(task: Handle<Task<Receive>>) -> *mut c::doca_task {
         as_task(&task)
     }
 }

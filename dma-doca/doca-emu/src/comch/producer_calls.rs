@@ -42,15 +42,19 @@ getters! {
 
 c_calls! {
     /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if its producers are as many as the limit.
-    fn doca_comch_producer_create(comch_connection: Handle<Connection>, producer: Out<Handle<Producer>>) {
+    fn doca_comch_producer_create
+        | doca_cc_producer_create(comch_connection: Handle<Connection>, producer: Out<Handle<Producer>>) {
         producer.check()?;
         let fast = Arc::clone(&comch_connection.get()?.fast);
         producer.put(Handle::give_rc(Producer::new(fast)?))
     }
     /// `IN_USE` unless idle.
-    fn doca_comch_producer_destroy(producer: Handle<Producer>) { destroy(producer) }
-    fn doca_comch_producer_cap_is_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
-    fn doca_comch_producer_as_ctx(producer: Handle<Producer>) -> *mut c::doca_ctx { as_ctx(&producer) }
+    fn doca_comch_producer_destroy
+        | doca_cc_producer_destroy(producer: Handle<Producer>) { destroy(producer) }
+    fn doca_comch_producer_cap_is_supported
+        | doca_cc_cap_is_producer_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
+    fn doca_comch_producer_as_ctx
+        | doca_cc_producer_as_ctx(producer: Handle<Producer>) -> *mut c::doca_ctx { as_ctx(&producer) }
     /// `NOT_SUPPORTED`: there is no data path accelerator.
     fn doca_comch_producer_set_dev_max_num_send(producer: Handle<Producer>, _max: u32) {
         producer.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
@@ -95,18 +99,22 @@ c_calls! {
         let immediate = unsafe { immediate(&imm_data, imm_data_len) }?;
         task.put(producer.alloc(buf, immediate, consumer_id)?)
     }
-    fn doca_comch_producer_task_send_get_buf(task: Handle<Task<Message>>) -> Handle<Buf> {
+    fn doca_comch_producer_task_send_get_buf
+        | doca_cc_producer_send_task_get_buf(task: Handle<Task<Message>>) -> Handle<Buf> {
         task::get(&task, Handle::null(), |task| task.buf.get())
     }
     /// Ignored while the device has the task.
-    fn doca_comch_producer_task_send_set_buf(task: Handle<Task<Message>>, buf: Handle<Buf>) -> () {
+    fn doca_comch_producer_task_send_set_buf
+        | doca_cc_producer_send_task_set_buf(task: Handle<Task<Message>>, buf: Handle<Buf>) -> () {
         task::set(&task, |message| message.buf.set(buf))
     }
-    fn doca_comch_producer_task_send_get_consumer_id(task: Handle<Task<Message>>) -> u32 {
+    fn doca_comch_producer_task_send_get_consumer_id
+        | doca_cc_producer_send_task_get_consumer_id(task: Handle<Task<Message>>) -> u32 {
         task::get(&task, 0, |task| task.consumer.get())
     }
     /// Ignored while the device has the task.
-    fn doca_comch_producer_task_send_set_consumer_id(task: Handle<Task<Message>>, consumer_id: u32) -> () {
+    fn doca_comch_producer_task_send_set_consumer_id
+        | doca_cc_producer_send_task_set_consumer_id(task: Handle<Task<Message>>, consumer_id: u32) -> () {
         task::set(&task, |message| message.consumer.set(consumer_id))
     }
     /// The task's copy of the immediate data, or NULL.
@@ -131,7 +139,8 @@ c_calls! {
             task::set(&task, |message| message.immediate.set(immediate));
         }
     }
-    fn doca_comch_producer_task_send_as_task(task: Handle<Task<Message>>) -> *mut c::doca_task {
+    fn doca_comch_producer_task_send_as_task
+        | doca_cc_producer_send_task_as_task(task: Handle<Task<Message>>) -> *mut c::doca_task {
         as_task(&task)
     }
 }

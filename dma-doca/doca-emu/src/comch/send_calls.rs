@@ -10,7 +10,7 @@ use crate::task::{Task, TaskCallback, TaskConf, as_task};
 
 pairs! {
     /// Sets the number of send tasks and their callbacks.
-    doca_comch_server_task_send_set_conf, doca_comch_client_task_send_set_conf
+    doca_comch_server_task_send_set_conf, doca_comch_client_task_send_set_conf;
     |endpoint| (completed: Option<TaskCallback>, failed: Option<TaskCallback>, tasks: u32) {
         endpoint.ctx.require_idle()?;
         let conf = TaskConf::new(completed, failed, tasks, 1..=endpoint.limits().max_send_tasks)?;
@@ -18,21 +18,22 @@ pairs! {
         Ok(())
     }
     /// Takes a task for a message that must not change until the task ends. `NO_MEMORY` if all are taken.
-    doca_comch_server_task_send_alloc_init, doca_comch_client_task_send_alloc_init
+    doca_comch_server_task_send_alloc_init, doca_comch_client_task_send_alloc_init;
     |endpoint| (peer: Handle<Connection>, msg: In<u8>, len: u32, task: Out<Handle<Task<Send>>>) {
         // SAFETY: C passes the message's length beside it, and keeps the message until the task ends.
         let message = unsafe { TaskBytes::new(msg, len as usize) };
         task.make(|| endpoint.alloc(peer, message))
     }
     /// Sets the callback for messages.
-    doca_comch_server_event_msg_recv_register, doca_comch_client_event_msg_recv_register
+    doca_comch_server_event_msg_recv_register, doca_comch_client_event_msg_recv_register;
     |endpoint| (callback: Option<ReceiveCallback>) {
         endpoint.ctx.require_idle()?;
         endpoint.on_message.set(Some(OnMessage::Comch(callback.ok_or(INVALID)?)));
         Ok(())
     }
     /// Sets the callbacks for consumers of the other end that come and go.
-    doca_comch_server_event_consumer_register, doca_comch_client_event_consumer_register
+    doca_comch_server_event_consumer_register | doca_cc_server_event_consumer_register,
+    doca_comch_client_event_consumer_register | doca_cc_client_event_consumer_register;
     |endpoint| (came: Option<ConsumerCallback>, went: Option<ConsumerCallback>) {
         endpoint.ctx.require_idle()?;
         endpoint.on_consumer.set(Some((came.ok_or(INVALID)?, went.ok_or(INVALID)?)));
@@ -41,9 +42,10 @@ pairs! {
 }
 
 c_calls! {
-    fn doca_comch_task_send_as_task(task: Handle<Task<Send>>) -> *mut c::doca_task { as_task(&task) }
+    fn doca_comch_task_send_as_task
+        | doca_cc_send_task_as_task(task: Handle<Task<Send>>) -> *mut c::doca_task { as_task(&task) }
     /// Sets the callbacks for clients that come and go.
-    fn doca_comch_server_event_connection_status_changed_register(
+    fn doca_comch_server_event_connection_status_changed_register | doca_cc_server_event_connection_register(
         comch_server: Handle<Endpoint>,
         on_connect: Option<StatusCallback>,
         on_disconnect: Option<StatusCallback>,

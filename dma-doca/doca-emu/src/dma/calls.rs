@@ -18,20 +18,26 @@ fn limits(info: &Info) -> Outcome<&Limits> {
 getters! {
     doca_dma_cap_get_max_num_tasks(dma: Dma) -> u32 { dma.dev.card().limits.max_tasks }
     /// The longest list of buffers on either side of a copy; 1 for no lists.
-    doca_dma_cap_task_memcpy_get_max_buf_list_len(info: Info) -> u32 { limits(info)?.max_list_len }
+    doca_dma_cap_task_memcpy_get_max_buf_list_len
+        | doca_dma_get_max_list_buf_num_elem(info: Info) -> u32 { limits(info)?.max_list_len }
     /// The longest copy of one task in bytes.
-    doca_dma_cap_task_memcpy_get_max_buf_size(info: Info) -> u64 { limits(info)?.max_buf_size }
+    doca_dma_cap_task_memcpy_get_max_buf_size
+        | doca_dma_get_max_buf_size(info: Info) -> u64 { limits(info)?.max_buf_size }
 }
 
+#[cfg(not(workq))]
 c_calls! {
     fn doca_dma_create(dev: Handle<Dev>, dma: Out<Handle<Dma>>) {
         dma.make(|| Ok(Handle::give_rc(Dma::create(dev.arc()?)?)))
     }
     /// `IN_USE` unless idle.
     fn doca_dma_destroy(dma: Handle<Dma>) { destroy(dma) }
+    fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx { as_ctx(&dma) }
+}
+
+c_calls! {
     /// Success, or `NOT_SUPPORTED`.
     fn doca_dma_cap_task_memcpy_is_supported(devinfo: Handle<Info>) { limits(devinfo.get()?).map(drop) }
-    fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx { as_ctx(&dma) }
     /// Sets the number of tasks and their callbacks.
     fn doca_dma_task_memcpy_set_conf(
         dma: Handle<Dma>,

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 
 use super::{Audience, Backend, LineBuffer, Record, Sink, Stream};
-use crate::c_abi::{INVALID, In, Out, Outcome, Text, all_calls, c, require};
+use crate::c_abi::{INVALID, In, Out, Outcome, Text, c, c_calls, require};
 
 pub(crate) type BackendHandle = *mut c::doca_log_backend;
 
@@ -80,15 +80,16 @@ fn change(
 
 /// Declares calls that create backends of the application, and the same ones of the SDK.
 macro_rules! backends {
-    ($($(#[$doc:meta])* $application:ident, $sdk:ident ($($arg:ident: $type:ty),*) $sink:block)*) => {
-        all_calls! {
+    ($($(#[$doc:meta])* $application:ident $(| $old:ident)*, $sdk:ident $(| $old_sdk:ident)*
+        ($($arg:ident: $type:ty),*) $sink:block)*) => {
+        c_calls! {
             $(
                 $(#[$doc])*
-                fn $application($($arg: $type,)* backend: Out<BackendHandle>) {
+                fn $application $(| $old)*($($arg: $type,)* backend: Out<BackendHandle>) {
                     create($sink, Audience::Application, backend)
                 }
                 $(#[$doc])*
-                fn $sdk($($arg: $type,)* backend: Out<BackendHandle>) {
+                fn $sdk $(| $old_sdk)*($($arg: $type,)* backend: Out<BackendHandle>) {
                     create($sink, Audience::Sdk, backend)
                 }
             )*
@@ -98,52 +99,63 @@ macro_rules! backends {
 
 backends! {
     /// Writes to a stream of C, which the program keeps open.
-    doca_log_backend_create_with_file, doca_log_backend_create_with_file_sdk (stream: *mut c::FILE) {
+    doca_log_backend_create_with_file | doca_log_create_file_backend, doca_log_backend_create_with_file_sdk
+    (stream: *mut c::FILE) {
         // SAFETY: the program keeps the stream open as long as the backend, which is for ever.
         unsafe { file(stream) }
     }
     /// Writes to a file descriptor, which the program keeps open.
-    doca_log_backend_create_with_fd, doca_log_backend_create_with_fd_sdk (number: c_int) { fd(number) }
+    doca_log_backend_create_with_fd | doca_log_create_fd_backend, doca_log_backend_create_with_fd_sdk
+    (number: c_int) { fd(number) }
     /// Puts each line into the buffer, cut to its capacity and with a NUL, and calls the handler.
-    doca_log_backend_create_with_buf, doca_log_backend_create_with_buf_sdk
+    doca_log_backend_create_with_buf | doca_log_backend_create_with_buffer | doca_log_create_buffer_backend,
+    doca_log_backend_create_with_buf_sdk | doca_log_backend_create_with_buffer_sdk
     (start: *mut c_char, capacity: usize, handler: c::log_flush_callback) {
         // SAFETY: the program keeps the buffer as long as the backend, which is for ever.
         unsafe { buffer(start, capacity, handler) }
     }
     /// Writes to the system's log, under a name.
-    doca_log_backend_create_with_syslog, doca_log_backend_create_with_syslog_sdk
+    doca_log_backend_create_with_syslog | doca_log_create_syslog_backend,
+    doca_log_backend_create_with_syslog_sdk
     (name: Text) { syslog(&name) }
 }
 
-all_calls! {
+c_calls! {
     /// The most talkative level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
-    fn doca_log_backend_set_level_lower_limit(backend: BackendHandle, level: u32) {
+    fn doca_log_backend_set_level_lower_limit
+        | doca_log_backend_level_set(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_lower(level))
     }
     /// The gravest level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
-    fn doca_log_backend_set_level_upper_limit(backend: BackendHandle, level: u32) {
+    fn doca_log_backend_set_level_upper_limit
+        | doca_log_backend_set_upper_level_limit(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_upper(level))
     }
     /// Forbids lower limits that show more.
-    fn doca_log_backend_set_level_lower_limit_strict(backend: BackendHandle) {
+    fn doca_log_backend_set_level_lower_limit_strict
+        | doca_log_backend_set_lower_level_immutable(backend: BackendHandle) {
         change(backend, Audience::Application, None, |backend| {
             backend.make_lower_strict();
             true
         })
     }
     /// Forbids upper limits that show more.
-    fn doca_log_backend_set_level_upper_limit_strict(backend: BackendHandle) {
+    fn doca_log_backend_set_level_upper_limit_strict
+        | doca_log_backend_set_upper_level_immutable(backend: BackendHandle) {
         change(backend, Audience::Application, None, |backend| {
             backend.make_upper_strict();
             true
         })
     }
     /// The lower limit of all backends of the application, and of those to come.
-    fn doca_log_level_set_global_lower_limit(level: u32) { super::set_global(super::Limit::Lower, level) }
+    fn doca_log_level_set_global_lower_limit
+        | doca_log_global_level_set(level: u32) { super::set_global(super::Limit::Lower, level) }
     /// The upper limit of all backends of the application, and of those to come.
-    fn doca_log_level_set_global_upper_limit(level: u32) { super::set_global(super::Limit::Upper, level) }
+    fn doca_log_level_set_global_upper_limit
+        | doca_log_global_set_upper_level_limit(level: u32) { super::set_global(super::Limit::Upper, level) }
     /// INFO unless set.
-    fn doca_log_level_get_global_lower_limit() -> u32 { super::global(super::Limit::Lower) }
+    fn doca_log_level_get_global_lower_limit
+        | doca_log_global_level_get() -> u32 { super::global(super::Limit::Lower) }
     /// CRIT unless set.
     fn doca_log_level_get_global_upper_limit() -> u32 { super::global(super::Limit::Upper) }
     /// Ignores the name, because published transcripts show DOCA in its place.
@@ -152,7 +164,8 @@ all_calls! {
         source.check()?;
         source.put(super::add_source())
     }
-    fn doca_log_unregister_source(source: c_int) { require(super::remove_source(source), INVALID) }
+    fn doca_log_unregister_source
+        | doca_log_source_destroy(source: c_int) { require(super::remove_source(source), INVALID) }
     /// The most talkative level that a backend of the SDK shows.
     fn doca_log_backend_set_sdk_level(backend: BackendHandle, level: u32) {
         change(backend, Audience::Sdk, Some(level), |backend| backend.set_lower(level))
@@ -162,7 +175,7 @@ all_calls! {
     /// INFO unless set.
     fn doca_log_level_get_global_sdk_limit() -> u32 { super::global(super::Limit::Sdk) }
     /// Writes INFO and lower to standard output, WARNING and graver to standard error.
-    fn doca_log_backend_create_standard() { super::add_standard() }
+    fn doca_log_backend_create_standard | doca_log_create_standard_backend() { super::add_standard() }
     /// For `variadic.c`: checks a message before it is formatted. Some backend shows it if `shown` becomes
     /// true.
     fn doca_emu_log_check(level: u32, source: c_int, shown: Out<bool>) {

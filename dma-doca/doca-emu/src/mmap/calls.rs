@@ -8,7 +8,7 @@ use super::dmabuf::DmaBuf;
 use super::export::Way;
 use super::{ACCESS, Free, Mmap, PCI, Setup};
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, getters, require};
-use crate::dev::{Dev, Info};
+use crate::dev::Dev;
 
 fn export(
     mmap: &Handle<Mmap>,
@@ -38,8 +38,6 @@ getters! {
     doca_mmap_get_num_bufs(mmap: Mmap) -> u32 { mmap.bufs.load(Ordering::Relaxed) }
     doca_mmap_get_exported(mmap: Mmap) -> u8 { (!mmap.setup().exports.is_empty()).into() }
     doca_mmap_get_from_export(mmap: Mmap) -> u8 { mmap.setup().imported.into() }
-    doca_mmap_cap_is_export_pci_supported(info: Info) -> u8 { info.function().export.into() }
-    doca_mmap_cap_is_create_from_export_pci_supported(info: Info) -> u8 { info.function().import.into() }
 }
 
 c_calls! {

@@ -49,11 +49,13 @@ c_calls! {
     fn doca_sync_event_add_publisher_location_cpu(event: Handle<Event>, dev: Handle<Dev>) {
         event.get()?.add_location(true, Some(dev.arc()?))
     }
-    fn doca_sync_event_add_publisher_location_remote_pci(event: Handle<Event>) { add_location(&event, true) }
+    fn doca_sync_event_add_publisher_location_remote_pci
+        | doca_sync_event_add_publisher_location_dpu(event: Handle<Event>) { add_location(&event, true) }
     fn doca_sync_event_add_subscriber_location_cpu(event: Handle<Event>, dev: Handle<Dev>) {
         event.get()?.add_location(false, Some(dev.arc()?))
     }
-    fn doca_sync_event_add_subscriber_location_remote_pci(event: Handle<Event>) {
+    fn doca_sync_event_add_subscriber_location_remote_pci
+        | doca_sync_event_add_subscriber_location_dpu(event: Handle<Event>) {
         add_location(&event, false)
     }
     /// The number is at this address, aligned to 8 bytes, with its present value. It cannot be exported.
@@ -87,7 +89,7 @@ c_calls! {
         ctx.map_or(ptr::null_mut(), |ctx| Handle::of(ctx).cast())
     }
     /// A descriptor for the other side, which stays the event's.
-    fn doca_sync_event_export_to_remote_pci(
+    fn doca_sync_event_export_to_remote_pci | doca_sync_event_export_to_dpu(
         event: Handle<Event>,
         dev: Handle<Dev>,
         data: Out<*const u8>,
@@ -99,7 +101,8 @@ c_calls! {
         data.put(start)?;
         sz.put(length)
     }
-    fn doca_sync_event_cap_is_export_to_remote_pci_supported(devinfo: Handle<Info>) { supported(&devinfo) }
+    fn doca_sync_event_cap_is_export_to_remote_pci_supported
+        | doca_sync_event_cap_is_export_to_dpu_supported(devinfo: Handle<Info>) { supported(&devinfo) }
     /// Writes the previous number.
     fn doca_sync_event_update_add(event: Handle<Event>, value: u64, fetched: Out<u64>) {
         fetched.make(|| event.get()?.add(value))

@@ -2,13 +2,11 @@
 //!
 //! The number lies in memory of its own, which the other side maps too, or in memory of the program.
 
-pub(crate) mod calls;
+mod calls;
 mod context;
 mod event;
 mod export;
 mod task_calls;
 mod tasks;
-pub(crate) mod unsupported_calls;
+mod unsupported_calls;
 mod value;
-
-pub(crate) use event::Event;

@@ -50,7 +50,7 @@ c_calls! {
     fn doca_sync_event_add_subscriber_location_gpu(event: Handle<Event>, gpu: *const c::doca_gpu) {
         elsewhere(&event, !gpu.is_null())
     }
-    fn doca_sync_event_get_dpa_handle(
+    fn doca_sync_event_get_dpa_handle | doca_sync_event_export_to_dpa(
         event: Handle<Event>,
         dpa: *const c::doca_dpa,
         handle: *mut c::doca_dpa_dev_sync_event_t,
@@ -58,7 +58,7 @@ c_calls! {
         elsewhere(&event, !dpa.is_null() && !handle.is_null())
     }
     fn doca_sync_event_cap_is_export_to_dpa_supported(devinfo: Handle<Info>) { unsupported(&devinfo) }
-    fn doca_sync_event_get_gpu_handle(
+    fn doca_sync_event_get_gpu_handle | doca_sync_event_export_to_gpu(
         event: Handle<Event>,
         gpu: *const c::doca_gpu,
         handle: *mut *mut c::doca_gpu_dev_sync_event_t,
@@ -70,7 +70,7 @@ c_calls! {
         elsewhere(&event, !data.is_null() && !sz.is_null())
     }
     fn doca_sync_event_cap_is_export_to_remote_net_supported(devinfo: Handle<Info>) { unsupported(&devinfo) }
-    fn doca_sync_event_remote_net_get_dpa_handle(
+    fn doca_sync_event_remote_net_get_dpa_handle | doca_sync_event_remote_net_export_to_dpa(
         event: RemoteNet,
         dpa: *const c::doca_dpa,
         handle: *mut c::doca_dpa_dev_sync_event_remote_net_t,
@@ -78,7 +78,7 @@ c_calls! {
         no_net_event(event, !dpa.is_null() && !handle.is_null())
     }
     fn doca_sync_event_cap_remote_net_is_export_to_dpa_supported(info: Handle<Info>) { unsupported(&info) }
-    fn doca_sync_event_remote_net_get_gpu_handle(
+    fn doca_sync_event_remote_net_get_gpu_handle | doca_sync_event_remote_net_export_to_gpu(
         event: RemoteNet,
         gpu: *const c::doca_gpu,
         handle: *mut c::doca_gpu_dev_sync_event_remote_net_t,

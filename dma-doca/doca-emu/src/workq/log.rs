@@ -1,4 +1,4 @@
-//! `doca_log.h`: the names of that time, sources with names, and messages of limited rate.
+//! `doca_log.h`: sources with names, and messages of limited rate.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::FIRST;
-use crate::c_abi::{INVALID, Out, Text, c, older_calls, renamed};
-use crate::log::calls::{self as log, BackendHandle};
+use crate::c_abi::{INVALID, Out, Text, c, c_calls};
+use crate::log::calls as log;
 use crate::log::{add_source, first_backend};
 
 /// A bucket: at most so many messages of a place in a time.
@@ -38,32 +38,7 @@ fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
     found.unwrap_or_else(|| Box::leak(CString::from(name).into_boxed_c_str()))
 }
 
-renamed! {
-    fn doca_log_backend_level_set(logger: BackendHandle, level: u32)
-        = log::doca_log_backend_set_level_lower_limit;
-    fn doca_log_backend_set_upper_level_limit(logger: BackendHandle, level: u32)
-        = log::doca_log_backend_set_level_upper_limit;
-    fn doca_log_backend_set_lower_level_immutable(logger: BackendHandle)
-        = log::doca_log_backend_set_level_lower_limit_strict;
-    fn doca_log_backend_set_upper_level_immutable(logger: BackendHandle)
-        = log::doca_log_backend_set_level_upper_limit_strict;
-    fn doca_log_global_level_set(level: u32) = log::doca_log_level_set_global_lower_limit;
-    fn doca_log_global_set_upper_level_limit(level: u32) = log::doca_log_level_set_global_upper_limit;
-    fn doca_log_global_level_get() -> u32 = log::doca_log_level_get_global_lower_limit;
-    fn doca_log_source_destroy(source: c_int) = log::doca_log_unregister_source;
-    fn doca_log_create_file_backend(stream: *mut c::FILE, backend: Out<BackendHandle>)
-        = log::doca_log_backend_create_with_file;
-    fn doca_log_create_fd_backend(fd: c_int, backend: Out<BackendHandle>)
-        = log::doca_log_backend_create_with_fd;
-    fn doca_log_create_buffer_backend(
-        buffer: *mut c_char, capacity: usize, handler: c::log_flush_callback, backend: Out<BackendHandle>,
-    ) = log::doca_log_backend_create_with_buf;
-    fn doca_log_create_syslog_backend(name: Text, backend: Out<BackendHandle>)
-        = log::doca_log_backend_create_with_syslog;
-    fn doca_log_create_standard_backend() = log::doca_log_backend_create_standard;
-}
-
-older_calls! {
+c_calls! {
     /// Lets the first backend, which is standard error's, write to a stream that stays open.
     fn doca_log_stream_redirect(stream: *mut c::FILE) {
         // SAFETY: the program keeps the stream open as long as the backend, which is for ever.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::FIRST;
-use crate::c_abi::{Handle, INVALID, In, Mark, NO_DATA, Out, Outcome, c, object, older_calls, require};
+use crate::c_abi::{Handle, INVALID, In, Mark, NO_DATA, Out, Outcome, c, c_calls, object, require};
 use crate::dev::Dev;
 use crate::mmap::Mmap;
 
@@ -159,7 +159,7 @@ impl Map {
     }
 }
 
-older_calls! {
+c_calls! {
     fn doca_mmap_create(user_data: In<c::doca_data>, mmap: Out<Handle<Map>>) {
         mmap.make(|| {
             let mut state = State::new();

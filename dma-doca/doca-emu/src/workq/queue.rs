@@ -14,7 +14,7 @@ use std::sync::Arc;
 use doca_sys::workq::bindings as old;
 
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, object, older_calls, renamed, require};
+use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, c_calls, object, require};
 use crate::ctx::Context as _;
 use crate::dev::{Dev, Info};
 use crate::dma;
@@ -25,7 +25,7 @@ use crate::task::Head;
 const CONTEXTS: u32 = 512;
 
 /// A context: `struct doca_dma` and `struct doca_ctx`.
-struct Dma {
+pub(super) struct Dma {
     mark: Mark,
     devs: RefCell<Vec<Arc<Dev>>>,
     started: Cell<bool>,
@@ -42,7 +42,7 @@ struct Joined {
 }
 
 /// A work queue: `struct doca_workq`.
-struct WorkQueue {
+pub(super) struct WorkQueue {
     mark: Mark,
     pe: Rc<Pe>,
     depth: Cell<u32>,
@@ -64,7 +64,7 @@ struct Ended {
 /// The start of every job.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Base {
+pub(super) struct Base {
     kind: c_int,
     flags: c_int,
     ctx: Handle<Dma>,
@@ -156,14 +156,7 @@ unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx
     }
 }
 
-renamed! {
-    fn doca_dma_get_max_list_buf_num_elem(devinfo: Handle<Info>, count: Out<u32>)
-        = dma::calls::doca_dma_cap_task_memcpy_get_max_buf_list_len;
-    fn doca_dma_get_max_buf_size(devinfo: Handle<Info>, size: Out<u64>)
-        = dma::calls::doca_dma_cap_task_memcpy_get_max_buf_size;
-}
-
-older_calls! {
+c_calls! {
     fn doca_dma_create(dma: Out<Handle<Dma>>) {
         dma.make(|| {
             Ok(Handle::new_rc(Dma {
