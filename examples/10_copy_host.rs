@@ -41,9 +41,16 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let text = options.txt.as_bytes();
     let engine = options.device.open()?;
     // A window is accessed by copies, never by reference, because a peer uses it too.
-    let window = engine.allocate_window(&MemoryRequest::new(text.len()).exportable(Access::READ))?;
-    window.write_at(0, text)?;
-    let export = window.export(Access::READ)?;
+    let export = |rights| {
+        let window = engine.allocate_window(&MemoryRequest::new(text.len()).exportable(rights))?;
+        window.write_at(0, text)?;
+        window.export(rights)
+    };
+    let export = match export(Access::READ) {
+        // DOCA 1.5 grants reading and writing, and not reading alone.
+        Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::READ | Access::WRITE)?,
+        exported => exported?,
+    };
 
     let descriptor = export.descriptor();
     // The buffer's address on a BlueField, the offset in the export on other engines.

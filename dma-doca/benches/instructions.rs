@@ -4,8 +4,8 @@
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs
 //! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the cost of one more copy in
 //! each, and the ratio. Above 1.10 it exits with 1, unless run with `--test`. `DMA_DOCA_LIB_DIR` with the
-//! headers beside it takes an installed stand-in instead. The same for DOCA 2.2, with its work queues, and
-//! `jobs.c`.
+//! headers beside it takes an installed stand-in instead. The same for DOCA 1.5 and 2.2, with their work queues,
+//! and `jobs.c`.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use std::path::{Path, PathBuf};
@@ -78,10 +78,10 @@ fn main() {
         .map(|dir| Path::new(&dir).join("../..").canonicalize().expect("DMA_DOCA_LIB_DIR is a directory"));
     let worst = match installed {
         Some(prefix) => ratio("DOCA 3", &prefix, "copies"),
-        None => {
-            let third = ratio("DOCA 3", &install("3"), "copies");
-            third.max(ratio("DOCA 2.2", &install("2.2"), "jobs"))
-        }
+        None => [("3", "copies"), ("2.2", "jobs"), ("1.5", "jobs")]
+            .into_iter()
+            .map(|(generation, source)| ratio(&format!("DOCA {generation}"), &install(generation), source))
+            .fold(0.0, f64::max),
     };
     // As a test it only has to run, because the ratio depends on the compilers.
     if worst > BAR && !args.iter().any(|arg| arg == "--test") {

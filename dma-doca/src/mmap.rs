@@ -150,7 +150,7 @@ impl Mmap {
         let sdk = &self.device.sdk;
         // SAFETY: a map that is not started.
         let code = unsafe { (sdk.common.doca_mmap_set_permissions)(self.raw(), permissions) };
-        check(sdk, "doca_mmap_set_permissions", code)?;
+        check(sdk, "doca_mmap_set_permissions", code).map_err(|e| both_rights(e, permissions))?;
         // SAFETY: as above, and an opened device, which the map keeps.
         let code = unsafe { (sdk.common.doca_mmap_add_dev)(self.raw(), self.device.raw()) };
         check(sdk, "doca_mmap_add_dev", code).map_err(|e| pinning(e, len))?;
@@ -285,6 +285,15 @@ unsafe extern "C" fn free(_addr: *mut c_void, _len: usize, cookie: *mut c_void) 
     if let Some(owned) = unsafe { cookie.cast::<Owned>().as_ref() } {
         drop(lock(&owned.0).take());
     }
+}
+
+/// Names the right that DOCA 1.5 cannot grant, and the remedy.
+fn both_rights(error: Error, permissions: u32) -> Error {
+    if error.kind() != ErrorKind::Unsupported || permissions & DOCA_ACCESS_FLAG_PCI_READ_ONLY == 0 {
+        return error;
+    }
+    let message = "this version of DOCA grants the DPU reading and writing, and not reading alone";
+    error.with_message(message).with_hint("export with READ and WRITE")
 }
 
 /// Adds the memlock limit to the error of a refused registration.

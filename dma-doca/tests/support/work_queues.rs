@@ -321,6 +321,20 @@ fn a_dpu_copies_a_hosts_memory_until_it_is_revoked() {
 }
 
 #[test]
+fn an_export_to_be_read_alone_is_made_or_refused_with_the_remedy() {
+    let host = open("3b:00.0", &DIR);
+    let window = host.allocate_window(&MemoryRequest::new(LEN).exportable(Access::READ)).unwrap();
+    match window.export(Access::READ) {
+        Ok(_) => assert_eq!(crate::GENERATION, "2.2"),
+        Err(e) => {
+            assert_eq!((crate::GENERATION, e.kind()), ("1.5", ErrorKind::Unsupported), "{e}");
+            assert!(e.to_string().contains("not reading alone"), "{e}");
+            assert!(e.hint().contains("READ and WRITE"), "{e}");
+        }
+    }
+}
+
+#[test]
 fn two_generations_are_not_used_in_one_process() {
     let first = engine();
     let third = stand_ins::library_dir(&stand_ins::doca_emu_prefix());
