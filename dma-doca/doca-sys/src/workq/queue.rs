@@ -5,8 +5,7 @@
 //! tasks are freed; then its work queue has been removed, and the library's context stopped.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
-use std::cell::Cell;
-use std::mem::MaybeUninit;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
 use super::bindings::{
@@ -14,6 +13,12 @@ use super::bindings::{
 };
 use super::{NO_FLAGS, calls};
 use crate::bindings::*;
+
+type Callback = unsafe extern "C" fn(*mut doca_dma_task_memcpy, doca_data, doca_data);
+
+unsafe extern "C" fn ignore(_: *mut doca_dma_task_memcpy, _: doca_data, _: doca_data) {}
+
+const NO_TASK: doca_data = doca_data { ptr: ptr::null_mut() };
 
 /// The caller's `doca_pe`: it serves one context.
 struct Engine {
@@ -27,8 +32,8 @@ struct Context {
     /// Created at the first start, for `depth` jobs.
     workq: Cell<*mut doca_workq>,
     depth: Cell<u32>,
-    completed: Cell<doca_dma_task_memcpy_completion_cb_t>,
-    failed: Cell<doca_dma_task_memcpy_completion_cb_t>,
+    completed: Cell<Callback>,
+    failed: Cell<Callback>,
     user_data: Cell<doca_data>,
     state: Cell<doca_ctx_states>,
     /// The work queue has an event handle.
@@ -36,6 +41,8 @@ struct Context {
     in_flight: Cell<u32>,
     /// Tasks that are not freed.
     tasks: Cell<u32>,
+    /// Place for an event. Its address of a task is NULL unless the library has just written it.
+    event: UnsafeCell<doca_event>,
     submit: unsafe extern "C" fn(*mut doca_workq, *const doca_job) -> doca_error_t,
     retrieve: unsafe extern "C" fn(*mut doca_workq, *mut doca_event, std::ffi::c_int) -> doca_error_t,
 }
@@ -126,6 +133,7 @@ impl Context {
     }
 
     /// Makes a stopping context idle if nothing is in flight and all tasks are freed.
+    #[inline(never)]
     fn rest(&self) -> bool {
         if self.state.get() != DOCA_CTX_STATE_STOPPING || self.in_flight.get() > 0 || self.tasks.get() > 0 {
             return false;
@@ -157,45 +165,49 @@ impl Context {
         if self.in_flight.get() == 0 {
             return self.rest();
         }
-        let mut event = MaybeUninit::<doca_event>::zeroed();
+        let event = self.event.get();
         // SAFETY: the library's handle, and a place for the event.
-        let code = unsafe { (self.retrieve)(self.workq.get(), event.as_mut_ptr(), NO_FLAGS) };
-        match code {
-            DOCA_SUCCESS | DOCA_ERROR_IO_FAILED => {}
-            DOCA_ERROR_AGAIN => return false,
-            _ => {
-                // The queue itself fails. The next submission says so.
-                self.stop_running();
-                return false;
-            }
-        }
-        // SAFETY: zeroed, which is a valid event, and possibly written by the library.
-        let event = unsafe { event.assume_init() };
+        let code = unsafe { (self.retrieve)(self.workq.get(), event, NO_FLAGS) };
+        // SAFETY: nobody else has the event.
+        let address = std::mem::replace(unsafe { &mut (*event).user_data }, NO_TASK);
         // SAFETY: the address of a task, as `task_alloc_init` gave it, or NULL.
-        let task = unsafe { event.user_data.ptr }.cast::<Task>();
-        if task.is_null() {
+        let task = unsafe { address.ptr }.cast::<Task>();
+        if code != DOCA_SUCCESS || task.is_null() {
+            return self.other_event(code, task);
+        }
+        self.in_flight.set(self.in_flight.get() - 1);
+        // SAFETY: the job was submitted from this task, which is not freed while it is in flight.
+        let user_data = unsafe { (*task).user_data };
+        // SAFETY: the caller's function, for a task of this context.
+        unsafe { (self.completed.get())(task.cast(), user_data, self.user_data.get()) };
+        true
+    }
+
+    /// Handles all but the completion of a task. Kept out of the way of that, as it needs more registers.
+    #[inline(never)]
+    fn other_event(&self, code: doca_error_t, task: *mut Task) -> bool {
+        if code == DOCA_ERROR_AGAIN {
+            return false;
+        }
+        if !matches!(code, DOCA_SUCCESS | DOCA_ERROR_IO_FAILED) || task.is_null() {
+            // The queue itself fails. The next submission says so.
             self.stop_running();
             return false;
         }
         self.in_flight.set(self.in_flight.get() - 1);
         // SAFETY: the job was submitted from this task, which is not freed while it is in flight.
         let user_data = unsafe { (*task).user_data };
-        if code == DOCA_SUCCESS {
-            if let Some(completed) = self.completed.get() {
-                // SAFETY: the caller's function, for a task of this context.
-                unsafe { completed(task.cast(), user_data, self.user_data.get()) };
-            }
-            return true;
+        if code != DOCA_SUCCESS {
+            // SAFETY: nobody else has the event.
+            let result = unsafe { (*self.event.get()).result };
+            // SAFETY: the result of a copy is a number.
+            let result = unsafe { result.u64_ } as doca_error_t;
+            // SAFETY: as above; nobody else has a reference.
+            unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
+            // SAFETY: the caller's function, for a task of this context.
+            unsafe { (self.failed.get())(task.cast(), user_data, self.user_data.get()) };
+            self.stop_running();
         }
-        // SAFETY: the result of a copy is a number.
-        let result = unsafe { event.result.u64_ } as doca_error_t;
-        // SAFETY: as above; nobody else has a reference.
-        unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
-        if let Some(failed) = self.failed.get() {
-            // SAFETY: as above.
-            unsafe { failed(task.cast(), user_data, self.user_data.get()) };
-        }
-        self.stop_running();
         true
     }
 }
@@ -274,13 +286,14 @@ pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut do
         dev,
         workq: Cell::new(ptr::null_mut()),
         depth: Cell::new(1),
-        completed: Cell::new(None),
-        failed: Cell::new(None),
+        completed: Cell::new(ignore),
+        failed: Cell::new(ignore),
         user_data: Cell::new(doca_data { u64_: 0 }),
         state: Cell::new(DOCA_CTX_STATE_IDLE),
         events: Cell::new(false),
         in_flight: Cell::new(0),
         tasks: Cell::new(0),
+        event: UnsafeCell::new(doca_event { type_: 0, user_data: NO_TASK, result: doca_data { u64_: 0 } }),
         submit: common.doca_workq_submit,
         retrieve: common.doca_workq_progress_retrieve,
     };
@@ -336,8 +349,8 @@ pub(super) unsafe extern "C" fn set_conf(
     // SAFETY: the caller's handle.
     let context = unsafe { of::<Context>(dma) };
     context.depth.set(tasks);
-    context.completed.set(completed);
-    context.failed.set(failed);
+    context.completed.set(completed.unwrap_or(ignore));
+    context.failed.set(failed.unwrap_or(ignore));
     DOCA_SUCCESS
 }
 
