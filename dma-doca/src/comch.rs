@@ -48,8 +48,10 @@ fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> 
     if sdk.comch.is_none() {
         return Err(match &sdk.comch_missing {
             Some(why) => load(why.clone()),
-            None => error(ErrorKind::MissingSdk, "the comm channel's library is not installed")
-                .with_hint("install the package doca-sdk-comch"),
+            None => {
+                error(ErrorKind::MissingSdk, "no comm channel is loaded: DOCA 1.5 to 2.2 has another one")
+                    .with_hint("install a later SDK with the package doca-sdk-comch, or use another channel")
+            }
         });
     }
     let list = List::new(&sdk)?;

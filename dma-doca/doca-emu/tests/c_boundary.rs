@@ -17,11 +17,7 @@ fn exported_functions_are_unsafe_because_one_macro_declares_all() {
     assert!(found.declared > 250, "only {} exported functions were found", found.declared);
     assert!(found.elsewhere.is_empty(), "functions for C outside of c_calls!: {:#?}", found.elsewhere);
     found.exporting.sort();
-    assert_eq!(
-        found.exporting,
-        ["c_calls", "older_names"],
-        "macros that export functions"
-    );
+    assert_eq!(found.exporting, ["c_calls", "older_names"], "macros that export functions");
 }
 
 #[derive(Default)]

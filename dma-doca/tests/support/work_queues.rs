@@ -335,6 +335,14 @@ fn an_export_to_be_read_alone_is_made_or_refused_with_the_remedy() {
 }
 
 #[test]
+fn the_comm_channel_is_refused_with_the_remedy() {
+    let options = DocaOptions::new().with_address("3b:00.0".parse().unwrap()).with_lib_dir(&*DIR);
+    let e = dma_doca::comch::Client::new(&options, "service").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::MissingSdk, "{e}");
+    assert!(e.to_string().contains("1.5 to 2.2") && e.hint().contains("a later SDK"), "{e}");
+}
+
+#[test]
 fn two_generations_are_not_used_in_one_process() {
     let first = engine();
     let third = stand_ins::library_dir(&stand_ins::doca_emu_prefix());
