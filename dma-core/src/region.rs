@@ -37,7 +37,10 @@ pub(crate) struct RegionInner {
 }
 
 /// A counted reference to a region, as `Arc` has them. The last one gives a pool's region back to the pool.
-pub(crate) struct Handle(NonNull<RegionInner>);
+///
+/// Never null, but not a [`NonNull`]: an `Option` of operands would keep its tag there, and moving them would
+/// touch this word apart from its neighbour (see [`Range`]).
+pub(crate) struct Handle(*mut RegionInner);
 
 // SAFETY: a shared reference to what is `Send` and `Sync`, with an atomic count of its users.
 unsafe impl Send for Handle {}
@@ -46,12 +49,13 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     fn new(inner: RegionInner) -> Self {
-        Self(NonNull::from(Box::leak(Box::new(inner))))
+        Self(Box::into_raw(Box::new(inner)))
     }
 
     /// Gives the handle up without counting, for [`from_ptr`](Self::from_ptr).
     pub(crate) fn into_ptr(self) -> NonNull<RegionInner> {
-        std::mem::ManuallyDrop::new(self).0
+        // SAFETY: made from a box, or from another handle.
+        unsafe { NonNull::new_unchecked(std::mem::ManuallyDrop::new(self).0) }
     }
 
     /// Takes a handle back.
@@ -62,7 +66,7 @@ impl Handle {
     /// and nobody else takes it back.
     #[inline]
     pub(crate) const unsafe fn from_ptr(inner: NonNull<RegionInner>) -> Self {
-        Self(inner)
+        Self(inner.as_ptr())
     }
 
     /// Returns true if this is the only handle, so that nobody else can make another one. Everything
@@ -104,7 +108,7 @@ impl Deref for Handle {
     #[inline]
     fn deref(&self) -> &RegionInner {
         // SAFETY: lives while there is a handle.
-        unsafe { self.0.as_ref() }
+        unsafe { &*self.0 }
     }
 }
 

@@ -18,7 +18,7 @@ const BATCH: usize = 32;
 const SIZE: usize = 64;
 /// Engines, and the maximum ratio of instructions to the CPU engine's.
 const ENGINES: [(&str, f64); 4] =
-    [("cpu", 1.0), ("meter+cpu", 1.3), ("record+cpu", 1.5), ("record+cpu reversed", 1.5)];
+    [("cpu", 1.0), ("meter+cpu", 1.3), ("record+cpu", 1.7), ("record+cpu reversed", 1.7)];
 
 fn trace() -> PathBuf {
     std::env::temp_dir().join(format!("instructions-{}.trace", std::process::id()))

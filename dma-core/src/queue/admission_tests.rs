@@ -113,7 +113,7 @@ fn a_batch_that_panics_leaves_no_descriptor() {
     leaves_nothing::<true>(1 << 20, false, 10);
     // A batch that is not plain is checked before it is added.
     leaves_nothing::<true>(1 << 20, true, 20);
-    leaves_nothing::<true>(30, false, 30);
+    leaves_nothing::<true>(30, false, 22);
     leaves_nothing::<false>(1 << 20, false, 20);
     leaves_nothing::<false>(30, true, 20);
 }

@@ -19,6 +19,17 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// All, by number.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Copy,
+        Self::Fill,
+        Self::Batch,
+        Self::Compare,
+        Self::Crc32c,
+        Self::CopyCrc32c,
+        Self::CopyToBoth,
+    ];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -165,9 +176,17 @@ pub struct OpError<T> {
     error: Error,
     /// The error as its own cause: see the type's documentation.
     cause: Error,
-    operands: Option<T>,
-    // Two words, not three: clippy's limit for an error is 128 bytes, operands included.
-    failures: Box<[OpFailure]>,
+    rest: Rest<T>,
+}
+
+/// The operands and the failures of a batch. Clippy's limit for an error is 128 bytes, operands included. So
+/// the tag is in the pointer of a box of two words, and an `Option` of operands, which has no place for a
+/// tag, is avoided.
+enum Rest<T> {
+    /// The operands come back.
+    Back(T, Box<[OpFailure]>),
+    /// The device may still use them.
+    Kept(Box<[OpFailure]>),
 }
 
 /// One operation of a batch that did not succeed; the others did.
@@ -186,7 +205,12 @@ impl<T> OpError<T> {
     }
 
     fn with_failures(error: Error, operands: Option<T>, failures: Vec<OpFailure>) -> Self {
-        Self { cause: error.to_cause(), error, operands, failures: failures.into() }
+        let failures = failures.into();
+        let rest = match operands {
+            Some(operands) => Rest::Back(operands, failures),
+            None => Rest::Kept(failures),
+        };
+        Self { cause: error.to_cause(), error, rest }
     }
 
     /// Builds the error of an operation or batch of which some or all did not succeed.
@@ -245,20 +269,25 @@ impl<T> OpError<T> {
     /// operations.
     #[must_use]
     pub fn failures(&self) -> &[OpFailure] {
-        &self.failures
+        match &self.rest {
+            Rest::Back(_, failures) | Rest::Kept(failures) => failures,
+        }
     }
 
     /// Returns the operands; `None` if the device may still use them (a wait that timed out, a device that
     /// does not answer).
     #[must_use]
     pub fn into_operands(self) -> Option<T> {
-        self.operands
+        self.into_parts().1
     }
 
     /// Returns the error and the operands.
     #[must_use]
     pub fn into_parts(self) -> (Error, Option<T>) {
-        (self.error, self.operands)
+        match self.rest {
+            Rest::Back(operands, _) => (self.error, Some(operands)),
+            Rest::Kept(_) => (self.error, None),
+        }
     }
 }
 
@@ -282,8 +311,8 @@ impl<T> fmt::Debug for OpError<T> {
         }
         f.debug_struct("OpError")
             .field("error", &self.error)
-            .field("operands", &self.operands.as_ref().map(|_| ".."))
-            .field("failures", &self.failures)
+            .field("operands", &matches!(self.rest, Rest::Back(..)).then_some(".."))
+            .field("failures", &self.failures())
             .finish()
     }
 }

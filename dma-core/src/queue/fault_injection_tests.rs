@@ -285,8 +285,8 @@ fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
     lock(&rig.script).full = false;
     lock(&rig.script).mute = true;
     rig.refuse(33);
-    // As many as are handed over without being asked for: the first of them is refused then.
-    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
+    // 32 are handed over by the next, without being asked for: the first of them is refused then.
+    let others: Vec<_> = (0..32).map(|_| rig.copy(10)).collect();
     assert_eq!(poll(&mut refused, Waker::noop()), Poll::Ready(Err(ErrorKind::OutOfRange)));
     let (transfer, given_back) = rig.copy_to_owned(44);
     drop(transfer);
@@ -318,7 +318,7 @@ fn a_refusal_while_submitting_wakes_who_awaits() {
     assert!(poll(&mut refused, &Arc::clone(&woken).into()).is_pending());
     lock(&rig.script).full = false;
     rig.refuse(33);
-    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
+    let others: Vec<_> = (0..32).map(|_| rig.copy(10)).collect();
     assert!(woken.0.load(Ordering::Relaxed));
     drop(others);
 }
@@ -608,15 +608,16 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     lock(&rig.script).mute = true;
     rig.refuse(33);
     let refused = rig.copy(33);
-    let others: Vec<_> = (0..30).map(|_| rig.copy(10)).collect();
+    let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
     let given_back = Arc::<Mutex<u32>>::default();
+    // A list is with the planner before the others are handed over.
     let panicked = with_log(
         |_| panic!("the log is full"),
         || {
             panics(|| {
                 let owner = Owner(vec![0; 44], Arc::clone(&given_back));
                 let dst = rig.engine.register(HostMemory::from_owner(owner)).expect("registered");
-                drop(rig.queue.copy(rig.pair(44).0, dst));
+                drop(rig.queue.copy(vec![rig.pair(44).0], vec![dst]));
             })
         },
     );

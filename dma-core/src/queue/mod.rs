@@ -15,7 +15,7 @@ pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod query;
 pub(crate) mod stall_detector;
-mod transfer;
+pub(crate) mod transfer;
 pub(crate) mod wait;
 
 use std::any::Any;
@@ -318,25 +318,28 @@ impl Queue {
         if let Some(&slot) = state.free.last()
             && state.planner.takes_plain::<D>(from, to)
         {
-            let gathered = state.planner.push_plain(slot, from.segment(), to.segment());
-            let transfer = Transfer::new(Rc::clone(&self.shared), slot, Operation::Copy, (src, dst));
+            let shared = Rc::clone(&self.shared);
+            state.planner.push_plain(slot, from.segment(), to.segment(), false);
             state.free.pop();
-            if gathered {
-                self.hand_over(guard);
-            }
-            return Ok(transfer);
+            drop(guard);
+            // Nothing runs after this, so that the transfer is made in its place.
+            return Ok(Transfer::new(shared, slot, Operation::Copy, (src, dst)));
         }
         self.copy_single(guard, src, dst)
     }
 
-    /// Submits a copy that the fast path left, or refuses it with the reason.
+    /// Submits a copy that the fast path left, or refuses it with the reason. Submits what has gathered.
     #[cold]
-    fn copy_single<S: Source, D: Destination>(
-        &self,
-        mut guard: RefMut<'_, State>,
+    fn copy_single<'a, S: Source, D: Destination>(
+        &'a self,
+        mut guard: RefMut<'a, State>,
         src: S,
         dst: D,
     ) -> SubmitResult<(S, D)> {
+        if guard.planner.has_gathered() {
+            self.hand_over(guard);
+            guard = self.shared.borrow_mut();
+        }
         let state = &mut *guard;
         let (from, to) = (src.single(), dst.single());
         match check::flat::<D>(state.planner.engine, from, to) {
@@ -502,7 +505,7 @@ impl Queue {
             && let Some(&slot) = state.free.last()
         {
             let mut admission = state.planner.admit(slot, operations, 0, false);
-            if admission.push_all_flat(batch.pairs.iter()) {
+            if admission.push_all_flat(&batch.pairs) {
                 admission.commit();
                 admitted = Some(slot);
             }

@@ -27,7 +27,7 @@ use crate::{
 /// Memory that a planner allocates for each place of its depth, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
 
-/// Number of pending descriptors that are handed to the device without a flush.
+/// Number of pending descriptors that are handed to the device without a flush, with or before the next.
 const HAND_OVER: usize = 32;
 /// Completions taken from the device at a time, and rounds of that in one poll.
 const REPORTS: usize = 128;
@@ -67,10 +67,12 @@ impl OpState {
         bytes: 0,
     };
 
-    /// Returns whether this is one operation that has just ended well.
+    const ONE: Self = Self { operations: 1, ..Self::IDLE };
+
+    /// Returns whether this is one operation with one descriptor left, and nothing has failed.
     #[inline]
-    fn is_last_of_one(&self) -> bool {
-        (self.descriptors | self.staged) == 0 && self.operations == 1 && self.outcome == Outcome::Done
+    fn is_single(&self) -> bool {
+        (self.descriptors, self.staged, self.operations) == (1, 0, 1) && self.outcome == Outcome::Done
     }
 }
 
@@ -103,8 +105,11 @@ impl News {
 }
 
 const fn token(slot: u32, index: u32) -> u64 {
-    (slot as u64) | ((index as u64) << 32)
+    (slot as u64) | (index as u64 * ONE_INDEX)
 }
+
+/// The difference between the tokens of neighbours.
+const ONE_INDEX: u64 = 1 << 32;
 
 const fn slot_of(token: u64) -> u32 {
     (token & 0xffff_ffff) as u32
@@ -293,32 +298,44 @@ impl Planner {
         Admission { planner: self, slot, pending, staged, fence }
     }
 
-    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not, it is
-    /// staged, or not valid.
+    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not, others
+    /// are [handed over](Self::hand_over) first, or it is staged, or not valid.
     #[inline]
     pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
         check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
             && !self.fence
             && self.staged.is_empty()
+            && !self.has_gathered()
     }
 
-    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, under `slot`, which was idle.
-    /// Returns whether enough has gathered for [`hand_over`](Self::hand_over). The caller puts the operands
-    /// into a transfer before anything else can run.
+    /// Returns whether a copy of `len` bytes, at least 1, that passed all checks can become a pending
+    /// descriptor at once.
     #[inline]
-    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment) -> bool {
+    pub(crate) fn takes_checked(&self, len: usize) -> bool {
+        len <= self.max_transfer && !self.fence && self.staged.is_empty()
+    }
+
+    /// Returns whether enough is pending for [`hand_over`](Self::hand_over).
+    #[inline]
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.pending.len() - self.handed >= HAND_OVER
+    }
+
+    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, under `slot`, which was idle. The
+    /// caller puts the operands into a transfer before anything else can run.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
         self.ops[slot as usize] =
-            OpState { descriptors: 1, operations: 1, bytes: dst.len as u64, ended: false, ..OpState::IDLE };
+            OpState { descriptors: 1, bytes: dst.len as u64, has_waiter, ended: false, ..OpState::ONE };
         self.pending.push(Descriptor::copy(token(slot, 0), src, dst));
         self.counters.submitted += 1;
-        self.pending.len() - self.handed >= HAND_OVER
     }
 
     /// Submits committed operations, if enough have gathered. The layer above holds the operands by now.
     #[inline]
     pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
         self.end_if_over(slot, ended);
-        if self.pending.len() - self.handed >= HAND_OVER {
+        if self.has_gathered() {
             self.hand_over(ended);
         }
     }
@@ -617,22 +634,21 @@ impl Planner {
             }
             self.in_flight -= n;
             let mut at = 0;
-            while at < n {
+            loop {
+                at += self.complete_singles(at..n, ended);
+                if at >= n {
+                    break;
+                }
                 let Completion { token, result, native, outcome } = self.reports[at];
                 let slot = slot_of(token);
-                at += 1;
                 let mut run = 1;
                 if outcome == Outcome::Done {
                     // Completions of one batch are counted before its state is touched.
-                    while at < n
-                        && slot_of(self.reports[at].token) == slot
-                        && self.reports[at].outcome == Outcome::Done
-                    {
-                        at += 1;
-                        run += 1;
-                    }
+                    let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
+                    run = self.reports[at..n].iter().take_while(same).count();
                 }
-                if self.ops.get(slot as usize).is_none_or(|op| op.descriptors < run) {
+                at += run;
+                if self.ops.get(slot as usize).is_none_or(|op| (op.descriptors as usize) < run) {
                     self.miscounted(format_args!("token {token:#x}, which is not in flight"));
                 }
                 if outcome != Outcome::Done {
@@ -640,16 +656,9 @@ impl Planner {
                     self.bad(token, outcome, native);
                 }
                 let op = &mut self.ops[slot as usize];
-                op.descriptors -= run;
+                op.descriptors -= run as u32;
                 op.result = result;
-                if op.is_last_of_one() {
-                    op.ended = true;
-                    self.counters.completed += 1;
-                    self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
-                    if op.has_waiter {
-                        ended.push(slot);
-                    }
-                } else if op.descriptors == 0 {
+                if op.descriptors == 0 {
                     self.end_if_over(slot, ended);
                 }
             }
@@ -663,6 +672,28 @@ impl Planner {
             self.ring();
         }
         total + (self.supplied - supplied) as usize
+    }
+
+    /// Ends operations of one descriptor that reports say are done, up to the first other report. Returns
+    /// their number.
+    #[inline]
+    fn complete_singles(&mut self, reports: std::ops::Range<usize>, ended: &mut Vec<u32>) -> usize {
+        let Self { ops, counters, .. } = self;
+        let reports = &self.reports[reports];
+        for (at, Completion { token, result, outcome, .. }) in reports.iter().enumerate() {
+            let slot = slot_of(*token);
+            let Some(op) = ops.get_mut(slot as usize) else { return at };
+            if *outcome != Outcome::Done || !op.is_single() {
+                return at;
+            }
+            (op.descriptors, op.result, op.ended) = (0, *result, true);
+            counters.completed += 1;
+            counters.bytes = counters.bytes.saturating_add(op.bytes);
+            if op.has_waiter {
+                ended.push(slot);
+            }
+        }
+        reports.len()
     }
 
     fn explain(&self, native: i32) -> NativeError {
@@ -914,29 +945,29 @@ impl Admission<'_> {
     /// ([`check::is_plain`]) and nothing is staged before them. Else adds none and returns false. The caller
     /// began with 0 bytes and as many operations as copies.
     #[inline]
-    pub(crate) fn push_all_flat<'b, S: Operand, D: Operand>(
-        &mut self,
-        copies: impl ExactSizeIterator<Item = &'b (S, D)>,
-    ) -> bool {
+    pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
         let Planner { engine, max_transfer, pending, staged, fence, ops, .. } = &mut *self.planner;
         if *fence || !staged.is_empty() {
             return false;
         }
-        let (engine, max, slot) = (*engine, *max_transfer, self.slot);
-        let (mut bytes, mut plain) = (0_u64, true);
-        pending.extend(copies.enumerate().map(|(index, (src, dst))| {
+        let (engine, slot, count) = (*engine, self.slot, copies.len());
+        // With longer ones, their sum might overflow.
+        let max = (*max_transfer).min(usize::MAX / count.max(1));
+        pending.reserve(count);
+        let (mut bytes, mut token) = (0, token(slot, 0));
+        // A loop over places, because closures would keep the sums in memory.
+        for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
             let (src, dst) = (src.single(), dst.single());
-            let (sum, overflows) = bytes.overflowing_add(dst.len as u64);
-            plain &= check::is_plain::<D>(engine, src, dst, max) & !overflows;
-            bytes = sum;
-            Descriptor::copy(token(slot, index as u32), src.segment(), dst.segment())
-        }));
-        if !plain {
-            pending.truncate(self.pending);
-            return false;
+            if !check::is_plain::<D>(engine, src, dst, max) {
+                return false;
+            }
+            place.write(Descriptor::copy(token, src.segment(), dst.segment()));
+            (bytes, token) = (bytes + dst.len, token + ONE_INDEX);
         }
+        // SAFETY: there was room for `count` more, and the loop has written them.
+        unsafe { pending.set_len(pending.len() + count) };
         let op = &mut ops[slot as usize];
-        (op.descriptors, op.bytes) = (op.operations, bytes);
+        (op.descriptors, op.bytes) = (op.operations, bytes as u64);
         true
     }
 

@@ -5,9 +5,11 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::ptr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -26,13 +28,68 @@ use crate::{Error, ErrorKind, Outcome, Result};
 /// while the device owns it.
 #[must_use = "dropping a transfer gives up its operands"]
 pub struct Transfer<T: 'static, R: Answer = ()> {
-    shared: Rc<RefCell<State>>,
+    shared: Link<Rc<RefCell<State>>>,
     slot: u32,
-    operation: Operation,
-    /// Its task has let others submit before the doorbell.
-    yielded: bool,
+    notes: Notes,
     operands: ManuallyDrop<T>,
     answer: PhantomData<fn() -> R>,
+}
+
+/// A transfer's share of its queue.
+///
+/// Neither this nor [`Notes`] has bytes that are never valid: an `Option` or `Result` would keep its tag
+/// there, and moving a transfer would touch parts of words. Such moves are most of the cost of a short copy.
+pub(crate) struct Link<P>(MaybeUninit<P>);
+
+impl<P> Link<P> {
+    #[inline]
+    pub(crate) const fn new(shared: P) -> Self {
+        Self(MaybeUninit::new(shared))
+    }
+}
+
+impl<P> Deref for Link<P> {
+    type Target = P;
+
+    #[inline]
+    fn deref(&self) -> &P {
+        // SAFETY: it was made with a value, which only the destructor takes.
+        unsafe { self.0.assume_init_ref() }
+    }
+}
+
+impl<P> Drop for Link<P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { self.0.assume_init_drop() };
+    }
+}
+
+/// The [`Operation`] in the low byte, and [`YIELDED`](Self::YIELDED).
+#[derive(Clone, Copy)]
+pub(crate) struct Notes(u32);
+
+impl Notes {
+    /// Its task has let others submit before the doorbell.
+    const YIELDED: u32 = 1 << 8;
+
+    #[inline]
+    pub(crate) const fn new(operation: Operation) -> Self {
+        Self(operation as u32)
+    }
+
+    pub(crate) const fn operation(self) -> Operation {
+        Operation::ALL[(self.0 & 0xff) as usize]
+    }
+
+    pub(crate) const fn has_yielded(self) -> bool {
+        self.0 & Self::YIELDED != 0
+    }
+
+    pub(crate) const fn set_yielded(&mut self) {
+        self.0 |= Self::YIELDED;
+    }
 }
 
 /// No field is ever pinned: the operands' memory is elsewhere.
@@ -42,7 +99,8 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     #[inline]
     pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: Operation, operands: T) -> Self {
         let operands = ManuallyDrop::new(operands);
-        Self { shared, slot, operation, yielded: false, operands, answer: PhantomData }
+        let (shared, notes) = (Link::new(shared), Notes::new(operation));
+        Self { shared, slot, notes, operands, answer: PhantomData }
     }
 
     fn has_ended(state: &State, slot: u32) -> bool {
@@ -80,7 +138,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     ///
     /// If it was polled as a future before and was ready.
     #[inline]
-    pub fn wait(mut self) -> Result<R::With<T>, OpError<T>> {
+    pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
         let mut state = self.shared.borrow_mut();
         if let Some(op) = state.planner.ops.get(self.slot as usize)
             && op.ended
@@ -89,7 +147,13 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             let result = op.result;
             state.release(self.slot);
             drop(state);
-            return Ok(R::with(Self::take(&mut self.slot, &mut self.operands), result));
+            let spent = ManuallyDrop::new(self);
+            // SAFETY: of a value that is not used any more. A spent transfer has no slot, so that its
+            // operands are there.
+            let operands = unsafe { ptr::read(&*spent.operands) };
+            // SAFETY: as above.
+            drop(unsafe { ptr::read(&spent.shared) });
+            return Ok(R::with(operands, result));
         }
         drop(state);
         self.wait_slow()
@@ -110,7 +174,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             return self.finish();
         }
         let backend = self.shared.borrow().planner.backend;
-        Err(error::wait_timed_out(self.operation, backend, stall))
+        Err(error::wait_timed_out(self.notes.operation(), backend, stall))
     }
 
     /// Waits until the operation has ended or `deadline` has passed. Flushes first. After `Ok`,
@@ -196,7 +260,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if !op.ended {
             // The device may write to them for ever.
             std::mem::forget(operands);
-            return Err(error::never_answered(self.operation, state.planner.backend));
+            return Err(error::never_answered(self.notes.operation(), state.planner.backend));
         }
         if op.outcome == Outcome::Done {
             state.release(slot);
@@ -206,7 +270,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         state.release(slot);
         let backend = state.planner.backend;
         drop(state);
-        Err(OpError::from_failures(failures, self.operation, backend, operands))
+        Err(OpError::from_failures(failures, self.notes.operation(), backend, operands))
     }
 }
 
@@ -234,13 +298,13 @@ impl<T: 'static, R: Answer> Future for Transfer<T, R> {
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
         let mut state = this.shared.borrow_mut();
         if !Self::is_over(&state, this.slot) {
-            if this.yielded || !state.gathers() {
+            if this.notes.has_yielded() || !state.gathers() {
                 let callbacks = state.drive();
                 drop(state);
                 run(callbacks, &this.shared);
             } else {
                 // It asks to be polled again, below, after the other tasks.
-                this.yielded = true;
+                this.notes.set_yielded();
                 drop(state);
             }
             if this.register_waker(context.waker()) {
@@ -327,11 +391,11 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
 impl<T: 'static, R: Answer> fmt::Debug for Transfer<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transfer")
-            .field("operation", &self.operation)
+            .field("operation", &self.notes.operation())
             .field("slot", &self.slot)
             .finish_non_exhaustive()
     }
 }
 
 /// The slot of a transfer whose operands were given back. No queue is that deep.
-const SPENT: u32 = u32::MAX;
+pub(crate) const SPENT: u32 = u32::MAX;

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::conformance::{ReferenceEngine, doc_engine};
 use crate::{
-    EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, QueueOptions, RawQueue, RawRegion,
+    EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, PageMemory, QueueOptions, RawQueue,
+    RawRegion,
 };
 
 type Bytes = Arc<[u8]>;
@@ -248,4 +249,35 @@ fn owners_may_use_the_cache_when_they_are_let_go() {
     cache.clear();
     *known.lock().expect("no panic") = None;
     assert_eq!(cache.counters().misses, 5);
+}
+
+#[test]
+fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
+    let cache = cache(4, 1 << 20);
+    let queue = doc_queue(&cache);
+    let request = MemoryRequest::new(5000);
+    let mut memory = PageMemory::new(&request).expect("memory");
+    memory.as_mut().fill(7);
+    let owner = Arc::new(memory);
+    let weak = Arc::downgrade(&owner);
+    let source = cache.get(&owner).expect("registered");
+    // The caller lets its mapping go. The entry and its views keep it.
+    drop(owner);
+    let copied = |source: Buffer| {
+        let dst = cache.engine.allocate(5000).expect("memory");
+        let (_, dst) = queue.copy(source, dst).expect("accepted").wait().expect("done");
+        dst[..] == [7; 5000]
+    };
+    assert!(copied(source.clone()));
+    cache.clear();
+    assert!(copied(source), "a view outlives the entry");
+    assert_eq!(weak.strong_count(), 0, "unmapped with the last view");
+    // Other memory, which may have the same address, is registered anew.
+    let owner = Arc::new(PageMemory::new(&request).expect("memory"));
+    assert_eq!(cache.get(&owner).expect("registered")[..], [0; 5000]);
+    assert_eq!((cache.counters().misses, cache.counters().hits), (2, 0));
+}
+
+fn doc_queue(cache: &RegistrationCache<ReferenceEngine>) -> crate::Queue {
+    cache.engine.open_queue(&QueueOptions::new()).expect("a queue")
 }

@@ -368,6 +368,11 @@ impl Lane {
             // SAFETY: the slot came out of an inbox.
             unsafe {
                 cell.request(|request| {
+                    if let (Work::Flat, Some((src, dst))) = (&request.work, request.flat)
+                        && core.planner.takes_checked(dst.len)
+                    {
+                        return core.planner.push_plain(slot, src, dst, true);
+                    }
                     let mut admission = core.planner.admit(slot, request.operations, request.bytes, true);
                     match std::mem::replace(&mut request.work, Work::None) {
                         Work::Flat => {

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use super::Handle;
 use super::lane::{Caller, Driven, Lane};
 use super::slot::{Report, Seen};
 use crate::queue::error;
+use crate::queue::transfer::{Link, Notes, SPENT};
 use crate::queue::wait::{Backoff, deadline};
 use crate::queue::{Answer, Operation};
 use crate::{Error, ErrorKind, OpError, Result};
@@ -24,14 +27,12 @@ use crate::{Error, ErrorKind, OpError, Result};
 /// are freed when the device is done with them. Forgetting it leaks them.
 #[must_use = "dropping a transfer gives up its operands"]
 pub struct SharedTransfer<T: Send + 'static, R: Answer = ()> {
-    handle: Arc<Handle>,
+    handle: Link<Arc<Handle>>,
     lane: u32,
+    /// [`SPENT`] once the operands were given back.
     slot: u32,
-    operation: Operation,
-    /// Its task has let others submit before the doorbell.
-    yielded: bool,
-    /// `None` once given back.
-    operands: Option<T>,
+    operands: ManuallyDrop<T>,
+    notes: Notes,
     answer: PhantomData<fn() -> R>,
 }
 
@@ -47,16 +48,18 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         operation: Operation,
         operands: T,
     ) -> Self {
-        let (lane, operands) = (lane as u32, Some(operands));
-        Self { handle, lane, slot, operation, yielded: false, operands, answer: PhantomData }
+        let (handle, notes) = (Link::new(handle), Notes::new(operation));
+        let operands = ManuallyDrop::new(operands);
+        Self { handle, lane: lane as u32, slot, operands, notes, answer: PhantomData }
     }
 
     fn lane(&self) -> &Lane {
         self.handle.lane(self.lane as usize)
     }
 
+    #[inline]
     fn look(&self) -> Seen {
-        if self.operands.is_none() {
+        if self.slot == SPENT {
             // The slot may serve another operation by now.
             return Seen::Done;
         }
@@ -89,10 +92,29 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// If it was polled as a future before and was ready.
     #[inline]
     pub fn wait(mut self) -> Result<R::With<T>, OpError<T>> {
-        if self.look() != Seen::InFlight {
-            return self.finish();
+        match self.look() {
+            Seen::InFlight => self.wait_slow(),
+            Seen::Done if self.slot != SPENT => {
+                self.lane().release(self.slot);
+                let spent = ManuallyDrop::new(self);
+                // SAFETY: of a value that is not used any more, and whose operands were not taken.
+                let operands = unsafe { ptr::read(&*spent.operands) };
+                // SAFETY: as above.
+                drop(unsafe { ptr::read(&spent.handle) });
+                // Operations with a result have a report.
+                Ok(R::with(operands, 0))
+            }
+            _ => self.finish(),
         }
-        self.wait_slow()
+    }
+
+    /// Takes the operands out. The destructor of the spent transfer leaves them alone.
+    #[inline]
+    fn take(&mut self) -> (u32, T) {
+        assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
+        let slot = std::mem::replace(&mut self.slot, SPENT);
+        // SAFETY: they were not taken before, since the transfer was not spent.
+        (slot, unsafe { ManuallyDrop::take(&mut self.operands) })
     }
 
     fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
@@ -100,7 +122,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if self.block(None, stall) {
             return self.finish();
         }
-        Err(error::wait_timed_out(self.operation, self.lane().backend, stall))
+        Err(error::wait_timed_out(self.notes.operation(), self.lane().backend, stall))
     }
 
     /// Waits until the operation has ended or `deadline` has passed. DeferredCallback `Ok`,
@@ -152,27 +174,27 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let seen = self.look();
-        let operands = self.operands.take().expect("a transfer is not polled again once it was ready");
+        let (slot, operands) = self.take();
         if seen == Seen::Done {
-            self.lane().release(self.slot);
+            self.lane().release(slot);
             // Operations with a result have a report.
             return Ok(R::with(operands, 0));
         }
-        self.explain(&seen, operands)
+        self.explain(&seen, slot, operands)
     }
 
     /// Returns the result or the failure of an ended operation.
     #[cold]
-    fn explain(&self, seen: &Seen, operands: T) -> Result<R::With<T>, OpError<T>> {
-        let (operation, backend) = (self.operation, self.lane().backend);
+    fn explain(&self, seen: &Seen, slot: u32, operands: T) -> Result<R::With<T>, OpError<T>> {
+        let (operation, backend) = (self.notes.operation(), self.lane().backend);
         if *seen == Seen::Abandoned {
             // The device may write to them for ever.
             std::mem::forget(operands);
             return Err(error::never_answered(operation, backend));
         }
         // SAFETY: this transfer holds the operation, and saw it reported.
-        let report = unsafe { self.lane().slots[self.slot as usize].take_report() };
-        self.lane().release(self.slot);
+        let report = unsafe { self.lane().slots[slot as usize].take_report() };
+        self.lane().release(slot);
         match report {
             Some(Report::Answered(result)) => Ok(R::with(operands, result)),
             Some(Report::Failed(failures)) => {
@@ -196,10 +218,10 @@ impl<T: Send + 'static, R: Answer> Future for SharedTransfer<T, R> {
     /// If polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // The slot may serve another operation by now.
-        assert!(self.operands.is_some(), "a transfer is not polled again once it was ready");
+        assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
         if self.look() == Seen::InFlight {
-            if !self.yielded && self.lane().gathers() {
-                self.yielded = true;
+            if !self.notes.has_yielded() && self.lane().gathers() {
+                self.notes.set_yielded();
                 if self.lane().slots[self.slot as usize].register_waker(context.waker()) {
                     // The doorbell can wait until all tasks that can run have submitted. If this one is not
                     // polled again, the lane's thread rings.
@@ -222,7 +244,7 @@ impl<T: Send + 'static, R: Answer> Future for SharedTransfer<T, R> {
 impl<T: Send + 'static, R: Answer> Drop for SharedTransfer<T, R> {
     #[inline]
     fn drop(&mut self) {
-        if self.operands.is_some() {
+        if self.slot != SPENT {
             self.drop_held();
         }
     }
@@ -231,31 +253,31 @@ impl<T: Send + 'static, R: Answer> Drop for SharedTransfer<T, R> {
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
-        let Some(operands) = self.operands.take() else { return };
-        let slot = &self.lane().slots[self.slot as usize];
+        let (number, operands) = self.take();
+        let slot = &self.lane().slots[number as usize];
         match slot.look() {
             Seen::InFlight => {
                 // SAFETY: this transfer holds the operation, and is going.
                 let parked = unsafe { slot.park(Box::new(operands)) };
                 if let Err(operands) = parked {
-                    self.end(operands);
+                    self.end(number, operands);
                 }
             }
-            _ => self.end(operands),
+            _ => self.end(number, operands),
         }
     }
 
     /// Drops the operands of an operation that has ended.
-    fn end<O>(&self, operands: O) {
-        match self.look() {
+    fn end<O>(&self, slot: u32, operands: O) {
+        match self.lane().slots[slot as usize].look() {
             // The device may write to them for ever.
             Seen::Abandoned => std::mem::forget(operands),
             seen => {
                 if seen == Seen::Reported {
                     // SAFETY: this transfer holds the operation, and saw it reported.
-                    drop(unsafe { self.lane().slots[self.slot as usize].take_report() });
+                    drop(unsafe { self.lane().slots[slot as usize].take_report() });
                 }
-                self.lane().release(self.slot);
+                self.lane().release(slot);
                 drop(operands);
             }
         }
@@ -265,7 +287,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
 impl<T: Send + 'static, R: Answer> fmt::Debug for SharedTransfer<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedTransfer")
-            .field("operation", &self.operation)
+            .field("operation", &self.notes.operation())
             .field("slot", &self.slot)
             .finish_non_exhaustive()
     }
