@@ -4,8 +4,8 @@
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs
 //! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the cost of one more copy in
 //! each, and the ratio. Above 1.10 it exits with 1, unless run with `--test`. `DMA_DOCA_LIB_DIR` with the
-//! headers beside it takes an installed stand-in instead. The same for DOCA 1.5 and 2.2, with their work queues,
-//! and `jobs.c`.
+//! headers beside it takes an installed stand-in instead. The same for DOCA 1.5 and 2.2, with their work
+//! queues, and `jobs.c`.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use std::path::{Path, PathBuf};
