@@ -99,11 +99,12 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
 
     let mut requests = vec![request.clone()];
     if has(Capabilities::EXPORT) {
-        let exported = request.exportable(Access::READ);
+        // Some devices export for both ways only.
+        let exported = request.exportable(Access::all());
         engine
             .allocate_window(&exported)
             .expect("exportable memory on a node")
-            .export(Access::READ)
+            .export(Access::all())
             .expect("exported");
         requests.push(exported);
     }
