@@ -18,8 +18,11 @@ use dma_cpu::{CpuEngine, CpuOptions};
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
-/// Ways to copy, by number of rounds.
-const WAYS: [(&str, fn(&CpuEngine, u64)); 4] = [
+
+/// Copies `BATCH` times in each of so many rounds.
+type Way = fn(&CpuEngine, u64);
+
+const WAYS: [(&str, Way); 4] = [
     ("RawQueue::submit", raw),
     ("Queue::submit(Batch)", batches),
     ("Queue::copy, each waited for", transfers),
