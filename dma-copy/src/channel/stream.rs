@@ -9,8 +9,9 @@ use super::{Channel, Receiver, Sender};
 use crate::Deadline;
 use crate::protocol::MAX_MESSAGE;
 
-/// A channel over a stream and its clone, whose write timeout is [`POLL_INTERVAL`](crate::POLL_INTERVAL). `macs` authenticate the
-/// messages sent and received. Sending fails if the other side takes nothing for `timeout`.
+/// A channel over a stream and its clone, whose write timeout is [`POLL_INTERVAL`](crate::POLL_INTERVAL).
+/// `macs` authenticate the messages sent and received. Sending fails if the other side takes nothing for
+/// `timeout`.
 pub(super) fn channel<S: Read + Write + Send + 'static>(
     stream: S,
     clone: S,
