@@ -299,6 +299,16 @@ mod tests {
     }
 
     #[test]
+    fn auto_names_a_device_that_is_not_there() {
+        for device in ["doca:ff:1f.7;lib=/nowhere", "ioat:ff:1f.7;lib=/nowhere", "dsa:wq99.9;sysfs=/nowhere"]
+        {
+            let error = open(&format!("auto:device={device}")).expect_err(device);
+            let text = error.to_string();
+            assert!(text.contains(device) && !error.hint().is_empty(), "{text}");
+        }
+    }
+
+    #[test]
     fn auto_takes_a_device_by_name() {
         let engine = open("auto:device=sim:profile=dsa;clock=real,prefer=measured").expect("it opens");
         assert!(engine.info().device.contains("dsa, seed 0, real clock"), "{engine:?}");

@@ -7,9 +7,13 @@
 mod stand_ins;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dma::EngineName;
+use dma::layers::record::Trace;
+use dma::layers::replay::{ReplayOptions, replay};
 use dma::prelude::*;
 use dma::{OpError, Queue, Result, Transfer};
 use proptest::prelude::*;
@@ -22,7 +26,7 @@ const GUARD: usize = 64;
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
-const SOUND: [&str; 16] = [
+const SOUND: [&str; 22] = [
     "cpu",
     "cpu:threads=0",
     "cpu:threads=1,inline=0",
@@ -39,8 +43,14 @@ const SOUND: [&str; 16] = [
     "meter+verify+cpu",
     "verify+meter+sim:profile=dsa",
     "meter+auto:device=verify+sim:max_transfer=100;depth=5,prefer=device",
+    "record+cpu",
+    "record+meter+sim:profile=bluefield3",
+    "meter+verify+record+auto:device=sim:profile=dsa;faults=fail@every=9,prefer=device",
+    "record+verify+doca:03:00.0",
+    "verify+meter+record+ioat",
+    "auto:device=meter+verify+sim:profile=ioat;faults=fail@every=5,prefer=device",
 ];
-const FAULTY: [&str; 7] = [
+const FAULTY: [&str; 9] = [
     "sim:profile=bluefield3,faults=reset@7",
     "sim:profile=ideal,faults=fail:p=0.1+slow@3:for=50us",
     "sim:profile=dsa,faults=reset:p=0.05+refuse@4",
@@ -48,6 +58,8 @@ const FAULTY: [&str; 7] = [
     "sim:profile=ideal,max_transfer=64,faults=lose@9+fail@12",
     "sim:profile=bluefield2,faults=gone@20",
     "meter+verify+sim:profile=dsa,faults=reset:p=0.05+fail@every=11",
+    "record+sim:profile=bluefield2,faults=gone@20",
+    "verify+record+meter+sim:profile=ideal,max_transfer=64,faults=lose@9+fail@12",
 ];
 
 #[derive(Clone, Debug)]
@@ -116,20 +128,24 @@ enum By {
     ReadOnlyMemory,
 }
 
-/// Opens an engine by name. Hardware backends load the stand-in SDK.
-fn open(name: &str) -> Arc<dyn DmaEngine> {
-    static DOCA: OnceLock<String> = OnceLock::new();
-    static IOAT: OnceLock<String> = OnceLock::new();
-    let name = match name.split_once(':').map_or(name, |(backend, _)| backend) {
-        "doca" => DOCA.get_or_init(|| {
-            format!("{name},lib={}", stand_ins::library_dir(&stand_ins::doca_emu_prefix()).display())
-        }),
-        "ioat" => {
-            IOAT.get_or_init(|| format!("{name}:lib={}", stand_ins::spdk_emu_prefix().join("lib").display()))
-        }
-        _ => name,
+/// Opens an engine by name. Hardware backends load the stand-in SDK. `record` writes to `trace`.
+fn open(name: &str, trace: &Path) -> Arc<dyn DmaEngine> {
+    static DOCA: OnceLock<PathBuf> = OnceLock::new();
+    static IOAT: OnceLock<PathBuf> = OnceLock::new();
+    let mut name: EngineName = name.parse().expect("a name");
+    let mut wrappers: Vec<_> = name.backend().split('+').map(str::to_owned).collect();
+    let lib = match wrappers.pop().as_deref() {
+        Some("doca") => Some(DOCA.get_or_init(|| stand_ins::library_dir(&stand_ins::doca_emu_prefix()))),
+        Some("ioat") => Some(IOAT.get_or_init(|| stand_ins::spdk_emu_prefix().join("lib"))),
+        _ => None,
     };
-    dma::open(name).expect("the engine opens")
+    if let Some(lib) = lib {
+        name = name.with_option("lib", &lib.to_string_lossy()).expect("an option");
+    }
+    if wrappers.iter().any(|wrapper| wrapper == "record") {
+        name = name.with_option("file", &trace.to_string_lossy()).expect("an option");
+    }
+    dma::open_name(&name).expect("the engine opens")
 }
 
 fn pick<T: Copy>(index: Index, map: &BTreeMap<u32, T>) -> Option<u32> {
@@ -344,9 +360,18 @@ struct System {
     flights: BTreeMap<u32, (Flight, Names)>,
     guards: Vec<BufferMut>,
     submitted: u64,
+    /// The trace of `record`, in its folder.
+    trace: PathBuf,
+    folder: tempfile::TempDir,
 }
 
 impl System {
+    /// Closes all but the folder with the trace.
+    fn close(self) -> (PathBuf, tempfile::TempDir) {
+        let Self { trace, folder, .. } = self;
+        (trace, folder)
+    }
+
     fn allocate(&mut self, len: usize, registered: bool) -> BufferMut {
         let (guarded, limits) = (len + 2 * GUARD, &self.engine.info().limits);
         // Longer alignments take long to zero.
@@ -483,7 +508,9 @@ impl StateMachineTest for Test {
     type Reference = Machine;
 
     fn init_test(model: &Model) -> System {
-        let engine = open(&model.engine);
+        let folder = tempfile::tempdir().expect("a folder");
+        let trace = folder.path().join("a.trace");
+        let engine = open(&model.engine, &trace);
         let options = QueueOptions::new().with_stall_timeout(STALL).with_drop_timeout(STALL);
         let queue =
             engine.open_queue(&if model.sound { QueueOptions::new() } else { options }).expect("a queue");
@@ -498,6 +525,8 @@ impl StateMachineTest for Test {
             flights: BTreeMap::new(),
             guards: Vec::new(),
             submitted: 0,
+            trace,
+            folder,
         }
     }
 
@@ -605,7 +634,7 @@ impl StateMachineTest for Test {
         assert_eq!(ended + counters.in_flight, counters.submitted, "every operation is in one counter");
     }
 
-    fn teardown(mut system: System, _: Model) {
+    fn teardown(mut system: System, model: Model) {
         let queue = system.queue.take().expect("open until the end");
         let counters = queue.close(if system.sound { Duration::from_secs(20) } else { STALL });
         assert_eq!(counters.in_flight, 0);
@@ -623,6 +652,11 @@ impl StateMachineTest for Test {
             system.buffers.clear();
             assert!(system.pool.classes().all(|class| class.in_use == 0), "a buffer did not come back");
         }
+        let (trace, folder) = system.close();
+        if model.sound && model.engine.contains("record+") {
+            replayed(&trace, counters.doorbells);
+        }
+        drop(folder);
     }
 }
 
@@ -704,6 +738,18 @@ impl System {
 fn write(bytes: impl IntoIterator<Item = u8>, buffers: &mut Buffers) {
     let to = buffers.iter_mut().flat_map(|buffer| buffer.iter_mut());
     to.zip(bytes).for_each(|(to, byte)| *to = byte);
+}
+
+/// Replays a complete trace of a queue that rang so many doorbells.
+fn replayed(trace: &Path, doorbells: u64) {
+    let trace = Trace::load(trace).expect("the trace is complete");
+    assert_eq!(trace.queues().iter().map(|queue| queue.doorbells).collect::<Vec<_>>(), [doorbells]);
+    if trace.queues()[0].operations > 0 {
+        let cpu = dma::open("cpu:threads=0").expect("the CPU is always there");
+        let replayed = replay(&trace, &cpu, &ReplayOptions::new().with_repetitions(1)).expect("it runs");
+        assert_eq!((replayed.mismatch, replayed.failed), (None, 0));
+        assert_eq!(replayed.verified, replayed.descriptors);
+    }
 }
 
 prop_state_machine! {

@@ -63,7 +63,9 @@ fn copies(faults: &str, count: usize) -> Duration {
     assert_eq!((counters.submitted, counters.completed), (all, all), "{faults}: {counters:?}");
     let report = engine.report();
     assert_eq!(report.cpu + report.device - report.repeated, all, "{faults}: {report}");
-    assert!(report.device > 0 && report.repeated > 0, "{faults}: the device had its faults: {report}");
+    // A descriptor that the device refuses was never its own.
+    let had_faults = report.repeated > 0 || faults.starts_with("refuse");
+    assert!(report.device > 0 && had_faults, "{faults}: the device had its faults: {report}");
     println!(
         "{faults}: {all} copies, {} by the device, {} repeated, {} times left, {} times back, longest pause {pause:?}",
         report.device, report.repeated, report.left, report.returned
@@ -73,12 +75,14 @@ fn copies(faults: &str, count: usize) -> Duration {
 
 #[test]
 fn no_copy_is_lost_when_the_device_fails() {
-    for faults in ["fail@every=701", "reset@every=900", "lose@500", "stick@500", "gone@500"] {
+    for faults in
+        ["fail@every=701", "refuse@every=301", "reset@every=900", "lose@500", "stick@500", "gone@500"]
+    {
         copies(faults, 20_000);
     }
 }
 
-/// `cargo test --release -p dma-layers --test auto_failover -- --ignored --nocapture`
+/// `cargo test -p dma-layers --test auto_failover -- --ignored --nocapture`
 #[test]
 #[ignore = "takes a minute, and judges times"]
 fn ten_million_copies_have_no_pause_of_a_second() {

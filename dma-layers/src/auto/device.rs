@@ -279,7 +279,6 @@ impl DeviceQueue {
         for descriptor in &pending[taken..] {
             if let Some(slot) = self.release(descriptor.token()) {
                 repeats.push_back(slot.copy);
-                counts.repeated.add(1);
             }
         }
         if let Err(error) = submitted {
