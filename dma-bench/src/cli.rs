@@ -16,7 +16,7 @@ use crate::plan::{
 };
 use crate::presets::Preset;
 use crate::serve::ServeArguments;
-use crate::{replay, units};
+use crate::{machine, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -260,7 +260,7 @@ impl ReplayArguments {
             .ok_or_else(|| format!("--stall {}: give seconds, more than 0", units::plain(self.stall)))?;
         Ok(ReplayOptions::new()
             .with_repetitions(self.repetitions)
-            .with_memory(self.memory.unwrap_or_else(replay::available_memory))
+            .with_memory(self.memory.unwrap_or_else(machine::available_memory))
             .with_stall(stall))
     }
 }

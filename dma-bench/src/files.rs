@@ -7,7 +7,40 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::results::FileError;
+/// A results file cannot be read, written or understood.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system refuses.
+    #[error("{path}: {error}{}", remedy(.error))]
+    Io {
+        /// Its path.
+        path: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
+    /// It is not a complete results file.
+    #[error("{path}: no results of dma-bench: {reason}")]
+    Malformed {
+        /// Its path.
+        path: String,
+        /// Names the error.
+        reason: String,
+    },
+    /// It has another version of the format.
+    #[error(
+        "{path}: results of version {found}; this dma-bench reads version {reads}: use the one that wrote it ({tool})"
+    )]
+    Version {
+        /// Its path.
+        path: String,
+        /// Its version.
+        found: u64,
+        /// The version that this program reads.
+        reads: u32,
+        /// The program that wrote it.
+        tool: String,
+    },
+}
 
 /// A file that an option names, to read or to write.
 #[derive(Clone, Copy, Debug)]

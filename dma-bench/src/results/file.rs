@@ -4,45 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use super::{Results, SCHEMA, VERSION};
-use crate::files::{input, remedy};
+use crate::files::{FileError, input};
 use crate::output::printable;
 
 /// Fields whose text appears in tables.
 const IN_TABLES: [&str; 8] =
     ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
-
-/// A results file cannot be read, written or understood.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// The system refuses.
-    #[error("{path}: {error}{}", remedy(.error))]
-    Io {
-        /// Its path.
-        path: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
-    /// It is not a complete results file.
-    #[error("{path}: no results of dma-bench: {reason}")]
-    Malformed {
-        /// Its path.
-        path: String,
-        /// Names the error.
-        reason: String,
-    },
-    /// It has another version of the format.
-    #[error(
-        "{path}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})"
-    )]
-    Version {
-        /// Its path.
-        path: String,
-        /// Its version.
-        found: u64,
-        /// The program that wrote it.
-        tool: String,
-    },
-}
 
 /// Cleans all text of a file, so that terminals, tables and pages show it as it is. This happens once, when
 /// the file is read.
@@ -104,7 +71,7 @@ impl Results {
             Some(version) if version == u64::from(VERSION) => {}
             Some(found) => {
                 let tool = value.get("tool").and_then(|t| t.as_str()).unwrap_or("unknown").to_owned();
-                return Err(FileError::Version { path: name.to_owned(), found, tool });
+                return Err(FileError::Version { path: name.to_owned(), found, reads: VERSION, tool });
             }
             None => return Err(malformed("it has no \"version\"".to_owned())),
         }

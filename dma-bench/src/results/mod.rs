@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::file::{FileError, schema};
+pub use self::file::schema;
 pub use crate::files::write_file;
 use crate::machine::Machine;
 use crate::plan::{Campaign, Cell, Footprint};
