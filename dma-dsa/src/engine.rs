@@ -102,6 +102,8 @@ impl DsaEngine {
                 .with_hint("the work queue's entries times its longest batch bound the depth: lower it, or raise --wq-size"));
         }
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        // Within a batch, by the device.
+        capabilities.set(Capabilities::FENCE, batch > 1);
         for (opcode, capability) in [
             (op::FILL, Capabilities::FILL),
             (op::COMPARE, Capabilities::COMPARE),

@@ -47,6 +47,8 @@ pub(crate) struct State {
     /// Records of operations whose last run met a page fault at their first byte. The next one gets further,
     /// as on a page that was mapped for it.
     stuck: Vec<u64>,
+    /// Operations behind a fence that were not run, because one before it failed.
+    pub(crate) abandoned: usize,
     /// The opcodes that came through the portal, and those that were run.
     pub(crate) submitted: Vec<u8>,
     pub(crate) run: Vec<u8>,
@@ -114,6 +116,7 @@ impl Portal for FakePortal {
                 self.run_batch(&mut state, descriptor);
             } else {
                 assert_ne!(descriptor.command & flag::REPORT, 0, "a success would not be reported");
+                assert_eq!(descriptor.command & flag::FENCE, 0, "a fence outside of a batch");
                 self.run(&mut state, descriptor);
             }
         }
@@ -148,15 +151,28 @@ impl FakePortal {
         // SAFETY: the queue's list.
         let list = unsafe { std::slice::from_raw_parts(list, count) };
         let fault = state.one_of(self.fake.fault_every).then(|| state.random() as usize % count);
+        let read = &list[..fault.unwrap_or(count)];
         let mut end = status::SUCCESS;
-        for descriptor in &list[..fault.unwrap_or(count)] {
-            if self.run(state, descriptor) != status::SUCCESS {
-                end = status::BATCH_FAILED;
+        let mut done = 0;
+        for part in read.chunk_by(|_, next| next.command & flag::FENCE == 0) {
+            // The device runs them in any order.
+            for descriptor in part.iter().rev() {
+                if self.run(state, descriptor) != status::SUCCESS {
+                    end = status::BATCH_FAILED;
+                }
+            }
+            done += part.len();
+            if end != status::SUCCESS && done < read.len() {
+                break;
             }
         }
+        state.abandoned += read.len() - done;
+        if fault == Some(done) {
+            end = status::LIST_FAULT;
+        }
         let record = record(batch);
-        record.done.store(fault.unwrap_or(count) as u32, Relaxed);
-        record.status.store(if fault.is_some() { status::LIST_FAULT } else { end }, Release);
+        record.done.store(done as u32, Relaxed);
+        record.status.store(end, Release);
     }
 
     fn run(&self, state: &mut State, d: &HwDescriptor) -> u8 {

@@ -74,6 +74,8 @@ pub(crate) mod op {
 }
 
 pub(crate) mod flag {
+    /// Starts once the descriptors before it in its batch are done.
+    pub(crate) const FENCE: u32 = 1;
     pub(crate) const BLOCK_ON_FAULT: u32 = 2;
     pub(crate) const RECORD_VALID: u32 = 4;
     /// Writes the record of a success, too.

@@ -13,6 +13,7 @@ use crate::portal::ForkMark;
 mod script;
 
 mod counting;
+mod fences;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod standin;
@@ -167,7 +168,7 @@ fn failures_have_the_status_of_the_device() {
     state.lock().unwrap().statuses.extend([0x1f]);
     let transfers: Vec<_> = (0..4).map(|_| copy()).map(|(src, dst)| queue.copy(src, dst).unwrap()).collect();
     let ended: Vec<_> = transfers.into_iter().map(|transfer| transfer.wait().is_ok()).collect();
-    assert_eq!(ended, [false, true, true, true]);
+    assert_eq!(ended.iter().filter(|ok| **ok).count(), 3, "{ended:?}");
 }
 
 #[test]

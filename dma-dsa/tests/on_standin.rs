@@ -1,12 +1,14 @@
 //! The engine on the work queues of the stand-in: real portals, whose stores trap.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
+mod fences;
 #[path = "../../dma-ioat/tests/script/mod.rs"]
 mod script;
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance};
+use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, SharedQueueOptions, conformance};
 use dma_dsa::{DsaEngine, DsaOptions};
 use dsa_emu::Emu;
 use proptest::prelude::*;
@@ -67,6 +69,29 @@ fn random_programs_leave_the_right_bytes() {
 }
 
 #[test]
+fn conforms_with_operations_in_any_order() {
+    conforms("unordered = true\npage_faults = 0.1");
+}
+
+#[test]
+fn fenced_programs_end_as_if_run_in_order() {
+    let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
+    let queues = (any::<bool>(), 1..20_u32, 2..40_u32, 0..4_u32, any::<u32>());
+    TestRunner::new(config)
+        .run(&(fences::programs(), 1..40_usize, queues), |(program, depth, queue)| {
+            let (shared, size, max_batch, faults, seed) = queue;
+            let mode = if shared { "shared" } else { "dedicated" };
+            let (_emu, engine) = open(&format!(
+                "mode = '{mode}'\nsize = {size}\nmax_batch = {max_batch}\nunordered = true\nseed = {seed}\n\
+                 page_faults = 0.{faults}\nfaults = 'refuse:p=0.{faults}'"
+            ));
+            fences::run(&engine, depth.min(engine.info().limits.max_queue_depth), &program);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
 fn a_thousand_copies_over_page_faults_arrive() {
     let (_emu, engine) = open("page_faults = 0.5");
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
@@ -88,6 +113,30 @@ fn a_batch_is_one_store() {
         (0..32).map(|_| (engine.allocate(64).unwrap(), engine.allocate(64).unwrap())).collect();
     queue.submit(batch).unwrap().wait().unwrap();
     assert_eq!(emu.submissions("wq0.0"), 1);
+}
+
+#[test]
+fn tasks_that_await_share_doorbells() {
+    const TASKS: u64 = 64;
+    const ROUNDS: u64 = 50;
+    let (emu, engine) = open("");
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new()).unwrap();
+    let task = async || {
+        let (mut src, mut dst) = (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+        for round in 0..ROUNDS {
+            src.fill(round as u8);
+            (src, dst) = queue.copy_when_ready(src, dst).await.unwrap();
+            assert_eq!(src[..], dst[..]);
+        }
+    };
+    let mut tasks: Vec<_> = (0..TASKS).map(|_| Box::pin(task())).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    while !tasks.is_empty() {
+        tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
+        std::thread::yield_now();
+    }
+    let doorbells = emu.submissions("wq0.0");
+    assert!(doorbells * 16 <= TASKS * ROUNDS, "{doorbells} doorbells for {} copies", TASKS * ROUNDS);
 }
 
 #[test]

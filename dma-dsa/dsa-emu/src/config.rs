@@ -50,6 +50,8 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "bytes")]
     pub(crate) max_transfer: u64,
     pub(crate) block_on_fault: bool,
+    /// Descriptors run in any order that fences allow.
+    pub(crate) unordered: bool,
     /// The kernel maps it, rather than to answer EPERM.
     pub(crate) mmap: bool,
     pub(crate) state: String,
@@ -72,6 +74,7 @@ impl Default for QueueConfig {
             max_batch: 1024,
             max_transfer: 2 << 30,
             block_on_fault: false,
+            unordered: false,
             mmap: true,
             state: "enabled".to_owned(),
             kind: "user".to_owned(),

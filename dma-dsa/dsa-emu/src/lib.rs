@@ -20,7 +20,8 @@
 //!
 //! # Divergences
 //!
-//! - *Order*: one work queue runs its descriptors one after the other. The hardware has several engines.
+//! - *Order*: one work queue runs its descriptors one after the other, in their order unless the
+//!   configuration says otherwise. The hardware has several engines.
 //! - *Time*: operations take as long as the CPU takes.
 //! - *A page that is mapped and not present* is no page fault, because the thread that reads it faults it in.
 //! - *Entries* are free as soon as the engine takes the descriptor.

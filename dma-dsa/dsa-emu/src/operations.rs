@@ -1,6 +1,8 @@
 //! The device's operations on the memory of the process.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
+use std::mem;
+
 use crate::config::QueueConfig;
 use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
 use crate::faults::{Faults, Strike};
@@ -19,6 +21,8 @@ pub(crate) struct Engine {
     stuck: Vec<u64>,
     /// Operations so far.
     count: u64,
+    /// Descriptors of a batch up to a fence.
+    part: Vec<Descriptor>,
 }
 
 /// The end of a descriptor.
@@ -45,6 +49,15 @@ impl From<Fault> for Early {
     }
 }
 
+/// Reads a descriptor of a batch, or returns the page that is not there.
+fn read_member(batch: &Descriptor, n: u32, injected: bool) -> Result<Descriptor, u64> {
+    let from = batch.src().wrapping_add(u64::from(n) * SIZE as u64);
+    let mut bytes = [0; SIZE];
+    // SAFETY: the worker runs behind the trap handler.
+    unsafe { memory::read(from, &mut bytes) }.map_err(|fault| fault.page)?;
+    if injected { Err(from & !0xfff) } else { Ok(Descriptor::from_bytes(&bytes)) }
+}
+
 /// Returns whether two ranges of `len` bytes overlap.
 const fn overlap(a: u64, b: u64, len: u64) -> bool {
     a.abs_diff(b) < len
@@ -54,7 +67,7 @@ impl Engine {
     /// An engine that has run `count` operations.
     pub(crate) fn new(count: u64) -> Self {
         let chunk = || vec![0; CHUNK].into_boxed_slice();
-        Self { chunk: chunk(), other: chunk(), stuck: Vec::new(), count }
+        Self { chunk: chunk(), other: chunk(), stuck: Vec::new(), count, part: Vec::new() }
     }
 
     /// Runs a descriptor of the portal.
@@ -91,37 +104,50 @@ impl Engine {
         let injected =
             faults.chance(config.page_faults, self.count, 1 << 8) && !batch.has(flag::BLOCK_ON_FAULT);
         let injected = injected.then(|| faults.random(self.count, 2 << 8) as u32 % count);
-        let mut end = status::SUCCESS;
-        for n in 0..count {
-            let from = batch.src().wrapping_add(u64::from(n) * SIZE as u64);
-            let mut bytes = [0; SIZE];
-            // SAFETY: the worker runs behind the trap handler.
-            let fault = match unsafe { memory::read(from, &mut bytes) } {
-                Err(fault) => Some(fault.page),
-                Ok(()) if injected == Some(n) => Some(from & !0xfff),
-                Ok(()) => None,
-            };
-            if let Some(fault) = fault {
-                return Ok(Record { done: n, fault, ..Record::of(status::LIST_FAULT) });
+        let (mut end, mut n) = (status::SUCCESS, 0);
+        let mut part = mem::take(&mut self.part);
+        part.clear();
+        let record = loop {
+            let next = (n < count).then(|| read_member(batch, n, injected == Some(n)));
+            if !matches!(&next, Some(Ok(descriptor)) if !descriptor.has(flag::FENCE)) {
+                if config.unordered {
+                    self.shuffle(&mut part, faults);
+                }
+                for descriptor in part.drain(..) {
+                    match self.run_member(config, faults, &descriptor) {
+                        End::Ended(status::SUCCESS) => {}
+                        End::Ended(_) | End::Unreported(_) => end = status::BATCH_FAILED,
+                        stopped @ End::Stopped(_) => return Err(stopped),
+                    }
+                }
             }
-            let descriptor = Descriptor::from_bytes(&bytes);
-            // A fence ends a batch that has failed.
-            if descriptor.has(flag::FENCE) && end != status::SUCCESS {
-                return Ok(Record { done: n, ..Record::of(end) });
+            match next {
+                None => break Record { done: n, ..Record::of(end) },
+                Some(Err(fault)) => break Record { done: n, fault, ..Record::of(status::LIST_FAULT) },
+                // A fence ends a batch that has failed.
+                Some(Ok(descriptor)) if descriptor.has(flag::FENCE) && end != status::SUCCESS => {
+                    break Record { done: n, ..Record::of(end) };
+                }
+                Some(Ok(descriptor)) => part.push(descriptor),
             }
-            let opcode = descriptor.opcode();
-            let ended = if opcode == op::BATCH {
-                report(&descriptor, &Record::of(status::BAD_OPCODE))
-            } else {
-                self.run_one(config, faults, &descriptor)
-            };
-            match ended {
-                End::Ended(status::SUCCESS) => {}
-                End::Ended(_) | End::Unreported(_) => end = status::BATCH_FAILED,
-                End::Stopped(_) => return Err(ended),
-            }
+            n += 1;
+        };
+        self.part = part;
+        Ok(record)
+    }
+
+    fn shuffle(&self, part: &mut [Descriptor], faults: &Faults) {
+        for last in (1..part.len()).rev() {
+            let with = faults.random(self.count + last as u64, 7 << 8) % (last as u64 + 1);
+            part.swap(last, with as usize);
         }
-        Ok(Record { done: count, ..Record::of(end) })
+    }
+
+    fn run_member(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
+        match descriptor.opcode() {
+            op::BATCH => report(descriptor, &Record::of(status::BAD_OPCODE)),
+            _ => self.run_one(config, faults, descriptor),
+        }
     }
 
     /// Runs a descriptor that is no batch.

@@ -128,20 +128,27 @@ impl Queue {
             }
             self.closed.load(Ordering::Acquire)
         };
-        while let Some(descriptor) = self.ring.wait(over) {
-            let mut engine = self.engine();
-            if self.state.load(Ordering::Acquire) != ENABLED {
-                continue;
-            }
-            match engine.run(&self.config, &self.faults, &descriptor) {
-                End::Ended(_) => {}
-                End::Unreported(why) => self.say(why),
-                End::Stopped(strike) => self.stop(strike),
-            }
-            drop(engine);
+        while let Some(first) = self.ring.wait(over) {
+            let second = if self.config.unordered { self.ring.pop() } else { None };
+            let overtakes = second.is_some() && self.faults.chance(0.5, self.submissions(), 8 << 8);
+            let (first, second) = if overtakes { (second, Some(first)) } else { (Some(first), second) };
+            first.iter().chain(&second).for_each(|descriptor| self.perform(descriptor));
             if self.state.load(Ordering::Acquire) == HUNG {
                 self.ring.sleep_until(|| self.state.load(Ordering::Acquire) != HUNG || over());
             }
+        }
+    }
+
+    /// Runs a descriptor, unless the work queue has stopped.
+    fn perform(&self, descriptor: &Descriptor) {
+        let mut engine = self.engine();
+        if self.state.load(Ordering::Acquire) != ENABLED {
+            return;
+        }
+        match engine.run(&self.config, &self.faults, descriptor) {
+            End::Ended(_) => {}
+            End::Unreported(why) => self.say(why),
+            End::Stopped(strike) => self.stop(strike),
         }
     }
 
