@@ -1,6 +1,7 @@
 //! Work queues as the kernel describes them, and the reasons that prevent their use.
 
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use crate::hardware::op;
 use crate::portal::{Mapped, Portal, Written};
 
 /// A work queue's properties.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkQueue {
     /// Its name, such as `wq0.0`, and that of its device, such as `dsa0`.
     pub(crate) name: String,
@@ -124,6 +125,16 @@ pub(crate) fn is_disabled(dir: &Path) -> bool {
     }
 }
 
+/// Returns whether another file than `opened` is in its place. The kernel removes the file of a work queue
+/// that is disabled, and makes a new one when it is enabled.
+pub(crate) fn is_replaced(opened: BorrowedFd<'_>, path: &Path) -> bool {
+    let file = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    match (rustix::fs::fstat(opened).map(file), rustix::fs::stat(path).map(file)) {
+        (Ok(opened), Ok(there)) => opened != there,
+        _ => false,
+    }
+}
+
 impl WorkQueue {
     /// Reads the description of work queue `name`, and checks that user space may use it.
     pub(crate) fn read(options: &DsaOptions, name: &str) -> Result<Self> {
@@ -207,6 +218,11 @@ impl WorkQueue {
     /// Returns whether it has the operation.
     pub(crate) const fn has(&self, opcode: u8) -> bool {
         self.operations >> opcode & 1 == 1
+    }
+
+    /// The path of the work queue's file.
+    pub(crate) fn path(&self, options: &DsaOptions) -> PathBuf {
+        options.dev().0.join(&self.name)
     }
 
     /// Opens the work queue's file.

@@ -11,6 +11,7 @@ use crate::DsaOptions;
 use crate::device::{self, WorkQueue};
 use crate::error::{BACKEND, error};
 use crate::hardware::op;
+use crate::opened::Opened;
 use crate::portal::{Entries, ForkMark, Portal};
 use crate::queue::DsaQueue;
 use crate::region::DsaRegion;
@@ -19,18 +20,6 @@ use crate::region::DsaRegion;
 const DEFAULT_DEPTH: usize = 256;
 /// The longest batch that queues make: longer ones only delay the report of their first descriptors.
 const BATCH: u32 = 64;
-
-/// An opened work queue, shared by an engine and its queues.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) wq: WorkQueue,
-    pub(crate) portal: Box<dyn Portal>,
-    /// Free entries; `None` for a shared work queue, which refuses what it has no room for.
-    pub(crate) entries: Option<Entries>,
-    pub(crate) fork: ForkMark,
-    /// The longest batch; 1 if there are none.
-    pub(crate) batch: usize,
-}
 
 /// A work queue of Intel DSA. The README describes the set-up.
 ///
@@ -132,7 +121,7 @@ impl DsaEngine {
                 .with_source(std::io::Error::from(errno))
                 .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
         })?;
-        let opened = Opened { wq, portal, entries, fork, batch };
+        let opened = Opened::new(wq, portal, options.clone(), entries, fork, batch);
         Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
     }
 

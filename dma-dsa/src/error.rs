@@ -97,7 +97,7 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> E
 /// The error of a queue that takes no more, because of `why`.
 pub(crate) fn lost(why: &str) -> Error {
     error(ErrorKind::DeviceLost, why.to_owned())
-        .with_hint("enable the work queue (`accel-config enable-wq`) and open the engine again; after a fork, open it in the child")
+        .with_hint("enable the work queue (`accel-config enable-wq`): the queue is used again then; after a fork, open the engine in the child")
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod error;
 #[cfg(test)]
 mod fake;
 mod hardware;
+mod opened;
 mod options;
 mod portal;
 mod queue;

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "maps the work queue, and passes descriptors with addresses to it")]
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -30,6 +30,11 @@ pub(crate) trait Portal: fmt::Debug + Send + Sync {
     /// Returns whether batch descriptors are taken.
     fn takes_batches(&self) -> bool;
 
+    /// The file of the work queue, if there is one.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// The way, for the engine's description.
     fn name(&self) -> &'static str;
 }
@@ -40,7 +45,7 @@ pub(crate) struct Mapped {
     page: NonNull<u8>,
     shared: bool,
     /// Keeps the work queue open.
-    _file: OwnedFd,
+    file: OwnedFd,
 }
 
 // SAFETY: the page takes stores of 64 bytes from any thread at any time.
@@ -54,7 +59,7 @@ impl Mapped {
         // SAFETY: a new mapping, anywhere.
         let page = unsafe { mmap(std::ptr::null_mut(), PAGE, ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
         match page.map(|page| NonNull::new(page.cast::<u8>())) {
-            Ok(Some(page)) => Ok(Self { page, shared, _file: file }),
+            Ok(Some(page)) => Ok(Self { page, shared, file }),
             Ok(None) => Err((file, Errno::NOMEM)),
             Err(errno) => Err((file, errno)),
         }
@@ -111,6 +116,10 @@ impl Portal for Mapped {
         true
     }
 
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
     fn name(&self) -> &'static str {
         if self.shared { "ENQCMD" } else { "MOVDIR64B" }
     }
@@ -124,6 +133,10 @@ impl Portal for Mapped {
 
     fn takes_batches(&self) -> bool {
         false
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn name(&self) -> &'static str {
@@ -149,6 +162,10 @@ impl Portal for Written {
 
     fn takes_batches(&self) -> bool {
         false
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 
     fn name(&self) -> &'static str {

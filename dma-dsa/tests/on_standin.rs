@@ -8,7 +8,9 @@ mod script;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, SharedQueueOptions, conformance};
+use dma_core::{
+    Batch, DmaEngine, DmaEngineExt, Error, ErrorKind, Queue, QueueOptions, SharedQueueOptions, conformance,
+};
 use dma_dsa::{DsaEngine, DsaOptions};
 use dsa_emu::Emu;
 use proptest::prelude::*;
@@ -156,34 +158,108 @@ fn a_failure_has_the_status_of_the_device() {
     }
 }
 
+/// The error of a copy that fails.
+fn failure(engine: &DsaEngine, queue: &Queue, meanwhile: impl FnOnce()) -> Error {
+    match queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()) {
+        Err(error) => error.into_parts().0,
+        Ok(transfer) => {
+            queue.flush();
+            meanwhile();
+            transfer.wait().unwrap_err().into_parts().0
+        }
+    }
+}
+
 /// Asserts that a copy on a work queue that goes away is aborted, and the next one meets a lost device.
-fn is_lost(engine: &DsaEngine, disable: impl FnOnce()) {
-    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
-    let copy = || (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
-    let (src, dst) = copy();
-    let transfer = queue.copy(src, dst).unwrap();
-    queue.flush();
-    disable();
-    let error = transfer.wait().unwrap_err();
-    assert_eq!(error.error().kind(), ErrorKind::Aborted, "{error}");
-    let (src, dst) = copy();
-    let refused = match queue.copy(src, dst) {
-        Err(error) => error,
-        Ok(transfer) => transfer.wait().unwrap_err(),
-    };
-    assert_eq!(refused.error().kind(), ErrorKind::DeviceLost, "{refused}");
+fn is_lost(engine: &DsaEngine, queue: &Queue, disable: impl FnOnce()) {
+    let error = failure(engine, queue, disable);
+    assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+    let error = failure(engine, queue, || ());
+    assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+}
+
+fn is_lost_at_once(engine: &DsaEngine, disable: impl FnOnce()) {
+    is_lost(engine, &engine.open_queue(&QueueOptions::new()).unwrap(), disable);
 }
 
 #[test]
 fn a_work_queue_that_is_disabled_under_way_ends_everything() {
     let (emu, engine) = open("faults = 'stick@1'");
-    is_lost(&engine, || assert!(emu.disable("wq0.0")));
+    is_lost_at_once(&engine, || assert!(emu.disable("wq0.0")));
     for fault in ["reset@1", "gone@1"] {
         let (_emu, engine) = open(&format!("faults = '{fault}'"));
-        is_lost(&engine, || ());
+        is_lost_at_once(&engine, || ());
     }
     let (emu, engine) = open("mode = 'shared'\nfaults = 'stick@1'");
-    is_lost(&engine, || assert!(emu.disable("wq0.0")));
+    is_lost_at_once(&engine, || assert!(emu.disable("wq0.0")));
+}
+
+/// Copies on a queue until one is done, and returns the errors before.
+fn until_done(engine: &DsaEngine, queue: &Queue) -> Vec<ErrorKind> {
+    let mut errors = Vec::new();
+    loop {
+        let (mut src, dst) = (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+        src.fill(9);
+        match queue.copy(src, dst) {
+            Err(error) => errors.push(error.kind()),
+            Ok(transfer) => match transfer.wait() {
+                Err(error) => errors.push(error.error().kind()),
+                Ok((src, dst)) => {
+                    assert_eq!(src[..], dst[..]);
+                    return errors;
+                }
+            },
+        }
+        assert!(errors.len() < 1000, "{errors:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_work_queue_that_is_enabled_again_is_used_again() {
+    for mode in ["dedicated", "shared"] {
+        let (emu, engine) = open(&format!("mode = '{mode}'"));
+        let queues = [(); 2].map(|()| engine.open_queue(&QueueOptions::new()).unwrap());
+        for queue in &queues {
+            assert_eq!(until_done(&engine, queue), []);
+        }
+        for round in 1..4 {
+            assert!(emu.disable("wq0.0"));
+            is_lost(&engine, &queues[0], || ());
+            assert!(emu.enable("wq0.0").unwrap());
+            for queue in &queues {
+                let errors = until_done(&engine, queue);
+                let known = |kind: &ErrorKind| [ErrorKind::Aborted, ErrorKind::DeviceLost].contains(kind);
+                assert!(errors.iter().all(known), "{errors:?}");
+                assert_eq!(queue.counters().resets, round);
+            }
+        }
+        assert_eq!(until_done(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()), []);
+    }
+}
+
+#[test]
+fn a_work_queue_that_was_disabled_for_a_moment_ends_what_is_stored_to_it() {
+    let (emu, engine) = open("");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert!(emu.disable("wq0.0") && emu.enable("wq0.0").unwrap());
+    let error = failure(&engine, &queue, || ());
+    assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+    until_done(&engine, &queue);
+}
+
+#[test]
+fn a_work_queue_that_was_configured_anew_needs_a_new_engine() {
+    let (emu, engine) = open("");
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert!(emu.disable("wq0.0"));
+    is_lost(&engine, &queue, || ());
+    std::fs::write(emu.sysfs_dir().join("wq0.0/size"), "8\n").unwrap();
+    assert!(emu.enable("wq0.0").unwrap());
+    std::thread::sleep(Duration::from_millis(20));
+    let error = failure(&engine, &queue, || ());
+    assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+    assert!(error.to_string().contains("configured anew"), "{error}");
 }
 
 #[test]

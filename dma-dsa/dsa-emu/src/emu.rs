@@ -89,6 +89,17 @@ impl Emu {
         self.queue(name).map(Queue::disable).is_some()
     }
 
+    /// Enables a work queue that was disabled, as `accel-config enable-wq` does: its file is a new one, and
+    /// stores to mappings of the old one are lost. Blocks until what it had is dropped. Returns whether there
+    /// is a work queue of that name.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a file.
+    pub fn enable(&self, name: &str) -> io::Result<bool> {
+        self.queue(name).map(Queue::enable).transpose().map(|enabled| enabled.is_some())
+    }
+
     /// The number of descriptors that a work queue took or refused for want of room, those in batches not
     /// counted; 0 if there is no work queue of that name.
     #[must_use]

@@ -1,7 +1,7 @@
 //! A work queue: it takes descriptors from portals and `write()`, and has a thread that runs them.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -37,6 +37,8 @@ pub(crate) struct Queue {
     /// The process whose thread runs the descriptors; 0 for none.
     worker_of: AtomicU32,
     submissions: AtomicU64,
+    /// Descriptors that the worker has run or dropped.
+    handled: AtomicUsize,
     lost: AtomicU64,
 }
 
@@ -52,16 +54,17 @@ impl Queue {
             closed: AtomicBool::new(false),
             worker_of: AtomicU32::new(0),
             submissions: AtomicU64::new(0),
+            handled: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             config,
         }
     }
 
-    /// Takes a descriptor of a portal. Returns whether it is refused, which only ENQCMD tells the program.
-    /// Safe in a signal handler.
-    pub(crate) fn store(&self, store: Store, descriptor: &Descriptor) -> bool {
+    /// Takes a descriptor of a portal. Returns whether it is refused, which only ENQCMD tells the program. A
+    /// `stale` portal was mapped before the work queue was disabled. Safe in a signal handler.
+    pub(crate) fn store(&self, store: Store, descriptor: &Descriptor, stale: bool) -> bool {
         let shared = self.config.mode == Mode::Shared;
-        let taken = (store == Store::Enqcmd) == shared && self.take(descriptor);
+        let taken = !stale && (store == Store::Enqcmd) == shared && self.take(descriptor);
         if !taken && store == Store::Movdir64b {
             // The device drops it, too.
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +135,10 @@ impl Queue {
             let second = if self.config.unordered { self.ring.pop() } else { None };
             let overtakes = second.is_some() && self.faults.chance(0.5, self.submissions(), 8 << 8);
             let (first, second) = if overtakes { (second, Some(first)) } else { (Some(first), second) };
-            first.iter().chain(&second).for_each(|descriptor| self.perform(descriptor));
+            for descriptor in first.iter().chain(&second) {
+                self.perform(descriptor);
+                self.handled.fetch_add(1, Ordering::Release);
+            }
             if self.state.load(Ordering::Acquire) == HUNG {
                 self.ring.sleep_until(|| self.state.load(Ordering::Acquire) != HUNG || over());
             }
@@ -168,6 +174,8 @@ impl Queue {
         } else {
             tree::write_state(&self.dir, "disabled")
         };
+        // The kernel removes it, too.
+        let told = told.and(std::fs::remove_file(&self.file));
         if let Err(error) = told {
             self.say(&format!("{}: {error}", self.dir.display()));
         }
@@ -180,6 +188,19 @@ impl Queue {
         self.stop(Strike::default());
         drop(engine);
         self.ring.wake();
+    }
+
+    /// Enables the work queue again, as `accel-config enable-wq` does. Returns when what waited is dropped.
+    pub(crate) fn enable(&self) -> std::io::Result<()> {
+        if self.state.load(Ordering::Acquire) != DISABLED {
+            return Ok(());
+        }
+        while self.handled.load(Ordering::Acquire) < self.ring.pushed() {
+            std::thread::yield_now();
+        }
+        std::fs::write(&self.file, "")?;
+        self.state.store(ENABLED, Ordering::Release);
+        tree::write_state(&self.dir, "enabled")
     }
 
     /// Ends the thread.

@@ -81,6 +81,11 @@ impl Ring {
         }
     }
 
+    /// The number of descriptors that were appended so far.
+    pub(crate) fn pushed(&self) -> usize {
+        self.tail.load(Ordering::Acquire)
+    }
+
     /// Takes the oldest descriptor. For the worker alone.
     pub(crate) fn pop(&self) -> Option<Descriptor> {
         let place = self.head.load(Ordering::Relaxed);

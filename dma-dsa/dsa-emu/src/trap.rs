@@ -52,8 +52,12 @@ pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
     QUEUES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
-/// The work queue whose file has this path.
+/// The end of a link to a file that was removed.
+const REMOVED: &[u8] = b" (deleted)";
+
+/// The work queue whose file has this path, or had it.
 pub(crate) fn queue_of(path: &[u8]) -> Option<&'static Queue> {
+    let path = path.strip_suffix(REMOVED).unwrap_or(path);
     queues().find(|queue| queue.file.as_os_str().as_bytes() == path)
 }
 
@@ -68,11 +72,13 @@ pub(crate) fn with_link<T>(
     then(rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut path[..]).ok()?.0)
 }
 
-/// The work queue whose portal has this address.
-fn portal(address: u64) -> Option<&'static Queue> {
+/// The work queue whose portal has this address, and whether its file was removed since.
+fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     let page = address & !0xfff;
     let end = page.checked_add(0x1000)?;
-    with_link(format_args!("/proc/self/map_files/{page:x}-{end:x}"), queue_of)
+    with_link(format_args!("/proc/self/map_files/{page:x}-{end:x}"), |path| {
+        queue_of(path).map(|queue| (queue, path.ends_with(REMOVED)))
+    })
 }
 
 /// Installs the handlers, once.
@@ -227,13 +233,13 @@ pub(crate) fn taken(info: &siginfo_t, context: &mut ucontext_t) -> bool {
     if instruction.store == Store::Enqcmds || !instruction.destination.is_multiple_of(SIZE as u64) {
         return false;
     }
-    let Some(queue) = portal(instruction.destination) else { return false };
+    let Some((queue, stale)) = portal(instruction.destination) else { return false };
     let mut bytes = [0; SIZE];
     // SAFETY: as above.
     if unsafe { memory::read(instruction.source, &mut bytes) }.is_err() {
         return false;
     }
-    let refused = queue.store(instruction.store, &Descriptor::from_bytes(&bytes));
+    let refused = queue.store(instruction.store, &Descriptor::from_bytes(&bytes), stale);
     if instruction.store == Store::Enqcmd {
         /// Carry, parity, adjust, zero, sign and overflow.
         const FLAGS: u64 = 0x8d5;

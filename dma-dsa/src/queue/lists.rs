@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use dma_core::{Completion, ErrorKind, Outcome};
 
 use super::resume::failed;
-use super::{DsaQueue, FORKED, Kind, address};
+use super::{DISABLED, DsaQueue, FORKED, Kind, address};
 use crate::error;
 use crate::hardware::{HwDescriptor, flag, op, status};
 
@@ -87,6 +87,13 @@ impl DsaQueue {
             if self.opened.fork.is_child() {
                 return self.give_up(FORKED);
             }
+            // Another queue opens the work queue again: what is left is sent later.
+            let Ok(live) = self.opened.live.try_read() else { return };
+            let portal = live.portal.as_ref().filter(|_| live.generation == self.generation);
+            let Some(portal) = portal else {
+                drop(live);
+                return self.give_up(DISABLED);
+            };
             let list = &mut self.lists[at];
             let first = (list.first & self.mask) as usize;
             let members = &self.descriptors[first..first + list.len as usize];
@@ -101,10 +108,10 @@ impl DsaQueue {
                 };
                 // SAFETY: descriptors and records stay until the queue is dropped, or are leaked; for the
                 // memory that they name, the promise of the caller of `submit`.
-                unsafe { self.opened.portal.submit(&[batch]) }.map(|taken| taken as u32 * list.len)
+                unsafe { portal.submit(&[batch]) }.map(|taken| taken as u32 * list.len)
             } else {
                 // SAFETY: as above.
-                unsafe { self.opened.portal.submit(&members[list.sent as usize..]) }.map(|taken| taken as u32)
+                unsafe { portal.submit(&members[list.sent as usize..]) }.map(|taken| taken as u32)
             };
             match taken {
                 Ok(0) => return,

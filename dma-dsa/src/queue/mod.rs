@@ -12,9 +12,9 @@ use dma_core::{
 };
 
 use self::lists::List;
-use crate::engine::Opened;
 use crate::error;
 use crate::hardware::{HwDescriptor, Record, flag, op};
+use crate::opened::Opened;
 
 mod build;
 mod lists;
@@ -67,6 +67,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct DsaQueue {
     opened: Arc<Opened>,
+    generation: u64,
     engine: EngineId,
     depth: usize,
     /// The flags of all descriptors, and those of descriptors that write.
@@ -101,6 +102,7 @@ pub(crate) struct DsaQueue {
     idle: u32,
     looked: Option<Instant>,
     doorbells: u64,
+    resets: u64,
 }
 
 /// `len` default values.
@@ -148,6 +150,8 @@ impl DsaQueue {
             idle: 0,
             looked: None,
             doorbells: 0,
+            resets: 0,
+            generation: opened.generation(),
             opened: Arc::clone(opened),
         }
     }
@@ -184,6 +188,7 @@ impl DsaQueue {
     }
 }
 
+const DISABLED: &str = "the work queue was disabled";
 const FORKED: &str = "the work queue belongs to the parent process";
 
 /// The address of a record for the device, which writes it.
@@ -213,7 +218,7 @@ unsafe impl RawQueue for DsaQueue {
             self.lost = Some(FORKED);
         }
         if let Some(why) = self.lost {
-            return Err(error::lost(why));
+            self.recover(why)?;
         }
         let longest = if self.opened.batch > 1 { self.opened.batch as u64 } else { SINGLES };
         let room = (self.depth - self.in_flight).min((self.tail + self.mask + 1 - self.head) as usize);
@@ -311,7 +316,7 @@ unsafe impl RawQueue for DsaQueue {
     }
 
     fn stats(&self) -> QueueStats {
-        QueueStats::new(self.doorbells, 0)
+        QueueStats::new(self.doorbells, self.resets)
     }
 
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {

@@ -1,0 +1,99 @@
+//! An opened work queue, shared by an engine and its queues.
+
+use std::sync::{PoisonError, RwLock};
+
+use dma_core::{Error, ErrorKind, Result};
+
+use crate::DsaOptions;
+use crate::device::{self, WorkQueue};
+use crate::error::error;
+use crate::portal::{Entries, ForkMark, Portal};
+
+/// An opened work queue.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) wq: WorkQueue,
+    options: DsaOptions,
+    /// A queue reads it for each doorbell. It is written when the work queue is opened again.
+    pub(crate) live: RwLock<Live>,
+    /// Free entries; `None` for a shared work queue, which refuses what it has no room for.
+    pub(crate) entries: Option<Entries>,
+    pub(crate) fork: ForkMark,
+    /// The longest batch; 1 if there are none.
+    pub(crate) batch: usize,
+}
+
+/// The way to submit.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// `None` after a failure to open it again.
+    pub(crate) portal: Option<Box<dyn Portal>>,
+    /// Grows when the work queue is opened again. Descriptors of earlier ones are at no device any more.
+    pub(crate) generation: u64,
+}
+
+impl Opened {
+    pub(crate) const fn new(
+        wq: WorkQueue,
+        portal: Box<dyn Portal>,
+        options: DsaOptions,
+        entries: Option<Entries>,
+        fork: ForkMark,
+        batch: usize,
+    ) -> Self {
+        let live = RwLock::new(Live { portal: Some(portal), generation: 0 });
+        Self { wq, options, live, entries, fork, batch }
+    }
+
+    /// The number of times that the work queue was opened again.
+    pub(crate) fn generation(&self) -> u64 {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).generation
+    }
+
+    /// Returns whether the work queue that queues of this generation use was disabled, which ends what is in
+    /// flight there. It may be enabled again by now.
+    pub(crate) fn was_disabled(&self, generation: u64) -> bool {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.generation != generation || device::is_disabled(&self.wq.dir) || self.is_replaced(&live)
+    }
+
+    fn is_replaced(&self, live: &Live) -> bool {
+        let file = live.portal.as_ref().and_then(|portal| portal.file());
+        file.is_some_and(|file| device::is_replaced(file, &self.wq.path(&self.options)))
+    }
+
+    /// Opens the work queue again after it was disabled and enabled, unless another queue has, and returns
+    /// the generation. All that was in flight on earlier generations has ended by then.
+    ///
+    /// # Errors
+    ///
+    /// It is not enabled again, or cannot be opened; it was configured anew.
+    #[cold]
+    pub(crate) fn reopen(&self, generation: u64) -> Result<u64> {
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        if live.generation != generation && live.portal.is_some() {
+            return Ok(live.generation);
+        }
+        let wq = WorkQueue::read(&self.options, &self.wq.name)?;
+        if wq != self.wq {
+            return Err(changed());
+        }
+        if live.portal.is_some() && !self.is_replaced(&live) {
+            return Err(error(ErrorKind::DeviceLost, "the work queue was not enabled again"));
+        }
+        live.generation += 1;
+        // A dedicated work queue is opened once at a time.
+        live.portal = None;
+        let portal = wq.open(&self.options)?;
+        if self.batch > 1 && !portal.takes_batches() {
+            return Err(changed());
+        }
+        live.portal = Some(portal);
+        tracing::warn!(queue = self.wq.name, "a work queue that was disabled is used again");
+        Ok(live.generation)
+    }
+}
+
+fn changed() -> Error {
+    error(ErrorKind::DeviceLost, "the work queue was configured anew").with_hint("open the engine again")
+}
