@@ -18,8 +18,6 @@ use crate::region::DsaRegion;
 
 /// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;
-/// The longest batch that queues make: longer ones only delay the report of their first descriptors.
-const BATCH: u32 = 64;
 
 /// A work queue of Intel DSA. The README describes the set-up.
 ///
@@ -82,7 +80,7 @@ impl DsaEngine {
     /// Makes the engine of a work queue and the way to submit to it.
     pub(crate) fn on(wq: WorkQueue, portal: Box<dyn Portal>, options: &DsaOptions) -> Result<Self> {
         let batches = portal.takes_batches() && wq.has(op::BATCH) && wq.max_batch >= 2;
-        let batch = if batches { wq.max_batch.min(BATCH) } else { 1 } as usize;
+        let batch = if batches { wq.max_batch } else { 1 } as usize;
         let most = (wq.size as usize).saturating_mul(batch).min(DsaOptions::DEPTH_MAX);
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
         if depth == 0 || depth > most {

@@ -1,7 +1,8 @@
 //! The engine on the device of the tests.
 
 use dma_core::{
-    Batch, Completion, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance, conformance_tests,
+    Batch, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance,
+    conformance_tests,
 };
 use proptest::prelude::*;
 use rustix::io::Errno;
@@ -112,6 +113,41 @@ fn a_batch_has_one_doorbell() {
     let state = state.lock().unwrap();
     assert_eq!((state.submitted.as_slice(), state.run.len()), ([op::BATCH].as_slice(), 32));
     assert_eq!(queue.counters().doorbells, 1);
+}
+
+#[test]
+fn a_list_moves_to_the_start_of_the_ring_whole() {
+    let Rig { engine, state, .. } = Fake::default().open();
+    // A ring of 16.
+    let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(6)).unwrap();
+    let mut memory = engine.allocate(64 * 13).unwrap();
+    memory.chunks_mut(64).zip(0..).for_each(|(place, byte)| place.fill(byte));
+    let info = *memory.region().as_raw().info();
+    let place = |n: usize| info.segment(64 * n, 64);
+    let mut completions = [Completion::done(9); 16];
+    let mut run = |batch: &[Descriptor<'_>], reports: usize| {
+        #[expect(unsafe_code, reason = "calls the raw queue")]
+        // SAFETY: the memory outlives the queue, and copies to one place do not run at the same time.
+        let taken = unsafe { queue.submit(batch) }.unwrap();
+        queue.flush();
+        assert_eq!(taken, batch.len());
+        assert_eq!(queue.poll(&mut completions[..reports.max(1)]), reports);
+    };
+    // One is never reported, so that the ring does not start anew.
+    run(&[Descriptor::copy(0, place(0), place(12)); 6], 5);
+    run(&[Descriptor::copy(0, place(0), place(12)); 5], 5);
+    run(&[Descriptor::copy(0, place(0), place(12)); 3], 3);
+    // Places 14, 15, 0 and 1 of the ring.
+    let both = [0, 1, 2, 3].map(|n| [place(4 + n), place(8 + n)]);
+    let copies = [0, 1, 2, 3].map(|n| Descriptor::copy_to_both(n as u64, place(n), &both[n]));
+    run(&copies, 1);
+    // The copies to the second destination follow.
+    run(&[], 0);
+    run(&[], 4);
+    assert_eq!(state.lock().unwrap().submitted.iter().filter(|opcode| **opcode == op::BATCH).count(), 4);
+    for n in 0..12_u8 {
+        assert!(memory[64 * usize::from(n)..][..64].iter().all(|byte| *byte == n % 4), "{n}");
+    }
 }
 
 #[test]

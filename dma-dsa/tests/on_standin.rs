@@ -118,6 +118,35 @@ fn a_batch_is_one_store() {
 }
 
 #[test]
+fn a_batch_up_to_the_longest_is_one_store_anywhere_in_the_ring() {
+    const LONGEST: usize = 100;
+    let (emu, engine) = open(&format!("max_batch = {LONGEST}"));
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(150)).unwrap();
+    let buffer = |byte| {
+        let mut buffer = engine.allocate(64).unwrap();
+        buffer.fill(byte);
+        buffer
+    };
+    let batch = |len| (0..len).map(|n| (buffer(n as u8), buffer(0))).collect::<Batch<_, _>>();
+    // One is in flight while the next is submitted, so that batches lie across the end of the ring.
+    let mut before = None;
+    for (round, len) in
+        [99, 51, 77, 50, LONGEST, 42, LONGEST, 49, 95, 33].into_iter().cycle().take(40).enumerate()
+    {
+        let transfer = queue.submit(batch(len)).unwrap();
+        queue.flush();
+        assert_eq!(emu.submissions("wq0.0"), round as u64 + 1, "a batch of {len}");
+        if let Some(before) = before.replace(transfer) {
+            before.wait().unwrap().iter().for_each(|(src, dst)| assert_eq!(src[..], dst[..]));
+        }
+    }
+    before.unwrap().wait().unwrap();
+    assert_eq!(queue.counters().doorbells, 40);
+    queue.submit(batch(LONGEST + 1)).unwrap().wait().unwrap();
+    assert_eq!(emu.submissions("wq0.0"), 42, "one more than the longest");
+}
+
+#[test]
 fn tasks_that_await_share_doorbells() {
     const TASKS: u64 = 64;
     const ROUNDS: u64 = 50;
@@ -138,6 +167,7 @@ fn tasks_that_await_share_doorbells() {
         std::thread::yield_now();
     }
     let doorbells = emu.submissions("wq0.0");
+    assert_eq!(queue.counters().doorbells, doorbells);
     assert!(doorbells * 16 <= TASKS * ROUNDS, "{doorbells} doorbells for {} copies", TASKS * ROUNDS);
 }
 

@@ -1,5 +1,7 @@
 //! Descriptors of the hardware for those of the contract.
 
+use std::mem;
+
 use dma_core::{Descriptor, ErrorKind, Operation, Result, Segment};
 
 use super::{DsaQueue, Entry, Kind};
@@ -77,6 +79,27 @@ impl DsaQueue {
         let place = &mut self.descriptors[at];
         let record = place.record;
         *place = HwDescriptor { record, ..descriptor };
+    }
+
+    /// Moves the list that gathers from the end of the ring to its start, because a list is contiguous.
+    /// Returns `false` if there is no room for it and another descriptor.
+    #[cold]
+    pub(super) fn wrap(&mut self) -> bool {
+        let len = self.head - self.open;
+        if self.head + len > self.tail + self.mask {
+            return false;
+        }
+        let from = self.index(self.open);
+        for to in 0..len as usize {
+            let from = from + to;
+            self.put(to, self.descriptors[from]);
+            self.entries[to] = mem::take(&mut self.entries[from]);
+            if !self.seconds.is_empty() {
+                self.seconds[to] = self.seconds[from];
+            }
+        }
+        (self.open, self.head) = (self.head, self.head + len);
+        true
     }
 
     /// Lets the device start the descriptor at the next place only once those before it in its list are done.

@@ -221,9 +221,14 @@ unsafe impl RawQueue for DsaQueue {
             self.recover(why)?;
         }
         let longest = if self.opened.batch > 1 { self.opened.batch as u64 } else { SINGLES };
-        let room = (self.depth - self.in_flight).min((self.tail + self.mask + 1 - self.head) as usize);
         let mut taken = 0;
-        for descriptor in batch.iter().take(room) {
+        for descriptor in batch.iter().take(self.depth - self.in_flight) {
+            if self.head & self.mask == 0 && self.head > self.open && !self.wrap() {
+                self.flush();
+            }
+            if self.head > self.tail + self.mask {
+                break;
+            }
             // A list that the work queue refused comes first.
             if self.unsent > 0 || self.is_behind() {
                 break;
@@ -253,10 +258,8 @@ unsafe impl RawQueue for DsaQueue {
             self.head += 1;
             self.in_flight += 1;
             taken += 1;
-            // A list is contiguous.
-            if self.head - self.open == longest || self.head & self.mask == 0 {
-                self.close_list();
-                self.send();
+            if self.head - self.open == longest {
+                self.flush();
             }
         }
         Ok(taken)
