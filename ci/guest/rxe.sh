@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs in two machines of ci/vm, for ci/kernel.sh. Both make a software RDMA device on eth0, and exchange and check bytes by
-# rdma-core's own programs. Then the second imports memory of the first by dma-rdma, and the first runs the tests of dma-rdma
-# for hardware.
+# rdma-core's own programs. Then dma-copy copies files between them, the second imports memory of the first by dma-rdma, and
+# the first runs the tests of dma-rdma for hardware.
 machine=$1
 fail() {
     echo "FAILED: $1"
@@ -38,6 +38,7 @@ pair() { # WANTED PROGRAM ARGUMENT...: prints the lines with WANTED
     grep "invalid data" /tmp/out && fail "$1 received wrong bytes"
 }
 pair iters ibv_rc_pingpong -d rxe0 -g $gid -c -s 4096 -n 200
+. /rxe_copy.sh
 
 # The exporter of dma-rdma in the first machine is started again when it was killed.
 export DMA_RDMA_CONTROL=10.0.0.1:7000 DMA_RDMA_LINK=eth0

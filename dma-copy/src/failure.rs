@@ -18,18 +18,19 @@ pub(crate) enum Failure {
 /// The remedy if there is no RDMA between two hosts.
 pub(crate) const WITHOUT_RDMA: &str = "copy without RDMA: --engine stream on both sides";
 
+/// Adds the way without RDMA to a failure from before the copy began, unless its text already ends with that.
+fn with_stream(step: Step, text: String) -> String {
+    let is_early = matches!(step, Step::Starting | Step::Exporting | Step::Importing);
+    if is_early && !text.ends_with(WITHOUT_RDMA) { format!("{text}; or {WITHOUT_RDMA}") } else { text }
+}
+
 impl Failure {
     /// Offers the way without RDMA, if it failed before the copy began.
     pub(crate) fn or_stream(self) -> Self {
-        use Step::{Exporting, Importing, Starting};
         match self {
-            Self::Here { step: step @ (Starting | Exporting | Importing), message } => {
-                Self::Here { step, message: format!("{message}; or {WITHOUT_RDMA}") }
-            }
-            Self::There { side, step: step @ (Exporting | Importing), text } => {
-                Self::There { side, step, text: format!("{text}; or {WITHOUT_RDMA}") }
-            }
-            other => other,
+            Self::Here { step, message } => Self::Here { step, message: with_stream(step, message) },
+            Self::There { side, step, text } => Self::There { side, step, text: with_stream(step, text) },
+            Self::Interrupted => self,
         }
     }
 
@@ -37,10 +38,12 @@ impl Failure {
         Self::Here { step, message: message.into() }
     }
 
-    /// The step and text to send to the other side; `None` if the failure came from there.
-    pub(crate) fn to_send(&self) -> Option<(Step, String)> {
+    /// The step and text to send to the other side; `None` if the failure came from there. `is_rdma` adds the
+    /// way without RDMA, because the other side may not know that this side tried it.
+    pub(crate) fn to_send(&self, is_rdma: bool) -> Option<(Step, String)> {
         match self {
             Self::Interrupted => Some((Step::Finishing, "it was interrupted".to_owned())),
+            Self::Here { step, message } if is_rdma => Some((*step, with_stream(*step, message.clone()))),
             Self::Here { step, message } => Some((*step, message.clone())),
             Self::There { .. } => None,
         }
@@ -67,3 +70,22 @@ macro_rules! failure {
     };
 }
 pub(crate) use failure;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_without_rdma_is_offered_once_and_on_both_sides() {
+        let failure = failure!(Importing, "no route");
+        assert_eq!(failure.to_send(false), Some((Step::Importing, "no route".to_owned())));
+        let (step, text) = failure.to_send(true).unwrap();
+        assert_eq!(text, format!("no route; or {WITHOUT_RDMA}"));
+        let there = Failure::There { side: Role::Dpu, step, text: text.clone() };
+        for told in [failure.or_stream().or_stream(), there.or_stream()] {
+            assert!(told.to_string().ends_with(&format!(": {text}")), "{told}");
+        }
+        // The copy has begun.
+        assert_eq!(failure!(Moving, "a").to_send(true), Some((Step::Moving, "a".to_owned())));
+    }
+}

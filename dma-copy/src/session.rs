@@ -1,8 +1,7 @@
 //! The connection with the other side: messages sent and received, deadlines, heartbeats.
 //!
 //! One thread receives, so that heartbeats are noticed while this side is busy. Another sends `Progress`
-//! heartbeats, but only if work was done since the last one: a side that hangs sends none, and the other side
-//! gives it up.
+//! heartbeats if work was done since the last one, so that the other side gives up a side that hangs.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +60,7 @@ pub(crate) struct Session {
     timeout: Duration,
     /// The other side was sent `Abort`.
     aborted: AtomicBool,
+    is_rdma: bool,
     pub(crate) max_message: usize,
 }
 
@@ -134,6 +134,7 @@ impl Session {
             last_heard,
             timeout: options.timeout,
             aborted: AtomicBool::new(false),
+            is_rdma: options.is_rdma(),
             max_message,
         }
     }
@@ -153,10 +154,9 @@ impl Session {
         self.sender.send(message).map_err(|e| self.cannot_send(&e))
     }
 
-    /// Tries to send the reason why this side gives up, unless it was sent before or came from the other
-    /// side.
+    /// Tries to send this side's reason to give up, unless it was sent before or came from the other side.
     pub(crate) fn abort(&self, failure: &Failure) {
-        if let Some((step, text)) = failure.to_send()
+        if let Some((step, text)) = failure.to_send(self.is_rdma)
             && !self.aborted.swap(true, Ordering::Relaxed)
         {
             let _ = self.sender.send(&Message::Abort { step, text });
