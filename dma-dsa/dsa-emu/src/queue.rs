@@ -169,11 +169,8 @@ impl Queue {
             return;
         }
         self.state.store(DISABLED, Ordering::Release);
-        let told = if strike.gone {
-            std::fs::remove_dir_all(&self.dir)
-        } else {
-            tree::write_state(&self.dir, "disabled")
-        };
+        let told =
+            if strike.gone { tree::remove(&self.dir) } else { tree::write_state(&self.dir, "disabled") };
         // The kernel removes it, too.
         let told = told.and(std::fs::remove_file(&self.file));
         if let Err(error) = told {

@@ -24,15 +24,29 @@ impl Tree {
         self.root.join("dev/dsa")
     }
 
-    /// Stands for `/sys/bus/dsa/devices`.
+    /// Stands for `/sys/bus/dsa/devices`, which has links alone.
     pub(crate) fn sysfs(&self) -> PathBuf {
         self.root.join("sys/bus/dsa/devices")
+    }
+
+    /// Describes a device, below the folder of its PCI function.
+    fn device_dir(&self, number: u32) -> PathBuf {
+        self.root.join("sys").join(device_below_sys(number))
+    }
+
+    /// Links to `child` of a device, or to the device itself, from the bus.
+    fn link(&self, device: u32, child: Option<&str>) -> io::Result<()> {
+        let mut to = Path::new("../../..").join(device_below_sys(device));
+        let name = child.map_or_else(|| format!("dsa{device}"), str::to_owned);
+        to.extend(child);
+        std::os::unix::fs::symlink(to, self.sysfs().join(name))
     }
 
     /// Writes everything below `root`, which exists. The path of `root` has no symbolic links then.
     pub(crate) fn lay_out(root: &Path, config: &Config) -> io::Result<Self> {
         let tree = Self::at(root.canonicalize()?);
         fs::create_dir_all(tree.dev())?;
+        fs::create_dir_all(tree.sysfs())?;
         // Programs look for the driver there.
         fs::create_dir_all(tree.root.join("sys/module/idxd"))?;
         for driver in ["idxd", "user"] {
@@ -47,7 +61,7 @@ impl Tree {
     }
 
     fn device(&self, number: u32, config: &Config) -> io::Result<()> {
-        let dir = self.sysfs().join(format!("dsa{number}"));
+        let dir = self.device_dir(number);
         if dir.is_dir() {
             return Ok(());
         }
@@ -104,20 +118,16 @@ impl Tree {
             ],
         )?;
         write_all(&dir.join(format!("engine{number}.0")), &[("group_id", "0")])?;
-        // The bus lists them beside the device.
+        self.link(number, None)?;
         for child in ["group", "engine"] {
-            let name = format!("{child}{number}.0");
-            std::os::unix::fs::symlink(
-                Path::new(&format!("dsa{number}")).join(&name),
-                self.sysfs().join(name),
-            )?;
+            self.link(number, Some(&format!("{child}{number}.0")))?;
         }
         Ok(())
     }
 
     fn queue(&self, queue: &QueueConfig, minor: u32) -> io::Result<()> {
         let Some((device, _)) = queue.numbers() else { return Ok(()) };
-        let dir = self.sysfs().join(&queue.name);
+        let dir = self.device_dir(device).join(&queue.name);
         let shared = queue.mode == Mode::Shared;
         // A device shows batches by `write()` only where it maps its work queues.
         let operations = if queue.mmap { op::ALL } else { op::ALL & !(1 << op::BATCH) };
@@ -145,15 +155,19 @@ impl Tree {
             ],
         )?;
         write_state(&dir, &queue.state)?;
-        // Programs find the work queues in the device's folder, too.
-        let link = self.sysfs().join(format!("dsa{device}")).join(&queue.name);
-        std::os::unix::fs::symlink(Path::new("..").join(&queue.name), link)?;
+        self.link(device, Some(&queue.name))?;
         if queue.state == "enabled" && queue.kind == "user" {
             // Empty, so that each store to a mapping of it traps.
             fs::write(self.dev().join(&queue.name), "")?;
         }
         Ok(())
     }
+}
+
+/// The folder of a device below `/sys`. Programs take the name of the folder above it for its PCI address. Sapphire Rapids
+/// has its first device there.
+fn device_below_sys(number: u32) -> PathBuf {
+    format!("devices/pci{number:04x}:6a/{number:04x}:6a:01.0/dsa{number}").into()
 }
 
 /// Writes the state of the work queue in `dir`.
@@ -164,6 +178,12 @@ pub(crate) fn write_state(dir: &Path, state: &str) -> io::Result<()> {
     fs::rename(new, dir.join("state"))
 }
 
+/// Removes the description that `link` of the bus leads to, and the link.
+pub(crate) fn remove(link: &Path) -> io::Result<()> {
+    fs::remove_dir_all(fs::canonicalize(link)?)?;
+    fs::remove_file(link)
+}
+
 fn write_all(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     files.iter().try_for_each(|(file, content)| fs::write(dir.join(file), format!("{content}\n")))
@@ -172,4 +192,26 @@ fn write_all(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
 /// 256 bits as the kernel writes them: words of 32 bits, the highest first.
 fn bitmap(low: u64) -> String {
     format!("{}{:08x},{:08x}", "00000000,".repeat(6), low >> 32, low & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bus_links_to_the_folder_of_the_pci_function() {
+        let root = tempfile::tempdir().expect("a folder");
+        let config = Config::parse("[[queue]]\nname = 'wq1.2'").expect("a configuration");
+        let tree = Tree::lay_out(root.path(), &config).expect("room");
+        for name in ["dsa1", "wq1.2", "group1.0", "engine1.0"] {
+            let link = tree.sysfs().join(name);
+            assert!(link.is_symlink(), "{name}");
+            let target = link.canonicalize().expect("it leads somewhere");
+            assert!(target.components().any(|folder| folder.as_os_str() == "0001:6a:01.0"), "{target:?}");
+        }
+        let link = tree.sysfs().join("wq1.2");
+        let described = link.canonicalize().expect("it leads somewhere");
+        remove(&link).expect("it goes");
+        assert!(!link.is_symlink() && !described.exists());
+    }
 }
