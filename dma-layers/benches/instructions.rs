@@ -17,8 +17,14 @@ use dma_layers::record::{RecordEngine, RecordOptions};
 const BATCH: usize = 32;
 const SIZE: usize = 64;
 /// Engines, and the maximum ratio of instructions to the CPU engine's.
-const ENGINES: [(&str, f64); 4] =
-    [("cpu", 1.0), ("meter+cpu", 1.3), ("record+cpu", 1.7), ("record+cpu reversed", 1.7)];
+const ENGINES: [(&str, f64); 5] = [
+    ("cpu", 1.0),
+    ("meter+cpu", 1.3),
+    ("record+cpu", 1.5),
+    ("record+cpu reversed", 1.5),
+    // At no equal distances, so that a trace has each copy by itself.
+    ("record+cpu scattered", 4.0),
+];
 
 fn trace() -> PathBuf {
     std::env::temp_dir().join(format!("instructions-{}.trace", std::process::id()))
@@ -29,7 +35,7 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     let cpu = Arc::new(CpuEngine::open(&options).expect("the CPU is always there"));
     match name {
         "meter+cpu" => Arc::new(MeterEngine::new(cpu, &MeterOptions::new())),
-        "record+cpu" | "record+cpu reversed" => {
+        _ if name.starts_with("record+cpu") => {
             Arc::new(RecordEngine::new(cpu, &RecordOptions::new(trace())).expect("a file"))
         }
         _ => cpu,
@@ -51,6 +57,9 @@ fn copies(name: &str, rounds: u64) {
     let (src, mut dst) = (pieces(&*engine), pieces(&*engine));
     if name.ends_with("reversed") {
         dst.reverse();
+    } else if name.ends_with("scattered") {
+        // Each distance is another one than the last.
+        (0..BATCH).for_each(|i| dst.swap(i, i * i % BATCH));
     }
     let pairs = src.into_iter().zip(dst);
     let mut batch = Some(pairs.collect::<Batch<_, _>>());

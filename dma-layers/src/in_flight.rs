@@ -9,8 +9,9 @@ use dma_core::{Completion, Descriptor, Outcome};
 /// there several times; the oldest found is taken.
 #[derive(Debug)]
 pub(crate) struct InFlight<S> {
-    /// A ring: the entry of position `p` is at `p & (len - 1)`.
-    ring: Box<[Entry<S>]>,
+    /// Rings: the entry of position `p` is at `p & (len - 1)`.
+    tokens: Box<[u64]>,
+    states: Box<[S]>,
     /// Entries that were taken before older ones.
     taken: Box<[bool]>,
     /// Their number.
@@ -32,10 +33,29 @@ pub(crate) struct Ended<S> {
     pub(crate) before: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry<S> {
-    token: u64,
-    state: S,
+/// Elements that are compared without a loop.
+const STEP: usize = 8;
+
+/// Sets each element to the value of the descriptor at its place.
+#[inline]
+fn fill<T>(to: &mut [T], from: &[Descriptor<'_>], mut value: impl FnMut(&Descriptor<'_>) -> T) {
+    let ((steps, rest), (from, others)) = (to.as_chunks_mut::<STEP>(), from.as_chunks::<STEP>());
+    for (to, from) in steps.iter_mut().zip(from) {
+        (0..STEP).for_each(|i| to[i] = value(&from[i]));
+    }
+    for (to, from) in rest.iter_mut().zip(others) {
+        *to = value(from);
+    }
+}
+
+/// Returns the number of leading pairs that match.
+#[inline]
+fn matching<A, B>(a: &[A], b: &[B], same: impl Fn(&A, &B) -> bool) -> usize {
+    let (steps_a, steps_b) = (a.as_chunks::<STEP>().0, b.as_chunks::<STEP>().0);
+    let whole = steps_a.iter().zip(steps_b).take_while(|(a, b)| (0..STEP).all(|i| same(&a[i], &b[i])));
+    let start = whole.count() * STEP;
+    let rest = a[start..].iter().zip(&b[start..]).take_while(|(a, b)| same(a, b));
+    start + rest.count()
 }
 
 impl<S: Copy + Default + PartialEq> InFlight<S> {
@@ -43,12 +63,13 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
     pub(crate) fn new(depth: usize) -> Self {
         // Twice the depth: if it is too full for a batch, many entries are holes.
         let len = (2 * depth.max(1)).next_power_of_two();
-        let ring = vec![Entry::default(); len].into();
-        Self { ring, taken: vec![false; len].into(), holes: 0, head: 0, tail: 0, near: 0 }
+        let (tokens, states, taken) = (vec![0; len], vec![S::default(); len], vec![false; len]);
+        let (tokens, states, taken) = (tokens.into(), states.into(), taken.into());
+        Self { tokens, states, taken, holes: 0, head: 0, tail: 0, near: 0 }
     }
 
     fn at(&self, position: usize) -> usize {
-        position & (self.ring.len() - 1)
+        position & (self.tokens.len() - 1)
     }
 
     fn count(&self) -> usize {
@@ -58,15 +79,15 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
     /// Adds descriptors. The queue has at most `depth` in flight.
     #[inline]
     pub(crate) fn push(&mut self, batch: &[Descriptor<'_>], mut state: impl FnMut(&Descriptor<'_>) -> S) {
-        if self.count() + batch.len() > self.ring.len() {
+        if self.count() + batch.len() > self.tokens.len() {
             self.close_holes();
         }
         let at = self.at(self.tail);
-        let (before, after) = batch.split_at(batch.len().min(self.ring.len() - at));
+        let (before, after) = batch.split_at(batch.len().min(self.tokens.len() - at));
         for (part, at) in [(before, at), (after, 0)] {
-            for (entry, descriptor) in self.ring[at..].iter_mut().zip(part) {
-                *entry = Entry { token: descriptor.token(), state: state(descriptor) };
-            }
+            let end = at + part.len();
+            fill(&mut self.tokens[at..end], part, |descriptor| descriptor.token());
+            fill(&mut self.states[at..end], part, &mut state);
         }
         self.tail = self.tail.wrapping_add(batch.len());
     }
@@ -75,30 +96,32 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
     #[inline]
     pub(crate) fn take(&mut self, completions: &[Completion], mut ended: impl FnMut(Ended<S>)) {
         let mut rest = completions;
-        while let Some((first, others)) = rest.split_first() {
+        while let Some(first) = rest.first() {
             let at = self.at(self.head);
-            let oldest = self.ring[at];
-            if self.holes > 0 || oldest.token != first.token || self.count() == 0 {
-                if let Some((state, before)) = self.take_out_of_order(first.token) {
+            let end = self.tokens.len().min(at + self.count());
+            let oldest = if self.holes == 0 { &self.tokens[at..end] } else { &[] };
+            let done = |token: &u64, completion: &Completion| {
+                *token == completion.token && completion.outcome == Outcome::Done
+            };
+            let in_order = matching(oldest, rest, done);
+            if in_order == 0 {
+                if oldest.first() == Some(&first.token) {
+                    self.head = self.head.wrapping_add(1);
+                    ended(Ended { state: self.states[at], outcome: first.outcome, count: 1, before: 0 });
+                } else if let Some((state, before)) = self.take_out_of_order(first.token) {
                     ended(Ended { state, outcome: first.outcome, count: 1, before });
                 }
-                rest = others;
+                rest = &rest[1..];
                 continue;
             }
-            let mut count = 1;
-            if first.outcome == Outcome::Done {
-                let end = self.ring.len().min(at + self.count());
-                let in_order = self.ring[at + 1..end].iter().zip(others);
-                let alike = in_order.take_while(|(entry, completion)| {
-                    entry.token == completion.token
-                        && completion.outcome == Outcome::Done
-                        && entry.state == oldest.state
-                });
-                count += alike.count();
+            self.head = self.head.wrapping_add(in_order);
+            let mut states = &self.states[at..at + in_order];
+            while let [state, others @ ..] = states {
+                let count = 1 + matching(others, others, |other, _| other == state);
+                ended(Ended { state: *state, outcome: Outcome::Done, count: count as u64, before: 0 });
+                states = &states[count..];
             }
-            self.head = self.head.wrapping_add(count);
-            ended(Ended { state: oldest.state, outcome: first.outcome, count: count as u64, before: 0 });
-            rest = &rest[count..];
+            rest = &rest[in_order..];
         }
     }
 
@@ -109,13 +132,13 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
         let first = self.near.wrapping_sub(self.head).min(count);
         let found = (first..count).chain(0..first).find(|&i| {
             let at = self.at(self.head.wrapping_add(i));
-            self.ring[at].token == token && !self.taken[at]
+            self.tokens[at] == token && !self.taken[at]
         })?;
         let position = self.head.wrapping_add(found);
         let at = self.at(position);
         let older = (0..found).filter(|&i| !self.taken[self.at(self.head.wrapping_add(i))]).count();
         self.taken[at] = true;
-        let state = self.ring[at].state;
+        let state = self.states[at];
         self.near = position.wrapping_add(1);
         self.holes += 1;
         while self.taken[self.at(self.head)] {
@@ -133,7 +156,8 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
         let mut from = self.head;
         while from != self.tail {
             if !self.taken[self.at(from)] {
-                self.ring[self.at(to)] = self.ring[self.at(from)];
+                let (old, new) = (self.at(from), self.at(to));
+                (self.tokens[new], self.states[new]) = (self.tokens[old], self.states[old]);
                 to = to.wrapping_add(1);
             }
             from = from.wrapping_add(1);
@@ -159,8 +183,8 @@ mod tests {
         /// Descriptors come back in any order, some very late, each with its state.
         #[test]
         fn each_is_found_once(
-            depth in 1_usize..20,
-            steps in proptest::collection::vec((any::<bool>(), 0_usize..9, any::<prop::sample::Index>(), 0_u64..6), 0..200),
+            depth in 1_usize..40,
+            steps in proptest::collection::vec((any::<bool>(), 0_usize..20, any::<prop::sample::Index>(), 0_u64..6), 0..200),
         ) {
             let mut in_flight = InFlight::new(depth);
             let mut reference: Vec<(u64, usize)> = Vec::new();

@@ -6,10 +6,10 @@
 //! - [`record`] writes a trace of another engine's operations, and reads it; [`replay`] runs it on an engine.
 
 pub mod auto;
-mod cpu_time;
 mod in_flight;
 mod layer;
 pub mod meter;
+mod os_clock;
 pub mod record;
 pub mod replay;
 pub mod verify;

@@ -41,9 +41,17 @@ fn batches() -> impl Strategy<Value = Vec<Vec<(usize, usize, usize)>>> {
     let scattered = proptest::collection::vec(copy, 1..40);
     // At equal distances, which may be negative or 0 in the source.
     let spread = (1_usize..2000, 1_usize..40, 0_usize..9000, any::<[bool; 2]>());
-    let strided = spread.prop_map(|(len, count, stride, back)| {
+    // But for two, which have each other's place on one side.
+    let swap = any::<(bool, [prop::sample::Index; 2])>();
+    let strided = (spread, swap).prop_map(|((len, count, stride, back), (src, swap))| {
         let place = |i: usize, stride: usize, back: bool| if back { count - i } else { i } * stride;
-        (0..count).map(|i| (place(i, stride, back[0]), place(i, stride.max(len), back[1]), len)).collect()
+        let [a, b] = swap.map(|index| index.index(count));
+        let mut others: Vec<_> = (0..count).collect();
+        others.swap(a, b);
+        let sides =
+            others.into_iter().enumerate().map(|(i, other)| if src { (other, i) } else { (i, other) });
+        let copy = |(from, to)| (place(from, stride, back[0]), place(to, stride.max(len), back[1]), len);
+        sides.map(copy).collect()
     });
     proptest::collection::vec(prop_oneof![scattered, strided], 1..8)
 }

@@ -33,7 +33,6 @@ mod report;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use dma_core::{
     Completion, Descriptor, DmaEngine, OptionInfo, OptionValue, QueueOptions, QueueStats, RawQueue, Result,
@@ -46,6 +45,7 @@ pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
 use crate::layer::{Call, Layer, Layered, Watch, forward_to_layered};
+use crate::os_clock;
 
 /// The options of a [`MeterEngine`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,6 @@ impl MeterEngine {
         let label = if options.label.is_empty() { info.backend } else { &options.label };
         let meter = Meter {
             label: label.into(),
-            epoch: Instant::now(),
             queues: Mutex::default(),
             #[cfg(feature = "metrics")]
             published: Mutex::default(),
@@ -138,7 +137,6 @@ impl fmt::Debug for MeterEngine {
 #[derive(Debug)]
 struct Meter {
     label: Arc<str>,
-    epoch: Instant,
     /// The counts of each number of a queue, and whether a queue has it. The next queue takes the first free
     /// number and counts on, so that there are as many as there are queues at a time.
     queues: Mutex<Vec<(Arc<Counts>, bool)>>,
@@ -147,10 +145,6 @@ struct Meter {
 }
 
 impl Meter {
-    fn now(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
-    }
-
     fn report(&self) -> MeterReport {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         MeterReport { queues: queues.iter().map(|(counts, _)| counts.report()).collect() }
@@ -227,7 +221,7 @@ impl MeterQueue {
 // SAFETY: all goes to the queue within, unchanged.
 unsafe impl Watch for MeterQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
-        let submitted = self.meter.now();
+        let submitted = os_clock::nanoseconds();
         // SAFETY: the caller's promise.
         let n = unsafe { inner.submit(batch) }?;
         let start = |descriptor: &Descriptor<'_>| Start { submitted, len: descriptor.len() as u64 };
@@ -246,7 +240,7 @@ unsafe impl Watch for MeterQueue {
         if n == 0 {
             return 0;
         }
-        let now = self.meter.now();
+        let now = os_clock::nanoseconds();
         let Self { in_flight, counts, .. } = self;
         in_flight.take(&completions[..n], |ended| counts.count(&ended, now));
         n

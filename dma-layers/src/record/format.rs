@@ -146,15 +146,18 @@ impl Encoder {
         self.write(|place| place.number(number));
     }
 
-    /// The first byte of an event, with its count.
+    /// Writes an event with its count and times.
     #[inline]
-    pub(super) fn event(&mut self, kind: u8, count: u64) {
-        if count < u64::from(LONG) {
-            self.byte(kind | (count as u8) << 2);
-        } else {
-            self.byte(kind | LONG << 2);
-            self.number(count);
-        }
+    pub(super) fn event(&mut self, kind: u8, count: u64, times: &[u64]) {
+        self.write(|place| {
+            if count < u64::from(LONG) {
+                place.byte(kind | (count as u8) << 2);
+            } else {
+                place.byte(kind | LONG << 2);
+                place.number(count);
+            }
+            times.iter().for_each(|time| place.number(*time));
+        });
     }
 }
 

@@ -50,14 +50,14 @@ use dma_core::{
 };
 
 pub use events::Events;
-use format::{END, TIME};
+use format::END;
 use queue::RecordQueue;
 use regions::Regions;
 use sink::Sink;
 pub use trace::{Event, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
 
-use crate::cpu_time;
 use crate::layer::{Layer, Layered, forward_to_layered};
+use crate::os_clock;
 
 /// Least and default bytes of a queue's buffer.
 const BUFFER: (u64, u64) = (4096, 1 << 20);
@@ -159,7 +159,6 @@ impl RecordEngine {
         let record = Record {
             name: name.to_owned(),
             cpu_copies: info.capabilities.contains(Capabilities::CPU_COPIES),
-            epoch: Instant::now(),
             buffer,
             regions: Regions::default(),
             state: Mutex::new(state),
@@ -206,7 +205,6 @@ impl fmt::Debug for RecordEngine {
 struct Record {
     name: String,
     cpu_copies: bool,
-    epoch: Instant,
     buffer: usize,
     regions: Regions,
     state: Mutex<State>,
@@ -231,12 +229,6 @@ struct State {
 }
 
 impl Record {
-    /// The time, in units of a trace.
-    #[inline]
-    fn now(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64 >> TIME
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,7 +243,7 @@ impl Record {
     fn close_queue(&self, number: u32, mut trace: QueueTrace) {
         let mut state = self.state();
         if let Some((began, cpu)) = state.began {
-            (state.time, state.cpu) = (began.elapsed(), cpu_time::of_process().saturating_sub(cpu));
+            (state.time, state.cpu) = (began.elapsed(), os_clock::process_cpu().saturating_sub(cpu));
         }
         trace.closed = state.time;
         state.queues[number as usize] = trace;
@@ -303,7 +295,7 @@ impl Layer for Record {
         if state.sink.is_none() {
             return Err(state.error.take().unwrap_or_else(sink::given_up));
         }
-        let (began, _) = *state.began.get_or_insert_with(|| (Instant::now(), cpu_time::of_process()));
+        let (began, _) = *state.began.get_or_insert_with(|| (Instant::now(), os_clock::process_cpu()));
         state.open += 1;
         let trace =
             QueueTrace { depth, hint: options.hint, opened: began.elapsed(), ..QueueTrace::default() };

@@ -6,15 +6,25 @@ use dma_core::{Completion, Descriptor, Operation, Outcome, QueueStats, RawQueue,
 
 use super::format::{
     BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
-    ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, zigzag,
+    ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
 };
 use super::regions::{Known, Placed, Side};
 use super::{QueueTrace, Record};
 use crate::in_flight::InFlight;
 use crate::layer::Watch;
+use crate::os_clock;
 
 /// The most writes before room is made again.
 const WRITES: usize = 4;
+
+/// Returns the time, in units of a trace.
+#[inline]
+fn now() -> u64 {
+    os_clock::nanoseconds() >> TIME
+}
+
+/// Descriptors that are compared without a loop.
+const STEP: usize = 4;
 
 /// A queue's events.
 #[derive(Debug)]
@@ -47,7 +57,7 @@ impl RecordQueue {
             dst: Side::default(),
             len: 0,
             copied: false,
-            time: record.now(),
+            time: now(),
             polled: None,
             record,
         }
@@ -77,9 +87,8 @@ impl RecordQueue {
     fn end_polls(&mut self) {
         if let Some(polled) = self.polled.take() {
             self.make_room();
-            self.out.event(FLUSH, POLL.into());
             let time = self.pass(polled);
-            self.out.number(time);
+            self.out.event(FLUSH, POLL.into(), &[time]);
         }
     }
 
@@ -115,16 +124,7 @@ impl RecordQueue {
         }
         let (steps, strides) =
             ([self.src.step(&src), self.dst.step(&dst)], [self.src.stride(&src), self.dst.stride(&dst)]);
-        let (mut from, mut to, mut alike) = (src, dst, 0);
-        for descriptor in rest {
-            match descriptor.operation() {
-                Operation::Copy { src, dst } if src == from && dst == to && !descriptor.fence() => {}
-                _ => break,
-            }
-            alike += 1;
-            from.addr.0 = from.addr.0.wrapping_add(strides[0]);
-            to.addr.0 = to.addr.0.wrapping_add(strides[1]);
-        }
+        let alike = Expected { src, dst, strides }.row(rest);
         let behind = steps == [0; 2];
         // One alone is shorter as an operation, if it is not right behind.
         if alike < if behind { 1 } else { 2 } {
@@ -195,6 +195,42 @@ impl RecordQueue {
     }
 }
 
+/// The copy that is expected next in a row of copies at equal distances.
+#[derive(Clone, Copy)]
+struct Expected {
+    src: Segment,
+    dst: Segment,
+    strides: [u64; 2],
+}
+
+impl Expected {
+    /// Returns whether a descriptor is that copy, without a fence, and expects the one behind it.
+    #[inline]
+    fn is(&mut self, descriptor: &Descriptor<'_>) -> bool {
+        let Self { src: from, dst: to, .. } = *self;
+        let same = !descriptor.fence()
+            && matches!(descriptor.operation(), Operation::Copy { src, dst } if src == from && dst == to);
+        self.src.addr.0 = self.src.addr.0.wrapping_add(self.strides[0]);
+        self.dst.addr.0 = self.dst.addr.0.wrapping_add(self.strides[1]);
+        same
+    }
+
+    /// Returns the length of the row at the beginning of a batch.
+    // A function of its own, because it needs nearly all registers.
+    #[inline(never)]
+    fn row(mut self, batch: &[Descriptor<'_>]) -> usize {
+        let mut count = 0;
+        for step in batch.as_chunks::<STEP>().0 {
+            let mut next = self;
+            if !step.iter().all(|descriptor| next.is(descriptor)) {
+                break;
+            }
+            (self, count) = (next, count + STEP);
+        }
+        count + batch[count..].iter().take_while(|descriptor| self.is(descriptor)).count()
+    }
+}
+
 /// Encodes a segment's place.
 #[inline]
 fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
@@ -207,13 +243,13 @@ fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
 // SAFETY: all goes to the queue within, unchanged.
 unsafe impl Watch for RecordQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
-        let begin = self.record.now();
+        let begin = now();
         // SAFETY: the caller's promise.
         let n = unsafe { inner.submit(batch) }?;
         if n == 0 {
             return Ok(0);
         }
-        let end = self.record.now();
+        let end = now();
         self.end_polls();
         let batch = &batch[..n];
         self.in_flight.push(batch, |_| ());
@@ -222,10 +258,8 @@ unsafe impl Watch for RecordQueue {
             self.dst.forget();
         }
         self.make_room();
-        self.out.event(SUBMIT, n as u64);
         let (before, call) = (self.pass(begin), self.pass(end));
-        self.out.number(before);
-        self.out.number(call);
+        self.out.event(SUBMIT, n as u64, &[before, call]);
         self.trace.operations += n as u64;
         let mut rest = batch;
         while let Some((first, others)) = rest.split_first() {
@@ -238,25 +272,23 @@ unsafe impl Watch for RecordQueue {
     }
 
     fn flush(&mut self, inner: &mut dyn RawQueue) {
-        let begin = self.record.now();
+        let begin = now();
         inner.flush();
-        let end = self.record.now();
+        let end = now();
         self.end_polls();
         let (before, call) = (self.pass(begin), self.pass(end));
         self.make_room();
-        self.out.event(FLUSH, 0);
-        self.out.number(before);
-        self.out.number(call);
+        self.out.event(FLUSH, 0, &[before, call]);
     }
 
     fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
-        let polled = *self.polled.get_or_insert_with(|| self.record.now());
+        let polled = *self.polled.get_or_insert_with(now);
         let n = inner.poll(completions);
         if n == 0 {
             return 0;
         }
         self.polled = None;
-        let mut times = [self.pass(polled), self.pass(self.record.now())];
+        let mut times = [self.pass(polled), self.pass(now())];
         let Self { in_flight, out, record, number, .. } = self;
         in_flight.take(&completions[..n], |ended| {
             if out.room() < WRITES * ROOM {
@@ -269,8 +301,8 @@ unsafe impl Watch for RecordQueue {
                 Outcome::Aborted => 2,
             };
             let in_order = outcome == 0 && ended.before == 0;
-            out.event(if in_order { DONE } else { ENDED }, if in_order { ended.count } else { ended.before });
-            std::mem::take(&mut times).into_iter().for_each(|time| out.number(time));
+            let (kind, count) = if in_order { (DONE, ended.count) } else { (ENDED, ended.before) };
+            out.event(kind, count, &std::mem::take(&mut times));
             if !in_order {
                 out.byte(outcome);
             }

@@ -9,7 +9,7 @@ use dma_core::{DmaEngine, Error, ErrorKind, Result};
 use super::memory::Memory;
 use super::player::{Pace, Player, Ran};
 use super::{ReplayOptions, Replayed};
-use crate::cpu_time;
+use crate::os_clock;
 use crate::record::Trace;
 
 /// State that the threads share.
@@ -53,11 +53,11 @@ pub(super) fn run(
         }
         // All queues that are opened ahead of time are open.
         shared.ready.wait();
-        let before = cpu_time::of_process();
+        let before = os_clock::process_cpu();
         *shared.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         shared.ready.wait();
         let parts: Vec<Part> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
-        (parts, cpu_time::of_process().saturating_sub(before))
+        (parts, os_clock::process_cpu().saturating_sub(before))
     });
     let mut replayed = Replayed::default();
     let mut threads = Duration::ZERO;
@@ -91,7 +91,7 @@ impl Shared<'_> {
         self.ready.wait();
         self.ready.wait();
         let epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now);
-        let cpu = cpu_time::of_thread();
+        let cpu = os_clock::thread_cpu();
         let play = || {
             while let Some(left) = opened.checked_sub(epoch.elapsed())
                 && !self.stop.load(Ordering::Relaxed)
@@ -100,7 +100,7 @@ impl Shared<'_> {
             }
             let mut player = ahead.unwrap_or_else(open)?;
             let ran = player.play(&self.stop)?;
-            Ok((ran, epoch.elapsed(), cpu_time::of_thread().saturating_sub(cpu)))
+            Ok((ran, epoch.elapsed(), os_clock::thread_cpu().saturating_sub(cpu)))
         };
         play().inspect_err(|_| self.stop.store(true, Ordering::Relaxed))
     }
