@@ -4,6 +4,8 @@
 mod calls;
 #[cfg(not(feature = "work-queues"))]
 mod contexts;
+#[cfg(target_arch = "x86_64")]
+mod dsa;
 mod input;
 #[cfg(not(feature = "work-queues"))]
 mod programs;
@@ -31,6 +33,8 @@ mod dma_copy_protocol;
 pub use calls::doca_calls;
 #[cfg(not(feature = "work-queues"))]
 pub use contexts::doca_contexts;
+#[cfg(target_arch = "x86_64")]
+pub use dsa::dsa_programs;
 #[cfg(not(feature = "work-queues"))]
 pub use programs::doca_programs;
 pub use rdma::rdma_exchange;
@@ -52,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     ("doca_contexts", doca_contexts),
     ("doca_programs", doca_programs),
     ("dma_copy_message", dma_copy_message),
+    ("dsa_programs", dsa_programs),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),
     ("rdma_exchange", rdma_exchange),
@@ -59,6 +64,10 @@ pub const TARGETS: &[Target] = &[
     ("spdk_calls", spdk_calls),
     ("trace", trace),
 ];
+
+/// Does nothing: the stand-in for DSA is for x86-64.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn dsa_programs(_: &[u8]) {}
 
 /// Parses an engine's name, and its parts alone. Opens nothing.
 ///
