@@ -142,8 +142,9 @@ pub trait DmaEngineExt: DmaEngine {
     /// # Errors
     ///
     /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes, or cores that no thread may run on;
-    /// `OutOfResources` if a thread cannot be started.
+    /// `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
+        options.check().map_err(|e| e.with_backend(self.info().backend))?;
         let mut lanes = Vec::new();
         for _ in 0..options.lanes {
             lanes.push(open(self, &options.queue)?);

@@ -14,6 +14,7 @@ mod plain_bytes;
 pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod query;
+pub(crate) mod slow_path;
 pub(crate) mod stall_detector;
 pub(crate) mod transfer;
 pub(crate) mod wait;
@@ -21,6 +22,7 @@ pub(crate) mod wait;
 use std::any::Any;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -35,6 +37,7 @@ pub use error::{OpError, OpFailure};
 use plan::{Means, Plan};
 use planner::{News, Planner};
 use query::Kind;
+use slow_path::slow_path;
 use stall_detector::StallDetector;
 pub use transfer::Transfer;
 
@@ -190,7 +193,7 @@ impl State {
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
             // Its holder may have seen the end and left; the slot's next operation has not ended.
-            if !op.ended || !op.has_waiter {
+            if !op.has_ended() || !op.has_waiter {
                 continue;
             }
             op.has_waiter = false;
@@ -312,49 +315,48 @@ impl Queue {
                 check::copy(means.engine, src, dst, lists)
             });
         }
-        let mut guard = self.shared.borrow_mut();
-        let state = &mut *guard;
-        let (from, to) = (src.single(), dst.single());
-        if let Some(&slot) = state.free.last()
-            && state.planner.takes_plain::<D>(from, to)
-        {
-            let shared = Rc::clone(&self.shared);
-            state.planner.push_plain(slot, from.segment(), to.segment(), false);
-            state.free.pop();
-            drop(guard);
-            // Nothing runs after this, so that the transfer is made in its place.
-            return Ok(Transfer::new(shared, slot, Operation::Copy, (src, dst)));
+        // While no destructor and no call can see the operands, the compiler moves them once.
+        let operands = ManuallyDrop::new((src, dst));
+        if let Ok(mut guard) = self.shared.try_borrow_mut() {
+            let state = &mut *guard;
+            if let Some(slot) = state.free.pop() {
+                let (from, to) = (operands.0.single(), operands.1.single());
+                if state.planner.takes_plain::<D>(from, to) {
+                    let shared = Rc::clone(&self.shared);
+                    state.planner.push_plain(slot, from.segment(), to.segment(), false);
+                    drop(guard);
+                    // Nothing runs after this, so that the transfer is made in its place.
+                    let operands = ManuallyDrop::into_inner(operands);
+                    return Ok(Transfer::new(shared, slot, Operation::Copy, operands));
+                }
+                state.free.push(slot);
+            }
         }
-        self.copy_single(guard, src, dst)
+        slow_path(ManuallyDrop::into_inner(operands), |operands| self.copy_single(operands))
     }
 
     /// Submits a copy that the fast path left, or refuses it with the reason. Submits what has gathered.
-    #[cold]
-    fn copy_single<'a, S: Source, D: Destination>(
-        &'a self,
-        mut guard: RefMut<'a, State>,
-        src: S,
-        dst: D,
-    ) -> SubmitResult<(S, D)> {
+    fn copy_single<S: Source, D: Destination>(&self, operands: (S, D)) -> SubmitResult<(S, D)> {
+        let mut guard = self.shared.borrow_mut();
         if guard.planner.has_gathered() {
             self.hand_over(guard);
             guard = self.shared.borrow_mut();
         }
         let state = &mut *guard;
-        let (from, to) = (src.single(), dst.single());
+        let (from, to) = (operands.0.single(), operands.1.single());
         match check::flat::<D>(state.planner.engine, from, to) {
             Ok(len) => {
                 let Some(&slot) = state.free.last() else {
-                    return Err(Self::full(state, Operation::Copy, Plan::Empty, (src, dst)));
+                    return Err(Self::full(state, Operation::Copy, Plan::Empty, operands));
                 };
                 let mut admission = state.planner.admit(slot, 1, len as u64, false);
                 if len > 0 {
                     admission.push_flat(0, from.segment(), to.segment());
                 }
                 admission.commit();
-                Ok(self.pushed(guard, slot, Operation::Copy, (src, dst)))
+                Ok(self.pushed(guard, slot, Operation::Copy, operands))
             }
-            Err(e) => Err(Self::refuse(state, Operation::Copy, e, (src, dst))),
+            Err(e) => Err(Self::refuse(state, Operation::Copy, e, operands)),
         }
     }
 

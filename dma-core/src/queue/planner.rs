@@ -42,8 +42,7 @@ pub(crate) struct OpState {
     staged: u32,
     /// Number of operations: more than 1 for a batch.
     operations: u32,
-    /// True if it has ended, with `outcome`.
-    pub(crate) ended: bool,
+    phase: Phase,
     /// True if the layer above waits for its end.
     pub(crate) has_waiter: bool,
     /// The worst outcome of its descriptors so far.
@@ -54,12 +53,21 @@ pub(crate) struct OpState {
     bytes: u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Open, as [`Planner::push_plain`] began it: one descriptor is left, and nothing has failed.
+    Plain,
+    /// Ended, with the outcome.
+    Ended,
+}
+
 impl OpState {
     const IDLE: Self = Self {
         descriptors: 0,
         staged: 0,
         operations: 0,
-        ended: true,
+        phase: Phase::Ended,
         has_waiter: false,
         outcome: Outcome::Done,
         answers: false,
@@ -67,12 +75,11 @@ impl OpState {
         bytes: 0,
     };
 
-    const ONE: Self = Self { operations: 1, ..Self::IDLE };
+    const PLAIN: Self = Self { descriptors: 1, operations: 1, phase: Phase::Plain, ..Self::IDLE };
 
-    /// Returns whether this is one operation with one descriptor left, and nothing has failed.
     #[inline]
-    fn is_single(&self) -> bool {
-        (self.descriptors, self.staged, self.operations) == (1, 0, 1) && self.outcome == Outcome::Done
+    pub(crate) fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
     }
 }
 
@@ -293,7 +300,8 @@ impl Planner {
         bytes: u64,
         has_waiter: bool,
     ) -> Admission<'_> {
-        self.ops[slot as usize] = OpState { operations, bytes, ended: false, has_waiter, ..OpState::IDLE };
+        self.ops[slot as usize] =
+            OpState { operations, bytes, phase: Phase::Open, has_waiter, ..OpState::IDLE };
         let (pending, staged, fence) = (self.pending.len(), self.staged.len(), self.fence);
         Admission { planner: self, slot, pending, staged, fence }
     }
@@ -325,8 +333,7 @@ impl Planner {
     /// caller puts the operands into a transfer before anything else can run.
     #[inline]
     pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
-        self.ops[slot as usize] =
-            OpState { descriptors: 1, bytes: dst.len as u64, has_waiter, ended: false, ..OpState::ONE };
+        self.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
         self.pending.push(Descriptor::copy(token(slot, 0), src, dst));
         self.counters.submitted += 1;
     }
@@ -680,20 +687,25 @@ impl Planner {
     fn complete_singles(&mut self, reports: std::ops::Range<usize>, ended: &mut Vec<u32>) -> usize {
         let Self { ops, counters, .. } = self;
         let reports = &self.reports[reports];
-        for (at, Completion { token, result, outcome, .. }) in reports.iter().enumerate() {
+        // In locals, because sums in memory are written for each.
+        let (mut at, mut bytes) = (0, counters.bytes);
+        for Completion { token, outcome, .. } in reports {
             let slot = slot_of(*token);
-            let Some(op) = ops.get_mut(slot as usize) else { return at };
-            if *outcome != Outcome::Done || !op.is_single() {
-                return at;
+            let Some(op) = ops.get_mut(slot as usize) else { break };
+            if op.phase != Phase::Plain || *outcome != Outcome::Done {
+                break;
             }
-            (op.descriptors, op.result, op.ended) = (0, *result, true);
-            counters.completed += 1;
-            counters.bytes = counters.bytes.saturating_add(op.bytes);
+            (op.descriptors, op.phase) = (0, Phase::Ended);
+            // Repeated windows may add up to more than there is memory.
+            bytes = bytes.saturating_add(op.bytes);
+            at += 1;
             if op.has_waiter {
                 ended.push(slot);
             }
         }
-        reports.len()
+        counters.completed += at as u64;
+        counters.bytes = bytes;
+        at
     }
 
     fn explain(&self, native: i32) -> NativeError {
@@ -744,10 +756,10 @@ impl Planner {
     #[inline]
     fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
         let op = &mut self.ops[slot as usize];
-        if op.descriptors > 0 || op.staged > 0 || op.ended {
+        if op.descriptors > 0 || op.staged > 0 || op.has_ended() {
             return;
         }
-        op.ended = true;
+        op.phase = Phase::Ended;
         let operations = u64::from(op.operations);
         if op.outcome == Outcome::Done {
             self.counters.completed += operations;

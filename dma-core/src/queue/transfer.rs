@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::planner::OpState;
+use super::slow_path::slow_path;
 use super::wait::{Backoff, deadline};
 use super::{Answer, OpError, Operation, State, error, flush, poll, run};
 use crate::{Error, ErrorKind, Outcome, Result};
@@ -66,7 +68,7 @@ impl<P> Drop for Link<P> {
     }
 }
 
-/// The [`Operation`] in the low byte, and [`YIELDED`](Self::YIELDED).
+/// The [`Operation`] in the low byte, [`YIELDED`](Self::YIELDED), and the lane in the upper half.
 #[derive(Clone, Copy)]
 pub(crate) struct Notes(u32);
 
@@ -77,6 +79,15 @@ impl Notes {
     #[inline]
     pub(crate) const fn new(operation: Operation) -> Self {
         Self(operation as u32)
+    }
+
+    #[inline]
+    pub(crate) const fn with_lane(self, lane: u16) -> Self {
+        Self(self.0 | (lane as u32) << 16)
+    }
+
+    pub(crate) const fn lane(self) -> u16 {
+        (self.0 >> 16) as u16
     }
 
     pub(crate) const fn operation(self) -> Operation {
@@ -105,7 +116,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
 
     fn has_ended(state: &State, slot: u32) -> bool {
         // A spent transfer has no slot.
-        state.planner.ops.get(slot as usize).is_none_or(|op| op.ended)
+        state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
     }
 
     /// Polls the device once, without blocking. Returns whether the operation has ended, or the queue is
@@ -139,24 +150,22 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// If it was polled as a future before and was ready.
     #[inline]
     pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
-        let mut state = self.shared.borrow_mut();
-        if let Some(op) = state.planner.ops.get(self.slot as usize)
-            && op.ended
+        // While no destructor and no call can see the operands, the compiler moves them once.
+        let this = ManuallyDrop::new(self);
+        if let Ok(mut state) = this.shared.try_borrow_mut()
+            && let Some(op) = state.planner.ops.get(this.slot as usize)
+            && op.has_ended()
             && op.outcome == Outcome::Done
         {
             let result = op.result;
-            state.release(self.slot);
+            state.release(this.slot);
             drop(state);
-            let spent = ManuallyDrop::new(self);
-            // SAFETY: of a value that is not used any more. A spent transfer has no slot, so that its
-            // operands are there.
-            let operands = unsafe { ptr::read(&*spent.operands) };
-            // SAFETY: as above.
-            drop(unsafe { ptr::read(&spent.shared) });
-            return Ok(R::with(operands, result));
+            // SAFETY: of a value that is not used any more.
+            drop(unsafe { ptr::read(&this.shared) });
+            // SAFETY: as above. A spent transfer has no slot, so that its operands are there.
+            return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
         }
-        drop(state);
-        self.wait_slow()
+        slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
     }
 
     /// Takes the operands out. The destructor of the spent transfer leaves them alone.
@@ -257,7 +266,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         let mut state = self.shared.borrow_mut();
         let operands = Self::take(&mut self.slot, &mut self.operands);
         let op = state.planner.ops[slot as usize];
-        if !op.ended {
+        if !op.has_ended() {
             // The device may write to them for ever.
             std::mem::forget(operands);
             return Err(error::never_answered(self.notes.operation(), state.planner.backend));

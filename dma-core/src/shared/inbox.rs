@@ -29,6 +29,7 @@ impl Inbox {
 
     /// Adds a slot that is in no inbox. Releases the caller's writes to the lane. Sequentially consistent
     /// with [`is_empty`](Self::is_empty).
+    #[inline]
     pub(super) fn push(&self, links: &Links, slot: u32) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
@@ -63,7 +64,11 @@ impl Inbox {
 /// Free slots: a bit each, in words on cache lines of their own, so that threads with different submitter ids
 /// do not contend.
 #[derive(Debug)]
-pub(super) struct FreeSlots(Box<[Word]>);
+pub(super) struct FreeSlots {
+    words: Box<[Word]>,
+    /// Submitters begin at the word of their id under this mask.
+    mask: usize,
+}
 
 #[derive(Debug)]
 #[repr(align(128))]
@@ -76,24 +81,25 @@ impl FreeSlots {
             let bits = slots.saturating_sub(i * 64).min(64);
             Word(AtomicU64::new(u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0)))
         };
-        Self((0..slots.div_ceil(64)).map(word).collect())
+        let words: Box<[_]> = (0..slots.div_ceil(64)).map(word).collect();
+        let mask = words.len().checked_ilog2().map_or(0, |log| (1 << log) - 1);
+        Self { words, mask }
     }
 
     /// Takes a free slot, beginning at the submitter's word. Returns `None` if there is none.
+    #[inline]
     pub(super) fn take(&self, submitter_id: usize) -> Option<u32> {
-        let words = self.0.len();
-        for i in 0..words {
-            let at = (submitter_id + i) % words;
-            let word = &self.0[at].0;
+        let (before, after) = self.words.split_at_checked(submitter_id & self.mask)?;
+        let numbered = (before.len()..).zip(after).chain((0..).zip(before));
+        for (at, Word(word)) in numbered {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let lowest = bits & bits.wrapping_neg();
                 // Acquire: what the slot's last user did to it.
-                bits = word.fetch_and(!lowest, Ordering::Acquire);
-                if bits & lowest != 0 {
-                    return Some(at as u32 * 64 + lowest.trailing_zeros());
+                match word.compare_exchange_weak(bits, bits & !lowest, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Some(at as u32 * 64 + lowest.trailing_zeros()),
+                    Err(now) => bits = now,
                 }
-                bits &= !lowest;
             }
         }
         None
@@ -102,20 +108,20 @@ impl FreeSlots {
     /// Gives a slot back. Sequentially consistent with [`any`](Self::any): either the caller sees a waiting
     /// task, or that task sees the slot.
     pub(super) fn give(&self, slot: u32) {
-        self.0[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::SeqCst);
+        self.words[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::SeqCst);
         in_order();
     }
 
     /// Returns whether there is a free slot.
     pub(super) fn any(&self) -> bool {
         in_order();
-        self.0.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
+        self.words.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
     }
 
     /// Returns whether two of `slots` slots or more are taken. Other threads take and give slots meanwhile.
     pub(super) fn are_shared(&self, slots: usize) -> bool {
         let mut taken = 0;
-        self.0.iter().zip((0..slots).step_by(64)).any(|(word, first)| {
+        self.words.iter().zip((0..slots).step_by(64)).any(|(word, first)| {
             let has = (slots - first).min(64) as u32;
             taken += has - word.0.load(Ordering::Relaxed).count_ones();
             taken > 1
@@ -124,7 +130,7 @@ impl FreeSlots {
 
     /// Returns the number of free slots.
     pub(super) fn count(&self) -> usize {
-        self.0.iter().map(|word| word.0.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.words.iter().map(|word| word.0.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 }
 

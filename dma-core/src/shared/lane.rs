@@ -20,7 +20,7 @@ use crate::queue::check::Lists;
 use crate::queue::plan::Means;
 use crate::queue::planner::{News, Planner};
 use crate::queue::stall_detector::StallDetector;
-use crate::{Counters, EngineId, Outcome, QueueOptions};
+use crate::{Counters, EngineId, Outcome, QueueOptions, Segment};
 
 /// The lane's thread checks the inboxes.
 const AWAKE: u8 = 0;
@@ -161,6 +161,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     pub(super) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
     }
@@ -179,15 +180,37 @@ impl Lane {
         Some(slot)
     }
 
+    /// As [`submit`](Self::submit), for a copy of one range of at least 1 byte to another.
+    #[inline]
+    pub(super) fn submit_flat(&self, submitter_id: usize, src: Segment, dst: Segment) -> Option<u32> {
+        let slot = self.free.take(submitter_id)?;
+        // SAFETY: the slot was free.
+        unsafe { self.slots[slot as usize].submit_flat(src, dst) };
+        self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
+        Some(slot)
+    }
+
     /// Wakes the lane's thread for a request if it sleeps, or ends the request if it has exited.
     #[inline]
     pub(super) fn notice(&self) {
-        // Either the thread sees the request before it sleeps or exits, or this sees it asleep or gone,
-        // because all four accesses are sequentially consistent.
-        let presence = self.presence.load(Ordering::SeqCst);
+        let presence = self.presence();
         if presence != AWAKE {
             self.rouse(presence);
         }
+    }
+
+    /// Returns whether the lane's thread sees a request that was submitted before, without a
+    /// [`notice`](Self::notice).
+    #[inline]
+    pub(super) fn is_awake(&self) -> bool {
+        self.presence() == AWAKE
+    }
+
+    #[inline]
+    fn presence(&self) -> u8 {
+        // Either the thread sees the request before it sleeps or exits, or this sees it asleep or gone,
+        // because all four accesses are sequentially consistent.
+        self.presence.load(Ordering::SeqCst)
     }
 
     #[cold]
@@ -343,14 +366,14 @@ impl Lane {
         for slot in core.taken.drain(..).skip(std::mem::take(&mut core.accepted)) {
             // SAFETY: the slot came out of an inbox; its request never reached the planner.
             let callback = unsafe { self.slots[slot as usize].complete(Some(Report::Closed)) };
-            self.ended(&mut core.callbacks, slot, callback);
+            if let Some(callback) = callback {
+                self.ended(&mut core.callbacks, slot, callback);
+            }
         }
     }
 
     /// Queues the callbacks of an ended operation.
-    #[inline]
-    fn ended(&self, list: &mut Vec<DeferredCallback>, slot: u32, callback: Option<DeferredCallback>) {
-        let Some(callback) = callback else { return };
+    fn ended(&self, list: &mut Vec<DeferredCallback>, slot: u32, callback: DeferredCallback) {
         let is_over = matches!(callback, DeferredCallback::Drop(_));
         list.push(callback);
         if is_over {
@@ -366,20 +389,25 @@ impl Lane {
         while let Some(&slot) = core.taken.get(core.accepted) {
             let cell = &self.slots[slot as usize];
             // SAFETY: the slot came out of an inbox.
+            if let Some((src, dst)) = unsafe { cell.flat() } {
+                if core.planner.takes_checked(dst.len) {
+                    core.planner.push_plain(slot, src, dst, true);
+                } else {
+                    let mut admission = core.planner.admit(slot, 1, dst.len as u64, true);
+                    admission.push_flat(0, src, dst);
+                    admission.commit();
+                }
+                core.accepted += 1;
+                if core.planner.has_gathered() {
+                    core.planner.hand_over(&mut core.ended);
+                }
+                continue;
+            }
+            // SAFETY: as above.
             unsafe {
                 cell.request(|request| {
-                    if let (Work::Flat, Some((src, dst))) = (&request.work, request.flat)
-                        && core.planner.takes_checked(dst.len)
-                    {
-                        return core.planner.push_plain(slot, src, dst, true);
-                    }
                     let mut admission = core.planner.admit(slot, request.operations, request.bytes, true);
                     match std::mem::replace(&mut request.work, Work::None) {
-                        Work::Flat => {
-                            if let Some((src, dst)) = request.flat {
-                                admission.push_flat(0, src, dst);
-                            }
-                        }
                         Work::Plan(plan) => admission.push(0, plan),
                         Work::Batch => {
                             for (plan, index) in request.batch.drain(..).zip(0..) {
@@ -408,15 +436,21 @@ impl Lane {
             self.tell(core);
         }
         for slot in core.ended.drain(..) {
-            let op = &core.planner.ops[slot as usize];
-            let report = match op.outcome {
-                Outcome::Done if op.answers => Some(Report::Answered(op.result)),
-                Outcome::Done => None,
-                _ => Some(Report::Failed(core.planner.take_failures(slot))),
+            let (op, cell) = (&core.planner.ops[slot as usize], &self.slots[slot as usize]);
+            let callback = if op.outcome == Outcome::Done && !op.answers {
+                // SAFETY: the planner ends every operation once.
+                unsafe { cell.complete(None) }
+            } else {
+                let report = match op.outcome {
+                    Outcome::Done => Report::Answered(op.result),
+                    _ => Report::Failed(core.planner.take_failures(slot)),
+                };
+                // SAFETY: as above.
+                unsafe { cell.complete(Some(report)) }
             };
-            // SAFETY: the planner ends every operation once.
-            let callback = unsafe { self.slots[slot as usize].complete(report) };
-            self.ended(&mut core.callbacks, slot, callback);
+            if let Some(callback) = callback {
+                self.ended(&mut core.callbacks, slot, callback);
+            }
         }
     }
 
@@ -675,7 +709,7 @@ impl Lane {
         let planner = &mut core.planner;
         guarded("the engine", || planner.abandon());
         for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
-            if !op.ended {
+            if !op.has_ended() {
                 // SAFETY: the planner will not end it any more.
                 core.callbacks.extend(unsafe { slot.abandon() });
             }

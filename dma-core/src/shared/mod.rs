@@ -13,6 +13,7 @@ mod wait_queue;
 
 use std::cell::Cell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -31,6 +32,7 @@ use crate::queue::error;
 use crate::queue::plan::{Means, Plan};
 use crate::queue::planner::Planner;
 use crate::queue::query::Kind;
+use crate::queue::slow_path::slow_path;
 use crate::queue::wait::deadline;
 use crate::queue::{Answer, Operation};
 use crate::{
@@ -49,7 +51,7 @@ pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedQueueOptions {
-    /// Device queues, each with a thread; at least 1, the default. More than the device has channels is an
+    /// Device queues, each with a thread; 1, the default, to 65,535. More than the device has channels is an
     /// error.
     pub lanes: usize,
     /// Options of each device queue; the depth is that of one lane.
@@ -76,6 +78,20 @@ impl SharedQueueOptions {
         with_lanes(lanes: usize);
         /// Sets the options of each device queue.
         with_queue(queue: QueueOptions);
+    }
+
+    /// Refuses numbers of lanes that no queue has.
+    pub(crate) fn check(&self) -> Result<()> {
+        let error = match self.lanes {
+            0 => Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
+            lanes if u16::try_from(lanes).is_err() => {
+                Error::new(ErrorKind::OutOfRange, format!("{lanes} lanes"))
+                    .with_numbers(lanes as u64, u16::MAX.into())
+                    .with_hint("ask for fewer lanes: each has a device queue and a thread")
+            }
+            _ => return Ok(()),
+        };
+        Err(error.with_operation("open shared queue"))
     }
 
     /// Sets the cores that the lanes' threads may run on, such as those of the device's
@@ -131,11 +147,14 @@ struct Handle {
     hub: Arc<Hub>,
     /// Selects the lane, free list word and inbox that this clone uses first.
     submitter_id: usize,
+    /// The lane that this clone uses first.
+    first_lane: u16,
 }
 
 impl Handle {
-    fn lane(&self, at: usize) -> &Lane {
-        &self.hub.lanes[at]
+    #[inline]
+    fn lane(&self, at: u16) -> &Lane {
+        &self.hub.lanes[usize::from(at)]
     }
 }
 
@@ -159,17 +178,13 @@ struct Hub {
 }
 
 impl SharedQueue {
+    /// `lanes` are as many as [`SharedQueueOptions::check`] allows.
     pub(crate) fn new(
         lanes: Vec<(Box<dyn RawQueue>, Option<BufferMut>)>,
         info: &EngineInfo,
         options: &SharedQueueOptions,
     ) -> Result<Self> {
         let fail = |e: Error| e.with_operation("open shared queue").with_backend(info.backend);
-        if lanes.is_empty() {
-            return Err(fail(
-                Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
-            ));
-        }
         let wait_queue = Arc::new(WaitQueue::new());
         let lanes: Box<[_]> = lanes
             .into_iter()
@@ -206,7 +221,8 @@ impl SharedQueue {
 
     fn of(hub: Arc<Hub>) -> Self {
         let submitter_id = hub.clones.fetch_add(1, Ordering::Relaxed);
-        Self { handle: Arc::new(Handle { hub, submitter_id }) }
+        let first_lane = (submitter_id % hub.lanes.len()) as u16;
+        Self { handle: Arc::new(Handle { hub, submitter_id, first_lane }) }
     }
 
     /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no
@@ -215,29 +231,38 @@ impl SharedQueue {
     /// # Errors
     ///
     /// With the operands: as [`Queue::copy`](crate::Queue::copy).
+    #[inline]
     pub fn copy<S, D>(&self, src: S, dst: D) -> SharedResult<(S, D)>
     where
         S: Source + Send,
         D: Destination + Send,
     {
+        // While no destructor and no call can see the operands, the compiler moves them once.
+        let operands = ManuallyDrop::new((src, dst));
         if S::SINGLE && D::SINGLE {
-            let lane = self.handle.lane(self.first_lane());
-            let (from, to) = (src.single(), dst.single());
-            return match check::flat::<D>(lane.engine, from, to) {
-                Ok(len) => {
-                    let flat = (from.segment(), to.segment());
-                    self.submit_to(Operation::Copy, (src, dst), |_, _, request| {
-                        request.operations = 1;
-                        request.bytes = len as u64;
-                        request.flat = Some(flat);
-                        request.work = if len == 0 { Work::None } else { Work::Flat };
-                    })
+            let at = self.handle.first_lane;
+            let (lane, from, to) = (self.handle.lane(at), operands.0.single(), operands.1.single());
+            if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
+                && !lane.refuses()
+                && let Some(slot) = lane.submit_flat(self.handle.submitter_id, from.segment(), to.segment())
+            {
+                let handle = Arc::clone(&self.handle);
+                let operands = ManuallyDrop::into_inner(operands);
+                let transfer = SharedTransfer::new(handle, at, slot, Operation::Copy, operands);
+                if lane.is_awake() {
+                    return Ok(transfer);
                 }
-                Err(e) => Err(refuse(lane, Operation::Copy, e, (src, dst))),
-            };
+                // The transfer holds the operands before the engine can run.
+                return slow_path(transfer, |transfer| {
+                    lane.notice();
+                    Ok(transfer)
+                });
+            }
         }
-        self.submit_checked(Operation::Copy, (src, dst), |means, (src, dst), lists| {
-            check::copy(means.engine, src, dst, lists)
+        slow_path(ManuallyDrop::into_inner(operands), |operands| {
+            self.submit_checked(Operation::Copy, operands, |means, (src, dst), lists| {
+                check::copy(means.engine, src, dst, lists)
+            })
         })
     }
 
@@ -261,7 +286,7 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
-        let lane = self.handle.lane(self.first_lane());
+        let lane = self.first_lane();
         let checked = check::batch_len(batch.len()).and_then(|operations| {
             let check = |lists: &mut Lists| check::batch(lane.engine, &batch.pairs, lists);
             Ok((operations, with_lists::<_, (S, D)>(lane, check)?))
@@ -350,7 +375,7 @@ impl SharedQueue {
         operands: T,
         check: impl FnOnce(Means, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
-        let lane = self.handle.lane(self.first_lane());
+        let lane = self.first_lane();
         let plan = check(lane.means, &operands, &mut lane.lists());
         match plan {
             Ok(plan) => self.submit_plan(operation, plan, operands),
@@ -373,7 +398,7 @@ impl SharedQueue {
             request.work = plan.map_or(Work::None, Work::Plan);
         });
         if let Some(plan) = plan.take() {
-            let lane = self.handle.lane(self.first_lane());
+            let lane = self.first_lane();
             plan.discard(|list| lane.lists().keep(list));
         }
         submitted
@@ -464,14 +489,15 @@ impl SharedQueue {
         operands: T,
         fill: impl Fn(&Lane, &T, &mut slot::Request),
     ) -> SharedResult<T, R> {
-        let first_lane = self.first_lane();
-        let first = self.handle.lane(first_lane);
+        let (first_lane, first) = (usize::from(self.handle.first_lane), self.first_lane());
         if first.refuses() {
             return Err(refuse(first, operation, error::closed(), operands));
         }
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
             let at = if first_lane + i < lanes { first_lane + i } else { first_lane + i - lanes };
+            // There are not more lanes.
+            let at = at as u16;
             let lane = self.handle.lane(at);
             if let Some(slot) =
                 lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request))
@@ -490,8 +516,8 @@ impl SharedQueue {
         })
     }
 
-    fn first_lane(&self) -> usize {
-        self.handle.submitter_id % self.handle.hub.lanes.len()
+    fn first_lane(&self) -> &Lane {
+        self.handle.lane(self.handle.first_lane)
     }
 
     /// Waits, once awaited, until there is room for an operation:

@@ -33,7 +33,7 @@ impl Copier for SharedQueue {
     type Transfer = SharedTransfer<Pair>;
 
     fn facts(&self) -> Option<Facts> {
-        let lane = self.handle.lane(self.first_lane());
+        let lane = self.first_lane();
         let (means, backend, stall_timeout) = (lane.means, lane.backend, lane.stall_timeout);
         (!lane.refuses()).then_some(Facts { means, backend, stall_timeout })
     }

@@ -74,7 +74,7 @@ impl SharedReady {
     /// Returns the result, if there is one yet.
     fn answer(&self) -> Option<Result<()>> {
         let hub = &self.handle.hub;
-        let first = self.handle.lane(self.handle.submitter_id % hub.lanes.len());
+        let first = self.handle.lane(self.handle.first_lane);
         let fail = |e: Error| Some(Err(e.with_operation("wait for room").with_backend(first.backend)));
         if first.refuses() {
             return fail(error::closed());

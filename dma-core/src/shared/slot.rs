@@ -32,11 +32,12 @@ const REPORTED: u8 = 6;
 
 /// A submitter's request. The batch's memory stays with the slot.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Request {
+    /// The common case: a copy of one range of at least 1 byte to another. Nothing else counts then.
+    flat: Option<(Segment, Segment)>,
     pub(super) operations: u32,
     pub(super) bytes: u64,
-    /// For [`Work::Flat`].
-    pub(super) flat: Option<(Segment, Segment)>,
     pub(super) work: Work,
     /// The copies of a batch.
     pub(super) batch: Vec<Plan>,
@@ -47,8 +48,6 @@ pub(super) struct Request {
 pub(super) enum Work {
     /// Nothing, or taken by the lane.
     None,
-    /// The common case: a copy of one range of at least 1 byte to another.
-    Flat,
     /// A single operation of another shape.
     Plan(Plan),
     /// The copies in `batch`.
@@ -67,6 +66,9 @@ pub(super) enum Report {
 }
 
 /// One operation or batch, between the thread that submitted it and the lane.
+///
+/// The common case stays within one cache line: the state and [`Request::flat`].
+#[repr(C, align(64))]
 pub(super) struct Slot {
     state: AtomicU8,
     request: UnsafeCell<Request>,
@@ -98,9 +100,9 @@ impl Slot {
         Self {
             state: AtomicU8::new(FREE),
             request: UnsafeCell::new(Request {
+                flat: None,
                 operations: 0,
                 bytes: 0,
-                flat: None,
                 work: Work::None,
                 batch: Vec::new(),
             }),
@@ -117,9 +119,36 @@ impl Slot {
     ///
     /// The caller took this slot off the free list.
     pub(super) unsafe fn submit(&self, fill: impl FnOnce(&mut Request)) {
-        // SAFETY: the slot is the caller's alone, since the free list gave it out once.
-        self.request.with_mut(|request| fill(unsafe { &mut *request }));
+        self.request.with_mut(|request| {
+            // SAFETY: the slot is the caller's alone, since the free list gave it out once.
+            let request = unsafe { &mut *request };
+            request.flat = None;
+            fill(request);
+        });
         self.state.store(IN_FLIGHT, Ordering::Relaxed);
+    }
+
+    /// As [`submit`](Self::submit), for a copy of one range of at least 1 byte to another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`submit`](Self::submit).
+    #[inline]
+    pub(super) unsafe fn submit_flat(&self, src: Segment, dst: Segment) {
+        // SAFETY: as in `submit`.
+        self.request.with_mut(|request| unsafe { (*request).flat = Some((src, dst)) });
+        self.state.store(IN_FLIGHT, Ordering::Relaxed);
+    }
+
+    /// Returns the source and destination of a request that is a copy of one range to another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`request`](Self::request).
+    #[inline]
+    pub(super) unsafe fn flat(&self) -> Option<(Segment, Segment)> {
+        // SAFETY: as in `request`.
+        self.request.with_mut(|request| unsafe { (*request).flat })
     }
 
     /// Passes the request to `take`.
@@ -147,7 +176,21 @@ impl Slot {
             self.report.with_mut(|cell| unsafe { *cell = report });
         }
         // Release: the report and the copied bytes; acquire: operands that the holder parked.
-        match self.state.swap(end, Ordering::AcqRel) {
+        let before = self.state.swap(end, Ordering::AcqRel);
+        if before == IN_FLIGHT {
+            return None;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.completed(before) }
+    }
+
+    /// Returns the callback of an operation that was in the state `before` when it ended.
+    ///
+    /// # Safety
+    ///
+    /// As for [`complete`](Self::complete), which called it.
+    unsafe fn completed(&self, before: u8) -> Option<DeferredCallback> {
+        match before {
             PARKED => {
                 // SAFETY: the holder parked them and has gone.
                 let parked = self.parked.with_mut(|parked| unsafe { (*parked).take() });

@@ -419,11 +419,7 @@ fn memory_that_a_silent_device_has_is_never_given_back_by_a_lane() {
     let of_owner = Arc::clone(&freed);
     let segment = engine.allocate(8).expect("memory");
     let target = engine.allocate(8).expect("memory");
-    let slot = lane.submit(0, |request| {
-        request.operations = 1;
-        request.flat = Some((segment.0.segment(), target.0.segment()));
-        request.work = Work::Flat;
-    });
+    let slot = lane.submit_flat(0, segment.0.segment(), target.0.segment());
     lane.drive(Caller::Closer);
     let owner = Owner(Vec::new(), Some(move || of_owner.store(true, SeqCst)));
     // SAFETY: this test holds the operation.
@@ -503,16 +499,14 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
 fn a_request_at_the_end_of_the_lane_is_refused_rather_than_abandoned() {
     let rig = Rig::still();
     let memory = (rig.engine.allocate(8).expect("memory"), rig.engine.allocate(8).expect("memory"));
-    let flat = Some((memory.0.0.segment(), memory.1.0.segment()));
+    let (src, dst) = (memory.0.0.segment(), memory.1.0.segment());
     let (script, queue) = (Arc::clone(&rig.script), rig.queue.clone());
     let (sender, receiver) = channel();
     drop(rig.copy(move || {
         // As a thread that asked whether the lane refuses before it was closed, and then drives.
         script.mute.store(true, SeqCst);
         let lane = queue.handle.lane(0);
-        let late = lane.submit(0, |request| {
-            (request.operations, request.flat, request.work) = (1, flat, Work::Flat);
-        });
+        let late = lane.submit_flat(0, src, dst);
         lane.drive(Caller::Closer);
         sender.send(late.expect("room")).expect("it is heard");
     }));
@@ -747,4 +741,14 @@ fn operations_ended_by_close_say_so_and_are_not_to_be_tried_again() {
     assert!(error.into_operands().is_some(), "the device gave them back");
     says(batch.wait().expect_err("the device did not do it").error());
     says(rig.try_copy().expect_err("it is closed").error());
+}
+
+#[test]
+fn a_queue_has_one_to_65535_lanes() {
+    let engine = ReferenceEngine::new(ReferenceOptions::default());
+    for (lanes, kind) in [(0, ErrorKind::InvalidArgument), (1 << 16, ErrorKind::OutOfRange)] {
+        let e = engine.open_shared_queue(&SharedQueueOptions::new().with_lanes(lanes)).expect_err("refused");
+        assert_eq!(e.kind(), kind, "{e}");
+        assert!(e.to_string().contains(&format!("{lanes} lanes")), "{e}");
+    }
 }

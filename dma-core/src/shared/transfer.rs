@@ -15,6 +15,7 @@ use super::Handle;
 use super::lane::{Caller, Driven, Lane};
 use super::slot::{Report, Seen};
 use crate::queue::error;
+use crate::queue::slow_path::slow_path;
 use crate::queue::transfer::{Link, Notes, SPENT};
 use crate::queue::wait::{Backoff, deadline};
 use crate::queue::{Answer, Operation};
@@ -28,7 +29,6 @@ use crate::{Error, ErrorKind, OpError, Result};
 #[must_use = "dropping a transfer gives up its operands"]
 pub struct SharedTransfer<T: Send + 'static, R: Answer = ()> {
     handle: Link<Arc<Handle>>,
-    lane: u32,
     /// [`SPENT`] once the operands were given back.
     slot: u32,
     operands: ManuallyDrop<T>,
@@ -41,20 +41,15 @@ impl<T: Send, R: Answer> Unpin for SharedTransfer<T, R> {}
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
-    pub(super) fn new(
-        handle: Arc<Handle>,
-        lane: usize,
-        slot: u32,
-        operation: Operation,
-        operands: T,
-    ) -> Self {
-        let (handle, notes) = (Link::new(handle), Notes::new(operation));
+    pub(super) fn new(handle: Arc<Handle>, lane: u16, slot: u32, operation: Operation, operands: T) -> Self {
+        let (handle, notes) = (Link::new(handle), Notes::new(operation).with_lane(lane));
         let operands = ManuallyDrop::new(operands);
-        Self { handle, lane: lane as u32, slot, operands, notes, answer: PhantomData }
+        Self { handle, slot, operands, notes, answer: PhantomData }
     }
 
+    #[inline]
     fn lane(&self) -> &Lane {
-        self.handle.lane(self.lane as usize)
+        self.handle.lane(self.notes.lane())
     }
 
     #[inline]
@@ -91,21 +86,17 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     ///
     /// If it was polled as a future before and was ready.
     #[inline]
-    pub fn wait(mut self) -> Result<R::With<T>, OpError<T>> {
-        match self.look() {
-            Seen::InFlight => self.wait_slow(),
-            Seen::Done if self.slot != SPENT => {
-                self.lane().release(self.slot);
-                let spent = ManuallyDrop::new(self);
-                // SAFETY: of a value that is not used any more, and whose operands were not taken.
-                let operands = unsafe { ptr::read(&*spent.operands) };
-                // SAFETY: as above.
-                drop(unsafe { ptr::read(&spent.handle) });
-                // Operations with a result have a report.
-                Ok(R::with(operands, 0))
-            }
-            _ => self.finish(),
+    pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
+        // While no destructor and no call can see the operands, the compiler moves them once.
+        let this = ManuallyDrop::new(self);
+        if this.slot != SPENT && this.look() == Seen::Done {
+            this.lane().release(this.slot);
+            // SAFETY: of a value that is not used any more.
+            drop(unsafe { ptr::read(&this.handle) });
+            // SAFETY: as above; the operands were not taken. Operations with a result have a report.
+            return Ok(R::with(unsafe { ptr::read(&*this.operands) }, 0));
         }
+        slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
     }
 
     /// Takes the operands out. The destructor of the spent transfer leaves them alone.
