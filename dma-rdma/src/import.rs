@@ -23,6 +23,8 @@ use crate::wire::{
 
 /// Time that an exporter has for the whole exchange.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Pause before an exporter that hung up is called again.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// An import: where its exporter answers, and what it granted.
 #[derive(Debug)]
@@ -126,28 +128,50 @@ fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> s
 }
 
 /// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the
-/// secret. Returns the connection and the answer. Blocks for `limit` at most, to connect and again for the
-/// answer.
+/// secret. Returns the connection and the answer. Blocks for about `limit` at most. Calls again if the exporter
+/// hangs up without an answer, which it does when a peer is slow and many others wait.
 pub(crate) fn ask(
     service: SocketAddr,
     secret: &Secret,
     end: Option<End>,
     limit: Duration,
 ) -> Result<(TcpStream, Grant, Option<End>)> {
-    let gone = |source| unreachable(service, source);
+    let deadline = Instant::now() + limit;
+    loop {
+        let mut hung_up = false;
+        let gone = |source: std::io::Error| {
+            use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+            hung_up = matches!(source.kind(), ConnectionReset | BrokenPipe);
+            unreachable(service, source)
+        };
+        let answer = ask_once(service, secret, end, deadline, gone);
+        if answer.is_ok() || !hung_up || Instant::now() + RETRY >= deadline {
+            return answer;
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+fn ask_once(
+    service: SocketAddr,
+    secret: &Secret,
+    end: Option<End>,
+    deadline: Instant,
+    mut gone: impl FnMut(std::io::Error) -> Error,
+) -> Result<(TcpStream, Grant, Option<End>)> {
     let strange = |foreign| match foreign {
         Foreign::Bytes => foreign_bytes(service),
         Foreign::Version => other_version(service),
         Foreign::Proof => unproven(format!("{service} does not prove that it knows the export's secret")),
     };
-    let mut stream = TcpStream::connect_timeout(&service, limit).map_err(gone)?;
-    let deadline = Instant::now() + limit;
+    let limit = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let mut stream = TcpStream::connect_timeout(&service, limit).map_err(&mut gone)?;
     let mut challenge = [0; CHALLENGE];
     stream
         .set_nodelay(true)
         .and_then(|()| stream.set_write_timeout(Some(limit)))
         .and_then(|()| read_before(&mut stream, deadline, &mut challenge))
-        .map_err(gone)?;
+        .map_err(&mut gone)?;
     let challenge = Challenge::decode(&challenge).map_err(strange)?;
     let request = Request { id: secret.id, nonce: random()?, end };
     let mut reply = [0; REPLY];

@@ -23,8 +23,11 @@ use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 
 /// Time that a peer has to send its whole request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(2);
-/// Most connections without a request. One more, and the oldest is closed.
-const MAX_SILENT: usize = 64;
+/// Most connections without a request. One more, and the oldest is closed, once it had [`OWN_TIME`]. Further ones
+/// wait in the kernel's FIFO backlog.
+pub(crate) const MAX_SILENT: usize = 64;
+/// Time that each peer has even if others wait. It needs one round trip.
+pub(crate) const OWN_TIME: Duration = Duration::from_millis(500);
 /// Most connections that are served.
 const MAX_SERVED: usize = 4096;
 /// Pause when this process has no descriptor for another peer.
@@ -142,14 +145,16 @@ impl Shared {
     fn serve(&self, listener: &TcpListener) {
         let mut connections: Vec<Connection> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
-            let silent = connections.iter().filter(|c| c.served.is_none());
-            let timeout = silent.map(|c| c.until).min().map(|until| {
+            let full_until = full_until(&connections);
+            let silent = connections.iter().filter(|c| c.is_silent()).map(|c| c.until);
+            let timeout = silent.chain(full_until).min().map(|until| {
                 // A millisecond more, as the kernel rounds down.
                 timespec(until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
             });
+            let accepts = if full_until.is_some() { PollFlags::empty() } else { PollFlags::IN };
             let mut files = vec![
                 PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(listener.as_fd(), accepts),
             ];
             let streams = connections.iter();
             files.extend(streams.map(|c| PollFd::from_borrowed_fd(c.stream.as_fd(), PollFlags::IN)));
@@ -166,7 +171,7 @@ impl Shared {
             connections.retain_mut(|connection| {
                 at += 1;
                 (!ready[at + 1] || self.advance(connection))
-                    && (connection.served.is_some() || connection.until > now)
+                    && (!connection.is_silent() || connection.until > now)
             });
             if ready[1] {
                 accept(listener, &mut connections);
@@ -239,9 +244,24 @@ fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }
 
-/// Accepts the connections that wait.
+impl Connection {
+    /// Returns whether it has no request yet.
+    const fn is_silent(&self) -> bool {
+        self.served.is_none()
+    }
+}
+
+/// Returns the time until which no connection may be closed for another one, if no other one has room.
+fn full_until(connections: &[Connection]) -> Option<Instant> {
+    let mut silent = connections.iter().filter(|c| c.is_silent());
+    // They are in the order of their arrival.
+    let own = silent.next()?.until - (REQUEST_WITHIN - OWN_TIME);
+    (silent.count() + 1 >= MAX_SILENT && own > Instant::now()).then_some(own)
+}
+
+/// Accepts the connections that wait, while there is room.
 fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
-    loop {
+    while full_until(connections).is_none() {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(e) if e.kind() == IoKind::WouldBlock => return,
@@ -252,9 +272,8 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
                 return;
             }
         };
-        let silent = |c: &Connection| c.served.is_none();
-        if connections.iter().filter(|c| silent(c)).count() >= MAX_SILENT
-            && let Some(oldest) = connections.iter().position(silent)
+        if connections.iter().filter(|c| c.is_silent()).count() >= MAX_SILENT
+            && let Some(oldest) = connections.iter().position(Connection::is_silent)
         {
             connections.remove(oldest);
         }

@@ -12,6 +12,7 @@ use crate::{RdmaEngine, RdmaOptions};
 
 mod counting;
 mod exchange;
+mod flood;
 mod hosts;
 mod messages;
 mod remote;

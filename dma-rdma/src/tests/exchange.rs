@@ -16,28 +16,28 @@ use crate::secret::Secret;
 use crate::wire::*;
 
 /// An engine with an export of 64 bytes.
-struct Exporter {
-    engine: RdmaEngine,
+pub(super) struct Exporter {
+    pub(super) engine: RdmaEngine,
     _window: Window,
-    _export: Export,
-    service: SocketAddr,
-    secret: Secret,
+    pub(super) export: Export,
+    pub(super) service: SocketAddr,
+    pub(super) secret: Secret,
 }
 
 impl Exporter {
-    fn open() -> Self {
+    pub(super) fn open() -> Self {
         let engine = Fake::default().open();
         let (window, export) = exported(&engine, 64, Access::READ);
         let (service, secret) = decode_blob(export.descriptor().native()).unwrap();
-        Self { engine, _window: window, _export: export, service, secret }
+        Self { engine, _window: window, export, service, secret }
     }
 
-    fn request(&self) -> Request {
+    pub(super) fn request(&self) -> Request {
         Request { id: self.secret.id, nonce: [7; 32], end: None }
     }
 
     /// Connects, and returns the challenge.
-    fn connect(&self) -> (TcpStream, Challenge) {
+    pub(super) fn connect(&self) -> (TcpStream, Challenge) {
         let mut stream = TcpStream::connect(self.service).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let mut challenge = [0; CHALLENGE];
@@ -61,7 +61,7 @@ impl Exporter {
         assert!(matches!(reply, Ok(Reply::Granted(_, None))), "{reply:?}");
     }
 
-    fn valid(&self, challenge: &Challenge) -> Vec<u8> {
+    pub(super) fn valid(&self, challenge: &Challenge) -> Vec<u8> {
         self.request().encode(&self.secret, challenge).to_vec()
     }
 
@@ -102,23 +102,23 @@ fn a_wrong_secret_is_refused_by_its_kind() {
 /// All bytes of the exporter, and of the importer.
 type Tapped = (Vec<u8>, Vec<u8>);
 
-/// Passes on all bytes of an exchange, and returns them.
 fn tap(service: SocketAddr) -> (SocketAddr, JoinHandle<Tapped>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let tapping = std::thread::spawn(move || {
-        let (mut importer, mut exporter) =
-            (listener.accept().unwrap().0, TcpStream::connect(service).unwrap());
-        let (mut challenge, mut request, mut reply) = ([0; CHALLENGE], [0; REQUEST], [0; REPLY]);
-        exporter.read_exact(&mut challenge).unwrap();
-        importer.write_all(&challenge).unwrap();
-        importer.read_exact(&mut request).unwrap();
-        exporter.write_all(&request).unwrap();
-        exporter.read_exact(&mut reply).unwrap();
-        importer.write_all(&reply).unwrap();
-        ([&challenge[..], &reply].concat(), request.to_vec())
-    });
-    (address, tapping)
+    (address, std::thread::spawn(move || pass_on(listener.accept().unwrap().0, service)))
+}
+
+/// Passes on all bytes of an exchange, and returns them.
+pub(super) fn pass_on(mut importer: TcpStream, service: SocketAddr) -> Tapped {
+    let mut exporter = TcpStream::connect(service).unwrap();
+    let (mut challenge, mut request, mut reply) = ([0; CHALLENGE], [0; REQUEST], [0; REPLY]);
+    exporter.read_exact(&mut challenge).unwrap();
+    importer.write_all(&challenge).unwrap();
+    importer.read_exact(&mut request).unwrap();
+    exporter.write_all(&request).unwrap();
+    exporter.read_exact(&mut reply).unwrap();
+    importer.write_all(&reply).unwrap();
+    ([&challenge[..], &reply].concat(), request.to_vec())
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
     let engine = fake.open();
     let (_window, export) = exported(&engine, 64, Access::READ);
     let (service, secret) = decode_blob(export.descriptor().native()).unwrap();
-    let exporter = Exporter { engine, _window, _export: export, service, secret };
+    let exporter = Exporter { engine, _window, export, service, secret };
     let objects = fake.state().objects;
     for len in [0, 1, 7, 8, REQUEST - 1] {
         let (_, answer) = exporter.answer(|challenge| exporter.valid(challenge)[..len].to_vec());
