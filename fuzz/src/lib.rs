@@ -1,5 +1,6 @@
 //! The fuzz targets' functions. They are here and not in the targets, so that tests can replay the corpus.
 
+mod bench;
 #[cfg(not(feature = "work-queues"))]
 mod calls;
 #[cfg(not(feature = "work-queues"))]
@@ -29,6 +30,7 @@ use dma::{EngineName, ErrorKind, ExportDescriptor};
 #[path = "../../dma-copy/src/protocol/mod.rs"]
 mod dma_copy_protocol;
 
+pub use bench::dma_bench_requests;
 #[cfg(not(feature = "work-queues"))]
 pub use calls::doca_calls;
 #[cfg(not(feature = "work-queues"))]
@@ -55,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     ("doca_calls", doca_calls),
     ("doca_contexts", doca_contexts),
     ("doca_programs", doca_programs),
+    ("dma_bench_requests", dma_bench_requests),
     ("dma_copy_message", dma_copy_message),
     ("dsa_programs", dsa_programs),
     ("engine_name", engine_name),

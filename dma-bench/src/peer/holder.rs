@@ -8,8 +8,7 @@ use std::time::Duration;
 use dma::{Access, DmaEngine, DmaEngineExt as _, Error, ErrorKind, Export, MemoryRequest, Result, Window};
 use dma_handshake::{Macs, Receiving, Sending};
 
-use super::MAX_MESSAGE;
-use super::request::{KINDS, PIECE, Request, VERSION};
+use super::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
 
 /// Time for importers to release memory. Correct ones have released it by then.
 const REVOKE: Duration = Duration::from_secs(2);

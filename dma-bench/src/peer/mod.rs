@@ -28,7 +28,7 @@ use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
 
 pub use self::holder::serve;
 pub(crate) use self::holder::{Budget, hold};
-use self::request::{KINDS, PIECE, Request, VERSION};
+use self::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
 use crate::interrupt;
 
 /// Names of the protocol.
@@ -40,8 +40,6 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     program: "dma-bench",
 };
 
-/// The most bytes of a message: an export descriptor, and more than a piece.
-const MAX_MESSAGE: usize = 128 << 10;
 /// Time limit for connecting and for the proofs.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time limit for an answer. Allocating much memory takes seconds.
