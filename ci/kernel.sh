@@ -4,8 +4,9 @@
 #   rightly, and notices a channel that halts, a completion that is lost and a copy that is wrong.
 # - Its software RDMA device, Soft-RoCE, runs the tests of dma-rdma for hardware: conformance, random programs, rights. Between
 #   two machines: 10,000 random copies, rights one by one, either side killed at random moments, a link that goes down, and
-#   the bandwidth of reads beside `ib_read_bw`, which with `ibv_rc_pingpong` is the witness that the set-up is right; and
-#   dma-copy both ways, resumed after the receiver was killed, and refused where a side has no RDMA.
+#   the bandwidth of reads beside `ib_read_bw`, which with `ibv_rc_pingpong` is the witness that the set-up is right;
+#   dma-copy both ways, resumed after the receiver was killed, and refused where a side has no RDMA; and dma-bench, which
+#   measures and compares memory of the other machine.
 # Exits with 77 ("skipped") where ci/vm does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -72,14 +73,14 @@ done < <(sed -nE 's/.*Executable (unittests )?(src|tests)\/([a-z]+)\.rs \((.*)\)
     echo "cargo names other test programs: $tests" >&2
     exit 1
 }
-cargo build --locked -p dma-copy
+cargo build --locked -p dma-copy -p dma-bench
 stripped=$(mktemp -d)
 trap 'rm -rf "$stripped"' EXIT
-for program in dma-copy; do
+for program in dma-copy dma-bench; do
     strip -o "$stripped/$program" "$target/debug/$program"
     programs+=(-f "$stripped/$program:bin/$program")
 done
-programs+=(-f ci/guest/rxe_copy.sh:rxe_copy.sh)
+programs+=(-f ci/guest/rxe_programs.sh:rxe_programs.sh)
 for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
     programs+=(-k "$module")
 done

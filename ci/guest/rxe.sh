@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs in two machines of ci/vm, for ci/kernel.sh. Both make a software RDMA device on eth0, and exchange and check bytes by
-# rdma-core's own programs. Then dma-copy copies files between them, the second imports memory of the first by dma-rdma, and
+# rdma-core's own programs. Then dma-copy and dma-bench run between them, the second imports memory of the first by dma-rdma, and
 # the first runs the tests of dma-rdma for hardware.
 machine=$1
 fail() {
@@ -38,7 +38,7 @@ pair() { # WANTED PROGRAM ARGUMENT...: prints the lines with WANTED
     grep "invalid data" /tmp/out && fail "$1 received wrong bytes"
 }
 pair iters ibv_rc_pingpong -d rxe0 -g $gid -c -s 4096 -n 200
-. /rxe_copy.sh
+. /rxe_programs.sh
 
 # The exporter of dma-rdma in the first machine is started again when it was killed.
 export DMA_RDMA_CONTROL=10.0.0.1:7000 DMA_RDMA_LINK=eth0
@@ -57,6 +57,9 @@ if [ "$machine" = 1 ]; then
     wait $exporter || { cat /tmp/exporter && fail "the exporter"; }
     kill $reads
     killall -q ib_read_bw
+    kill -INT $served
+    wait $served || { cat /tmp/serve && fail "dma-bench serve"; }
+    grep "^dma-bench: served" /tmp/serve || fail "dma-bench serve"
 else
     # In turns, and again if it was slower, because the host gives machines more or less of a processor over time.
     best=0 rounds=0
