@@ -33,6 +33,11 @@ const PARTS: u32 = 8;
 /// Cost of a copy besides its bytes, in bytes. Shares a time among copies that ended together.
 const BASE: usize = 512;
 
+/// Returns the part of a copy of so many bytes in the time of copies that ended together.
+pub(super) const fn weight(len: usize) -> usize {
+    len + BASE
+}
+
 /// A copy that the CPU takes over from the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeat {
@@ -297,10 +302,16 @@ impl DeviceQueue {
         Some(released)
     }
 
+    #[inline]
     pub(super) fn flush(&mut self, armed: bool) {
-        if !std::mem::take(&mut self.unrung) {
-            return;
+        if self.unrung {
+            self.ring(armed);
         }
+    }
+
+    #[inline(never)]
+    fn ring(&mut self, armed: bool) {
+        self.unrung = false;
         if let Some(queue) = &mut self.queue {
             queue.flush();
         }
@@ -331,7 +342,7 @@ impl DeviceQueue {
             return 0;
         }
         self.progress = self.polled;
-        let (mut n, mut weight, mut since) = (0, 0, now);
+        let (mut n, mut total, mut since) = (0, 0, now);
         let mut timed = ArrayVec::<(Class, usize), BATCH>::new();
         let mut failure = None;
         for completion in &polled[..got] {
@@ -339,8 +350,8 @@ impl DeviceQueue {
             let Some(Slot { copy, class, at, .. }) = self.release(completion.token) else { continue };
             self.completed += 1;
             if completion.outcome == Outcome::Done {
-                timed.push((class, copy.src.len + BASE));
-                weight += copy.src.len + BASE;
+                timed.push((class, weight(copy.src.len)));
+                total += weight(copy.src.len);
                 since = since.min(at);
                 completions[n] = Completion::done(copy.token);
                 n += 1;
@@ -356,7 +367,7 @@ impl DeviceQueue {
         let took = now.duration_since(self.last_done.max(since)).as_nanos() as f32;
         self.last_done = now;
         for &(class, own) in &timed {
-            if let Some(learned) = learner.record(class, Member::Device, took * own as f32 / weight as f32) {
+            if let Some(learned) = learner.record(class, Member::Device, took * own as f32 / total as f32) {
                 self.shared.ledger.note_cost(class, learned);
             }
         }

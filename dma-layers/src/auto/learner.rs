@@ -18,6 +18,12 @@ const PARTS: usize = 3;
 /// Growth of a cost by one run at most, because a disturbance may last longer than a run. More is believed if
 /// copies before the run took as long.
 const GROWTH: f32 = 1.25;
+/// Partial runs, or nanoseconds if these are over before, of the first run on the CPU, and of copies in a row that
+/// took longer before a new run. For lengths for which the CPU's engine tries other ways to copy at first and now
+/// and then: hundreds of its copies are slow meanwhile.
+const PERSISTENT: (usize, f32) = (48, 20e6);
+/// Cost of a member, in parts of the other's, above which a run on it says no more.
+const PLAIN: f32 = 1.25;
 /// Most descriptors between two runs.
 const MOST: u32 = 250_000;
 /// Lengths of which each copy of the CPU is timed, as a power of two: the clock costs next to nothing there.
@@ -44,6 +50,20 @@ impl Class {
         };
         let log = usize::BITS - 1 - (len | 1).leading_zeros();
         Self { depth, len: if log < LENGTHS as u32 { log as u8 } else { LENGTHS as u8 - 1 } }
+    }
+
+    /// Returns its fewest and most descriptors in flight.
+    pub(super) const fn in_flight(self) -> (usize, usize) {
+        match self.depth {
+            0 => (0, 1),
+            1 => (2, 7),
+            _ => (8, usize::MAX),
+        }
+    }
+
+    /// Returns its least length in bytes. Another class, or the end of all lengths, begins at twice of it.
+    pub(super) const fn least(self) -> usize {
+        1 << self.len
     }
 
     /// The place in a table of all classes.
@@ -74,8 +94,10 @@ struct Cell {
     seen: [f32; 2],
     /// The partial run: nanoseconds and descriptors.
     part: (f32, u32),
-    parts: [f32; PARTS],
+    /// Partial runs before it: their number, nanoseconds in all, and the shortest ones' for a descriptor.
     done: usize,
+    time: f32,
+    shortest: f32,
 }
 
 /// Which member takes a copy. Each class of copies has a run on each member; then the cheaper one takes them,
@@ -103,8 +125,9 @@ impl Learner {
             cost: [0.0; 2],
             seen: [0.0; 2],
             part: (0.0, 0),
-            parts: [0.0; PARTS],
             done: 0,
+            time: 0.0,
+            shortest: f32::INFINITY,
         };
         Self { cells: vec![cell; DEPTHS * LENGTHS].into_boxed_slice() }
     }
@@ -145,6 +168,13 @@ impl Learner {
         cell.left = cell.left.saturating_add(credit).min(MOST);
     }
 
+    /// Returns the nanoseconds that were noted in a run that is not over.
+    #[cfg(test)]
+    pub(super) fn timed(&self, class: Class) -> f32 {
+        let cell = &self.cells[class.index()];
+        cell.time + cell.part.0
+    }
+
     /// Notes that one copy took `nanos`. Returns what was learned, if a run ended by it.
     pub(super) fn record(&mut self, class: Class, member: Member, nanos: f32) -> Option<Learned> {
         let cell = &mut self.cells[class.index()];
@@ -159,31 +189,12 @@ impl Learner {
             return None;
         }
         let took = cell.part.0 / length as f32;
-        cell.part = (0.0, 0);
-        cell.parts[cell.done % PARTS] = took;
-        cell.done += 1;
-        if cell.done < PARTS {
-            return None;
-        }
-        let shortest = cell.parts.iter().copied().fold(f32::INFINITY, f32::min);
+        (cell.shortest, cell.done) = (cell.shortest.min(took), cell.done + 1);
+        cell.time += std::mem::take(&mut cell.part).0;
         match cell.phase {
-            Phase::Run(member) => {
-                let seen = std::mem::take(&mut cell.seen[member as usize]);
-                let cost = &mut cell.cost[member as usize];
-                *cost = if *cost > 0.0 { shortest.min((*cost * GROWTH).max(seen)) } else { shortest };
-                if member == Member::Cpu {
-                    cell.begin(Member::Device);
-                    return None;
-                }
-                Some(cell.settle(length))
-            }
+            Phase::Run(member) => cell.end_part(class, member),
             Phase::Settled(member) => {
-                // It became dearer than the other one was.
-                let other = cell.cost[1 - member as usize];
-                if shortest > 1.1 * other && shortest > 1.1 * cell.cost[member as usize] {
-                    cell.seen[member as usize] = shortest;
-                    cell.begin(Member::Cpu);
-                }
+                cell.watch(class, member, took);
                 None
             }
         }
@@ -215,17 +226,61 @@ impl Cell {
     }
 
     fn begin(&mut self, member: Member) {
-        (self.phase, self.part, self.done) = (Phase::Run(member), (0.0, 0), 0);
+        self.phase = Phase::Run(member);
+        self.restart();
     }
 
-    fn settle(&mut self, length: u32) -> Learned {
+    /// Counts partial runs anew.
+    fn restart(&mut self) {
+        (self.part, self.done, self.time, self.shortest) = ((0.0, 0), 0, 0.0, f32::INFINITY);
+    }
+
+    /// Returns whether there are partial runs enough for a run, or for a long one.
+    fn is_complete(&self, class: Class, long: bool) -> bool {
+        let (parts, time) = PERSISTENT;
+        self.done >= PARTS && (!long || class.len < LONG || self.done >= parts || self.time >= time)
+    }
+
+    /// Ends a part of a run. Returns what was learned, if the runs of both members ended by it.
+    fn end_part(&mut self, class: Class, member: Member) -> Option<Learned> {
+        let (own, rival) = (self.cost[member as usize], 1 - member as usize);
+        let other = self.cost[rival].max(self.seen[rival]);
+        // It was dearer, and its first parts are so plainly that the last one changes nothing.
+        if self.done == PARTS - 1 && own > other && other > 0.0 && self.shortest > PLAIN * other {
+            return Some(self.settle(class));
+        }
+        let first = own == 0.0;
+        if !self.is_complete(class, first && member == Member::Cpu) {
+            return None;
+        }
+        let seen = std::mem::take(&mut self.seen[member as usize]);
+        let most = if first { f32::INFINITY } else { (own * GROWTH).max(seen) };
+        self.cost[member as usize] = self.shortest.min(most);
+        if member == Member::Cpu {
+            self.begin(Member::Device);
+            return None;
+        }
+        Some(self.settle(class))
+    }
+
+    /// Begins runs if the member that has all copies became dearer than the other one was.
+    fn watch(&mut self, class: Class, member: Member, took: f32) {
+        if took <= 1.1 * self.cost[0].max(self.cost[1]) {
+            self.restart();
+        } else if self.is_complete(class, true) {
+            self.seen[member as usize] = self.shortest;
+            self.begin(Member::Cpu);
+        }
+    }
+
+    fn settle(&mut self, class: Class) -> Learned {
         let [cpu, device] = self.cost;
         let choice = if device < cpu { Member::Device } else { Member::Cpu };
         let (cheap, dear) = (cpu.min(device).max(1.0), cpu.max(device).max(1.0));
-        let run = length * PARTS as u32;
+        let run = PART[class.depth as usize] * PARTS as u32;
         let apart = SHARE * run as f32 * (dear / cheap - 1.0);
         self.begin(choice);
-        self.phase = Phase::Settled(choice);
+        (self.phase, self.seen) = (Phase::Settled(choice), [0.0; 2]);
         self.left = (apart.min(MOST as f32) as u32).max(16 * run);
         Learned { choice, cost: self.cost }
     }
@@ -275,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_becomes_dear_is_seen_soon() {
-        for (len, soon) in [(64, 2 * UNSEEN), (64 << 10, 500)] {
+        for (len, soon) in [(64, 2 * UNSEEN), (64 << 10, 2500)] {
             for in_flight in [1, 32] {
                 let (mut learner, class) = (Learner::new(), Class::new(in_flight, len));
                 let costs = |cpu, device| [cpu, device];
@@ -296,6 +351,24 @@ mod tests {
                 copies(costs(5000.0, 1000.0), soon);
                 assert_eq!(copies(costs(5000.0, 1000.0), 1000), 1000, "{len} B, {in_flight} in flight");
             }
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_tries_other_ways_keeps_its_copies() {
+        for in_flight in [1, 4, 32] {
+            let (mut learner, class) = (Learner::new(), Class::new(in_flight, 64 << 10));
+            let slow = 20 * in_flight as u32;
+            let (mut on_cpu, mut on_device) = (0_u32, 0_u32);
+            for _ in 0..100_000 {
+                let (member, _) = learner.choose(class);
+                // At first, but for the first of all, and now and then.
+                let tries = on_cpu % 20_000 >= in_flight as u32 && on_cpu % 20_000 < slow;
+                let cost = if tries { 4200.0 } else { 1300.0 };
+                *if member == Member::Cpu { &mut on_cpu } else { &mut on_device } += 1;
+                learner.record(class, member, if member == Member::Cpu { cost } else { 2100.0 });
+            }
+            assert!(on_device < 2000, "{in_flight} in flight: {on_device}");
         }
     }
 

@@ -37,8 +37,10 @@
 //! ```
 #![expect(unsafe_code, reason = "implements `DmaEngine`")]
 
+mod cpu_times;
 mod device;
 mod event;
+mod fast;
 mod learner;
 mod memory;
 mod queue;

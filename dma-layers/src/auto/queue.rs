@@ -6,13 +6,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrayvec::ArrayVec;
 use dma_core::{
     Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
     QueueStats, RawQueue, Result,
 };
 
+use super::cpu_times::CpuTimes;
 use super::device::{DeviceQueue, Repeat};
+use super::fast::Fast;
 use super::learner::{Class, Learner, Member};
 use super::report::Counts;
 use super::{Prefer, Shared};
@@ -21,16 +22,6 @@ use super::{Prefer, Shared};
 const CREDIT: u32 = 4096;
 /// The same, of memory that the device does not reach.
 const CREDIT_UNREACHED: u32 = 256;
-/// Most copies of the CPU that are timed at once.
-const WATCHED: usize = 64;
-
-/// A copy of the CPU that is timed. Tokens need not be unique: a wrong match makes a wrong time only.
-#[derive(Clone, Copy, Debug)]
-struct Watched {
-    token: u64,
-    class: Class,
-    at: Instant,
-}
 
 #[derive(Debug)]
 pub(super) struct AutoQueue {
@@ -42,11 +33,10 @@ pub(super) struct AutoQueue {
     /// Descriptors in flight on the CPU's queue. They have the caller's tokens.
     on_cpu: usize,
     learner: Learner,
-    /// A class whose next copies go to the CPU without a question, and their number.
-    fast: (Class, u32),
-    watched: Vec<Watched>,
-    /// When the CPU last completed something, while copies of it are timed.
-    cpu_done: Instant,
+    fast: Fast,
+    /// Descriptors that are not on the CPU's queue: see [`count_elsewhere`](Self::count_elsewhere).
+    elsewhere: usize,
+    watched: CpuTimes,
     repeats: VecDeque<Repeat>,
     /// Ended without a member: repeats of a queue that was stopped.
     ended: VecDeque<Completion>,
@@ -65,9 +55,9 @@ impl AutoQueue {
             cpu,
             on_cpu: 0,
             learner: Learner::new(),
-            fast: (Class::new(0, 0), 0),
-            watched: Vec::with_capacity(WATCHED),
-            cpu_done: Instant::now(),
+            fast: Fast::new(Class::new(0, 0), 0),
+            elsewhere: 0,
+            watched: CpuTimes::new(),
             repeats: VecDeque::with_capacity(device.depth()),
             device,
             ended: VecDeque::new(),
@@ -77,9 +67,9 @@ impl AutoQueue {
         }
     }
 
-    #[inline]
-    fn in_flight(&self) -> usize {
-        self.on_cpu + self.device.in_flight() + self.repeats.len() + self.ended.len()
+    /// Counts the descriptors that are not on the CPU's queue, after a call that may have changed that.
+    fn count_elsewhere(&mut self) {
+        self.elsewhere = self.device.in_flight() + self.repeats.len() + self.ended.len();
     }
 
     /// # Safety
@@ -91,14 +81,35 @@ impl AutoQueue {
             return Ok(0);
         }
         // SAFETY: the caller's promise; regions, limits and capabilities are the CPU's.
-        let taken = unsafe { self.cpu.submit(batch) }?;
-        if taken < batch.len() {
+        let submitted = unsafe { self.cpu.submit(batch) };
+        if !matches!(submitted, Ok(taken) if taken == batch.len()) {
             // Those that are timed may be among the others.
             self.watched.clear();
         }
+        let taken = submitted?;
         self.on_cpu += taken;
         self.counts.took(Member::Cpu, taken);
         Ok(taken)
+    }
+
+    /// # Safety
+    ///
+    /// As [`RawQueue::submit`].
+    #[inline(never)]
+    unsafe fn submit_slowly(&mut self, batch: &[Descriptor<'_>], in_flight: usize) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        if self.device.is_used() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.share(batch, in_flight) };
+        }
+        self.device.look_again(&self.counts);
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_cpu(batch) }
     }
 
     /// Gives each descriptor to one member.
@@ -107,7 +118,7 @@ impl AutoQueue {
     ///
     /// As [`RawQueue::submit`].
     unsafe fn share(&mut self, batch: &[Descriptor<'_>], in_flight: usize) -> Result<usize> {
-        self.learner.give_credit(self.fast.0, std::mem::take(&mut self.fast.1));
+        self.learner.give_credit(self.fast.class, std::mem::take(&mut self.fast.credit));
         let all = Class::new(in_flight + batch.len(), batch[0].len());
         let (mut settled, mut unreached) = (true, false);
         let mut now = None;
@@ -125,10 +136,8 @@ impl AutoQueue {
             };
             settled &= class == all && !timed && member == Member::Cpu;
             if member == Member::Cpu {
-                if timed && self.watched.len() < WATCHED {
-                    let at = *now.get_or_insert_with(Instant::now);
-                    self.watched.push(Watched { token: descriptor.token(), class, at });
-                }
+                let timed = timed.then(|| (class, *now.get_or_insert_with(Instant::now)));
+                self.watched.push(descriptor.token(), src.len, timed);
                 continue;
             }
             // In this order: once the device has a descriptor, all before it have been taken.
@@ -149,12 +158,13 @@ impl AutoQueue {
                 unreached = true;
             }
         }
+        self.watched.forget_unless_timed();
         // SAFETY: the caller's promise.
         let rest = unsafe { self.submit_cpu(&batch[first..]) };
         if settled {
-            self.fast = (all, self.learner.take_credit(all, CREDIT));
+            self.fast = Fast::new(all, self.learner.take_credit(all, CREDIT));
         } else if unreached && self.device.in_flight() == 0 {
-            self.fast = (all, CREDIT_UNREACHED);
+            self.fast = Fast::new(all, CREDIT_UNREACHED);
         }
         self.taken(first, rest)
     }
@@ -165,6 +175,7 @@ impl AutoQueue {
         if !self.repeats.is_empty() {
             self.repeat();
         }
+        self.count_elsewhere();
         // A refusal behind others is returned when that descriptor comes again, as the first.
         if first > 0 { Ok(first + rest.unwrap_or(0)) } else { rest }
     }
@@ -201,30 +212,9 @@ impl AutoQueue {
         let n = self.cpu.poll(completions);
         self.on_cpu -= n;
         if n > 0 && !self.watched.is_empty() {
-            self.time_cpu(&completions[..n]);
+            self.watched.take(&completions[..n], &mut self.learner);
         }
         n
-    }
-
-    /// Notes the times of copies that the CPU completed: the time since the last ones, or since their own
-    /// submission, divided among them.
-    fn time_cpu(&mut self, completions: &[Completion]) {
-        let now = Instant::now();
-        let mut since = now;
-        let mut classes = ArrayVec::<Class, WATCHED>::new();
-        for completion in completions {
-            if let Some(at) = self.watched.iter().position(|watched| watched.token == completion.token) {
-                let watched = self.watched.remove(at);
-                since = since.min(watched.at);
-                classes.push(watched.class);
-            }
-        }
-        let took = now.duration_since(self.cpu_done.max(since)).as_nanos() as f32;
-        self.cpu_done = now;
-        for class in classes {
-            // The first that ends the CPU's run leaves nothing to be learned yet: the device's follows.
-            let _ = self.learner.record(class, Member::Cpu, took / completions.len() as f32);
-        }
     }
 
     fn poll_device(&mut self, completions: &mut [Completion]) -> usize {
@@ -255,6 +245,7 @@ impl AutoQueue {
             completions[n] = ended;
             n += 1;
         }
+        self.count_elsewhere();
         n
     }
 }
@@ -274,36 +265,25 @@ unsafe impl RawQueue for AutoQueue {
 
     #[inline]
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        if self.stopped {
-            return Err(Error::bare(ErrorKind::Closed));
-        }
-        let in_flight = self.in_flight();
+        let in_flight = self.on_cpu + self.elsewhere;
         let batch = &batch[..batch.len().min(self.depth - in_flight)];
-        let Some(first) = batch.first() else { return Ok(0) };
-        let (class, count) = (Class::new(in_flight + batch.len(), first.len()), batch.len());
-        if !self.device.is_used() {
-            self.device.look_again(&self.counts);
-        } else if class != self.fast.0
-            || (self.fast.1 as usize) < count
-            || batch[1..].iter().any(|other| Class::new(in_flight + count, other.len()) != class)
-        {
+        if self.fast.takes(in_flight, batch) {
             // SAFETY: the caller's promise.
-            return unsafe { self.share(batch, in_flight) };
-        } else {
-            self.fast.1 -= count as u32;
+            return unsafe { self.submit_cpu(batch) };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.submit_cpu(batch) }
+        unsafe { self.submit_slowly(batch, in_flight) }
     }
 
+    #[inline]
     fn flush(&mut self) {
-        self.cpu.flush();
         self.device.flush(self.armed);
+        self.cpu.flush();
     }
 
     #[inline]
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        if self.on_cpu == self.in_flight() && self.watched.is_empty() {
+        if self.elsewhere == 0 && self.watched.is_empty() {
             let n = self.cpu.poll(completions);
             self.on_cpu -= n;
             return n;
@@ -317,10 +297,11 @@ unsafe impl RawQueue for AutoQueue {
     }
 
     fn stop(&mut self) {
-        self.stopped = true;
+        (self.stopped, self.fast.credit) = (true, 0);
         self.cpu.stop();
         self.device.stop();
         self.repeat();
+        self.count_elsewhere();
     }
 
     fn stats(&self) -> QueueStats {
