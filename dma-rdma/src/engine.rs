@@ -22,6 +22,8 @@ use crate::verbs::Verbs;
 const SYSFS: &str = "/sys/class/infiniband";
 /// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;
+/// The vendor of Soft-RoCE: `RXE_VENDOR_ID` of Linux.
+const SOFT_ROCE: u32 = 0xff_ffff;
 /// The longest descriptor: RDMA messages have at most 2 GiB, and some devices report no limit.
 const MAX_TRANSFER: u64 = 1 << 30;
 
@@ -80,8 +82,12 @@ impl RdmaEngine {
             | Capabilities::REGISTER
             | Capabilities::CPU_VISIBLE
             | Capabilities::IN_ORDER
-            | Capabilities::FENCE
             | Capabilities::IMPORT;
+        // Soft-RoCE lets a fenced read that it repeats wait for all reads in flight, and counts that read among
+        // them, so that it waits for ever: `rxe_wqe_is_fenced` in Linux's drivers/infiniband/sw/rxe/rxe_req.c.
+        if device.attr.vendor_id != SOFT_ROCE {
+            capabilities |= Capabilities::FENCE;
+        }
         if service::place(&device).is_some() {
             capabilities |= Capabilities::EXPORT;
         }

@@ -27,6 +27,7 @@ pub(crate) mod wc {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) devices: usize,
+    pub(crate) vendor_id: u32,
     pub(crate) max_qp_wr: i32,
     pub(crate) max_msg_sz: u32,
     pub(crate) link_layer: u8,
@@ -104,6 +105,7 @@ impl Default for Fake {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(State {
             devices: 1,
+            vendor_id: 0x02c9,
             max_qp_wr: 300,
             max_msg_sz: 1 << 30,
             link_layer: LINK_LAYER_ETHERNET,
@@ -369,6 +371,7 @@ unsafe extern "C" fn query_device(context: *mut ibv_context, attr: *mut ibv_devi
     // SAFETY: the caller's properties, all numbers.
     let attr = unsafe { &mut *attr };
     attr.fw_ver[0] = b'7' as c_char;
+    attr.vendor_id = state.vendor_id;
     attr.max_mr_size = 1 << 40;
     attr.max_qp = 64;
     attr.max_qp_wr = state.max_qp_wr;

@@ -1,8 +1,9 @@
 //! The engine on the device of the tests.
 
 use dma_core::{
-    Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, Error, ErrorKind, HostMemory,
-    MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo, conformance, conformance_tests,
+    Batch, BufferMut, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, Error, ErrorKind,
+    HostMemory, MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo, conformance,
+    conformance_tests,
 };
 use proptest::prelude::*;
 
@@ -223,6 +224,14 @@ fn a_fence_is_the_devices() {
     raw.ended(2);
     let fences: Vec<_> = fake.state().flags.iter().map(|flags| flags & SEND_FENCE != 0).collect();
     assert_eq!(fences, [false, true]);
+}
+
+#[test]
+fn fences_are_not_left_to_soft_roce() {
+    let fake = Fake::default();
+    assert!(fake.open().info().capabilities.contains(Capabilities::FENCE));
+    fake.state().vendor_id = 0xff_ffff;
+    assert!(!fake.open().info().capabilities.contains(Capabilities::FENCE));
 }
 
 #[test]
