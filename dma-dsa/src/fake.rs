@@ -179,6 +179,7 @@ impl FakePortal {
         state.run.push(d.opcode());
         let (len, record) = (u64::from(d.len), record(d));
         assert!(len > 0 && len <= self.fake.max_transfer, "{len} bytes");
+        assert!(!matches!(d.opcode(), op::MEMMOVE | op::FILL) || d.extra == 0, "a reserved field");
         if let Some(status) = state.statuses.pop_front() {
             record.done.store(0, Relaxed);
             record.fault.store(d.src, Relaxed);

@@ -1,17 +1,72 @@
 //! Descriptors of the hardware for those of the contract.
 
-use std::mem;
-
 use dma_core::{Descriptor, ErrorKind, Operation, Result, Segment};
 
-use super::{DsaQueue, Entry, Kind};
+use super::{DsaQueue, Kind};
 use crate::error::error;
 use crate::hardware::{HwDescriptor, flag, op};
 
 impl DsaQueue {
-    /// Writes a descriptor to the next place.
+    /// Writes those copies without a fence that the batch begins with to the next places, as far as the list
+    /// that gathers may grow, and returns their number.
     #[inline]
-    pub(super) fn build(&mut self, descriptor: &Descriptor<'_>) -> Result<()> {
+    pub(super) fn build_copies(&mut self, batch: &[Descriptor<'_>]) -> usize {
+        let at = self.index(self.head);
+        let room = (self.depth - self.in_flight)
+            .min((self.longest - (self.head - self.open)) as usize)
+            .min((self.tail + self.mask + 1 - self.head) as usize)
+            .min(self.descriptors.len() - at)
+            .min(batch.len());
+        let command = self.write_flags | u32::from(op::MEMMOVE) << 24;
+        let batch = &batch[..room];
+        let (descriptors, tokens) = (&mut self.descriptors[at..][..room], &mut self.tokens[at..][..room]);
+        let put = |place: &mut HwDescriptor, token: &mut u64, descriptor: &Descriptor<'_>| {
+            let Some((src, dst)) = descriptor.as_unfenced_copy() else { return };
+            place.command = command;
+            (place.src, place.dst) = (src.addr.0, dst.addr.0);
+            place.len = descriptor.len() as u32;
+            *token = descriptor.token();
+        };
+        let mut built = 0;
+        let (fours, _) = batch.as_chunks::<4>();
+        let places = descriptors.as_chunks_mut::<4>().0.iter_mut().zip(tokens.as_chunks_mut::<4>().0);
+        for (four, (descriptors, tokens)) in fours.iter().zip(places) {
+            if four.iter().any(|descriptor| descriptor.as_unfenced_copy().is_none()) {
+                break;
+            }
+            for n in 0..4 {
+                put(&mut descriptors[n], &mut tokens[n], &four[n]);
+            }
+            built += 4;
+        }
+        while built < room && batch[built].as_unfenced_copy().is_some() {
+            put(&mut descriptors[built], &mut tokens[built], &batch[built]);
+            built += 1;
+        }
+        built
+    }
+
+    /// Writes a descriptor to the next place. Returns `false` if it has to wait for those in flight.
+    #[inline(never)]
+    pub(super) fn build_one(&mut self, descriptor: &Descriptor<'_>, begins: bool) -> Result<bool> {
+        let fence = descriptor.fence() && self.in_flight > 0;
+        // The device orders nothing beyond a batch.
+        if fence && (begins || self.split || !self.lists.is_empty()) {
+            return Ok(false);
+        }
+        self.build(descriptor)?;
+        self.plain = false;
+        if fence {
+            self.fence();
+        } else if self.fenced {
+            let at = self.index(self.head);
+            self.descriptors[at].command |= flag::REPORT;
+        }
+        Ok(true)
+    }
+
+    /// Writes a descriptor of any operation to the next place.
+    fn build(&mut self, descriptor: &Descriptor<'_>) -> Result<()> {
         let at = self.index(self.head);
         let len = descriptor.len() as u32;
         let mut kind = Kind::Plain;
@@ -51,7 +106,8 @@ impl DsaQueue {
                 ..HwDescriptor::default()
             },
         );
-        self.entries[at] = Entry { token: descriptor.token(), kind, live: true, ..Entry::default() };
+        self.tokens[at] = descriptor.token();
+        self.entries[at].kind = kind;
         Ok(())
     }
 
@@ -69,7 +125,8 @@ impl DsaQueue {
         let command = self.write_flags | u32::from(opcode) << 24;
         self.seconds[at] = (src, second, len);
         self.put(at, HwDescriptor { command, src, dst: first, len, extra, ..HwDescriptor::default() });
-        self.entries[at] = Entry { token, kind, live: true, ..Entry::default() };
+        self.tokens[at] = token;
+        self.entries[at].kind = kind;
         Ok(())
     }
 
@@ -93,10 +150,11 @@ impl DsaQueue {
         for to in 0..len as usize {
             let from = from + to;
             self.put(to, self.descriptors[from]);
-            self.entries[to] = mem::take(&mut self.entries[from]);
+            (self.tokens[to], self.entries[to]) = (self.tokens[from], self.entries[from]);
             if !self.seconds.is_empty() {
                 self.seconds[to] = self.seconds[from];
             }
+            self.free(from);
         }
         (self.open, self.head) = (self.head, self.head + len);
         true
@@ -107,7 +165,7 @@ impl DsaQueue {
     /// The device abandons the descriptor, and those behind it, if one before it fails. So these report
     /// success, too: what has no record was abandoned.
     #[cold]
-    pub(super) fn fence(&mut self) {
+    fn fence(&mut self) {
         let at = self.index(self.head);
         self.descriptors[at].command |= flag::FENCE | flag::REPORT;
         self.fenced = true;

@@ -27,6 +27,8 @@ pub(super) struct List {
     pub(super) batch: bool,
     /// It has a fence behind its first descriptor.
     pub(super) fenced: bool,
+    /// It has copies without a fence only.
+    plain: bool,
     /// The end of a batch.
     pub(super) ended: Option<BatchEnd>,
     /// The end of descriptors that are not sent.
@@ -35,7 +37,18 @@ pub(super) struct List {
 
 impl List {
     pub(super) const fn new(first: u64, len: u32, entries: u32, batch: bool) -> Self {
-        Self { first, len, at: 0, sent: 0, entries, batch, fenced: false, ended: None, over: None }
+        Self {
+            first,
+            len,
+            at: 0,
+            sent: 0,
+            entries,
+            batch,
+            fenced: false,
+            plain: false,
+            ended: None,
+            over: None,
+        }
     }
 }
 
@@ -61,7 +74,8 @@ impl DsaQueue {
             Some(_) => len,
         };
         let fenced = mem::take(&mut self.fenced);
-        self.push_list(List { fenced, ..List::new(self.open, len, entries, batch) });
+        let plain = mem::replace(&mut self.plain, true);
+        self.push_list(List { fenced, plain, ..List::new(self.open, len, entries, batch) });
         (self.open, self.split) = (self.head, false);
     }
 
@@ -177,20 +191,38 @@ impl DsaQueue {
             };
             list.ended = Some(BatchEnd { status, run });
         }
-        let List { first, len, sent, ended, over, fenced, mut at, .. } = *list;
+        if list.plain
+            && let Some(BatchEnd { status: status::SUCCESS, .. }) = list.ended
+        {
+            let from = ((list.first + u64::from(list.at)) & self.mask) as usize;
+            let n = completions.len().min((list.len - list.at) as usize);
+            for (completion, token) in completions.iter_mut().zip(&self.tokens[from..from + n]) {
+                *completion = Completion::done(*token);
+            }
+            list.at += n as u32;
+            self.in_flight -= n;
+            return n;
+        }
+        self.report_each(number, completions)
+    }
+
+    /// Reports descriptors of a list by their own records, or by its end.
+    #[inline(never)]
+    fn report_each(&mut self, number: usize, completions: &mut [Completion]) -> usize {
+        let List { first, len, sent, ended, over, fenced, mut at, .. } = self.lists[number];
         let mut n = 0;
         while at < len && n < completions.len() {
             let place = first + u64::from(at);
             let index = self.index(place);
-            let entry = self.entries[index];
+            let (token, kind) = (self.tokens[index], self.entries[index].kind);
             let completion = if at >= sent {
                 let Some((outcome, native)) = over else { break };
-                Some(Completion::ended(entry.token, outcome, native))
+                Some(Completion::ended(token, outcome, native))
             } else if let Some(BatchEnd { status: status::SUCCESS, .. }) = ended
-                && entry.kind == Kind::Plain
+                && kind == Kind::Plain
                 && !fenced
             {
-                Some(Completion::done(entry.token))
+                Some(Completion::done(token))
             } else {
                 match (self.records[index].take(), ended) {
                     (Some(status), _) => self.end(place, status),
@@ -207,26 +239,39 @@ impl DsaQueue {
                         break;
                     }
                     // Without a request to report it, the record of a success is not written.
-                    (None, Some(end)) if at < end.run && !entry.kind.has_result() => {
+                    (None, Some(end)) if at < end.run && !kind.has_result() => {
                         self.end(place, status::SUCCESS)
                     }
                     (None, Some(end)) if end.status & status::CODE == status::LIST_FAULT => {
                         self.again.push_back(place);
                         None
                     }
-                    (None, Some(end)) => Some(failed(entry.token, end.status)),
+                    (None, Some(end)) => Some(failed(token, end.status)),
                 }
             };
             if let Some(completion) = completion {
                 completions[n] = completion;
                 n += 1;
-                self.entries[index].live = false;
+                self.free(index);
             }
             at += 1;
         }
         self.lists[number].at = at;
         self.in_flight -= n;
         n
+    }
+
+    /// Frees the places of reported descriptors.
+    #[inline]
+    pub(super) fn reclaim(&mut self) {
+        if self.in_flight == 0 {
+            // A ring that starts anew has room for whole lists.
+            (self.head, self.open, self.tail) = (0, 0, 0);
+            return;
+        }
+        let lists = self.lists.iter().map(|list| list.first + u64::from(list.at));
+        let rest = self.rest.map(|(first, _)| first);
+        self.tail = lists.chain(self.again.iter().copied()).chain(rest).fold(self.open, u64::min);
     }
 
     /// Returns whether a descriptor without a record, in a batch with a fence, was not run.

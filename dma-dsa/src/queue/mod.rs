@@ -30,17 +30,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Facts about a descriptor besides its 64 bytes.
+/// Facts about a descriptor besides its 64 bytes and its token. Those of a free place are the default.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    token: u64,
     /// Bytes that earlier parts of a comparison found equal.
     base: u64,
     kind: Kind,
     /// Page faults in a row without progress.
     stuck: u8,
-    /// Taken and not reported.
-    live: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +67,8 @@ pub(crate) struct DsaQueue {
     generation: u64,
     engine: EngineId,
     depth: usize,
+    /// Longest list.
+    longest: u64,
     /// The flags of all descriptors, and those of descriptors that write.
     flags: u32,
     write_flags: u32,
@@ -79,6 +78,7 @@ pub(crate) struct DsaQueue {
     records: Box<[Record]>,
     /// The record of a batch, at the index of its first descriptor.
     batch_records: Box<[Record]>,
+    tokens: Box<[u64]>,
     entries: Box<[Entry]>,
     /// Copies to the second of two destinations: source, destination, length. Empty without `DUALCAST`.
     seconds: Box<[(u64, u64, u32)]>,
@@ -97,6 +97,8 @@ pub(crate) struct DsaQueue {
     /// out as two.
     fenced: bool,
     split: bool,
+    /// It has copies without a fence only.
+    plain: bool,
     stopped: bool,
     lost: Option<&'static str>,
     idle: u32,
@@ -127,12 +129,14 @@ impl DsaQueue {
         Self {
             engine,
             depth,
+            longest: if opened.batch > 1 { opened.batch as u64 } else { SINGLES },
             flags,
             write_flags: flags | cache,
             mask: ring as u64 - 1,
             descriptors,
             records,
             batch_records: boxed(ring),
+            tokens: boxed(ring),
             entries: boxed(ring),
             seconds: boxed(if opened.wq.has(op::DUALCAST) { ring } else { 0 }),
             head: 0,
@@ -145,6 +149,7 @@ impl DsaQueue {
             rest: None,
             fenced: false,
             split: false,
+            plain: true,
             stopped: false,
             lost: None,
             idle: 0,
@@ -174,17 +179,11 @@ impl DsaQueue {
         self.lists.front().is_some_and(|list| list.fenced)
     }
 
-    /// Frees the places of reported descriptors.
+    /// Leaves a place as [`build_copies`](Self::build_copies) relies on.
     #[inline]
-    fn reclaim(&mut self) {
-        if self.in_flight == 0 {
-            // A ring that starts anew has room for whole lists.
-            (self.head, self.open, self.tail) = (0, 0, 0);
-            return;
-        }
-        while self.tail < self.head && !self.entries[self.index(self.tail)].live {
-            self.tail += 1;
-        }
+    fn free(&mut self, at: usize) {
+        self.entries[at] = Entry::default();
+        self.descriptors[at].extra = 0;
     }
 }
 
@@ -220,44 +219,39 @@ unsafe impl RawQueue for DsaQueue {
         if let Some(why) = self.lost {
             self.recover(why)?;
         }
-        let longest = if self.opened.batch > 1 { self.opened.batch as u64 } else { SINGLES };
+        let (longest, batches) = (self.longest, self.opened.batch > 1);
         let mut taken = 0;
-        for descriptor in batch.iter().take(self.depth - self.in_flight) {
+        while taken < batch.len() && self.in_flight < self.depth {
             if self.head & self.mask == 0 && self.head > self.open && !self.wrap() {
                 self.flush();
             }
-            if self.head > self.tail + self.mask {
-                break;
-            }
             // A list that the work queue refused comes first.
-            if self.unsent > 0 || self.is_behind() {
+            if self.head > self.tail + self.mask || self.unsent > 0 || self.is_behind() {
                 break;
             }
-            let begins = self.head == self.open || self.opened.batch == 1;
-            let fence = descriptor.fence() && self.in_flight > 0;
-            // The device orders nothing beyond a batch.
-            if fence && (begins || self.split || !self.lists.is_empty()) || begins && self.is_fenced() {
+            let begins = self.head == self.open || !batches;
+            if begins && self.is_fenced() {
                 break;
             }
-            match self.build(descriptor) {
-                Ok(()) => {}
-                Err(_) if taken > 0 => break,
-                Err(error) => return Err(error),
+            let mut n = 0;
+            if batches && !self.fenced {
+                n = self.build_copies(&batch[taken..]);
             }
-            if fence {
-                self.fence();
-            } else if self.fenced {
-                let at = self.index(self.head);
-                self.descriptors[at].command |= flag::REPORT;
+            if n == 0 {
+                match self.build_one(&batch[taken], begins) {
+                    Ok(true) => n = 1,
+                    Ok(false) => break,
+                    Err(_) if taken > 0 => break,
+                    Err(error) => return Err(error),
+                }
             }
             if begins && self.opened.entries.as_ref().is_some_and(|entries| !entries.take()) {
-                let at = self.index(self.head);
-                self.entries[at].live = false;
+                self.free(self.index(self.head));
                 break;
             }
-            self.head += 1;
-            self.in_flight += 1;
-            taken += 1;
+            self.head += n as u64;
+            self.in_flight += n;
+            taken += n;
             if self.head - self.open == longest {
                 self.flush();
             }
@@ -274,7 +268,9 @@ unsafe impl RawQueue for DsaQueue {
         if self.in_flight == 0 || completions.is_empty() {
             return 0;
         }
-        self.send();
+        if self.unsent > 0 {
+            self.send();
+        }
         let (mut n, mut at) = (0, 0);
         while at < self.lists.len() && n < completions.len() {
             n += self.report(at, &mut completions[n..]);
@@ -286,7 +282,11 @@ unsafe impl RawQueue for DsaQueue {
             if let Some(entries) = &self.opened.entries {
                 entries.give(list.entries);
             }
-            self.lists.remove(at);
+            if at == 0 {
+                self.lists.pop_front();
+            } else {
+                self.lists.remove(at);
+            }
         }
         if self.is_behind() {
             if self.stopped || self.lost.is_some() {

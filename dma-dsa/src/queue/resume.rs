@@ -19,13 +19,13 @@ impl DsaQueue {
     /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
     pub(super) fn end(&mut self, place: u64, status: u8) -> Option<Completion> {
         let at = self.index(place);
-        let (entry, record) = (&mut self.entries[at], &self.records[at]);
+        let (token, entry, record) = (self.tokens[at], &mut self.entries[at], &self.records[at]);
         match status & status::CODE {
             status::SUCCESS | status::FALSE_PREDICATE => {}
             status::PAGE_FAULT => return self.resume(place, status),
-            _ => return Some(failed(entry.token, status)),
+            _ => return Some(failed(token, status)),
         }
-        let done = Completion::done(entry.token);
+        let done = Completion::done(token);
         match entry.kind {
             Kind::Plain => Some(done),
             Kind::Crc => Some(done.with_result(record.value.load(Relaxed) & u64::from(u32::MAX))),
@@ -46,14 +46,14 @@ impl DsaQueue {
     #[cold]
     fn resume(&mut self, place: u64, status: u8) -> Option<Completion> {
         let at = self.index(place);
-        let (entry, record) = (&mut self.entries[at], &self.records[at]);
+        let (token, entry, record) = (self.tokens[at], &mut self.entries[at], &self.records[at]);
         let descriptor = &mut self.descriptors[at];
         let fault = record.fault.load(Relaxed);
         // A copy from the end backwards, which the device makes only where its ranges overlap, has its
         // remainder at the front.
         let backward = descriptor.opcode() == op::MEMMOVE && record.result.load(Relaxed) != 0;
         let done = if backward { 0 } else { record.done.load(Relaxed) };
-        let broken = Some(failed(entry.token, status));
+        let broken = Some(failed(token, status));
         if done >= descriptor.len {
             return broken;
         }
