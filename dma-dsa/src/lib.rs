@@ -13,15 +13,15 @@
 //!   one takes ENQCMD, which may be refused: the descriptors then wait for the next poll. If the kernel
 //!   refuses to map the queue (first generation without CAP_SYS_RAWIO), descriptors go through `write()`.
 //! - **Batches.** Descriptors gather in a list until the doorbell. A list goes out as one batch descriptor,
-//!   and is reported when all of it has ended.
+//!   and is reported when all of it has ended. The device's `max_batch_size` bounds it.
 //! - **Page faults.** With `block_on_fault` the device waits for the page. Otherwise the engine maps the page
 //!   within `poll`, which may read from disk, and submits the remainder. Each descriptor is reported once.
-//! - **Fences.** A device fence orders one batch only, and drops what follows a page fault. The safe API
-//!   keeps fences by holding descriptors back.
+//! - **Fences.** A device fence orders one batch only, and drops what follows a page fault, which the queue
+//!   submits again. Across doorbells the queue holds back what is behind a fence.
 //! - **One address space.** After a fork, queues belong to the parent; the child gets
 //!   [`DeviceLost`](dma_core::ErrorKind::DeviceLost) and opens its own.
 //! - **A queue that is disabled.** The descriptors in flight are reported as aborted, and later ones answer
-//!   `DeviceLost`. Open the engine again once the queue is enabled.
+//!   `DeviceLost` until the queue is enabled. Then all queues of the engine use it again.
 
 mod backend;
 mod device;
