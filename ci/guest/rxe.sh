@@ -38,7 +38,15 @@ pair() { # WANTED PROGRAM ARGUMENT...: prints the lines with WANTED
     grep "invalid data" /tmp/out && fail "$1 received wrong bytes"
 }
 pair iters ibv_rc_pingpong -d rxe0 -g $gid -c -s 4096 -n 200
-. /rxe_programs.sh
+
+echo "the secret of both machines" >/tmp/key
+chmod 600 /tmp/key
+if [ "$machine" = 1 ]; then
+    dma-bench serve --engine rdma:rxe0 --listen 10.0.0.1:4712 --secret-file /tmp/key >/tmp/serve 2>&1 &
+    served=$!
+    until grep -q ^serving /tmp/serve; do kill -0 $served || { cat /tmp/serve && fail "dma-bench serve"; }; done
+fi
+sh /rxe_programs.sh "$machine" || fail "dma-copy or dma-bench"
 
 # The exporter of dma-rdma in the first machine is started again when it was killed.
 export DMA_RDMA_CONTROL=10.0.0.1:7000 DMA_RDMA_LINK=eth0
@@ -57,8 +65,8 @@ if [ "$machine" = 1 ]; then
     wait $exporter || { cat /tmp/exporter && fail "the exporter"; }
     kill $reads
     killall -q ib_read_bw
-    kill -INT $served
-    wait $served || { cat /tmp/serve && fail "dma-bench serve"; }
+    kill -INT "$served"
+    wait "$served" || { cat /tmp/serve && fail "dma-bench serve"; }
     grep "^dma-bench: served" /tmp/serve || fail "dma-bench serve"
 else
     # In turns, and again if it was slower, because the host gives machines more or less of a processor over time.
