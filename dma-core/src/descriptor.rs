@@ -206,8 +206,8 @@ impl<'a> Descriptor<'a> {
         }
     }
 
-    /// Returns the source and the destination of an [`Operation::Copy`] without a fence. Costs one comparison:
-    /// for the fast paths of engines.
+    /// Returns the source and the destination of an [`Operation::Copy`] without a fence. Costs one
+    /// comparison: for the fast paths of engines.
     #[must_use]
     #[inline]
     pub const fn as_unfenced_copy(&self) -> Option<(Segment, Segment)> {

@@ -3,8 +3,9 @@
 //!
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of one more copy in each, and the ratio to the
-//! engine alone. The device beside the CPU has no copies but those of its trials. Above the limits it exits with 1, unless run with `--test`. Valgrind has no vDSO: reading
-//! the clock is a system call there, whose instructions within the kernel do not count.
+//! engine alone. The device beside the CPU has no copies but those of its trials. Above the limits it exits
+//! with 1, unless run with `--test`. Valgrind has no vDSO: reading the clock is a system call there, whose
+//! instructions within the kernel do not count.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
 use std::path::PathBuf;

@@ -83,8 +83,8 @@ impl RdmaEngine {
             | Capabilities::CPU_VISIBLE
             | Capabilities::IN_ORDER
             | Capabilities::IMPORT;
-        // Soft-RoCE lets a fenced read that it repeats wait for all reads in flight, and counts that read among
-        // them, so that it waits for ever: `rxe_wqe_is_fenced` in Linux's drivers/infiniband/sw/rxe/rxe_req.c.
+        // Soft-RoCE lets a fenced read that it repeats wait for all reads in flight, and counts that read
+        // among them, so that it waits for ever: `rxe_wqe_is_fenced` in Linux's rxe_req.c.
         if device.attr.vendor_id != SOFT_ROCE {
             capabilities |= Capabilities::FENCE;
         }

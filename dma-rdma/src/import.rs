@@ -128,8 +128,8 @@ fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> s
 }
 
 /// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the
-/// secret. Returns the connection and the answer. Blocks for about `limit` at most. Calls again if the exporter
-/// hangs up without an answer, which it does when a peer is slow and many others wait.
+/// secret. Returns the connection and the answer. Blocks for about `limit` at most. Calls again if the
+/// exporter hangs up without an answer, which it does when a peer is slow and many others wait.
 pub(crate) fn ask(
     service: SocketAddr,
     secret: &Secret,

@@ -17,8 +17,8 @@
 //!   against them. Registering pins memory (`ulimit -l`), so it is dear and belongs to the set-up.
 //! - **Doorbells.** All that gathered since the last doorbell goes out as one chain of work requests. Only
 //!   its last request, and each 32nd, makes a completion, which stands for those before it.
-//! - **Fences** are the device's: a fenced request starts when all reads before it have completed. On Soft-RoCE the
-//!   queue keeps them, see the README.
+//! - **Fences** are the device's: a fenced request starts when all reads before it have completed. On
+//!   Soft-RoCE the queue keeps them, see the README.
 //! - **Errors.** The first failure stops the queue pair. That descriptor has its status, those behind it are
 //!   [`Aborted`](dma_core::ErrorKind::Aborted), and the queue pair is connected again inside `poll`. While
 //!   the port is down, submissions fail with an error that says so.

@@ -23,8 +23,8 @@ use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 
 /// Time that a peer has to send its whole request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(2);
-/// Most connections without a request. One more, and the oldest is closed, once it had [`OWN_TIME`]. Further ones
-/// wait in the kernel's FIFO backlog.
+/// Most connections without a request. One more, and the oldest is closed, once it had [`OWN_TIME`]. Further
+/// ones wait in the kernel's FIFO backlog.
 pub(crate) const MAX_SILENT: usize = 64;
 /// Time that each peer has even if others wait. It needs one round trip.
 pub(crate) const OWN_TIME: Duration = Duration::from_millis(500);

@@ -21,9 +21,9 @@ const MEMORY: u64 = 200_000;
 static ENGINE: LazyLock<CpuEngine> =
     LazyLock::new(|| CpuEngine::open(&CpuOptions::new()).expect("the CPU is there"));
 
-/// Decodes a request, which must encode to the same bytes, and serves the input as the stream of an authenticated
-/// peer. The answers are those of a model: memory is opened within the limit, and read and written within its bounds.
-/// All of it is given back at the end.
+/// Decodes a request, which must encode to the same bytes, and serves the input as the stream of an
+/// authenticated peer. The answers are those of a model: memory is opened within the limit, and read and
+/// written within its bounds. All of it is given back at the end.
 ///
 /// # Panics
 ///

@@ -22,8 +22,8 @@
 //!
 //! - *Order*: one work queue runs its descriptors one after the other, in their order unless the
 //!   configuration says otherwise. The hardware has several engines.
-//! - *Time*: operations take as long as the CPU takes, and a store to a portal takes microseconds. The profile
-//!   `dsa` of `dma-sim` has the times of the hardware.
+//! - *Time*: operations take as long as the CPU takes, and a store to a portal takes microseconds. The
+//!   profile `dsa` of `dma-sim` has the times of the hardware.
 //! - *A page that is mapped and not present* is no page fault, because the thread that reads it faults it in.
 //! - *Entries* are free as soon as the engine takes the descriptor.
 //! - *Clients are not counted*: a dedicated work queue may be opened twice.

@@ -60,8 +60,8 @@ impl CpuTimes {
         }
     }
 
-    /// Takes copies that completed. The time since the last ones, or since their own submission, is shared among
-    /// them by their lengths.
+    /// Takes copies that completed. The time since the last ones, or since their own submission, is shared
+    /// among them by their lengths.
     pub(super) fn take(&mut self, completions: &[Completion], learner: &mut Learner) {
         let now = Instant::now();
         let (mut known, mut total, mut since) = (0, 0, now);

@@ -18,9 +18,9 @@ const PARTS: usize = 3;
 /// Growth of a cost by one run at most, because a disturbance may last longer than a run. More is believed if
 /// copies before the run took as long.
 const GROWTH: f32 = 1.25;
-/// Partial runs, or nanoseconds if these are over before, of the first run on the CPU, and of copies in a row that
-/// took longer before a new run. For lengths for which the CPU's engine tries other ways to copy at first and now
-/// and then: hundreds of its copies are slow meanwhile.
+/// Partial runs, or nanoseconds if these are over before, of the first run on the CPU, and of copies in a
+/// row that took longer before a new run. For lengths for which the CPU's engine tries other ways to copy at
+/// first and now and then: hundreds of its copies are slow meanwhile.
 const PERSISTENT: (usize, f32) = (48, 20e6);
 /// Cost of a member, in parts of the other's, above which a run on it says no more.
 const PLAIN: f32 = 1.25;
