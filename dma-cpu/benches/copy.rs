@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p dma-cpu --bench copy` prints Criterion's figures and then two tables of its own, measured
 //! in rounds in which everything compared runs one after the other: on a shared machine only such ratios mean
-//! much. `-- --table` prints the tables alone. `memcpy tuned` is a second process with
-//! `GLIBC_TUNABLES=glibc.cpu.x86_non_temporal_threshold=65536`, which takes its turn in every round.
+//! much. `-- --table` prints the tables alone, `-- --hot` that of cached data. `memcpy tuned` is a second
+//! process with `GLIBC_TUNABLES=glibc.cpu.x86_non_temporal_threshold=65536`, which takes its turn in every
+//! round.
 
 #![expect(unsafe_code, reason = "copies between raw addresses")]
 
@@ -34,7 +35,7 @@ const COLD_SIZES: [usize; 11] = [
     32 << 20,
     64 << 20,
 ];
-const HOT_SIZES: [usize; 14] = [
+const HOT_SIZES: [usize; 15] = [
     64,
     512,
     4 << 10,
@@ -47,6 +48,7 @@ const HOT_SIZES: [usize; 14] = [
     1 << 20,
     2 << 20,
     4 << 20,
+    8 << 20,
     16 << 20,
     64 << 20,
 ];
@@ -57,6 +59,9 @@ fn main() {
         return tuned_child();
     }
     let (src, dst) = (Memory::new(COLD_SPAN, 1), Memory::new(COLD_SPAN, 2));
+    if std::env::args().any(|arg| arg == "--hot") {
+        return hot_table(src, dst);
+    }
     if !std::env::args().any(|arg| arg == "--table") {
         criterion(src, dst);
     }

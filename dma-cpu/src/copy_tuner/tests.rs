@@ -174,6 +174,23 @@ fn long_hot_copies_settle_for_memcpy_soon() {
     }
 }
 
+/// The third level cache takes several copies to be warm again after streaming.
+#[test]
+fn a_probe_waits_for_the_cache_to_be_warm() {
+    const COLD: [f64; 6] = [0.17, 0.165, 0.14, 0.13, 0.115, 0.105];
+    let (len, mut tuner) = (16 << 20, tuner());
+    let (mut copied, mut total) = (0, 0.0);
+    for n in 0..1_400 {
+        let pick = tuner.pick(len, CacheHint::Auto);
+        let per_byte = if pick.streaming { 0.106 } else { *COLD.get(copied).unwrap_or(&0.1) };
+        copied = if pick.streaming { 0 } else { copied + 1 };
+        tuner.record(pick, (per_byte * len as f64) as u64, len);
+        total += if n < 400 { 0.0 } else { per_byte };
+    }
+    let cost = total / (0.1 * 1_000.0);
+    assert!(cost < 1.03, "{cost:.3} times the best");
+}
+
 /// A probe drives the data out of the first level cache, and copies are slower for a while after it: no
 /// reason for the next one.
 #[test]
