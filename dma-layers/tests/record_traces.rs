@@ -187,10 +187,19 @@ fn foreign_files_are_refused() {
     assert_eq!(Trace::parse(b"DMATRACE\x01\0"), Err(TraceError::Version { found: 1 }));
     assert_eq!(Trace::parse(b"DMATRACE\x02\0"), Err(TraceError::CutOff { len: 10 }));
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.trace");
-    std::fs::write(&path, "[]").unwrap();
+    let written = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    // With holes: no memory has all of it, and none holds it twice.
+    let long = written("long.trace", b"");
+    std::fs::File::options().write(true).open(&long).unwrap().set_len(1 << 43).unwrap();
     for (path, kind) in [
-        (path.as_path(), ErrorKind::Malformed),
+        (written("a.trace", b"[]").as_path(), ErrorKind::Malformed),
+        (&written("cut.trace", b"DMATRACE\x02\0"), ErrorKind::Malformed),
+        (&written("newer.trace", b"DMATRACE\x09\0"), ErrorKind::VersionMismatch),
+        (&long, ErrorKind::OutOfMemory),
         (folder.path(), ErrorKind::InvalidArgument),
         (&folder.path().join("none"), ErrorKind::NotFound),
     ] {

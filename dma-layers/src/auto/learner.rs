@@ -22,16 +22,20 @@ const GROWTH: f32 = 1.25;
 /// row that took longer before a new run. For lengths for which the CPU's engine tries other ways to copy at
 /// first and now and then: hundreds of its copies are slow meanwhile.
 const PERSISTENT: (usize, f32) = (48, 20e6);
-/// Cost of a member, in parts of the other's, above which a run on it says no more.
+/// Cost of a member, in parts of the other's, above which a run on it says no more, once it took so many
+/// nanoseconds or lacks one part.
 const PLAIN: f32 = 1.25;
+const PLAIN_TIME: f32 = 4e6;
 /// Most descriptors between two runs.
 const MOST: u32 = 250_000;
 /// Lengths of which each copy of the CPU is timed, as a power of two: the clock costs next to nothing there.
 const LONG: u8 = 14;
 /// Shorter copies of the CPU between two samples of them that are timed.
 const UNSEEN: u32 = 16_384;
-/// A run of the dearer member may cost one part in so many of the time.
+/// A run of the dearer member may cost one part in so many of the time, and four times as much for each of
+/// the first runs, of which there are so many.
 const SHARE: f32 = 200.0;
+const AGREED: u32 = 3;
 
 /// A class of copies: in flight and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,8 @@ struct Cell {
     phase: Phase,
     /// Descriptors until the next run.
     left: u32,
+    /// Runs on both members since a change of the costs was seen.
+    agreed: u32,
     /// Descriptors of the CPU since the last sample was begun, and those of a sample that are left.
     unseen: u32,
     sample: u32,
@@ -120,6 +126,7 @@ impl Learner {
         let cell = Cell {
             phase: Phase::Run(Member::Cpu),
             left: 0,
+            agreed: 0,
             unseen: 0,
             sample: 0,
             cost: [0.0; 2],
@@ -203,7 +210,7 @@ impl Learner {
     /// Forgets what is known of the device: it went away.
     pub(super) fn forget_device(&mut self) {
         for cell in &mut self.cells {
-            cell.cost[Member::Device as usize] = 0.0;
+            (cell.cost[Member::Device as usize], cell.agreed) = (0.0, 0);
             cell.begin(Member::Cpu);
         }
     }
@@ -245,18 +252,17 @@ impl Cell {
     fn end_part(&mut self, class: Class, member: Member) -> Option<Learned> {
         let (own, rival) = (self.cost[member as usize], 1 - member as usize);
         let other = self.cost[rival].max(self.seen[rival]);
-        // It was dearer, and its first parts are so plainly that the last one changes nothing.
-        if self.done == PARTS - 1 && own > other && other > 0.0 && self.shortest > PLAIN * other {
-            return Some(self.settle(class));
-        }
+        // It was dearer, and its first parts are so plainly that the others change nothing.
+        let enough = self.done == PARTS - 1 || self.time >= PLAIN_TIME;
+        let plain = enough && own > other && other > 0.0 && self.shortest > PLAIN * other;
         let first = own == 0.0;
-        if !self.is_complete(class, first && member == Member::Cpu) {
+        if !plain && !self.is_complete(class, first && member == Member::Cpu) {
             return None;
         }
         let seen = std::mem::take(&mut self.seen[member as usize]);
         let most = if first { f32::INFINITY } else { (own * GROWTH).max(seen) };
         self.cost[member as usize] = self.shortest.min(most);
-        if member == Member::Cpu {
+        if member == Member::Cpu && !plain {
             self.begin(Member::Device);
             return None;
         }
@@ -268,7 +274,7 @@ impl Cell {
         if took <= 1.1 * self.cost[0].max(self.cost[1]) {
             self.restart();
         } else if self.is_complete(class, true) {
-            self.seen[member as usize] = self.shortest;
+            (self.seen[member as usize], self.agreed) = (self.shortest, 0);
             self.begin(Member::Cpu);
         }
     }
@@ -279,9 +285,12 @@ impl Cell {
         let (cheap, dear) = (cpu.min(device).max(1.0), cpu.max(device).max(1.0));
         let run = PART[class.depth as usize] * PARTS as u32;
         let apart = SHARE * run as f32 * (dear / cheap - 1.0);
+        // A run may have been disturbed: the first ones are soon followed by the next.
+        let part = 4_f32.powi(self.agreed.min(AGREED) as i32 - AGREED as i32);
+        self.left = (apart * part).min(MOST as f32).max((16 * run) as f32) as u32;
+        self.agreed += 1;
         self.begin(choice);
         (self.phase, self.seen) = (Phase::Settled(choice), [0.0; 2]);
-        self.left = (apart.min(MOST as f32) as u32).max(16 * run);
         Learned { choice, cost: self.cost }
     }
 }
@@ -319,6 +328,36 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_stays_dearer_has_a_short_run() {
+        for (len, costs, part) in [(2 << 20, [130e3, 236e3], 1), (8 << 10, [190.0, 350.0], 2)] {
+            let (mut learner, class) = (Learner::new(), Class::new(32, len));
+            run(&mut learner, class, costs, 100_000);
+            // Two or three runs on each.
+            let had = run(&mut learner, class, costs, 45_000);
+            assert!((1..=3).contains(&(had[1] / (part * PART[2]))), "{len} B: {had:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_becomes_dearer_is_tried_less_often() {
+        let (mut learner, class) = (Learner::new(), Class::new(32, 1 << 10));
+        run(&mut learner, class, [150.0, 100.0], 100_000);
+        run(&mut learner, class, [1000.0, 100.0], 100_000);
+        let had = run(&mut learner, class, [1000.0, 100.0], 300_000);
+        assert!(had[0] <= 3 * PART[2] * PARTS as u32, "{had:?}");
+    }
+
+    #[test]
+    fn a_first_run_that_was_disturbed_is_repeated_soon() {
+        for in_flight in [1, 32] {
+            let (mut learner, class) = (Learner::new(), Class::new(in_flight, 8 << 10));
+            run(&mut learner, class, [190.0, 9000.0], 200);
+            let had = run(&mut learner, class, [1100.0, 270.0], 40_000);
+            assert!(had[1] > 20_000, "the device is cheaper: {had:?}");
+        }
+    }
+
+    #[test]
     fn costs_that_change_are_seen() {
         let (mut learner, class) = (Learner::new(), Class::new(1, 1 << 20));
         run(&mut learner, class, [100.0, 50.0], 100);
@@ -349,7 +388,8 @@ mod tests {
                 let on_device = copies(costs(100.0, 1000.0), soon);
                 assert!(on_device <= soon / 10, "the CPU is cheaper: {on_device}");
                 copies(costs(5000.0, 1000.0), soon);
-                assert_eq!(copies(costs(5000.0, 1000.0), 1000), 1000, "{len} B, {in_flight} in flight");
+                let on_device = copies(costs(5000.0, 1000.0), 1000);
+                assert!(on_device > 900, "{len} B, {in_flight} in flight: {on_device}");
             }
         }
     }

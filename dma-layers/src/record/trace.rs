@@ -171,7 +171,8 @@ impl Trace {
     /// # Errors
     ///
     /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be read; `OutOfMemory` if it is longer than
-    /// memory; `Malformed` or `VersionMismatch` as [`parse`](Self::parse). Each names the file and a remedy.
+    /// half of the available memory; `Malformed` or `VersionMismatch` as [`parse`](Self::parse). Each names
+    /// the file and a remedy.
     pub fn load(path: &Path) -> DmaResult<Self> {
         let wrong = |kind, what: &dyn std::fmt::Display, hint| {
             Error::new(kind, format!("trace {}: {what}", path.display())).with_hint(hint)
@@ -184,10 +185,13 @@ impl Trace {
         let len = usize::try_from(found.len()).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
         // The events are held once more.
-        bytes.try_reserve_exact(len.saturating_mul(2)).map_err(|_| {
+        let needed = len.saturating_mul(2);
+        // The system might overcommit, and kill the program once the memory is touched.
+        let available = dma_ipc::available_memory().unwrap_or(u64::MAX);
+        if needed as u64 > available || bytes.try_reserve_exact(needed).is_err() {
             let what = format!("its {len} bytes do not fit into memory");
-            wrong(ErrorKind::OutOfMemory, &what, "record a shorter time")
-        })?;
+            return Err(wrong(ErrorKind::OutOfMemory, &what, "record a shorter time"));
+        }
         file.read_to_end(&mut bytes).map_err(|e| failed(path, e))?;
         Self::parse(&bytes).map_err(|error| {
             let (kind, hint) = match &error {
