@@ -19,7 +19,7 @@ mod compare;
 mod crc32c;
 
 pub use compare::first_difference;
-pub use crc32c::{copy_crc32c, crc32c};
+pub use crc32c::{copy_crc32c, copy_crc32c_past_cache, crc32c};
 
 /// Copies `len` bytes from `src` to `dst`, as fast as `memcpy`.
 ///

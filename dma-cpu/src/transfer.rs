@@ -5,7 +5,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dma_core::{Completion, ErrorKind, RegionKey, Segment, unsynchronized};
+use dma_core::unsynchronized::{self, copy_crc32c, copy_crc32c_past_cache};
+use dma_core::{Completion, ErrorKind, RegionKey, Segment};
 
 use super::Kernel;
 use super::copy_tuner::STREAM_MIN;
@@ -155,11 +156,12 @@ impl Work<'_> {
                 let seed = if skip == 0 { seed } else { 0 };
                 let from = src.addr.offset(skip).as_ptr().cast_const();
                 let crc = match dst {
-                    // SAFETY: within the segments, whose access the caller promises, and under leases.
-                    Some(dst) => unsafe {
-                        let to = dst.addr.offset(skip).as_ptr();
-                        unsynchronized::copy_crc32c(seed, to, from, len)
-                    },
+                    Some(dst) => {
+                        let past_cache = suited(kernel, len).is_streaming();
+                        let copy = if past_cache { copy_crc32c_past_cache } else { copy_crc32c };
+                        // SAFETY: within the segments, whose access the caller promises, and under leases.
+                        unsafe { copy(seed, dst.addr.offset(skip).as_ptr(), from, len) }
+                    }
                     // SAFETY: as above.
                     None => unsafe { unsynchronized::crc32c(seed, from, len) },
                 };

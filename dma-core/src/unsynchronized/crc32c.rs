@@ -31,22 +31,36 @@ pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
 /// As [`copy`](super::copy), and the ranges do not overlap.
 pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { blocks(crc, Some(dst), src, len) }
+    unsafe { blocks(crc, Some((dst, false)), src, len) }
 }
+
+/// As [`copy_crc32c`], and writes whole cache lines past the cache where the CPU can, for memory that nobody
+/// reads soon. All bytes are ordered before later stores of this thread.
+///
+/// # Safety
+///
+/// As [`copy_crc32c`].
+pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { blocks(crc, Some((dst, true)), src, len) }
+}
+
+/// A destination, and whether it is written past the cache.
+type Destination = (*mut u8, bool);
 
 /// Takes the bytes through the stack. With `dst`, copies them.
 ///
 /// # Safety
 ///
 /// As [`copy_crc32c`], or [`crc32c()`] without `dst`.
-unsafe fn buffered(mut crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize) -> u32 {
+unsafe fn buffered(mut crc: u32, dst: Option<Destination>, src: *const u8, len: usize) -> u32 {
     let mut bytes = [0; CHUNK];
     for at in (0..len).step_by(CHUNK) {
         let n = CHUNK.min(len - at);
         // SAFETY: within the range; the caller's promise.
         unsafe { super::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
         crc = crc32c::crc32c_append(crc, &bytes[..n]);
-        if let Some(dst) = dst {
+        if let Some((dst, _)) = dst {
             // SAFETY: as above.
             unsafe { super::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
         }
@@ -65,7 +79,7 @@ mod x86_64 {
     use std::arch::asm;
     use std::sync::OnceLock;
 
-    use super::buffered;
+    use super::{Destination, buffered};
 
     /// A cache line.
     const LINE: usize = 64;
@@ -79,13 +93,13 @@ mod x86_64 {
     /// # Safety
     ///
     /// As [`buffered`].
-    pub(super) unsafe fn blocks(mut crc: u32, dst: Option<*mut u8>, src: *const u8, len: usize) -> u32 {
+    pub(super) unsafe fn blocks(mut crc: u32, dst: Option<Destination>, src: *const u8, len: usize) -> u32 {
         let mut at = 0;
         if len >= BLOCK + LINE && std::arch::is_x86_feature_detected!("sse4.2") {
-            if let Some(dst) = dst {
-                at = dst.align_offset(LINE).min(LINE);
+            if let Some((first, _)) = dst {
+                at = first.align_offset(LINE).min(LINE);
                 // SAFETY: the first bytes of both ranges, which are longer.
-                crc = unsafe { buffered(crc, Some(dst), src, at) };
+                crc = unsafe { buffered(crc, dst, src, at) };
             }
             while len - at >= BLOCK {
                 let from = src.wrapping_add(at);
@@ -93,15 +107,23 @@ mod x86_64 {
                     // SAFETY: a block within the range; the CPU has the instruction.
                     None => unsafe { chains(!crc, from) },
                     // SAFETY: as above, within both ranges; the destination is aligned since the first bytes.
-                    Some(dst) => unsafe { chains_copied(!crc, from, dst.wrapping_add(at)) },
+                    Some((dst, false)) => unsafe { chains_copied(!crc, from, dst.wrapping_add(at)) },
+                    // SAFETY: as above.
+                    Some((dst, true)) => unsafe { chains_streamed(!crc, from, dst.wrapping_add(at)) },
                 };
                 let [first, second, third] = raw.map(|raw| !raw);
                 crc = shift(shift(first) ^ second) ^ third;
                 at += BLOCK;
             }
+            if dst.is_some_and(|(_, past_cache)| past_cache) {
+                // Stores past the cache are ordered with nothing else.
+                // SAFETY: x86-64 has SSE.
+                unsafe { std::arch::x86_64::_mm_sfence() };
+            }
         }
+        let rest = dst.map(|(dst, past_cache)| (dst.wrapping_add(at), past_cache));
         // SAFETY: the rest of both ranges.
-        unsafe { buffered(crc, dst.map(|dst| dst.wrapping_add(at)), src.wrapping_add(at), len - at) }
+        unsafe { buffered(crc, rest, src.wrapping_add(at), len - at) }
     }
 
     /// Appends [`CHAIN`] zero bytes' worth of distance to a CRC: `shift(a) ^ b` is the CRC of the bytes of
@@ -116,31 +138,72 @@ mod x86_64 {
         crc.to_le_bytes().iter().zip(tables).fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)])
     }
 
-    /// The 16 bytes at offset `$at` of each chain: `crc32`, and copies with `$dst`.
+    /// The 16 bytes at offset `$at` of each chain.
     macro_rules! words {
-        ($at:literal $(, $dst:ident)?) => {
+        ($at:literal) => {
             concat!(
-                "crc32 {a}, qword ptr [{src} + ", $at, "]\n",
-                "crc32 {b}, qword ptr [{src} + 4096 + ", $at, "]\n",
-                "crc32 {c}, qword ptr [{src} + 8192 + ", $at, "]\n",
-                "crc32 {a}, qword ptr [{src} + 8 + ", $at, "]\n",
-                "crc32 {b}, qword ptr [{src} + 4096 + 8 + ", $at, "]\n",
-                "crc32 {c}, qword ptr [{src} + 8192 + 8 + ", $at, "]\n",
-                $(
-                    "movdqu {x}, [{src} + ", $at, "]\n",
-                    "movdqu {y}, [{src} + 4096 + ", $at, "]\n",
-                    "movdqu {z}, [{src} + 8192 + ", $at, "]\n",
-                    "movdqu [{", stringify!($dst), "} + ", $at, "], {x}\n",
-                    "movdqu [{", stringify!($dst), "} + 4096 + ", $at, "], {y}\n",
-                    "movdqu [{", stringify!($dst), "} + 8192 + ", $at, "], {z}\n",
-                )?
+                "crc32 {a}, qword ptr [{src} + ",
+                $at,
+                "]\n",
+                "crc32 {b}, qword ptr [{src} + 4096 + ",
+                $at,
+                "]\n",
+                "crc32 {c}, qword ptr [{src} + 8192 + ",
+                $at,
+                "]\n",
+                "crc32 {a}, qword ptr [{src} + 8 + ",
+                $at,
+                "]\n",
+                "crc32 {b}, qword ptr [{src} + 4096 + 8 + ",
+                $at,
+                "]\n",
+                "crc32 {c}, qword ptr [{src} + 8192 + 8 + ",
+                $at,
+                "]\n",
+            )
+        };
+    }
+
+    /// Copies the line at offset `$at` by the store `$store`. A line is written whole before the next one, as
+    /// stores past the cache want it.
+    macro_rules! line {
+        ($at:literal, $store:literal) => {
+            concat!(
+                "movdqu {w}, [{src} + ",
+                $at,
+                "]\n",
+                "movdqu {x}, [{src} + 16 + ",
+                $at,
+                "]\n",
+                "movdqu {y}, [{src} + 32 + ",
+                $at,
+                "]\n",
+                "movdqu {z}, [{src} + 48 + ",
+                $at,
+                "]\n",
+                $store,
+                " [{dst} + ",
+                $at,
+                "], {w}\n",
+                $store,
+                " [{dst} + 16 + ",
+                $at,
+                "], {x}\n",
+                $store,
+                " [{dst} + 32 + ",
+                $at,
+                "], {y}\n",
+                $store,
+                " [{dst} + 48 + ",
+                $at,
+                "], {z}\n",
             )
         };
     }
 
     /// Declares a function that takes a block through three chains, a line of each in turn.
     macro_rules! chains {
-        ($name:ident $(, $dst:ident)?) => {
+        ($name:ident $(, $dst:ident, $store:literal)?) => {
             /// Returns the registers of the three chains; the first begins with `crc`.
             ///
             /// # Safety
@@ -160,16 +223,27 @@ mod x86_64 {
                             "prefetcht0 [{src} + {ahead}]",
                             "prefetcht0 [{src} + {ahead} + 4096]",
                             "prefetcht0 [{src} + {ahead} + 8192]",
-                            words!("0" $(, $dst)?),
-                            words!("16" $(, $dst)?),
-                            words!("32" $(, $dst)?),
-                            words!("48" $(, $dst)?),
+                            words!("0"),
+                            words!("16"),
+                            words!("32"),
+                            words!("48"),
+                            $(
+                                line!("0", $store),
+                                line!("4096", $store),
+                                line!("8192", $store),
+                                "add {dst}, 64",
+                            )?
                             "add {src}, 64",
-                            $(concat!("add {", stringify!($dst), "}, 64"),)?
                             "dec {n}",
                             "jnz 2b",
                             src = inout(reg) src,
-                            $($dst = inout(reg) $dst, x = out(xmm_reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _,)?
+                            $(
+                                dst = inout(reg) $dst,
+                                w = out(xmm_reg) _,
+                                x = out(xmm_reg) _,
+                                y = out(xmm_reg) _,
+                                z = out(xmm_reg) _,
+                            )?
                             n = inout(reg) lines => _,
                             ahead = in(reg) ahead,
                             a = inout(reg) a,
@@ -185,7 +259,8 @@ mod x86_64 {
     }
 
     chains!(chains);
-    chains!(chains_copied, dst);
+    chains!(chains_copied, dst, "movdqu");
+    chains!(chains_streamed, dst, "movntdq");
 }
 
 #[cfg(test)]
@@ -209,10 +284,13 @@ mod tests {
             prop_assert_eq!(unsafe { crc32c(seed, start, len) }, expected);
             let mut dst = vec![0xA5; to + len + 70];
             let end = dst.as_mut_ptr().wrapping_add(to);
-            // SAFETY: within both vectors.
-            prop_assert_eq!(unsafe { copy_crc32c(seed, end, start, len) }, expected);
-            prop_assert_eq!(&dst[to..to + len], &src[from..]);
-            prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
+            for copy in [copy_crc32c, copy_crc32c_past_cache] {
+                dst.fill(0xA5);
+                // SAFETY: within both vectors.
+                prop_assert_eq!(unsafe { copy(seed, end, start, len) }, expected);
+                prop_assert_eq!(&dst[to..to + len], &src[from..]);
+                prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
+            }
         }
     }
 }
