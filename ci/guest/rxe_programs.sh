@@ -64,14 +64,24 @@ refused() { # STEP ENGINE
     grep "$1" /tmp/refusal | grep -q -- "--engine stream on both sides$" || fail "dma-copy does not offer the other way"
     awk "BEGIN { printf \"dma-copy said so after %.2f s\n\", $after - $before }"
 }
-# A host without RDMA does not even connect; of one with another engine, both sides tell.
+# A host without RDMA does not even connect; of one with another engine, and of an RDMA address whose packets go astray,
+# both sides tell.
 sent_by 1
 if [ "$machine" = 1 ]; then
     refused importing rdma:rxe0
+    ip addr add 192.168.9.1/32 dev eth0
+    gid=0
+    until [ "$(cat /sys/class/infiniband/rxe0/ports/1/gids/$gid)" = "0000:0000:0000:0000:0000:ffff:c0a8:0901" ]; do
+        gid=$(((gid + 1) % 16))
+    done
+    refused "importing.* a route between" "rdma:rxe0,gid=$gid"
+    ip addr del 192.168.9.1/32 dev eth0
     exit 0
 fi
 refused starting rdma:rxe9
 refused importing cpu
+arp -i eth0 -s 192.168.9.1 02:00:00:00:00:99
+refused "importing.* a route between" rdma:rxe0
 
 # The figures say that it works: so few repetitions in a machine without a processor of its own are no measurement.
 dma-bench run --engine rdma:rxe0 --peer 10.0.0.1:4712 --secret-file /tmp/key -o 4K,64K -q 1,8 -r 2 -t 0.04 --warm-up 0.01 \

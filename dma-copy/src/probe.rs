@@ -13,6 +13,8 @@ use crate::{POLL_INTERVAL, check_interrupt, seconds};
 const LEN: usize = 64;
 /// A connection takes milliseconds, so a longer wait is reported.
 const SOON: Duration = Duration::from_secs(1);
+/// The remedy if there is no answer, as the end of a message.
+const NO_ANSWER: &str = "; look for a route between the RDMA addresses of both hosts, and for a firewall";
 
 /// Copies a few bytes from or to `window`, whose contents do not matter yet. Waits up to `timeout`.
 pub(crate) fn reach(
@@ -31,7 +33,8 @@ pub(crate) fn reach(
 }
 
 fn failed(e: &dma::Error) -> Failure {
-    failure!(Importing, "the host's memory cannot be reached by RDMA: {e}")
+    let route = if e.kind() == ErrorKind::DeviceFault { NO_ANSWER } else { "" };
+    failure!(Importing, "the host's memory cannot be reached by RDMA: {e}{route}")
 }
 
 fn wait<T>(mut transfer: Transfer<T>, timeout: Duration) -> Result<(), Failure> {
@@ -41,7 +44,7 @@ fn wait<T>(mut transfer: Transfer<T>, timeout: Duration) -> Result<(), Failure> 
         if began.elapsed() >= timeout {
             return Err(failure!(
                 Importing,
-                "the host's memory did not answer by RDMA within {}; look for a route between the RDMA addresses of both hosts, and for a firewall",
+                "the host's memory did not answer by RDMA within {}{NO_ANSWER}",
                 seconds(timeout)
             ));
         }
@@ -78,13 +81,15 @@ mod tests {
     fn memory_that_does_not_answer_is_reported_with_the_other_way() {
         for direction in [Direction::FromWindow, Direction::ToWindow] {
             for (engine, says) in [
-                ("sim:faults=fail@1", "cannot be reached by RDMA"),
+                ("sim:faults=fail@1", "cannot be reached by RDMA: "),
                 ("sim:faults=lose@1", "did not answer by RDMA within 0.2 s"),
             ] {
                 let failure = reached(engine, direction).expect_err("it fails").or_stream().to_string();
                 assert!(failure.starts_with("importing the host's memory: "), "{failure}");
                 assert!(
-                    failure.contains(says) && failure.ends_with("--engine stream on both sides"),
+                    failure.contains(says)
+                        && failure.contains(NO_ANSWER)
+                        && failure.ends_with("--engine stream on both sides"),
                     "{failure}"
                 );
             }
