@@ -3,7 +3,6 @@
 //! 1.10 times as many.
 //!
 //! `cargo bench -p dma-dsa --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
-#![expect(unsafe_code, reason = "submits to a raw queue")]
 
 fn main() -> std::process::ExitCode {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -17,6 +16,8 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod compared {
+    #![expect(unsafe_code, reason = "submits to a raw queue")]
+
     use std::path::{Path, PathBuf};
     use std::process::{Command, ExitCode};
 
