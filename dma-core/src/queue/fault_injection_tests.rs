@@ -32,6 +32,10 @@ struct Script {
     full: bool,
     /// Reports nothing.
     mute: bool,
+    /// Calls of `poll`.
+    polls: u64,
+    /// Polls that report nothing; each later one reports one descriptor.
+    silent: Option<u64>,
     /// Polls that report nothing once it was stopped, the last one first: what each of them takes.
     stops_late: Vec<Duration>,
     /// Panics after it took something.
@@ -112,9 +116,11 @@ unsafe impl RawQueue for Odd {
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let mut script = lock(&self.script);
-        if script.mute {
+        script.polls += 1;
+        if script.mute || script.silent.is_some_and(|silent| script.polls <= silent) {
             return 0;
         }
+        let completions = if script.silent.is_some() { &mut completions[..1] } else { completions };
         if self.stopped
             && let Some(nap) = script.stops_late.pop()
         {
@@ -505,6 +511,25 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
         (ErrorKind::Closed, Retry::Never, "open another queue")
     );
     assert!(e.into_operands().is_some(), "they come back");
+}
+
+/// A wait may not have run since its last poll, and the device goes on meanwhile.
+#[test]
+fn a_wait_does_not_time_out_at_a_poll_that_reports() {
+    let wait = |silent: Option<u64>| {
+        let rig = Rig::with(QueueOptions::new().with_depth(8).with_stall_timeout(Duration::ZERO));
+        lock(&rig.script).silent = silent;
+        let (_first, second) = (rig.copy(11), rig.copy(12));
+        let done = second.wait().is_ok();
+        let polls = lock(&rig.script).polls;
+        lock(&rig.script).silent = None;
+        (done, polls)
+    };
+    let (done, polls) = wait(Some(u64::MAX));
+    assert!(!done, "the device is silent");
+    // The last of them reports the other copy.
+    assert!(wait(Some(polls - 1)).0, "the device has just completed something");
+    assert!(!wait(Some(polls)).0, "so many polls are all");
 }
 
 /// A nap on the event is some milliseconds.

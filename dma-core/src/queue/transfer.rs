@@ -224,7 +224,10 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             });
             if over {
                 // The deadline may have passed while this thread was not running.
-                poll(&self.shared);
+                if poll(&self.shared) > 0 && until.is_none() {
+                    last_progress = None;
+                    continue;
+                }
                 return Self::is_over(&self.shared.borrow(), self.slot);
             }
             if backoff.may_sleep() {

@@ -629,12 +629,8 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
         rig.lane().drain(rig.lane().close(deadline(HANGS)));
         (longest < STALL / 4).then_some(!done)
     };
-    // The waiter may have been kept from the device, too, which nobody sees: but not three times.
-    let mut runs = std::iter::repeat_with(stalled).take(50).flatten().take(3).peekable();
-    assert!(
-        runs.peek().is_none() || runs.any(|stalled| !stalled),
-        "the device completed something all the time"
-    );
+    let stalled = std::iter::repeat_with(stalled).take(50).flatten().next();
+    assert_ne!(stalled, Some(true), "the device completed something all the time");
 }
 
 #[test]

@@ -156,6 +156,11 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
                 until.unwrap_or(stalled)
             });
             if over {
+                // The deadline may have passed while this thread was not running.
+                self.lane().help(self.handle.submitter_id);
+                if until.is_none() && self.lane().reports() != reports {
+                    continue;
+                }
                 return self.look() != Seen::InFlight;
             }
         }
