@@ -7,7 +7,8 @@
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison")]
 
-use std::process::Command;
+mod callgrind;
+
 use std::ptr::NonNull;
 
 use dma_core::{
@@ -91,19 +92,6 @@ fn shared(engine: &CpuEngine, rounds: u64) {
     }
 }
 
-/// Returns the instructions of this program with so many rounds, as callgrind counts them.
-fn instructions(way: usize, rounds: u64) -> u64 {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    command.arg(std::env::current_exe().expect("this program's path"));
-    let output = command.args(["--rounds", &way.to_string(), &rounds.to_string()]).output();
-    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {text}");
-    let count = text.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse().ok());
-    count.unwrap_or_else(|| panic!("no count in {text}"))
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let [_, mode, way, rounds] = &args[..]
@@ -113,14 +101,17 @@ fn main() {
         let way: usize = way.parse().expect("the number of a way");
         return WAYS[way].1(&engine, rounds.parse().expect("a number of rounds"));
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        return println!("skipped: valgrind, which counts instructions, is not installed");
+    if !callgrind::is_there() {
+        return;
     }
-    let (few, many) = (1_000_u64, 3_000_u64);
+    let this = std::env::current_exe().expect("this program's path");
     let mut raw = None;
     for (way, (name, _)) in WAYS.iter().enumerate() {
-        let more = instructions(way, many) - instructions(way, few);
-        let each = more as f64 / ((many - few) * BATCH as u64) as f64;
+        let each = callgrind::per_copy([1_000, 3_000], BATCH, |rounds| {
+            let mut command = callgrind::command(&this);
+            command.args(["--rounds", &way.to_string(), &rounds.to_string()]);
+            command
+        });
         let ratio = each / *raw.get_or_insert(each);
         println!(
             "{name:<36}{each:>8.1} instructions per copy of {SIZE} bytes, {ratio:>6.2} times the raw queue's"

@@ -2,27 +2,25 @@
 //! stand-in: 64 bytes, batches of 32. The limit is 1.10 times as many.
 //!
 //! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
-#![expect(unsafe_code, reason = "submits to a raw queue")]
+
+mod beside_c;
+mod callgrind;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RegionInfo, Segment};
+use beside_c::{BATCH, BOUND, LEN, run};
+use dma_core::{DmaEngine, MemoryRequest, QueueOptions};
 use dma_ioat::{HugePages, IoatEngine, IoatOptions};
 
-const BATCH: usize = 32;
-const LEN: usize = 64;
-const BOUND: f64 = 1.10;
-/// Batches of a short and a long run: the difference excludes the set-up.
-const RUNS: [u64; 2] = [100, 1100];
+const ROUNDS: [u64; 2] = [100, 1100];
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("work") => {
             let dir = arguments.next().expect("the directory of the libraries");
-            let batches = arguments.next().and_then(|n| n.parse().ok()).expect("a number of batches");
-            copy(Path::new(&dir), batches);
+            copy(Path::new(&dir), arguments.next().and_then(|n| n.parse().ok()).expect("a number of rounds"));
             ExitCode::SUCCESS
         }
         // For `cargo test --benches` it only has to run.
@@ -32,43 +30,18 @@ fn main() -> ExitCode {
 }
 
 /// The loop of `instructions.c`, through the engine.
-fn copy(dir: &Path, batches: u64) {
+fn copy(dir: &Path, rounds: u64) {
     let options = IoatOptions::new().with_lib_dir(dir).with_huge(HugePages::Off).with_mem(512);
-    let engine: Box<dyn DmaEngine> = Box::new(IoatEngine::open(&options).expect("the stand-in opens"));
-    let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(256)).expect("a queue");
+    let engine = IoatEngine::open(&options).expect("the stand-in opens");
     let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * LEN)).expect("memory");
     let (src, dst) = (memory(), memory());
-    let (from, to) = (*src.info(), *dst.info());
-    let part = |region: RegionInfo, i: usize| Segment {
-        key: region.key,
-        addr: region.addr.offset(i * LEN),
-        len: LEN,
-    };
-    let mut batch: [_; BATCH] = std::array::from_fn(|_| Descriptor::copy(0, part(from, 0), part(to, 0)));
-    let mut completions = [Completion::done(0); 128];
-    for round in 0..batches {
-        for (i, descriptor) in batch.iter_mut().enumerate() {
-            *descriptor = Descriptor::copy(round * BATCH as u64 + i as u64, part(from, i), part(to, i));
-        }
-        let mut taken = 0;
-        while taken < BATCH {
-            // SAFETY: parts of this engine's memory, which nobody else uses.
-            taken += unsafe { queue.submit(&batch[taken..]) }.expect("it takes them");
-        }
-        queue.flush();
-        let mut done = 0;
-        while done < BATCH {
-            done += queue.poll(&mut completions);
-        }
-    }
+    let queue = engine.open_queue_raw(&QueueOptions::new().with_depth(256)).expect("a queue");
+    beside_c::copy::<false>(queue, *src.info(), *dst.info(), rounds);
 }
 
 fn compare() -> ExitCode {
-    for (tool, why) in [("valgrind", "counts instructions"), ("cc", "compiles the C side")] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            println!("skipped: no {tool}, which {why}");
-            return ExitCode::SUCCESS;
-        }
+    if !callgrind::is_there() {
+        return ExitCode::SUCCESS;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spdk-emu-release");
@@ -83,42 +56,21 @@ fn compare() -> ExitCode {
         .arg(format!("-Wl,-rpath,{}", lib.display()))
         .args(["-lspdk_ioat", "-lspdk_env_dpdk"]));
     let me = std::env::current_exe().expect("a program");
-    let per_copy = |run: &dyn Fn(u64) -> Command| {
-        let [few, many] = RUNS.map(|batches| instructions(&mut run(batches)));
-        (many - few) as f64 / ((RUNS[1] - RUNS[0]) as f64 * BATCH as f64)
+    let callgrind = |program| {
+        let mut command = callgrind::command(program);
+        command.env_remove("SPDK_EMU");
+        command
     };
-    let theirs = per_copy(&|batches| {
+    let theirs = |rounds: u64| {
         let mut command = callgrind(&c);
-        command.arg(batches.to_string());
+        command.arg(rounds.to_string());
         command
-    });
-    let ours = per_copy(&|batches| {
+    };
+    let ours = |rounds: u64| {
         let mut command = callgrind(&me);
-        command.arg("work").arg(&lib).arg(batches.to_string());
+        command.arg("work").arg(&lib).arg(rounds.to_string());
         command
-    });
-    let ratio = ours / theirs;
-    println!(
-        "instructions per copy of {LEN} bytes, batch {BATCH}: C {theirs:.1}, dma-ioat {ours:.1}, ratio {ratio:.3} (at most {BOUND:.2})"
-    );
+    };
+    let ratio = beside_c::compare("ioat", ROUNDS, theirs, ours);
     if ratio <= BOUND { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn callgrind(program: &Path) -> Command {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).env_remove("SPDK_EMU");
-    command
-}
-
-/// The count of callgrind.
-fn instructions(command: &mut Command) -> u64 {
-    let output = command.output().expect("it starts");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-    count.filter(|_| output.status.success()).unwrap_or_else(|| panic!("{command:?}: {text}"))
-}
-
-fn run(command: &mut Command) {
-    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(status.success(), "{command:?}: {status}");
 }

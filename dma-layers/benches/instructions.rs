@@ -8,8 +8,9 @@
 //! instructions within the kernel do not count.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
+mod callgrind;
+
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 
 use dma_core::{
@@ -109,19 +110,6 @@ fn copies(name: &str, rounds: u64) {
     }
 }
 
-/// The instructions of this program with `rounds` batches, as callgrind counts them.
-fn instructions(name: &str, rounds: u64) -> u64 {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    command.arg(std::env::current_exe().expect("this program's path"));
-    let output = command.args(["--copies", name, &rounds.to_string()]).output();
-    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {text}");
-    let count = text.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse().ok());
-    count.unwrap_or_else(|| panic!("no count in {text}"))
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let [_, mode, name, rounds] = &args[..]
@@ -132,16 +120,18 @@ fn main() {
         let _ = std::fs::remove_file(trace());
         return;
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: valgrind, which counts instructions, is not installed");
+    if !callgrind::is_there() {
         return;
     }
-    let (few, many) = (1_000_u64, 3_000_u64);
+    let this = std::env::current_exe().expect("this program's path");
     let mut alone = 0.0;
     let mut above = false;
     for (name, limit) in ENGINES {
-        let more = instructions(name, many) - instructions(name, few);
-        let each = more as f64 / ((many - few) * BATCH as u64) as f64;
+        let each = callgrind::per_copy([1_000, 3_000], BATCH, |rounds| {
+            let mut command = callgrind::command(&this);
+            command.args(["--copies", name, &rounds.to_string()]);
+            command
+        });
         alone = if limit == 1.0 { each } else { alone };
         let ratio = each / alone;
         above |= ratio > limit;

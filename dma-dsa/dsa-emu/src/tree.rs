@@ -164,8 +164,8 @@ impl Tree {
     }
 }
 
-/// The folder of a device below `/sys`. Programs take the name of the folder above it for its PCI address.
-/// Sapphire Rapids has its first device there.
+/// The folder of a device below `/sys`. Programs take the name of the folder above it for its PCI address,
+/// which is made up.
 fn device_below_sys(number: u32) -> PathBuf {
     format!("devices/pci{number:04x}:6a/{number:04x}:6a:01.0/dsa{number}").into()
 }

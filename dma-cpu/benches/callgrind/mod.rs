@@ -1,0 +1,37 @@
+//! Instructions of programs, as callgrind counts them.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Returns whether valgrind is there, and says so if not.
+pub(crate) fn is_there() -> bool {
+    let there = Command::new("valgrind").arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: valgrind, which counts instructions, is not installed");
+    }
+    there
+}
+
+/// Returns a command that runs `program` under callgrind. Arguments are the program's.
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    // Programs whose instructions trap on purpose are as loud as others.
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--sigill-diagnostics=no"]);
+    command.arg(program);
+    command
+}
+
+/// Returns the instructions of one more copy. `run` makes a [`command`] with so many rounds, each of `copies`.
+/// Two numbers of rounds exclude the set-up.
+pub(crate) fn per_copy(rounds: [u64; 2], copies: usize, run: impl Fn(u64) -> Command) -> f64 {
+    let [few, many] = rounds.map(|rounds| instructions(&mut run(rounds)));
+    (many - few) as f64 / ((rounds[1] - rounds[0]) as f64 * copies as f64)
+}
+
+fn instructions(command: &mut Command) -> u64 {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}");
+    let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    count.unwrap_or_else(|| panic!("{command:?}: no count in {text}"))
+}
