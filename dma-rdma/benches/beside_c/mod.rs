@@ -47,8 +47,8 @@ pub(crate) fn copy<const EACH: bool>(
     }
 }
 
-/// Prints the instructions of a copy of the C program and of this one, each by its command for so many rounds.
-/// Returns their ratio.
+/// Prints the instructions of a copy of the C program and of this one, each by its command for so many
+/// rounds. Returns their ratio.
 pub(crate) fn compare(
     name: &str,
     rounds: [u64; 2],
