@@ -3,8 +3,9 @@
 # to the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
 # (fuzz/src/calls.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), DOCA 1.5 and 2.2
 # (work_queues.rs), and SPDK (spdk.rs). Programs for DSA get a record each on the stand-in, which writes nowhere else
-# (dsa.rs).
-#   ci/fuzz.sh replay         every input of the committed corpus, and those with one change; works with any compiler
+# (dsa.rs). No stranger passes for a peer that knows the secret (handshake.rs).
+#   ci/fuzz.sh replay         every input of the committed corpus, and those with one change, after clippy; works with
+#                             any compiler
 #   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;
 #                             exits with 77 ("skipped") if they are not installed
 # Failing inputs are left in fuzz/artifacts/. Fix the fault, and commit the input to the corpus under a descriptive name.
@@ -18,6 +19,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
 cp Cargo.lock fuzz/Cargo.lock
 
 if [[ "${1:-}" == replay ]]; then
+    cargo clippy --quiet --manifest-path fuzz/Cargo.toml --no-default-features --lib --test corpus -- -D warnings
     cargo test --manifest-path fuzz/Cargo.toml --no-default-features
     for generation in 1-5 2-2; do
         cargo test --manifest-path fuzz/Cargo.toml --no-default-features --features "generation-$generation" --test corpus

@@ -173,7 +173,7 @@ impl Program {
 
     /// Makes calls as a callback may.
     fn step_in_callback(&self) {
-        if self.over.get() || self.depth.get() >= NESTING || self.input.byte() % 4 > 0 {
+        if self.over.get() || self.depth.get() >= NESTING || !self.input.byte().is_multiple_of(4) {
             return;
         }
         self.depth.set(self.depth.get() + 1);
@@ -256,7 +256,7 @@ impl Program {
     /// Configures a new context, mostly correctly.
     fn adopt(&self, ctx: *mut c::doca_ctx) {
         assert_eq!(call!(doca_ctx_set_state_changed_cb(ctx, Some(on_state))), OK);
-        if self.input.byte() % 8 > 0 {
+        if !self.input.byte().is_multiple_of(8) {
             call!(doca_pe_connect_ctx(self.input.handle(&self.pes), ctx));
             call!(doca_ctx_start(ctx));
         }
@@ -314,7 +314,7 @@ impl Program {
             assert!(before, "a callback for a task that is not in flight");
             found.freed
         };
-        if self.input.byte() % 4 == 0 && !freed {
+        if self.input.byte().is_multiple_of(4) && !freed {
             self.free(task);
         }
         self.step_in_callback();

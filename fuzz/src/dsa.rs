@@ -223,7 +223,7 @@ impl Program {
     }
 
     fn next(&mut self) -> (Descriptor, Option<usize>) {
-        if self.input.byte() % 4 == 0 { self.batch() } else { self.descriptor() }
+        if self.input.byte().is_multiple_of(4) { self.batch() } else { self.descriptor() }
     }
 
     /// Stores a descriptor to the portal, when there is room for it.

@@ -7,6 +7,7 @@ mod calls;
 mod contexts;
 #[cfg(target_arch = "x86_64")]
 mod dsa;
+mod handshake;
 mod input;
 #[cfg(not(feature = "work-queues"))]
 mod programs;
@@ -19,9 +20,11 @@ use std::time::Duration;
 
 use dma::cpu::CpuOptions;
 use dma::doca::DocaOptions;
+use dma::dsa::DsaOptions;
 use dma::ioat::IoatOptions;
 use dma::ipc::{Import, RemoteError};
 use dma::layers::record::{Event, Trace};
+use dma::rdma::RdmaOptions;
 use dma::sim::SimOptions;
 use dma::sim::model::{FaultPlan, Time};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
@@ -37,6 +40,7 @@ pub use calls::doca_calls;
 pub use contexts::doca_contexts;
 #[cfg(target_arch = "x86_64")]
 pub use dsa::dsa_programs;
+pub use handshake::handshake;
 #[cfg(not(feature = "work-queues"))]
 pub use programs::doca_programs;
 pub use rdma::rdma_exchange;
@@ -62,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     ("dsa_programs", dsa_programs),
     ("engine_name", engine_name),
     ("export_descriptor", export_descriptor),
+    ("handshake", handshake),
     ("rdma_exchange", rdma_exchange),
     ("remote_import", remote_import),
     ("spdk_calls", spdk_calls),
@@ -90,7 +95,9 @@ pub fn engine_name(input: &[u8]) {
                 "cpu" => CpuOptions::from_name(&name).map(drop),
                 "sim" => SimOptions::from_name(&name).map(drop),
                 "doca" => DocaOptions::from_name(&name).map(drop),
+                "dsa" => DsaOptions::from_name(&name).map(drop),
                 "ioat" => IoatOptions::from_name(&name).map(drop),
+                "rdma" => RdmaOptions::from_name(&name).map(drop),
                 _ => Ok(()),
             };
             read.unwrap_or_else(refused);

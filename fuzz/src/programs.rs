@@ -228,7 +228,7 @@ impl Program {
     }
 
     fn set_up(&self) {
-        let all = if self.input.byte() % 2 == 0 { &self.params } else { &self.owned };
+        let all = if self.input.byte().is_multiple_of(2) { &self.params } else { &self.owned };
         let param = self.input.handle(all);
         match self.input.byte() % 8 {
             0 => call!(doca_argp_param_set_mandatory(param)),

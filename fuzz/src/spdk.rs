@@ -180,7 +180,7 @@ impl Program {
 
     /// Makes calls as a callback may.
     fn step_in_callback(&self) {
-        if self.over.get() || self.depth.get() >= NESTING || self.input.byte() % 4 > 0 {
+        if self.over.get() || self.depth.get() >= NESTING || !self.input.byte().is_multiple_of(4) {
             return;
         }
         self.depth.set(self.depth.get() + 1);

@@ -13,12 +13,15 @@ struct Byte {
     contested: bool,
 }
 
+/// The source and destination of a byte, where they are known.
+type Move = (Option<usize>, Option<usize>);
+
 /// The submissions of a run.
 pub(super) struct Oracle {
     /// Number of the last submission.
     last: u32,
-    /// Copies in flight: the source and destination of each byte, where both are known.
-    flights: HashMap<u32, Vec<(Option<usize>, Option<usize>)>>,
+    /// Copies in flight, byte by byte.
+    flights: HashMap<u32, Vec<Move>>,
     target: [Byte; LEN],
 }
 
@@ -60,11 +63,7 @@ fn addresses(head: *mut c::doca_buf, room: bool) -> Vec<usize> {
 }
 
 /// The bytes that a copy between two lists moves.
-pub(super) fn plan(
-    program: &Program,
-    src: *mut c::doca_buf,
-    dst: *mut c::doca_buf,
-) -> Vec<(Option<usize>, Option<usize>)> {
+pub(super) fn plan(program: &Program, src: *mut c::doca_buf, dst: *mut c::doca_buf) -> Vec<Move> {
     let source = program.source.as_ptr().addr();
     let target = program.target.addr();
     let place = |address: usize, base: usize| address.checked_sub(base).filter(|at| *at < LEN);
@@ -74,7 +73,7 @@ pub(super) fn plan(
 
 impl Oracle {
     /// Records a submitted copy, and returns its number.
-    pub(super) fn start(&mut self, moves: Vec<(Option<usize>, Option<usize>)>) -> u32 {
+    pub(super) fn start(&mut self, moves: Vec<Move>) -> u32 {
         self.last += 1;
         for at in moves.iter().filter_map(|(_, to)| *to) {
             let byte = &mut self.target[at];

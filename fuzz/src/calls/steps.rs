@@ -106,7 +106,7 @@ impl Program {
     /// An address in, or near, one of the memories.
     fn address(&self, which: u8) -> *mut c_void {
         let at = self.input.below(LEN + 2);
-        let base = if which % 2 == 0 { self.source.as_ptr().cast_mut() } else { self.target };
+        let base = if which.is_multiple_of(2) { self.source.as_ptr().cast_mut() } else { self.target };
         base.wrapping_add(at).cast()
     }
 
@@ -214,13 +214,13 @@ impl Program {
 
     /// Sets range and rights together, because the source must never be writable.
     fn set_range(&self, mmap: *mut c::doca_mmap, which: u8) {
-        let base = if which % 2 == 0 { self.source.as_ptr().cast_mut() } else { self.target };
+        let base = if which.is_multiple_of(2) { self.source.as_ptr().cast_mut() } else { self.target };
         let (from, len) =
             if which < 128 { (0, LEN) } else { (self.input.below(LEN), self.input.below(LEN) + 1) };
         let len = len.min(LEN - from);
         let readable = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY;
         let writable = c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE;
-        let rights = if which % 2 == 0 { readable } else { writable };
+        let rights = if which.is_multiple_of(2) { readable } else { writable };
         if call!(doca_mmap_set_permissions(mmap, rights)) == OK {
             call!(doca_mmap_set_memrange(mmap, base.wrapping_add(from).cast(), len));
         }
@@ -229,7 +229,7 @@ impl Program {
     fn export(&self) {
         let (mmap, dev) = (self.input.handle(&self.mmaps), self.input.handle(&self.devs));
         let (mut bytes, mut len) = (ptr::null(), 0);
-        let code = if self.input.byte() % 4 > 0 {
+        let code = if !self.input.byte().is_multiple_of(4) {
             call!(doca_mmap_export_pci(mmap, dev, &mut bytes, &mut len))
         } else {
             call!(doca_mmap_export_rdma(mmap, dev, &mut bytes, &mut len))

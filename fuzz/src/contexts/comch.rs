@@ -84,8 +84,11 @@ impl Program {
     /// Sends a message, mostly a valid one.
     fn message(&self) -> (*const std::ffi::c_void, u32) {
         let from = self.input.below(256);
-        let len =
-            if self.input.byte() % 8 == 0 { self.input.below(8192 - 256) } else { self.input.below(41) };
+        let len = if self.input.byte().is_multiple_of(8) {
+            self.input.below(8192 - 256)
+        } else {
+            self.input.below(41)
+        };
         (self.bytes[from..].as_ptr().cast(), len as u32)
     }
 
@@ -147,8 +150,8 @@ impl Program {
 
     fn create_server(&self) {
         let (name, mut server) = (self.name(), ptr::null_mut());
-        let dev = if self.input.byte() % 8 == 0 { self.host } else { self.dpu };
-        let rep = if self.input.byte() % 8 == 0 { ptr::null_mut() } else { self.rep };
+        let dev = if self.input.byte().is_multiple_of(8) { self.host } else { self.dpu };
+        let rep = if self.input.byte().is_multiple_of(8) { ptr::null_mut() } else { self.rep };
         if call!(doca_comch_server_create(dev, rep, name.as_ptr(), &mut server)) != OK {
             return;
         }
@@ -213,7 +216,7 @@ impl Program {
 
     fn create_client(&self) {
         let (name, mut client) = (self.name(), ptr::null_mut());
-        let dev = if self.input.byte() % 8 == 0 { self.dpu } else { self.host };
+        let dev = if self.input.byte().is_multiple_of(8) { self.dpu } else { self.host };
         if call!(doca_comch_client_create(dev, name.as_ptr(), &mut client)) != OK {
             return;
         }

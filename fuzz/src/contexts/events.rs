@@ -67,7 +67,7 @@ impl Program {
         let mut event = ptr::null_mut();
         assert_eq!(call!(doca_sync_event_create(&mut event)), OK);
         self.events.borrow_mut().push(Event(event));
-        if self.input.byte() % 8 == 0 {
+        if self.input.byte().is_multiple_of(8) {
             return;
         }
         let located = [
@@ -76,7 +76,7 @@ impl Program {
         ];
         assert_eq!(located, [OK; 2]);
         self.configure(event);
-        if self.input.byte() % 2 == 0 {
+        if self.input.byte().is_multiple_of(2) {
             call!(doca_sync_event_start(event));
         } else {
             self.adopt(call!(doca_sync_event_as_ctx(event)));
@@ -102,7 +102,10 @@ impl Program {
             4 => call!(doca_sync_event_add_publisher_location_gpu(event, ptr::null_mut())),
             5 => call!(doca_sync_event_set_addr(event, self.number_at())),
             6 => call!(doca_sync_event_set_doca_buf(event, ptr::null_mut())),
-            _ => return self.configure(event),
+            _ => {
+                self.configure(event);
+                OK
+            }
         };
     }
 
@@ -112,7 +115,7 @@ impl Program {
 
     fn export(&self, event: *mut c::doca_sync_event) {
         let (mut bytes, mut len) = (ptr::null(), 0);
-        let dev = if self.input.byte() % 8 == 0 { ptr::null_mut() } else { self.dpu };
+        let dev = if self.input.byte().is_multiple_of(8) { ptr::null_mut() } else { self.dpu };
         if call!(doca_sync_event_export_to_remote_pci(event, dev, &mut bytes, &mut len)) == OK {
             // SAFETY: the event keeps its descriptor until it is destroyed.
             let bytes = unsafe { std::slice::from_raw_parts(bytes, len) };

@@ -110,14 +110,16 @@ impl Program {
         let len = self.input.below(to.len.min(from.len) + 1);
         let at = |memory: Memory| memory.ptr.wrapping_byte_add(self.input.below(memory.len - len + 1));
         let (dst, src) = (at(to), at(from));
-        let src = if self.input.byte() % 4 > 0 { Some(src) } else { None };
+        let src = if !self.input.byte().is_multiple_of(4) { Some(src) } else { None };
         self.submit(self.input.handle(&self.channels), dst, src, len as u64);
     }
 
     /// Builds or submits a copy, or a fill if there is no source.
     fn submit(&self, channel: *mut c::spdk_ioat_chan, dst: *mut c_void, src: Option<*mut c_void>, len: u64) {
-        let (submit, pattern) =
-            (self.input.byte() % 2 == 0, u64::from(self.input.byte()).wrapping_mul(0x0101_0203_0405_0607));
+        let (submit, pattern) = (
+            self.input.byte().is_multiple_of(2),
+            u64::from(self.input.byte()).wrapping_mul(0x0101_0203_0405_0607),
+        );
         let known = |at: *mut c_void| {
             let (start, len) = (at.expose_provenance(), usize::try_from(len).unwrap_or(usize::MAX));
             self.memory.borrow().iter().any(|memory| {

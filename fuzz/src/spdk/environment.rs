@@ -134,8 +134,11 @@ impl Program {
         match self.input.byte() % 8 {
             0 => {
                 let (count, size) = (self.input.below(40), self.input.below(300));
-                let init =
-                    (self.input.byte() % 2 == 0).then_some(on_object as unsafe extern "C" fn(_, _, _, _));
+                let init = self
+                    .input
+                    .byte()
+                    .is_multiple_of(2)
+                    .then_some(on_object as unsafe extern "C" fn(_, _, _, _));
                 let pool =
                     call!(spdk_mempool_create_ctor(self.name(), count, size, 0, -1, init, ptr::null_mut()));
                 if !pool.is_null() {
@@ -250,13 +253,17 @@ impl Program {
         let map = self.input.handle(&self.maps);
         // Any address, sometimes a page of 2 MiB.
         let number = |_| {
-            if self.input.byte() % 2 == 0 { self.input.below(100) as u64 * PAGE } else { self.input.number() }
+            if self.input.byte().is_multiple_of(2) {
+                self.input.below(100) as u64 * PAGE
+            } else {
+                self.input.number()
+            }
         };
         let [at, size, to] = std::array::from_fn(number);
         match self.input.byte() % 6 {
             0 => {
                 let ops = c::spdk_mem_map_ops { notify_cb: Some(on_notify), are_contiguous: None };
-                let ops = if self.input.byte() % 2 == 0 { &raw const ops } else { ptr::null() };
+                let ops = if self.input.byte().is_multiple_of(2) { &raw const ops } else { ptr::null() };
                 let map = call!(spdk_mem_map_alloc(to, ops, ptr::null_mut()));
                 if !map.is_null() {
                     self.maps.borrow_mut().push(map);
