@@ -7,6 +7,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use rustix::thread::{CpuSet, sched_setaffinity};
+
 use crate::{Error, ErrorKind, Result};
 pub(crate) use policy::{bind, with_policy};
 
@@ -163,9 +165,7 @@ pub fn parse_cores(list: &str) -> Result<Vec<usize>> {
 }
 
 /// Restricts the calling thread to these cores; an empty list changes nothing.
-#[cfg(target_os = "linux")]
 pub(crate) fn run_on(cores: &[usize]) -> Result<()> {
-    use rustix::thread::{CpuSet, sched_setaffinity};
     if cores.is_empty() {
         return Ok(());
     }
@@ -180,13 +180,4 @@ pub(crate) fn run_on(cores: &[usize]) -> Result<()> {
         .with_source(std::io::Error::from(errno))
         .with_hint("name cores that the machine has and the process may use: `taskset -p PID`, `nproc`")
     })
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn run_on(cores: &[usize]) -> Result<()> {
-    if cores.is_empty() {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Unsupported, "this system does not let a thread choose its cores")
-        .with_hint("name no cores"))
 }

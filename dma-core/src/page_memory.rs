@@ -4,7 +4,7 @@
 use std::ptr::{self, NonNull};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::numa::{self, NumaNodes};
 use crate::{Error, MemoryRequest, Result};
@@ -80,24 +80,19 @@ impl PageMemory {
     /// Makes the system provide the pages now.
     fn populate(&self, huge: bool) -> Result<(), Errno> {
         let page = rustix::param::page_size();
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::mm::{Advice, madvise};
-            // Alignments below a page leave the start of the mapping as it is.
-            let len = self.len.next_multiple_of(page);
-            if huge {
-                // SAFETY: within the mapping, which starts at a page. A refusal does no harm.
-                let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
-            }
-            // SAFETY: as above; nobody else knows of the mapping yet.
-            match unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
-                Ok(()) => return Ok(()),
-                Err(Errno::NOMEM) => return Err(Errno::NOMEM),
-                // Linux before 5.14 does not know it.
-                Err(_) => {}
-            }
+        // Alignments below a page leave the start of the mapping as it is.
+        let len = self.len.next_multiple_of(page);
+        if huge {
+            // SAFETY: within the mapping, which starts at a page. A refusal does no harm.
+            let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
-        let _ = huge;
+        // SAFETY: as above; nobody else knows of the mapping yet.
+        match unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
+            Ok(()) => return Ok(()),
+            Err(Errno::NOMEM) => return Err(Errno::NOMEM),
+            // Linux before 5.14 does not know it.
+            Err(_) => {}
+        }
         for at in (0..self.len).step_by(page) {
             // SAFETY: a byte of the mapping, which nobody else knows of yet. Volatile: it is zero already.
             unsafe { self.base.as_ptr().wrapping_add(at).write_volatile(0) };

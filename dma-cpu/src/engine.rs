@@ -57,7 +57,7 @@ impl CpuEngine {
     /// `OutOfRange` if a number in `options` is, with the allowed range.
     pub fn open(options: &CpuOptions) -> Result<Self> {
         let threads = options.check()?;
-        let mut capabilities = Capabilities::CPU_COPIES
+        let capabilities = Capabilities::CPU_COPIES
             | Capabilities::FILL
             | Capabilities::FENCE
             | Capabilities::COMPARE
@@ -66,8 +66,9 @@ impl CpuEngine {
             | Capabilities::COPY_TO_BOTH
             | Capabilities::ALLOCATE
             | Capabilities::REGISTER
+            | Capabilities::EXPORT
+            | Capabilities::IMPORT
             | Capabilities::CPU_VISIBLE;
-        capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
         let limits = Limits::default()
             .with_max_transfer(MAX_TRANSFER as u64)
             .with_max_segments(1024)

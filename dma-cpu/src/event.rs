@@ -3,20 +3,17 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dma_core::{Error, ErrorKind, Result};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 /// Readable from [`signal`](Self::signal) until [`clear`](Self::clear).
 #[derive(Debug)]
-pub(super) struct Event {
-    read: OwnedFd,
-    /// Linux has one descriptor for both ends.
-    #[cfg(not(target_os = "linux"))]
-    write: OwnedFd,
-}
+pub(super) struct Event(OwnedFd);
 
 impl Event {
     pub(super) fn new() -> Result<Self> {
-        Self::open().map_err(|errno| {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        event.map(Self).map_err(|errno| {
             let kind = match errno {
                 Errno::MFILE | Errno::NFILE => ErrorKind::OutOfResources,
                 Errno::NOMEM => ErrorKind::OutOfMemory,
@@ -28,44 +25,21 @@ impl Event {
         })
     }
 
-    #[cfg(target_os = "linux")]
-    fn open() -> Result<Self, Errno> {
-        use rustix::event::{EventfdFlags, eventfd};
-        Ok(Self { read: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn open() -> Result<Self, Errno> {
-        use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-        use rustix::io::{FdFlags, fcntl_setfd};
-        let (read, write) = rustix::pipe::pipe()?;
-        for end in [&read, &write] {
-            fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
-            fcntl_setfd(end, FdFlags::CLOEXEC)?;
-        }
-        Ok(Self { read, write })
-    }
-
     /// Makes it readable.
     pub(super) fn signal(&self) {
-        #[cfg(target_os = "linux")]
-        let write = &self.read;
-        #[cfg(not(target_os = "linux"))]
-        let write = &self.write;
         // If it can take no more, it is readable.
-        let _ = rustix::io::write(write, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Makes it unreadable.
     pub(super) fn clear(&self) {
-        let mut count = [0; 8];
-        // One read empties an eventfd; a pipe may hold several.
-        while rustix::io::read(&self.read, &mut count).is_ok() && cfg!(not(target_os = "linux")) {}
+        // It fails if there is nothing to read.
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.read.as_fd()
+        self.0.as_fd()
     }
 }

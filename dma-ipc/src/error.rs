@@ -315,7 +315,6 @@ fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
     }
 }
 
-#[cfg(target_os = "linux")]
 impl RemoteError {
     /// `operation` was refused with `errno`.
     pub(super) fn os(operation: &'static str, errno: rustix::io::Errno) -> Self {
@@ -339,7 +338,6 @@ mod tests {
         assert!(Error::from(RemoteError::PeerGone { pid: 77 }).to_string().contains("77"));
     }
 
-    #[cfg(unix)]
     #[test]
     fn system_errors_are_sorted_and_come_with_a_remedy() {
         use rustix::io::Errno;

@@ -9,7 +9,6 @@
 //! some 500 ns each and 5 GB/s, for programs that export what `malloc` gave them.
 //!
 //! ```
-//! # #[cfg(target_os = "linux")] {
 //! use std::time::Duration;
 //! use dma_core::Access;
 //! use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
@@ -27,7 +26,6 @@
 //!
 //! export.revoke(Duration::from_secs(1))?;
 //! assert!(matches!(import.read_at(0, &mut hello), Err(RemoteError::Revoked { .. })));
-//! # }
 //! # Ok::<(), dma_ipc::RemoteError>(())
 //! ```
 //!
@@ -54,7 +52,7 @@
 //!   parent's peers take the parent for alive. The child's own exports and imports work.
 //! - Exporter and importer must share a network namespace (containers do not, by default), because the
 //!   socket's name is in it.
-//! - Linux only. Other systems compile it and get [`RemoteError::Unsupported`].
+//! - Linux only.
 //!
 //! # Abilities of a peer of the same user
 //!
@@ -84,46 +82,26 @@
 //! leases, and a flag that closes them. The connection stays open, so that each side notices the end of the
 //! other. One thread per process does all that, and sleeps otherwise.
 
-mod error;
-pub mod mappings;
-mod region;
-
-#[cfg(target_os = "linux")]
 mod blob;
-#[cfg(target_os = "linux")]
+mod error;
 mod export;
-#[cfg(target_os = "linux")]
 mod import;
-#[cfg(target_os = "linux")]
 mod lease;
-#[cfg(target_os = "linux")]
 mod mapping;
-#[cfg(target_os = "linux")]
+pub mod mappings;
 mod memory;
-#[cfg(target_os = "linux")]
 mod peercred;
-#[cfg(target_os = "linux")]
 mod process;
-#[cfg(target_os = "linux")]
+mod region;
 mod service;
-#[cfg(target_os = "linux")]
 mod wire;
-
-#[cfg(not(target_os = "linux"))]
-mod unsupported;
 
 use dma_core::Access;
 pub use error::RemoteError;
+pub use export::Export;
+pub use import::{Import, Lease, OwnedLease};
+pub use memory::{SharedMemory, available_memory};
 pub use region::Unexportable;
-
-#[cfg(not(target_os = "linux"))]
-pub use unsupported::{Export, Import, Lease, OwnedLease, SharedMemory, available_memory};
-#[cfg(target_os = "linux")]
-pub use {
-    export::Export,
-    import::{Import, Lease, OwnedLease},
-    memory::{SharedMemory, available_memory},
-};
 
 /// Length of an export's descriptor in bytes.
 pub const BLOB_LEN: usize = 56;

@@ -89,7 +89,7 @@ impl RawExport for Export {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,5 +1,5 @@
 //! Linux's memory policies: pages of one node.
-#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "memory policies have no safe wrapper"))]
+#![expect(unsafe_code, reason = "memory policies have no safe wrapper")]
 
 use std::ptr::NonNull;
 
@@ -59,7 +59,6 @@ fn refused(node: u32, e: std::io::Error) -> Error {
         .with_hint(hint)
 }
 
-#[cfg(target_os = "linux")]
 mod system {
     use std::ffi::{c_int, c_ulong};
     use std::io::{Error, Result};
@@ -140,23 +139,5 @@ mod system {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::io::{Error, ErrorKind, Result};
-    use std::ptr::NonNull;
-
-    pub(super) fn bind(_: u32, _: NonNull<u8>, _: usize) -> Result<()> {
-        Err(Error::from(ErrorKind::Unsupported))
-    }
-
-    pub(super) struct Policy;
-
-    impl Policy {
-        pub(super) fn set(_: u32) -> Result<Self> {
-            Err(Error::from(ErrorKind::Unsupported))
-        }
-    }
-}
-
-#[cfg(all(test, target_os = "linux", not(loom)))]
+#[cfg(all(test, not(loom)))]
 pub(super) use system::policy_of;

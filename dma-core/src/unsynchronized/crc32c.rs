@@ -138,69 +138,6 @@ mod x86_64 {
         crc.to_le_bytes().iter().zip(tables).fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)])
     }
 
-    /// The 16 bytes at offset `$at` of each chain.
-    macro_rules! words {
-        ($at:literal) => {
-            concat!(
-                "crc32 {a}, qword ptr [{src} + ",
-                $at,
-                "]\n",
-                "crc32 {b}, qword ptr [{src} + 4096 + ",
-                $at,
-                "]\n",
-                "crc32 {c}, qword ptr [{src} + 8192 + ",
-                $at,
-                "]\n",
-                "crc32 {a}, qword ptr [{src} + 8 + ",
-                $at,
-                "]\n",
-                "crc32 {b}, qword ptr [{src} + 4096 + 8 + ",
-                $at,
-                "]\n",
-                "crc32 {c}, qword ptr [{src} + 8192 + 8 + ",
-                $at,
-                "]\n",
-            )
-        };
-    }
-
-    /// Copies the line at offset `$at` by the store `$store`. A line is written whole before the next one, as
-    /// stores past the cache want it.
-    macro_rules! line {
-        ($at:literal, $store:literal) => {
-            concat!(
-                "movdqu {w}, [{src} + ",
-                $at,
-                "]\n",
-                "movdqu {x}, [{src} + 16 + ",
-                $at,
-                "]\n",
-                "movdqu {y}, [{src} + 32 + ",
-                $at,
-                "]\n",
-                "movdqu {z}, [{src} + 48 + ",
-                $at,
-                "]\n",
-                $store,
-                " [{dst} + ",
-                $at,
-                "], {w}\n",
-                $store,
-                " [{dst} + 16 + ",
-                $at,
-                "], {x}\n",
-                $store,
-                " [{dst} + 32 + ",
-                $at,
-                "], {y}\n",
-                $store,
-                " [{dst} + 48 + ",
-                $at,
-                "], {z}\n",
-            )
-        };
-    }
-
     /// Declares a function that takes a block through three chains, a line of each in turn.
     macro_rules! chains {
         ($name:ident $(, $dst:ident, $store:literal)?) => {
@@ -223,14 +160,24 @@ mod x86_64 {
                             "prefetcht0 [{src} + {ahead}]",
                             "prefetcht0 [{src} + {ahead} + 4096]",
                             "prefetcht0 [{src} + {ahead} + 8192]",
-                            words!("0"),
-                            words!("16"),
-                            words!("32"),
-                            words!("48"),
+                            // The next line of each chain, a word of each in turn.
+                            ".irp at, 0, 8, 16, 24, 32, 40, 48, 56",
+                            "crc32 {a}, qword ptr [{src} + \\at]",
+                            "crc32 {b}, qword ptr [{src} + 4096 + \\at]",
+                            "crc32 {c}, qword ptr [{src} + 8192 + \\at]",
+                            ".endr",
                             $(
-                                line!("0", $store),
-                                line!("4096", $store),
-                                line!("8192", $store),
+                                // Written whole before the next one, as stores past the cache want it.
+                                ".irp at, 0, 4096, 8192",
+                                "movdqu {w}, [{src} + \\at]",
+                                "movdqu {x}, [{src} + 16 + \\at]",
+                                "movdqu {y}, [{src} + 32 + \\at]",
+                                "movdqu {z}, [{src} + 48 + \\at]",
+                                concat!($store, " [{dst} + \\at], {w}"),
+                                concat!($store, " [{dst} + 16 + \\at], {x}"),
+                                concat!($store, " [{dst} + 32 + \\at], {y}"),
+                                concat!($store, " [{dst} + 48 + \\at], {z}"),
+                                ".endr",
                                 "add {dst}, 64",
                             )?
                             "add {src}, 64",
