@@ -294,8 +294,8 @@ Figures are medians over the repetitions. The baseline is the C library's memcpy
 fills, memcmp for comparisons, the crate crc32c for CRC-32C, memcpy and then crc32c for a copy with CRC-32C,
 and memcpy twice for a copy to two destinations. Operations that an engine lacks are not measured. Each
 repetition of an engine lies between two of the baseline, and its ratio is to these two. Verdicts follow from
-confidence intervals of these ratios. Repetitions in which threads waited for a CPU are made again as time
-allows. Percentiles with too few samples are not shown. Models are simulated devices, in tables of their own.";
+confidence intervals of these ratios. Repetitions in which threads waited for a CPU are left out where enough
+others remain. Percentiles with too few samples are not shown. Models are simulated devices, in tables of their own.";
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -360,8 +360,8 @@ pub struct RunArguments {
     /// number). Each cell runs without a break for --time, or 10 seconds.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = units::seconds)]
     pub series: Option<f64>,
-    /// Seconds of measuring for each cell, over all repetitions. With memcpy, the warm-up and disturbed
-    /// repetitions, a run takes about four times as long; --limit bounds it.
+    /// Seconds of measuring for each cell, over all repetitions. With memcpy and the warm-up, a run takes about
+    /// four times as long; --limit bounds it.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
     /// Operations of each repetition, instead of a time. Some more run before them, untimed. Repetitions of

@@ -184,7 +184,7 @@ pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) ->
     let models = before.engines.iter().filter(modelled);
     let models =
         models.filter_map(|e| Some(format!("{} is a model: {}", e.name, e.model.as_ref()?))).collect();
-    let busy = |results: &Results| !results.busy().is_empty();
+    let busy = |results: &Results| results.busy().is_some();
     if rows.iter().any(|r| !r.model) && (busy(before) || busy(after)) {
         notes.push("the machine was busy during the runs, which may explain differences".to_owned());
     }

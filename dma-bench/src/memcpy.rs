@@ -11,7 +11,7 @@ use crate::drive::{AT_ONCE, COMPARE_MUCH, Extent, Slice, Trouble};
 use crate::layout::{Layout, Offsets};
 use crate::memory::{Difference, PATTERN};
 use crate::plan::{Cell, Op};
-use crate::{cpu_clock, interrupt};
+use crate::{cpu_time, interrupt};
 
 /// The baseline's memory, allocated by the CPU engine.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Memcpy {
             self.several(run, cell, layout, index);
             warm += run;
         }
-        let cpu = cpu_clock::of_thread();
+        let cpu = cpu_time::of_thread();
         let from = now(&self.epoch);
         // The operations between two timed ones run without reading the clock. The first run is always made,
         // so that there is something to compare.
@@ -105,7 +105,7 @@ impl Memcpy {
             }
         }
         let to = now(&self.epoch);
-        let cpu = cpu_clock::of_thread() - cpu;
+        let cpu = cpu_time::of_thread() - cpu;
         if compared {
             self.check(cell, layout, first)?;
         }

@@ -103,11 +103,10 @@ pub fn run(
             .map_err(|e| Refused::Campaign(format!("--numa {node}: {e}")))?;
     }
     let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
-    let last_cache = machine.last_cache();
     let contenders = Engines::new(contenders, groups, footprint as usize, campaign.peer)
         .with_address(campaign.address.clone());
     contenders.check_memory(machine.memory)?;
-    let mut runner = Runner::new(&campaign, contenders, baseline, last_cache);
+    let mut runner = Runner::new(&campaign, contenders, baseline);
     campaign.notes().iter().for_each(|note| observer.note(note));
     for name in unmeasured {
         observer.note(&format!("no sweep names {name}, so it is not measured"));

@@ -107,7 +107,7 @@ fn a_run_writes_everything_it_is_asked_for() {
             paired == 2 || (paired > 2 && cell["engine"] == "memcpy"),
             "a pair in every repetition: {cell}"
         );
-        assert!(cell["left_out"].is_u64() && cell["waited"].is_f64() && cell["moved"].is_f64(), "{cell}");
+        assert!(cell["left_out"].is_u64() && cell["waited"].is_f64(), "{cell}");
         assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
         let virtual_clock = cell["engine"] == "sim:profile=dsa";
         assert_eq!(cell["model"].as_bool(), Some(virtual_clock));

@@ -57,6 +57,14 @@ pub struct Extent {
     pub each: bool,
 }
 
+impl Extent {
+    /// Returns the extent of `ops` operations whose time does not count.
+    #[must_use]
+    pub fn untimed(ops: u64) -> Self {
+        Self { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false }
+    }
+}
+
 /// A fixed rate, instead of the greatest possible one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {

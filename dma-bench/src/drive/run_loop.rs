@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Mark, Pace, Trouble, Worker};
-use crate::{cpu_clock, interrupt};
+use crate::{cpu_time, interrupt};
 
 /// Time limit for operations in flight after an interrupt.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -106,7 +106,7 @@ impl Worker {
                 self.poll()?;
             }
             while self.completed >= over && self.clock.now() >= due(over) {
-                self.marks.push(Mark { time: self.clock.now(), cpu: cpu_clock::of_process([]) });
+                self.marks.push(Mark { time: self.clock.now(), cpu: cpu_time::of_process(&[]) });
                 if over == self.extent.ops {
                     self.end();
                     return Ok(());

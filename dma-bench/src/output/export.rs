@@ -68,7 +68,6 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
         "repetitions",
         "left_out",
         "waited",
-        "moved",
         "message",
     ]))?;
     for m in &results.cells {
@@ -112,7 +111,6 @@ pub fn csv(results: &Results) -> Result<Vec<u8>, csv::Error> {
             m.ops_per_second.as_ref().map_or(0, |f| f.samples.len()).to_string(),
             m.left_out.to_string(),
             m.waited.to_string(),
-            m.moved.to_string(),
             m.message.clone().unwrap_or_default(),
         ]))?;
     }

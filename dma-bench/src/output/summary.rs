@@ -269,17 +269,13 @@ fn trust(results: &Results) -> String {
 }
 
 fn disturbed(results: &Results) -> String {
-    let most = |of: fn(&Measured) -> f64| results.cells.iter().map(of).fold(0.0, f64::max) * 100.0;
-    let (waited, moved) = (most(|m| m.waited), most(|m| m.moved));
+    let waited = results.cells.iter().map(|m| m.waited).fold(0.0, f64::max) * 100.0;
     let mut parts = Vec::new();
     if results.interrupted {
         parts.push("interrupted".to_owned());
     }
     if waited >= 1.0 {
         parts.push(format!("threads waited for a CPU up to {waited:.0} % of the time"));
-    }
-    if moved >= 25.0 {
-        parts.push(format!("the second core moved in up to {moved:.0} %"));
     }
     if results.cached().is_some() {
         parts.push("cold memory fits the cache".to_owned());

@@ -6,8 +6,6 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,9 +32,8 @@ pub struct Campaign {
     pub limit: Option<f64>,
     /// Duration of each repetition, in seconds.
     pub seconds: f64,
-    /// Warm-up of each cell over all passes, in seconds. Each visit has an equal part. Later visits stop
-    /// earlier: after 4096 operations, but not before 0.5 ms; and with queues that stayed open after 1 ms, or
-    /// 4 ms with hot buffers of more than 1 MiB.
+    /// Warm-up of each cell over all passes, in seconds. Each pass has an equal part. Later passes need 1 ms
+    /// at most, or 4 ms with hot buffers of more than 1 MiB, except for queues that learn and were closed.
     pub warm_up: f64,
     /// Operations of each repetition, instead of a duration.
     pub count: Option<u64>,
@@ -137,12 +134,6 @@ impl Campaign {
     #[must_use]
     pub fn is_continuous(&self) -> bool {
         self.duration.is_some() || self.series.is_some()
-    }
-
-    /// Returns the duration of a repetition.
-    #[must_use]
-    pub fn slice(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds)
     }
 
     /// Returns every cell once, grouped by baseline.

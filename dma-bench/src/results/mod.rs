@@ -126,13 +126,10 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Repetitions left out of the figures because they were disturbed: threads waited for a CPU, or the
-    /// helping core was not at its usual distance. Latencies include them.
+    /// Repetitions left out of the figures because threads waited for a CPU. Latencies include them.
     pub left_out: u64,
     /// Fraction of the time that threads waited for a CPU, in the repetitions that were kept.
     pub waited: f64,
-    /// Fraction of the repetitions, kept or not, in which the helping core was not at its usual distance.
-    pub moved: f64,
     /// All operations that were done.
     pub ops: u64,
     /// Operations that were verified.

@@ -6,8 +6,6 @@ use crate::units::{bytes, digits, per_second};
 
 /// Fraction of the time spent waiting for a CPU that deserves a note.
 const BUSY: f64 = 0.05;
-/// Fraction of the repetitions with a moved core that deserves a note.
-const OFTEN: f64 = 0.25;
 
 impl Results {
     /// Returns how many cells were never begun, if any.
@@ -71,30 +69,18 @@ impl Results {
         ))
     }
 
-    /// Returns notes on disturbances: threads that waited for a CPU, and helping cores that moved, each with
-    /// the number of cells and the worst of them.
+    /// Returns a note if threads waited for a CPU, with the number of cells and the worst of them.
     #[must_use]
-    pub fn busy(&self) -> Vec<String> {
-        let beyond = |part: fn(&Measured) -> f64, limit: f64| {
-            let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some());
-            let beyond: Vec<f64> = measured.map(part).filter(|part| *part > limit).collect();
-            let most = beyond.iter().copied().fold(0.0, f64::max);
-            (!beyond.is_empty())
-                .then(|| (format!("in {} of {} cells", beyond.len(), self.cells.len()), most * 100.0))
-        };
-        let waited = beyond(|m| m.waited, BUSY).map(|(cells, most)| {
+    pub fn busy(&self) -> Option<String> {
+        let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.waited > BUSY);
+        let (cells, most) = measured.fold((0, 0.0_f64), |(n, most), m| (n + 1, most.max(m.waited)));
+        (cells > 0).then(|| {
             format!(
-                "The machine was busy: {cells}, threads waited for a CPU for up to {most:.0} % of the time. Engines \
-                 with several threads lose most by that. A quieter machine helps, or --realtime."
+                "The machine was busy: in {cells} of {} cells, threads waited for a CPU for up to {:.0} % of the time. \
+                 Engines with several threads lose most by that. A quieter machine helps, or --realtime.",
+                self.cells.len(),
+                most * 100.0
             )
-        });
-        let moved = beyond(|m| m.moved, OFTEN).map(|(cells, most)| {
-            format!(
-                "The second core moved: {cells}, in up to {most:.0} % of the repetitions. The hypervisor of a \
-                 virtual machine migrates vCPUs between cores that share a cache and cores that do not. These \
-                 repetitions are left out where enough others remain; latencies are of all repetitions."
-            )
-        });
-        waited.into_iter().chain(moved).collect()
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Runner;
-use super::calibration::{WARM_SHARED, is_shared, warm, warm_up_of_pass};
+use super::calibration::warm;
 use crate::drive::{Extent, Trouble};
 use crate::layout::Layout;
 use crate::memcpy::Memcpy;
@@ -11,11 +11,8 @@ use crate::pairs::{Pair, Slot};
 use crate::placement::Pinned;
 use crate::plan::{Op, SLICE};
 use crate::record::Record;
-use crate::{interrupt, run_delay, slices};
+use crate::{cpu_time, interrupt, slices};
 
-/// Time to calibrate the baseline in later passes, in seconds. Only caches have to be warm; `memcpy` learns
-/// nothing.
-const LOOK: f64 = 0.000_5;
 /// Slices of the baseline before a run at a rate, and as many after it.
 const BESIDE_RATE: u32 = 5;
 
@@ -27,23 +24,18 @@ impl Runner<'_> {
         if memcpy.is_none() {
             *memcpy = Some(Memcpy::new(&self.baseline, self.engines.baseline_needs(&base.cell), compares)?);
         }
-        let warm_up = warm_up_of_pass(self.campaign);
-        let look = if is_shared(&base.cell) { WARM_SHARED } else { LOOK };
-        let least = if self.pass == 0 { warm_up } else { warm_up.min(look) };
-        let mut cold = self.cold(&base.cell);
+        let least = self.warm_up_now(&base.cell, self.pass > 0);
         let Some(memcpy) = &mut self.memcpy[usize::from(compares)] else {
             return Err(Trouble::Failed("no memory".to_owned()));
         };
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
-        while (spent < least.max(1e-9) || cold > 0) && !interrupt::stopped() {
+        while spent < least.max(1e-9) && !interrupt::stopped() {
             let extent = Extent { warm: 0, ops, sample_every: u64::MAX, compare: 0, each: false };
             let mut unused = crate::drive::histogram();
             let (slice, _) = memcpy.run(&base.cell, layout, extent, &mut self.at, &mut unused)?;
             spent += slice.seconds();
             per_op = per_op.min(slice.seconds() / ops as f64);
-            cold = cold.saturating_sub(ops);
-            // When only cold buffers are left, no more operations than these.
-            ops = if spent < least { ops * 2 } else { (ops * 2).min(cold).max(1) };
+            ops *= 2;
         }
         // A count or a rate sets the length of the engine's repetitions. The baseline keeps short slices.
         let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
@@ -68,7 +60,7 @@ impl Runner<'_> {
         let _pinned = Pinned::to(&self.campaign.cpus, 0);
         // Threads that wait for this CPU run now instead of during the slice.
         std::thread::yield_now();
-        let (before, begun) = (run_delay::of_thread(), Instant::now());
+        let (before, begun) = (cpu_time::waited(), Instant::now());
         let extent = Extent { compare, ..base.extent };
         match memcpy.run(&base.cell, layout, extent, &mut self.at, &mut base.latency) {
             Ok((slice, _)) if slice.ops == 0 => {
@@ -76,13 +68,12 @@ impl Runner<'_> {
                 None
             }
             Ok((slice, cpu)) => {
-                let waited = slices::part(before, run_delay::of_thread(), begun);
+                let waited = slices::part(before, cpu_time::waited(), begun);
                 let rate = slice.ops as f64 / slice.seconds();
                 let cpu_ns = cpu / slice.ops as f64;
-                let slot = Slot { rate, cpu_ns, waited, beside: None };
+                let slot = Slot { rate, cpu_ns, waited };
                 base.count(std::slice::from_ref(&slice));
-                let pair = Pair { slot, ratio: Some(1.0), waited, moved: false, visit: 0 };
-                base.add(pair, &self.cores.distance);
+                base.add(Pair { slot, ratio: Some(1.0), waited, pass: self.pass });
                 Some(slot)
             }
             Err(trouble) => {

@@ -1,10 +1,10 @@
 //! Calibration: warms a cell up, and sets how many operations a slice has, how many run before its clock
 //! starts, and how many slices there are.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Runner, passes};
-use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, COMPARE_OPS, Extent, Pace, Trouble, Worker};
+use crate::drive::{COMPARE_MUCH, COMPARE_OPS, Extent, Pace, Trouble, Worker};
 use crate::plan::{Campaign, Cell, Footprint, Verify};
 use crate::record::Record;
 use crate::{interrupt, slices};
@@ -21,28 +21,18 @@ const WARM_LONGEST: f64 = 0.01;
 const WARM_BYTES: u64 = 4 << 20;
 /// Hot buffers of more bytes than this, sources and destinations together, exceed a core's own caches.
 const OWN_CACHE: u64 = 1 << 20;
-/// Warm-up of such buffers in each pass, in seconds. Until then the shared cache has not taken them in, and
-/// an engine that learns has not settled. Source: `memcpy` of 4 MiB on a Zen 3 had 20 to 23 GB/s after 0.5
-/// ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8 ms.
-pub(super) const WARM_SHARED: f64 = 0.004;
-/// Rounds of the baseline through hot buffers before it is measured. Some caches keep data only when it is
-/// read again.
-const ROUNDS: u64 = 3;
-/// Hot buffers of more bytes than this get one round.
-const ROUNDS_BYTES: u64 = 32 << 20;
-/// Warm-up is skipped above this many times the last-level cache.
-const TOO_MUCH: u64 = 4;
 /// Least warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
-/// Warm-up of a cell whose queues stayed open, in seconds. [`WARM_SHARED`] replaces it for buffers in a
-/// shared cache.
+/// Warm-up of what has settled in an earlier pass, in seconds: `memcpy`, devices, and queues that stayed open.
+/// Only caches have to be warm.
 const WARM_AGAIN: f64 = 0.001;
-/// Operations that end the warm-up of later passes: an engine that learns has settled by then.
-const WARM_OPS: u64 = 4096;
+/// The same for hot buffers in a shared cache, which has not taken them in before. Source: `memcpy` of 4 MiB on
+/// a Zen 3 had 20 to 23 GB/s after 0.5 ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8 ms.
+const WARM_SHARED: f64 = 0.004;
 
 impl Runner<'_> {
     /// Warms a cell up, and sets the operations of a slice and the number of slices.
-    pub(super) fn warm_up(&self, record: &mut Record, stayed: bool) -> Result<(), Trouble> {
+    pub(super) fn warm_up(&self, record: &mut Record, settled: bool) -> Result<(), Trouble> {
         let (depth, batch) = (u64::from(record.cell.depth), u64::from(record.cell.batch));
         let compare = self.compare();
         let fresh = record.wanted == 0;
@@ -64,25 +54,23 @@ impl Runner<'_> {
         }
         let per_op = match self.campaign.rate {
             Some(rate) => self.warm_at_rate(record, rate)?,
-            None => self.warm_at_will(record, stayed)?,
+            None => self.warm_at_will(record, settled)?,
         };
         // Latencies of the warm-up do not count.
         record.workers.iter_mut().for_each(Worker::forget);
         let sample_every = self.sampling(per_op * 1e9 * batch as f64);
         let seconds = self.campaign.seconds;
-        let (warm, ops) = match (self.campaign.count, self.campaign.rate) {
-            (Some(ops), Some(_)) => (0, ops),
-            // The same warm-up as that of memcpy beside it.
-            (Some(ops), None) => (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops),
-            (None, Some(rate)) => (0, ((seconds * rate) as u64).max(1)),
-            (None, None) => {
-                let ops = ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch);
-                (warm(&record.cell, ops, per_op, depth).next_multiple_of(batch), ops)
-            }
+        let ops = self.campaign.count.unwrap_or_else(|| match self.campaign.rate {
+            Some(rate) => ((seconds * rate) as u64).max(1),
+            None => ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch),
+        });
+        // As for memcpy beside it. A schedule begins with its first operation.
+        let warm = match self.campaign.rate {
+            Some(_) => 0,
+            None => warm(&record.cell, ops, per_op, depth).next_multiple_of(batch),
         };
         record.extent = Extent { warm, ops, sample_every, compare, each: false };
         let slice = record.extent.ops as f64 * per_op;
-        record.slice = Duration::try_from_secs_f64(slice).unwrap_or(Duration::ZERO);
         if fresh && self.campaign.count.is_none() && self.campaign.rate.is_none() && slice > 2.0 * seconds {
             let fewer = (f64::from(record.wanted) * seconds / slice) as u32;
             record.wanted = fewer.max(passes(self.campaign));
@@ -90,38 +78,25 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Returns the operations that it takes to bring the hot buffers into the caches after they have moved.
-    pub(super) fn cold(&self, cell: &Cell) -> u64 {
-        let buffers = u64::from(cell.depth) * u64::from(cell.queues);
-        match cell.footprint {
-            Footprint::Hot => buffers * rounds(buffers * cell.size, self.last_cache),
-            _ => 0,
-        }
+    /// Returns the warm-up of a cell in this pass, in seconds. `settled`: it was warmed up in an earlier one.
+    pub(super) fn warm_up_now(&self, cell: &Cell, settled: bool) -> f64 {
+        let again = if is_shared(cell) { WARM_SHARED } else { WARM_AGAIN };
+        let whole = warm_up_of_pass(self.campaign);
+        if settled { whole.min(again) } else { whole }
     }
 
     /// Runs a cell as fast as possible until it is warm. Returns the seconds of one operation.
-    fn warm_at_will(&self, record: &mut Record, stayed: bool) -> Result<f64, Trouble> {
-        let (whole, depth) = (warm_up_of_pass(self.campaign), u64::from(record.cell.depth));
-        // The queue has settled in an earlier visit.
-        let again = if is_shared(&record.cell) { WARM_SHARED } else { WARM_AGAIN };
-        let least = if stayed { whole.min(again) } else { whole };
+    fn warm_at_will(&self, record: &mut Record, settled: bool) -> Result<f64, Trouble> {
+        let (least, depth) = (self.warm_up_now(&record.cell, settled), u64::from(record.cell.depth));
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
-        let all = self.pass == 0 || is_shared(&record.cell);
-        let (mut done, enough) = (0, if all { u64::MAX } else { WARM_OPS });
-        let least_of_all = WARM_LEAST.min(least);
-        let cold = if stayed { self.cold(&record.cell) / u64::from(record.cell.queues) } else { 0 };
-        while (done < cold || spent < least.max(1e-9) && (done < enough || spent < least_of_all))
-            && !interrupt::stopped()
-        {
+        while spent < least.max(1e-9) && !interrupt::stopped() {
             let begun = Instant::now();
-            let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false };
-            let sliced = slices::run(&mut record.workers, extent, None)?;
+            let sliced = slices::run(&mut record.workers, Extent::untimed(ops), None)?;
             spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
             // The fastest counts: other load can only make it slower.
             per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
-            done += ops;
             let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
-            ops = (ops * 2).min(left.max(depth).max(cold.saturating_sub(done)));
+            ops = (ops * 2).min(left.max(depth));
         }
         Ok(per_op)
     }
@@ -131,15 +106,8 @@ impl Runner<'_> {
         let least = warm_up_of_pass(self.campaign);
         let ops = (rate * least) as u64;
         if least > 0.0 {
-            let extent = Extent {
-                warm: 0,
-                ops: ops.max(1),
-                sample_every: 1 << 10,
-                compare: COMPARE_LITTLE,
-                each: false,
-            };
             // If no operation is due in that time, one runs at once.
-            slices::run(&mut record.workers, extent, (ops > 0).then_some(Pace { rate, each: ops }))?;
+            slices::run(&mut record.workers, Extent::untimed(ops.max(1)), (ops > 0).then_some(Pace { rate, each: ops }))?;
         }
         Ok(1.0 / rate)
     }
@@ -160,7 +128,7 @@ pub(super) fn warm_up_of_pass(campaign: &Campaign) -> f64 {
 /// only the last one of each buffer can be compared.
 fn check_some(record: &mut Record) -> Result<(), Trouble> {
     let ops = (COMPARE_MUCH as u64 / record.cell.size.max(1)).clamp(1, COMPARE_OPS as u64);
-    let extent = Extent { warm: 0, ops, sample_every: 1 << 10, compare: 0, each: true };
+    let extent = Extent { compare: 0, each: true, ..Extent::untimed(ops) };
     let sliced = slices::run(&mut record.workers, extent, None)?;
     record.count_verified(&sliced.slices);
     Ok(())
@@ -178,15 +146,6 @@ pub(super) fn few(size: u64) -> u64 {
 pub(super) fn is_shared(cell: &Cell) -> bool {
     let bytes = 2 * u64::from(cell.depth) * u64::from(cell.queues) * cell.size;
     cell.footprint == Footprint::Hot && bytes > OWN_CACHE
-}
-
-/// Returns the rounds of the baseline through hot buffers of `bytes` on each side.
-pub(super) fn rounds(bytes: u64, last_cache: u64) -> u64 {
-    match bytes {
-        _ if bytes > ROUNDS_BYTES && 2 * bytes >= TOO_MUCH * last_cache => 0,
-        _ if bytes > ROUNDS_BYTES => 1,
-        _ => ROUNDS,
-    }
 }
 
 /// Returns the operations of a slice that run before its clock starts. `per_op` is in seconds.

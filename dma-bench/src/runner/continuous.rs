@@ -91,7 +91,7 @@ impl Runner<'_> {
                 waited: sliced.waited.min(1.0),
             });
             let slot = sliced.slot();
-            record.add(Pair { ratio: None, ..Pair::new(None, slot, None) }, &self.cores.distance);
+            record.add(Pair { ratio: None, ..Pair::new(0, None, slot, None) });
             observer.repetition(&record.cell, record.model, rate * record.cell.size as f64);
             // Limited by the time of this machine, too: a simulated device's clock may be much faster.
             let faster = (every / seconds).min(every / slice.elapsed().as_secs_f64().max(1e-6)).min(100.0);

@@ -156,7 +156,7 @@ fn run(fast: &[u64]) -> Verdict {
     let contender =
         Contender { name: name.clone(), engine, clock: Clock::Real(Instant::now()), timeless: false };
     let engines = Engines::new(vec![contender], campaign.groups(&[name]), 1 << 20, Peer::Thread);
-    let (cells, _) = Runner::new(&campaign, engines, cpu, 32 << 20).all(&mut Nobody);
+    let (cells, _) = Runner::new(&campaign, engines, cpu).all(&mut Nobody);
     verdicts(&cells).pop().expect("one curve")
 }
 

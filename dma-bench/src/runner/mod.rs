@@ -4,7 +4,6 @@
 mod baseline;
 mod calibration;
 mod continuous;
-mod cores;
 mod engines;
 #[cfg(test)]
 mod made_up;
@@ -22,7 +21,6 @@ use std::time::Instant;
 use dma::DmaEngine;
 
 use self::calibration::clock_cost;
-use self::cores::Cores;
 pub(crate) use self::engines::Engines;
 pub use self::observer::Observer;
 pub(crate) use self::passes::passes;
@@ -44,11 +42,8 @@ pub(crate) struct Runner<'a> {
     pass: u32,
     /// Number of the current visit, over all passes.
     visit: u32,
-    /// Size of the last-level cache, in bytes.
-    last_cache: u64,
     /// Cost of one reading of the clock, in nanoseconds.
     clock_ns: f64,
-    cores: Cores,
     begun: Instant,
 }
 
@@ -63,7 +58,6 @@ impl<'a> Runner<'a> {
         campaign: &'a Campaign,
         engines: Engines,
         baseline: Arc<dyn DmaEngine>,
-        last_cache: u64,
     ) -> Self {
         Self {
             campaign,
@@ -73,9 +67,7 @@ impl<'a> Runner<'a> {
             at: 0,
             pass: 0,
             visit: 0,
-            last_cache,
             clock_ns: clock_cost(),
-            cores: Cores::default(),
             begun: Instant::now(),
         }
     }

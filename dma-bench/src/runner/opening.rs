@@ -8,7 +8,6 @@ use crate::contender::Contender;
 use crate::drive::{Trouble, Worker};
 use crate::interrupt;
 use crate::layout::Layout;
-use crate::plan::Footprint;
 use crate::record::Record;
 
 /// The most queues of the CPU engine that stay open between visits.
@@ -18,13 +17,10 @@ impl Runner<'_> {
     /// Returns true if the queues of a cell stay open until its next visit. The CPU engine then keeps the
     /// timings that it has learned, as in a program. Devices learn nothing, and may not have so many queues.
     pub(super) fn stays(&self, record: &Record) -> bool {
-        let learns = |contender: &Contender| contender.engine.info().backend == "cpu";
         let cells =
             self.engines.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == record.cell.engine);
         self.engines.contender(&record.cell).is_some_and(learns)
             && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= STAY
-            // A random order would stay the same.
-            && record.cell.footprint != Footprint::Random
             && self.pass + 1 < passes(self.campaign)
     }
 
@@ -76,8 +72,13 @@ impl Runner<'_> {
                 record.workers.push(worker.on(&self.campaign.cpus, queue));
             }
         }
-        self.warm_up(record, stayed)
+        self.warm_up(record, stayed || (self.pass > 0 && !learns(&contender)))
     }
+}
+
+/// Returns true if an engine's queues learn from the copies that they make.
+fn learns(contender: &Contender) -> bool {
+    contender.engine.info().backend == "cpu"
 }
 
 /// Reason why a device that takes no time is not measured.

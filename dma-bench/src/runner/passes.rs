@@ -24,7 +24,6 @@ impl Runner<'_> {
             let over = |most: f64| self.begun.elapsed().as_secs_f64() >= most;
             if pass > 0 && self.campaign.limit.is_some_and(over) {
                 for records in &mut all {
-                    records.iter_mut().for_each(|record| record.judge(0, &self.cores.distance));
                     for record in records.iter_mut().skip(1).filter(|r| r.trouble.is_none()) {
                         let made = upto(record.wanted, pass, passes) as u32;
                         observer.fewer(u64::from(record.wanted - made));
@@ -41,7 +40,6 @@ impl Runner<'_> {
             }
             observer.pass(pass + 1, passes);
         }
-        all.iter_mut().flatten().for_each(|record| record.judge(0, &self.cores.distance));
         let mut cells: Vec<Measured> = Vec::new();
         for record in all.iter().flatten() {
             let measured = record.measured();

@@ -1,6 +1,5 @@
 //! One slice of an engine, or all of a run at a rate.
 
-use super::Runner;
 use super::opening::TIMELESS;
 use crate::drive::{COMPARE_LITTLE, Extent, Pace, Trouble};
 use crate::pairs::Slot;
@@ -8,39 +7,36 @@ use crate::plan::Campaign;
 use crate::record::Record;
 use crate::slices::{self, Sliced};
 
-impl Runner<'_> {
-    /// Runs one slice of an engine. Returns `None` if the cell has failed or the user stopped the slice at
-    /// once.
-    pub(super) fn slot(&mut self, record: &mut Record) -> Option<Slot> {
-        if record.trouble.is_some() {
-            return None;
-        }
-        if let Some(slot) = record.again() {
-            return Some(slot);
-        }
-        let sliced = match slices::run(&mut record.workers, record.extent, None) {
-            Ok(sliced) => sliced,
-            Err(trouble) => {
-                record.trouble = Some(trouble);
-                return None;
-            }
-        };
-        record.extent.compare = COMPARE_LITTLE;
-        let (ops, ns) = sliced.ops_and_ns();
-        if record.virtual_clock && ns == 0 {
-            record.trouble = Some(Trouble::Unsupported(TIMELESS.to_owned()));
-            return None;
-        }
-        record.count(&sliced.slices);
-        if sliced.cut() && (ops == 0 || ns == 0) {
-            return None;
-        }
-        if record.virtual_clock {
-            return Some(Slot { waited: 0.0, ..sliced.slot() });
-        }
-        let beside = self.cores.beside(sliced.beside, record.in_company());
-        Some(Slot { beside, ..sliced.slot() })
+/// Runs one slice of an engine. Returns `None` if the cell has failed or the user stopped the slice at
+/// once.
+pub(super) fn slot(record: &mut Record) -> Option<Slot> {
+    if record.trouble.is_some() {
+        return None;
     }
+    if let Some(slot) = record.again() {
+        return Some(slot);
+    }
+    let sliced = match slices::run(&mut record.workers, record.extent, None) {
+        Ok(sliced) => sliced,
+        Err(trouble) => {
+            record.trouble = Some(trouble);
+            return None;
+        }
+    };
+    record.extent.compare = COMPARE_LITTLE;
+    let (ops, ns) = sliced.ops_and_ns();
+    if record.virtual_clock && ns == 0 {
+        record.trouble = Some(Trouble::Unsupported(TIMELESS.to_owned()));
+        return None;
+    }
+    record.count(&sliced.slices);
+    if sliced.cut() && (ops == 0 || ns == 0) {
+        return None;
+    }
+    if record.virtual_clock {
+        return Some(Slot { waited: 0.0, ..sliced.slot() });
+    }
+    Some(sliced.slot())
 }
 
 /// Runs all repetitions of a cell at the campaign's rate. A run that the user stopped before its first whole
@@ -66,7 +62,6 @@ fn slots(sliced: &Sliced) -> Vec<Slot> {
         rate: ops as f64 / (ns.max(1) as f64 / 1e9),
         cpu_ns: cpu_ns / ops.max(1) as f64,
         waited: sliced.waited,
-        beside: None,
     };
     let (ops, ns) = sliced.ops_and_ns();
     if sliced.parts.is_empty() && ops > 0 && ns > 0 {

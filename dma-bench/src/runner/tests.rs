@@ -1,7 +1,7 @@
 //! The order of passes, which queues stay open, and estimates of time.
 
 use super::Observer;
-use super::calibration::{few, is_shared, rounds, warm_up_of_pass};
+use super::calibration::{few, is_shared, warm_up_of_pass};
 use super::visit::apart;
 use super::*;
 use crate::contender::Contender;
@@ -47,12 +47,9 @@ fn the_warm_up_is_shared_out_among_the_passes() {
 }
 
 #[test]
-fn buffers_are_gone_through_as_often_as_it_may_help() {
+fn an_engine_and_memcpy_are_warmed_up_alike() {
     const MIB: u64 = 1 << 20;
-    let times = [(MIB, 32 * MIB), (32 * MIB, 100 * MIB), (33 * MIB, 100 * MIB), (64 * MIB, 32 * MIB)];
-    assert_eq!(times.map(|(bytes, cache)| rounds(bytes, cache)), [3, 3, 1, 0]);
     assert_eq!([64, MIB / 2, MIB, 4 * MIB, 1 << 40].map(few), [128, 128, 64, 32, 32]);
-    // An engine and memcpy have the same warm-up.
     let sweep = Sweep {
         sizes: "16K,64K,256K".parse().expect("sizes"),
         depths: "1,4,32".parse().expect("depths"),
@@ -82,7 +79,6 @@ fn queues_of_what_learns_stay_open() {
             campaign,
             Engines::new(vec![contender], groups.clone(), 1 << 20, Peer::Thread),
             baseline,
-            1 << 20,
         );
         for group in groups {
             let cells = std::iter::once(group.baseline).chain(group.cells);

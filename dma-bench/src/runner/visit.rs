@@ -1,12 +1,10 @@
 //! One visit to the cells that share a baseline: their share of repetitions, each between two slices of
-//! `memcpy`. Disturbed repetitions are repeated.
-
-use std::time::{Duration, Instant};
+//! `memcpy`.
 
 use super::Observer;
 use super::Runner;
 use super::passes::{passes, tell, upto};
-use super::slot::paced;
+use super::slot::{paced, slot};
 use crate::drive::{COMPARE_LITTLE, COMPARE_MUCH, Trouble};
 use crate::interrupt;
 use crate::layout::Layout;
@@ -15,38 +13,22 @@ use crate::record::Record;
 
 /// Every so many passes, the first repetition of each visit is compared thoroughly.
 const COMPARE_EVERY: u32 = 4;
-/// Repetitions are added until half of the requested ones are undisturbed. A visit has at most this many
-/// times its share of repetitions.
-const TRIES: usize = 6;
-/// A visit takes at most this many times its undisturbed duration.
-const PATIENCE: f64 = 3.0;
 
 impl Runner<'_> {
-    /// Reports the cells to the observer, if this was their last pass.
-    fn tell_last(&self, records: &mut [Record], observer: &mut dyn Observer) {
-        records.iter_mut().for_each(|record| record.judge(0, &self.cores.distance));
+    /// Measures cells that share a baseline, unless the user has stopped the run. Reports them to the
+    /// observer, if this was their last pass.
+    pub(super) fn visit(&mut self, records: &mut [Record], observer: &mut dyn Observer) {
+        if !interrupt::stopped() {
+            self.turn_to(records, observer);
+        }
         if self.pass + 1 == passes(self.campaign) || interrupt::stopped() {
             tell(records, observer);
         }
     }
 
-    /// Measures cells that share a baseline, unless the user has stopped the run.
-    pub(super) fn visit(&mut self, records: &mut [Record], observer: &mut dyn Observer) {
-        if !interrupt::stopped() {
-            self.turn_to(records, observer);
-        }
-        self.tell_last(records, observer);
-    }
-
     /// Runs one pass over `records`, of which the first is the baseline.
     pub(super) fn turn_to(&mut self, records: &mut [Record], observer: &mut dyn Observer) {
         let Some((base, records)) = records.split_first_mut() else { return };
-        let (pass, passes) = (self.pass, passes(self.campaign));
-        // Returns the repetitions due after this pass, and those of them that belong to this pass.
-        let share = |wanted: u32| {
-            let due = upto(wanted, pass + 1, passes);
-            (due, due - upto(wanted, pass, passes))
-        };
         if records.is_empty() {
             return;
         }
@@ -67,14 +49,14 @@ impl Runner<'_> {
             for record in &mut together {
                 self.open(record);
                 let fewer = self.campaign.repetitions.saturating_sub(record.wanted);
-                if pass == 0 && record.trouble.is_none() && fewer > 0 {
+                if self.pass == 0 && record.trouble.is_none() && fewer > 0 {
                     observer.fewer(u64::from(fewer));
                 }
             }
             if self.campaign.rate.is_some() {
                 self.at_rate(base, &layout, &mut together, observer);
             } else {
-                self.turns(base, &layout, &mut together, &share, observer);
+                self.turns(base, &layout, &mut together, observer);
             }
             for record in together {
                 base.wanted = base.wanted.max(record.wanted);
@@ -82,7 +64,7 @@ impl Runner<'_> {
                 if record.trouble.is_some() && !record.given_up {
                     record.given_up = true;
                     let all = if record.wanted == 0 { self.campaign.repetitions } else { record.wanted };
-                    observer.fewer(u64::from(all).saturating_sub(record.shown));
+                    observer.fewer(u64::from(all).saturating_sub(record.made() as u64));
                 }
                 if matches!(record.trouble, Some(Trouble::Failed(_))) && !lost.contains(&record.cell.engine) {
                     lost.push(record.cell.engine.clone());
@@ -94,27 +76,20 @@ impl Runner<'_> {
     }
 
     /// Measures cells of different engines in turns, with the baseline between them, until each has its share
-    /// of repetitions. Disturbed repetitions are repeated up to the limits above.
+    /// of repetitions.
     fn turns(
         &mut self,
         base: &mut Record,
         layout: &Layout,
         records: &mut [&mut Record],
-        share: &impl Fn(u32) -> (usize, usize),
         observer: &mut dyn Observer,
     ) {
-        let begun = Instant::now();
-        let planned: Duration = records.iter().map(|r| self.plan(r) * share(r.wanted).1 as u32).sum();
+        let due = |wanted: u32| upto(wanted, self.pass + 1, passes(self.campaign));
+        let due: Vec<usize> = records.iter().map(|r| due(r.wanted)).collect();
         let (mut before, mut compare) = (None, self.compare());
         for turn in 0.. {
-            let patient = begun.elapsed() < planned.mul_f64(PATIENCE);
-            let goes_on = |r: &Record| {
-                let (visited, (due, share)) = (r.visited(), share(r.wanted));
-                let again = !r.virtual_clock && patient && !r.moved() && visited < TRIES * share;
-                r.trouble.is_none() && (visited < share || (again && r.clean() < due / 2))
-            };
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
-                .filter(|who| goes_on(&*records[*who]))
+                .filter(|who| records[*who].trouble.is_none() && records[*who].made() < due[*who])
                 .partition(|who| records[*who].virtual_clock);
             if modelled.is_empty() && real.is_empty() {
                 return;
@@ -134,18 +109,14 @@ impl Runner<'_> {
                 let modelled = if gap == 0 { modelled.as_slice() } else { &[] };
                 let who = modelled.iter().copied().chain(who);
                 let slots: Vec<(usize, Slot)> =
-                    who.filter_map(|who| Some((who, self.slot(records[who])?))).collect();
+                    who.filter_map(|who| Some((who, slot(records[who])?))).collect();
                 // After an interrupt no further slice of memcpy delays the end.
                 let after = (!interrupt::stopped())
                     .then(|| self.baseline_slot(base, layout, COMPARE_LITTLE))
                     .flatten();
                 for (who, slot) in slots {
-                    let record = &mut *records[who];
-                    record.add(Pair::new(before, slot, after), &self.cores.distance);
-                    if record.visited() <= share(record.wanted).1 {
-                        record.shown += 1;
-                        observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
-                    }
+                    records[who].add(Pair::new(self.pass, before, slot, after));
+                    told(records[who], slot, observer);
                 }
                 before = after;
             }
@@ -171,9 +142,8 @@ impl Runner<'_> {
             let after = self.beside(base, layout, COMPARE_LITTLE);
             for slot in slots {
                 // At a fixed rate, the ratio to memcpy means nothing.
-                record.add(Pair { ratio: None, ..Pair::new(before, slot, after) }, &self.cores.distance);
-                record.shown += 1;
-                observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
+                record.add(Pair { ratio: None, ..Pair::new(self.pass, before, slot, after) });
+                told(record, slot, observer);
             }
         }
     }
@@ -182,12 +152,11 @@ impl Runner<'_> {
     pub(super) fn compare(&self) -> usize {
         if self.pass.is_multiple_of(COMPARE_EVERY) { COMPARE_MUCH } else { COMPARE_LITTLE }
     }
+}
 
-    /// Returns the undisturbed duration of a repetition and of the baseline beside it.
-    fn plan(&self, record: &Record) -> Duration {
-        let slice = self.campaign.slice();
-        if record.virtual_clock { Duration::ZERO } else { slice + record.slice.max(slice) }
-    }
+/// Tells the observer of a repetition.
+fn told(record: &Record, slot: Slot, observer: &mut dyn Observer) {
+    observer.repetition(&record.cell, record.model, slot.rate * record.cell.size as f64);
 }
 
 /// Splits cells into rounds with at most one cell of each engine, because a device may have only one queue.

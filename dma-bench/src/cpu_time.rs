@@ -1,5 +1,9 @@
-//! CPU time of this process and of its threads.
+//! CPU time of this process and its threads, and the time that threads waited for a CPU (run delay), which a busy
+//! machine has taken.
 #![expect(unsafe_code, reason = "the clock of another thread has no safe wrapper among our dependencies")]
+
+use std::fs;
+use std::path::Path;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -7,8 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// ticks (4 ms at 250 Hz), when it stops, and when its clock is read. So the clocks of `threads` are read
 /// first.
 #[must_use]
-pub fn of_process(threads: impl IntoIterator<Item = u32>) -> f64 {
-    threads.into_iter().for_each(bring_up_to_date);
+pub fn of_process(threads: &[u32]) -> f64 {
+    threads.iter().copied().for_each(bring_up_to_date);
     nanoseconds(ClockId::ProcessCPUTime)
 }
 
@@ -18,8 +22,31 @@ pub fn of_thread() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
+/// Returns the nanoseconds that the calling thread has waited for a CPU; 0 if the kernel does not count them.
+#[must_use]
+pub fn waited() -> u64 {
+    waited_in(Path::new("/proc/thread-self/schedstat"))
+}
+
+/// Returns the IDs of this process's threads, and the nanoseconds that they have waited for a CPU, together.
+#[must_use]
+pub fn threads() -> (Vec<u32>, u64) {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.fold((Vec::new(), 0), |(mut ids, waited), task| {
+        ids.extend(task.file_name().to_str().and_then(|id| id.parse::<u32>().ok()));
+        (ids, waited + waited_in(&task.path().join("schedstat")))
+    })
+}
+
+/// Reads the time of waiting: the second field of schedstat (Linux,
+/// Documentation/scheduler/sched-stats.rst).
+fn waited_in(path: &Path) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
 /// Reads the clock of a thread of this process, if there is such a thread, so that the kernel adds its time.
-pub fn bring_up_to_date(thread: u32) {
+fn bring_up_to_date(thread: u32) {
     // The clock of a thread as pthread_getcpuclockid(3) makes it: the inverted number, and three bits for
     // "one thread, as scheduled".
     let clock = (!(thread as libc::clockid_t) << 3) | 6;
@@ -35,16 +62,21 @@ fn nanoseconds(clock: ClockId) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::hint::black_box;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{run_delay, sibling};
 
     /// Steps of the busy loop.
     const STEPS: u32 = 40;
     /// Their least duration in nanoseconds.
     const LEAST: f64 = 10e3;
+
+    /// Keeps this core busy for some microseconds.
+    fn work() {
+        black_box((0..black_box(3000_u64)).fold(1_u64, |a, step| (a ^ step).wrapping_mul(0x9E37_79B9)));
+    }
 
     #[test]
     fn time_of_a_running_thread_counts() {
@@ -53,7 +85,7 @@ mod tests {
             scope.spawn(|| {
                 id.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Release);
                 while !end.load(Ordering::Acquire) {
-                    sibling::work();
+                    work();
                     steps.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -62,18 +94,14 @@ mod tests {
             // Counts the steps shorter than a tick in which the other thread ran.
             while ran < 50 && Instant::now() < until {
                 let id = id.load(Ordering::Acquire);
-                let of_it =
-                    |threads: Vec<run_delay::Thread>| threads.into_iter().find(|t| t.id == id).map(|t| t.ran);
-                let (before, all, own) = (of_it(run_delay::of_process()), of_process([id]), of_thread());
+                let (all, own) = (of_process(&[id]), of_thread());
                 let stepped = steps.load(Ordering::Relaxed);
                 std::thread::sleep(Duration::from_micros(300));
                 let stepped = steps.load(Ordering::Relaxed) - stepped;
-                let (spent, own) = (of_process([id]) - all, of_thread() - own);
-                let now = of_it(run_delay::of_process());
-                let both = before.zip(now).is_some_and(|(before, now)| now >= before + LEAST as u64);
+                let (spent, own) = (of_process(&[id]) - all, of_thread() - own);
                 if stepped >= STEPS {
                     ran += 1;
-                    counted += u32::from(both && spent - own >= LEAST);
+                    counted += u32::from(spent - own >= LEAST);
                 }
             }
             end.store(true, Ordering::Release);
@@ -83,9 +111,32 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_exist_changes_nothing() {
-        let before = of_process([]);
+        let before = of_process(&[]);
         bring_up_to_date(u32::MAX >> 4);
-        assert!(of_process([0, 1, u32::MAX]) >= before);
+        assert!(of_process(&[0, 1, u32::MAX]) >= before);
         assert!(of_thread() > 0.0);
+    }
+
+    #[test]
+    fn waiting_is_counted() {
+        let thread = waited();
+        // More threads than CPUs: some wait.
+        let many = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+        let all: u64 = std::thread::scope(|scope| {
+            let spin = || {
+                let until = Instant::now() + Duration::from_millis(30);
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                waited()
+            };
+            let threads: Vec<_> = (0..many).map(|_| scope.spawn(spin)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
+        assert_eq!(all > 0, counted, "{all} ns");
+        // The sum over the process does go down, when a thread of another test ends.
+        assert!(waited() >= thread, "it never goes down");
+        assert!(!counted || !threads().0.is_empty());
     }
 }
