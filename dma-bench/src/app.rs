@@ -125,7 +125,7 @@ fn command(command: Command) -> Result<u8, Failure> {
 /// the reader of standard output may have gone.
 fn show(
     printed: &Printed,
-    text: impl FnOnce(Format) -> Result<String, csv::Error>,
+    text: impl FnOnce(Format) -> String,
     json: impl Fn() -> String,
 ) -> Result<(), Failure> {
     if let Some(path) = &printed.json {
@@ -133,7 +133,7 @@ fn show(
     }
     print(&match printed.format {
         Format::Json => json(),
-        format => text(format).map_err(failed)?,
+        format => text(format),
     })
 }
 
@@ -144,12 +144,10 @@ fn compared(arguments: &CompareArguments) -> Result<u8, Failure> {
     if let Some(path) = &arguments.report {
         write_file(path, report::compared(&comparison, limit).as_bytes()).map_err(failed)?;
     }
-    let text = |format| {
-        Ok(match format {
-            Format::Markdown => comparison.markdown(all, limit),
-            Format::Csv => utf8(comparison.csv()?),
-            _ => comparison.text(all, Style::of_stdout()),
-        })
+    let text = |format| match format {
+        Format::Markdown => comparison.markdown(all, limit),
+        Format::Csv => comparison.csv(),
+        _ => comparison.text(all, Style::of_stdout()),
     };
     show(&arguments.printed, text, || comparison.json(limit))?;
     if arguments.printed.format == Format::Csv {
@@ -183,10 +181,6 @@ fn replayed(arguments: &ReplayArguments) -> Result<u8, Failure> {
     })
 }
 
-fn utf8(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// Returns the completion script for a shell.
 fn completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
@@ -216,13 +210,12 @@ fn load(path: &Path) -> Result<Results, Failure> {
     Results::load(path).map_err(failed)
 }
 
-fn of_results(results: &Results, format: Format, shown: Shown) -> Result<String, csv::Error> {
-    Ok(match format {
-        Format::Table => output::tables(results, Style::of_stdout(), shown),
-        Format::Markdown => output::tables(results, Style::Markdown, shown),
-        Format::Csv => utf8(output::csv(results)?),
+fn of_results(results: &Results, format: Format, shown: Shown) -> String {
+    match format {
+        Format::Table | Format::Markdown => output::tables(results, Style::of(format), shown),
+        Format::Csv => output::csv(results),
         Format::Json => results.to_json(),
-    })
+    }
 }
 
 fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
@@ -232,18 +225,15 @@ fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
     }
     let all = published::PUBLISHED.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
     let rows: Vec<_> = all.flat_map(published::of).collect();
-    let text = |format| {
-        Ok(match format {
-            Format::Csv => {
-                let mut writer = csv::Writer::from_writer(Vec::new());
-                rows.iter().try_for_each(|row| writer.serialize(row))?;
-                utf8(writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?)
-            }
-            Format::Markdown => output::published(&rows, Style::Markdown),
-            _ => output::published(&rows, Style::of_stdout()),
-        })
-    };
     // Numbers and texts always serialise.
+    let text = |format| match format {
+        Format::Csv => {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            rows.iter().for_each(|row| drop(writer.serialize(row)));
+            String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+        }
+        _ => output::published_text(&rows, Style::of(format)),
+    };
     show(printed, text, || serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n")?;
     Ok(if rows.iter().all(|r| r.holds) { 0 } else { FAILED })
 }
@@ -273,8 +263,8 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     // Each file is written even if another fails. Files come first, because the reader of standard output may
     // block.
     let mut failures = write_files(&results, arguments);
-    let shown = of_results(&results, arguments.printed.format, arguments.shown).map_err(failed);
-    failures.extend(shown.and_then(|text| print(&text)).err().map(|(_, message)| message));
+    let shown = print(&of_results(&results, arguments.printed.format, arguments.shown));
+    failures.extend(shown.err().map(|(_, message)| message));
     for message in &failures {
         say(format_args!("dma-bench: {message}"));
     }
@@ -302,17 +292,14 @@ fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
 /// Writes the files that were requested. Returns the errors.
 fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     let mut failures = Vec::new();
-    let mut write = |path: Option<&Path>, bytes: &dyn Fn() -> Result<Vec<u8>, Failure>| {
-        if let Some(path) = path {
-            let written = bytes().and_then(|bytes| write_file(path, &bytes).map_err(failed));
-            failures.extend(written.err().map(|(_, message)| message));
-        }
-    };
-    write(arguments.printed.json.as_deref(), &|| Ok(results.to_json().into_bytes()));
-    write(arguments.csv.as_deref(), &|| output::csv(results).map_err(failed));
-    write(arguments.markdown.as_deref(), &|| {
-        Ok(output::tables(results, Style::Markdown, arguments.shown).into_bytes())
-    });
+    for (path, format) in [
+        (&arguments.printed.json, Format::Json),
+        (&arguments.csv, Format::Csv),
+        (&arguments.markdown, Format::Markdown),
+    ] {
+        let write = |path| write_file(path, of_results(results, format, arguments.shown).as_bytes());
+        failures.extend(path.as_deref().and_then(|path| write(path).err()).map(|e| e.to_string()));
+    }
     failures.extend(write_report(results, arguments.report.as_deref(), arguments.plots.as_deref()));
     failures
 }

@@ -266,10 +266,6 @@ fn badness(status: Status) -> u8 {
     }
 }
 
-fn word(status: Status) -> String {
-    format!("{status:?}").to_lowercase()
-}
-
 /// Returns a description if the cell ended differently.
 fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measured>) -> Option<Change> {
     let found =
@@ -283,7 +279,7 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     let lost = if had_figures && new.bytes_per_second.is_none() { ", without figures" } else { "" };
     if new.status != old.status {
         let why = new.message.as_deref().map_or(String::new(), |why| format!(": {why}"));
-        let text = format!("was {} and is {}{lost}{why}", word(old.status), word(new.status));
+        let text = format!("was {} and is {}{lost}{why}", old.status, new.status);
         return found(text, badness(new.status) > badness(old.status));
     }
     let lost_ratio =

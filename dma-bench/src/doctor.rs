@@ -7,7 +7,7 @@ use dma::{Diagnosis, Finding, Verdict};
 use serde_json::{Value, json};
 
 use crate::cli::Format;
-use crate::output::Style;
+use crate::output::{Entry, Grid, Look, Style};
 
 /// Findings about backends.
 #[derive(Clone, Debug)]
@@ -55,33 +55,18 @@ impl Report {
     }
 
     /// Returns the findings in a format other than JSON.
-    ///
-    /// # Errors
-    ///
-    /// Never fails in practice, because the lines are written to memory.
-    pub fn shown(&self, format: Format) -> Result<String, csv::Error> {
-        if format == Format::Table {
-            return Ok(self.text());
-        }
-        let row = |(b, f): (&Diagnosis, &Finding)| {
-            let words = [b.name, f.what.as_ref(), word(f.verdict), f.found.as_ref(), f.fix.as_ref()];
-            words.map(str::to_owned)
+    #[must_use]
+    pub fn shown(&self, format: Format) -> String {
+        let row = |b: &Diagnosis, f: &Finding| {
+            [b.name, &f.what, word(f.verdict), &f.found, &f.fix].into_iter().map(Entry::text).collect()
         };
-        let mut rows = self.backends.iter().flat_map(|b| b.findings.iter().map(move |f| (b, f))).map(row);
-        let header = ["backend", "what", "verdict", "found", "fix"];
-        if format == Format::Markdown {
-            let style = Style::Markdown;
-            let mut table = style.table(&header);
-            for row in rows {
-                table.add_row(row.map(|text| style.text(&text)));
-            }
-            return Ok(format!("{table}\n"));
+        let rows = self.backends.iter().flat_map(|b| b.findings.iter().map(move |f| row(b, f)));
+        let grid = Grid::with(&["backend", "what", "verdict", "found", "fix"], rows);
+        match format {
+            Format::Markdown => grid.print(Style::Markdown, Look::Wrapped),
+            Format::Csv => grid.csv(),
+            _ => self.text(),
         }
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(header)?;
-        rows.try_for_each(|row| writer.write_record(row))?;
-        let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns the findings as text.

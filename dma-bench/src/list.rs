@@ -6,57 +6,47 @@ use dma::{Backend, Capabilities, Discovered, EngineInfo};
 use serde_json::{Value, json};
 
 use crate::cli::Format;
-use crate::output::Style;
+use crate::output::{Grid, Look, Style};
 use crate::units;
 
 const HEADER: [&str; 7] = ["engine", "device", "capabilities", "longest copy", "segments", "depth", "queues"];
 
 /// Returns the engines in a format other than JSON.
-///
-/// # Errors
-///
-/// Never fails in practice, because the lines are written to memory.
-pub fn shown(found: &[Discovered], format: Format) -> Result<String, csv::Error> {
+#[must_use]
+pub fn shown(found: &[Discovered], format: Format) -> String {
     if format == Format::Csv {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(["engine", "usable", "reason"].iter().chain(&HEADER[1..]))?;
-        for Discovered { name, info, .. } in found {
-            let (usable, reason) = match info {
-                Ok(_) => ("true", String::new()),
-                Err(e) => ("false", e.to_string()),
+        let line = |d: &Discovered| {
+            let (usable, rest, reason) = match &d.info {
+                Ok(info) => ("true", row(info), String::new()),
+                Err(e) => ("false", Default::default(), e.to_string()),
             };
-            let rest = info.as_ref().map_or_else(|_| Default::default(), |info| row(name.to_string(), info));
-            let name = name.to_string();
-            let first = [name.as_str(), usable, &reason];
-            writer.write_record(first.into_iter().chain(rest[1..].iter().map(String::as_str)))?;
-        }
-        let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
-        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+            [&[d.name.to_string(), usable.to_owned(), reason], &rest[..]].concat()
+        };
+        let header = [&["engine", "usable", "reason"], &HEADER[1..]].concat();
+        return Grid::texts(&header, found.iter().map(line)).csv();
     }
-    let style = if format == Format::Markdown { Style::Markdown } else { Style::of_stdout() };
-    let mut table = style.table(&HEADER);
-    let (mut models, mut unusable) = (String::new(), String::new());
+    let style = Style::of(format);
+    let usable =
+        found.iter().filter_map(|d| Some([&[d.name.to_string()], &row(d.info.as_ref().ok()?)[..]].concat()));
+    let mut text = Grid::texts(&HEADER, usable).print(style, Look::Wrapped);
     for Discovered { name, info, .. } in found {
-        match info {
-            Ok(info) => {
-                table.add_row(row(name.to_string(), info).map(|text| style.text(&text)));
-                if let Some(model) = &info.model {
-                    let _ = write!(models, "\n{name} is a model: {model}");
-                }
-            }
-            // The reason goes below the table, which it would make very wide.
-            Err(e) => {
-                let _ = write!(unusable, "\n{name} cannot be used: {e}");
-            }
+        if let Ok(EngineInfo { model: Some(model), .. }) = info {
+            let _ = write!(text, "\n{name} is a model: {model}");
         }
     }
-    Ok(format!("{table}\n{models}{unusable}\n"))
+    // Reasons go below the table, which they would make very wide.
+    for Discovered { name, info, .. } in found {
+        if let Err(e) = info {
+            let _ = write!(text, "\n{name} cannot be used: {e}");
+        }
+    }
+    text + "\n"
 }
 
-fn row(name: String, info: &EngineInfo) -> [String; 7] {
+/// Returns the columns behind the name.
+fn row(info: &EngineInfo) -> [String; 6] {
     let limits = &info.limits;
     [
-        name,
         info.device.clone(),
         capabilities(info.capabilities).join(" "),
         if limits.max_transfer == u64::MAX { "any".to_owned() } else { units::bytes(limits.max_transfer) },
@@ -132,7 +122,7 @@ mod tests {
     #[test]
     fn the_list_has_every_engine() {
         let found = dma::discover();
-        let shown = |format| shown(&found, format).unwrap();
+        let shown = |format| shown(&found, format);
         let (table, json) = (shown(Format::Table), json(&found));
         let (csv, markdown) = (shown(Format::Csv), shown(Format::Markdown));
         assert_eq!(

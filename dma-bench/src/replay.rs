@@ -9,7 +9,7 @@ use dma::{EngineName, Error, ErrorKind, Result};
 use serde::Serialize;
 
 use crate::cli::Format;
-use crate::output::{Style, right};
+use crate::output::{Entry, Grid, Look, Style, fields};
 use crate::units;
 
 const HEADER: [&str; 9] = [
@@ -169,27 +169,21 @@ pub fn run(
 
 impl Report {
     /// Returns the report in a format other than JSON.
-    ///
-    /// # Errors
-    ///
-    /// Never fails in practice, because the lines are written to memory.
-    pub fn shown(&self, format: Format) -> std::result::Result<String, csv::Error> {
+    #[must_use]
+    pub fn shown(&self, format: Format) -> String {
         if format == Format::Csv {
             return self.csv();
         }
-        let style = if format == Format::Markdown { Style::Markdown } else { Style::of_stdout() };
-        let mut table = style.table(&HEADER);
-        right(&mut table, &[1, 2, 3, 4, 5, 6, 7, 8]);
-        table.add_row(self.row(&self.recorded, true).map(|text| style.text(&text)));
-        for row in self.engines.iter().filter(|row| row.figures.is_some()) {
-            table.add_row(self.row(row, false).map(|text| style.text(&text)));
-        }
+        let style = Style::of(format);
+        let rows = self.engines.iter().filter_map(|row| self.row(row, false));
+        let grid = Grid::with(&HEADER, self.row(&self.recorded, true).into_iter().chain(rows));
         let mut text = format!(
-            "{} operations, {}, {} queues; the program took {} of CPU time in all\n{table}\n",
+            "{} operations, {}, {} queues; the program took {} of CPU time in all\n{}",
             self.recorded.figures.as_ref().map_or(0, |figures| figures.descriptors),
             units::bytes(self.bytes),
             self.queues,
             time(self.program_cpu_seconds),
+            grid.print(style, Look::Wrapped),
         );
         for row in &self.engines {
             if let Some(model) = &row.model {
@@ -200,7 +194,7 @@ impl Report {
                 text.push('\n');
             }
         }
-        Ok(text)
+        text
     }
 
     /// Returns the errors of engines, one line each.
@@ -220,48 +214,34 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    fn csv(&self) -> std::result::Result<String, csv::Error> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
-            "engine",
-            "recorded",
-            "seconds",
-            "cpu_seconds",
-            "wait_seconds",
-            "doorbells",
-            "descriptors",
-            "failed",
-            "error",
-        ])?;
-        for (row, recorded) in
-            std::iter::once((&self.recorded, true)).chain(self.engines.iter().map(|row| (row, false)))
-        {
+    fn csv(&self) -> String {
+        let line = |row: &Row, recorded: bool| {
             let figures = row.figures.as_ref();
             let number = |of: fn(&Figures) -> String| figures.map(of).unwrap_or_default();
-            writer.write_record([
-                row.engine.clone(),
-                recorded.to_string(),
-                number(|f| f.seconds.to_string()),
-                number(|f| f.cpu_seconds.to_string()),
-                number(|f| f.wait_seconds.to_string()),
-                number(|f| f.doorbells.to_string()),
-                number(|f| f.descriptors.to_string()),
-                number(|f| f.failed.to_string()),
-                row.error.clone().unwrap_or_default(),
-            ])?;
-        }
-        let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+            vec![
+                ("engine", row.engine.clone()),
+                ("recorded", recorded.to_string()),
+                ("seconds", number(|f| f.seconds.to_string())),
+                ("cpu_seconds", number(|f| f.cpu_seconds.to_string())),
+                ("wait_seconds", number(|f| f.wait_seconds.to_string())),
+                ("doorbells", number(|f| f.doorbells.to_string())),
+                ("descriptors", number(|f| f.descriptors.to_string())),
+                ("failed", number(|f| f.failed.to_string())),
+                ("error", row.error.clone().unwrap_or_default()),
+            ]
+        };
+        let engines = self.engines.iter().map(|row| line(row, false));
+        fields(&std::iter::once(line(&self.recorded, true)).chain(engines).collect::<Vec<_>>())
     }
 
-    fn row(&self, row: &Row, recorded: bool) -> [String; 9] {
-        let Some(figures) = &row.figures else { return Default::default() };
+    /// Returns the row of a table; `None` without figures.
+    fn row(&self, row: &Row, recorded: bool) -> Option<Vec<Entry>> {
+        let figures = row.figures.as_ref()?;
         let of = |value: f64, of: fn(&Figures) -> f64| match self.recorded.figures.as_ref().map(of) {
             Some(before) if !recorded && before > 0.0 => format!("{:.2}", value / before),
             _ => String::new(),
         };
-        [
-            if recorded { format!("recorded: {}", row.engine) } else { row.engine.clone() },
+        let numbers = [
             time(figures.seconds),
             of(figures.seconds, |f| f.seconds),
             time(figures.cpu_seconds),
@@ -270,7 +250,9 @@ impl Report {
             figures.doorbells.to_string(),
             of(figures.doorbells as f64, |f| f.doorbells as f64),
             if recorded { String::new() } else { figures.failed.to_string() },
-        ]
+        ];
+        let name = if recorded { format!("recorded: {}", row.engine) } else { row.engine.clone() };
+        Some(std::iter::once(Entry::text(name)).chain(numbers.map(|n| Entry::number(n, None))).collect())
     }
 }
 

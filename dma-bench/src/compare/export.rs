@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Comparison, Difference, Quantity, Row, Verdict};
 use crate::cli::Metric;
 use crate::machine::Machine;
-use crate::output::{SHAPE, kind, shape};
+use crate::output::{Field, fields, kind, number, shape};
 use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 
@@ -183,45 +183,31 @@ impl Comparison {
 
     /// Returns the comparison as CSV: a line for each figure of each cell, and one for each cell without
     /// figures.
-    ///
-    /// # Errors
-    ///
-    /// Never fails in practice, because the lines are written to memory.
-    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let head = ["engine", "kind"].into_iter().chain(SHAPE);
-        writer.write_record(head.chain([
-            "status_before",
-            "status_after",
-            "quantity",
-            "before",
-            "after",
-            "change",
-            "chance",
-            "verdict",
-            "ended",
-        ]))?;
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut rows: Vec<Vec<Field>> = Vec::new();
         for compared in self.compared() {
             let c = compared.cell;
-            let status = |s: Option<Status>| s.map_or(String::new(), super::word);
-            let head = [c.engine.clone(), kind(c, compared.model).to_owned()];
-            let ended = [status(compared.status_before), status(compared.status_after)];
-            let identity: Vec<String> = head.into_iter().chain(shape(c)).chain(ended).collect();
-            let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
-            let mut figures: Vec<[String; 6]> = Vec::new();
-            for f in &compared.figures {
-                let (before, after) = (f.before.to_string(), f.after.to_string());
-                let (change, chance) = (number(f.change), number(f.chance));
-                figures.push([f.quantity.to_owned(), before, after, change, chance, f.verdict.to_owned()]);
-            }
-            if figures.is_empty() {
-                figures.push(Default::default());
-            }
-            for figure in &figures {
-                let ended = compared.ended.unwrap_or_default().to_owned();
-                writer.write_record(identity.iter().chain(figure).chain([&ended]))?;
+            let status = |s: Option<Status>| s.map_or(String::new(), |s| s.to_string());
+            let figures = compared.figures.iter().map(Some);
+            for f in figures.chain(compared.figures.is_empty().then_some(None)) {
+                let figure = |of: fn(&Figure) -> Option<f64>| number(f.and_then(of));
+                let mut row = vec![("engine", c.engine.clone()), kind(c, compared.model)];
+                row.extend(shape(c));
+                row.extend([
+                    ("status_before", status(compared.status_before)),
+                    ("status_after", status(compared.status_after)),
+                    ("quantity", f.map_or(String::new(), |f| f.quantity.to_owned())),
+                    ("before", figure(|f| Some(f.before))),
+                    ("after", figure(|f| Some(f.after))),
+                    ("change", figure(|f| f.change)),
+                    ("chance", figure(|f| f.chance)),
+                    ("verdict", f.map_or(String::new(), |f| f.verdict.to_owned())),
+                    ("ended", compared.ended.unwrap_or_default().to_owned()),
+                ]);
+                rows.push(row);
             }
         }
-        writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))
+        fields(&rows)
     }
 }

@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::Table;
-
 use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
-use crate::output::{Style, printable, right};
+use crate::output::{Entry, Grid, Look, Style, printable};
 use crate::units::{digits, nanos};
 
 /// The most changes that are named without `--all`.
@@ -16,7 +14,7 @@ const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
 
 impl Row {
     /// Returns the entry of [`TABLES`] that the row belongs to.
-    pub(crate) fn what(&self) -> &'static str {
+    fn what(&self) -> &'static str {
         TABLES[match self.quantity {
             Quantity::Ratio => 0,
             Quantity::Throughput => 1,
@@ -32,7 +30,8 @@ impl Row {
         }
     }
 
-    pub(crate) fn cells(&self) -> [String; 6] {
+    /// Returns the row of a table, with its class.
+    fn entries(&self) -> (&'static str, Vec<Entry>) {
         let verdict = match self.verdict {
             Verdict::Noise => "noise",
             Verdict::Untold => "cannot be told",
@@ -42,19 +41,19 @@ impl Row {
             Verdict::Changed if self.is_slower_by(0.0) => "slower",
             Verdict::Changed => "faster",
         };
-        let chance = match self.chance {
-            None => "-".to_owned(),
-            Some(chance) if chance < 1e-4 => "< 0.01 %".to_owned(),
-            Some(chance) => format!("{:.2} %", chance * 100.0),
+        let chance = |chance: f64| match chance {
+            chance if chance < 1e-4 => "< 0.01 %".to_owned(),
+            chance => format!("{:.2} %", chance * 100.0),
         };
-        [
-            self.name(),
-            self.figure(self.before),
-            self.figure(self.after),
-            self.change().map_or("-".to_owned(), |c| format!("{:+.1} %", c * 100.0)),
-            chance,
-            verdict.to_owned(),
-        ]
+        let row = vec![
+            Entry::text(self.name()),
+            Entry::known(Some(self.before), |value| self.figure(value)),
+            Entry::known(Some(self.after), |value| self.figure(value)),
+            Entry::known(self.change(), |change| format!("{:+.1} %", change * 100.0)),
+            Entry::known(self.chance, chance),
+            Entry::text(verdict),
+        ];
+        (if verdict == "slower" { "bad" } else { "" }, row)
     }
 
     /// Returns true if the row is shown without `--all`.
@@ -69,30 +68,27 @@ impl Row {
 }
 
 impl Comparison {
-    /// Returns a table for each kind of figures.
-    fn tables(&self, all: bool, style: Style) -> Vec<Table> {
-        TABLES.into_iter().filter_map(|what| self.table(what, all, style)).collect()
+    /// Returns a table for each kind of figures, of the rows that `shown` picks.
+    pub(crate) fn tables(&self, shown: impl Fn(&Row) -> bool) -> Vec<Grid> {
+        let table = |what| {
+            let header = [format!("{what} before"), format!("{what} after")];
+            let mut grid = Grid::new(&["cell", &header[0], &header[1], "change", "chance of noise", ""]);
+            grid.rows = self.rows.iter().filter(|r| r.what() == what && shown(r)).map(Row::entries).collect();
+            grid
+        };
+        TABLES.into_iter().map(table).filter(|grid| !grid.rows.is_empty()).collect()
     }
 
-    fn table(&self, what: &str, all: bool, style: Style) -> Option<Table> {
-        let (before, after) = (format!("{what} before"), format!("{what} after"));
-        let mut table = style.table(&["cell", &before, &after, "change", "chance of noise", ""]);
-        for row in self.rows.iter().filter(|r| r.what() == what && (all || r.is_worth_showing())) {
-            let mut cells = row.cells();
-            cells[0] = style.text(&cells[0]);
-            table.add_row(cells);
-        }
-        right(&mut table, &[1, 2, 3, 4]);
-        (table.row_count() > 0).then_some(table)
+    fn print(&self, all: bool, style: Style) -> impl Iterator<Item = String> {
+        let tables = self.tables(|row| all || row.is_worth_showing());
+        tables.into_iter().map(move |grid| grid.print(style, Look::Wrapped))
     }
 
     /// Returns the tables and the text below them.
     #[must_use]
     pub fn text(&self, all: bool, style: Style) -> String {
         let mut text = String::new();
-        for table in self.tables(all, style) {
-            let _ = writeln!(text, "{table}");
-        }
+        self.print(all, style).for_each(|table| text += &table);
         for line in self.lines(all) {
             let _ = writeln!(text, "{line}");
         }
@@ -104,9 +100,7 @@ impl Comparison {
     #[must_use]
     pub fn markdown(&self, all: bool, limit: Option<f64>) -> String {
         let mut text = String::new();
-        for table in self.tables(all, Style::Markdown) {
-            let _ = writeln!(text, "{table}\n");
-        }
+        self.print(all, Style::Markdown).for_each(|table| text += &(table + "\n"));
         let mut lines = self.lines(all);
         if let Some(limit) = limit {
             let failures = self.failures(limit);

@@ -2,24 +2,26 @@
 
 use std::cmp::Reverse;
 
-use super::words::labelled;
-use super::{Style, depth, latencies, right, speed, what};
+use super::grid::{Entry, Grid, Look};
+use super::{Style, depth, latencies, speed, what};
 use crate::plan::{Campaign, Cell};
 use crate::results::Measured;
 use crate::stats::Figures;
 use crate::units::{bytes, digits, nanos};
 
-const WIDE: [&str; 15] = [
-    "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p90", "p99", "p99.9", "max", "CPU/op",
-    "CPU s/GB", "bells/op", "polls/op",
+const HEADER: [&str; 16] = [
+    "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p90", "p99", "p99.9", "max",
+    "CPU/op", "CPU s/GB", "bells/op", "polls/op",
 ];
 
+/// The columns of wide tables, whose title says what is measured.
+const WIDE: [usize; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The columns of narrow tables, which fit 80 characters.
-const NARROW: [usize; 7] = [0, 1, 2, 3, 5, 6, 8];
+const NARROW: [usize; 7] = [1, 2, 3, 4, 6, 7, 9];
 
 /// Sorts the rows of tables. With `ranked`, models and measurements share a table, and the fastest of each
 /// size comes first.
-pub(crate) fn sort(cells: &mut [&Measured], ranked: bool) {
+fn sort(cells: &mut [&Measured], ranked: bool) {
     cells.sort_by_key(|m| {
         let c = &m.cell;
         let speed = m.ops_per_second.as_ref().filter(|_| ranked).map(|f| Reverse(f.median.to_bits()));
@@ -37,9 +39,10 @@ pub(super) fn tables(
 ) -> String {
     sort(cells, ranked);
     let mut text = String::new();
+    let (columns, look) = if wide { (&WIDE[..], Look::Ranges) } else { (&NARROW[..], Look::Bare) };
     for alike in cells.chunk_by(|a, b| what(&a.cell) == what(&b.cell)) {
         text += &style.title(&title(&alike[0].cell));
-        text += &table(campaign, alike, style, wide, ranked);
+        text += &table(campaign, alike, ranked).columns(columns).print(style, look);
     }
     text
 }
@@ -52,83 +55,36 @@ fn title(c: &Cell) -> String {
     }
 }
 
-fn table(campaign: &Campaign, cells: &[&Measured], style: Style, wide: bool, marked: bool) -> String {
-    let columns: Vec<usize> = if wide { (0..WIDE.len()).collect() } else { NARROW.to_vec() };
-    let mut table = style.rigid_table(&columns.iter().map(|c| WIDE[*c]).collect::<Vec<_>>(), wide);
-    let spread = |figures: &Figures, scale: f64| {
-        let of = |v: f64| digits(v * scale);
-        if wide {
-            format!("{} ({} to {})", of(figures.median), of(figures.min), of(figures.max))
-        } else {
-            of(figures.median)
-        }
-    };
-    for m in cells {
-        let c = &m.cell;
-        let [p50, p90, p99, p999, max] = latencies(m);
-        let per_op = |v: Option<f64>| v.map_or("-".to_owned(), digits);
-        let all = [
-            bytes(c.size),
-            style.text(&labelled(&c.engine, marked && m.model)),
-            depth(c),
-            m.bytes_per_second.as_ref().map_or("-".to_owned(), |f| spread(f, 1e-9)),
-            speed(campaign, m),
-            m.ratio.as_ref().filter(|_| !c.is_baseline()).map_or("-".to_owned(), |f| spread(f, 1.0)),
-            p50,
-            p90,
-            p99,
-            p999,
-            max,
-            m.cpu_ns_per_op.as_ref().map_or("-".to_owned(), |f| nanos(f.median)),
-            m.cpu_s_per_gb.as_ref().map_or("-".to_owned(), |f| digits(f.median)),
-            per_op(m.doorbells_per_op),
-            per_op(m.polls_per_op),
-        ];
-        table.add_row(columns.iter().map(|c| all[*c].clone()));
-    }
-    let numbers: Vec<usize> = (0..columns.len()).filter(|at| WIDE[columns[*at]] != "engine").collect();
-    right(&mut table, &numbers);
-    format!("{}\n", table.trim_fmt())
+/// Returns the figures of all cells in one table, models marked.
+pub(crate) fn figures(campaign: &Campaign, mut cells: Vec<&Measured>) -> Grid {
+    sort(&mut cells, false);
+    table(campaign, &cells, true)
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::output::{Shown, Style, tables};
-    use crate::results::tests::sample;
-
-    #[test]
-    fn tables_are_narrow_unless_asked_for_all() {
-        let mut results = sample();
-        results.published.clear();
-        let narrow = tables(&results, Style::Plain, Shown::default());
-        let (figures, _) = narrow.split_once("Verdicts").unwrap();
-        for line in figures.lines().skip(1) {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
-        let wide = tables(&sample(), Style::Plain, Shown { wide: true, ..Shown::default() });
-        for column in super::WIDE {
-            assert!(wide.contains(column), "{column}");
-        }
-        assert!(!narrow.contains("polls/op") && narrow.contains("x memcpy"));
+fn table(campaign: &Campaign, cells: &[&Measured], marked: bool) -> Grid {
+    let mut grid = Grid::new(&HEADER);
+    let median = |f: &Option<Figures>| f.as_ref().map(|f| f.median);
+    for m in cells {
+        let c = &m.cell;
+        let times = m.latency.as_ref().map(|l| [l.p50, l.p90, l.p99, l.p999, l.max]);
+        let mut row = vec![
+            Entry::text(what(c)),
+            Entry::number(bytes(c.size), Some(c.size as f64)),
+            Entry::engine(&c.engine, marked && m.model),
+            Entry::number(depth(c), Some(f64::from(c.depth))),
+            Entry::figures(m.bytes_per_second.as_ref(), 1e-9),
+            Entry::number(speed(campaign, m), median(&m.ops_per_second)),
+            Entry::figures(m.ratio.as_ref().filter(|_| !c.is_baseline()), 1.0),
+        ];
+        let latency = |(at, text)| Entry::number(text, times.map(|times| times[at] as f64));
+        row.extend(latencies(m).into_iter().enumerate().map(latency));
+        row.extend([
+            Entry::known(median(&m.cpu_ns_per_op), nanos),
+            Entry::known(median(&m.cpu_s_per_gb), digits),
+            Entry::known(m.doorbells_per_op, digits),
+            Entry::known(m.polls_per_op, digits),
+        ]);
+        grid.rows.push((if c.is_baseline() { "base" } else { "" }, row));
     }
-
-    #[test]
-    fn the_fastest_model_is_ranked_first() {
-        let text = tables(&sample(), Style::Markdown, Shown { rank_models: true, ..Shown::default() });
-        let (_, table) = text.split_once("copy cold").unwrap();
-        let rows: Vec<Vec<&str>> = table
-            .lines()
-            .skip_while(|l| !l.starts_with('|'))
-            .take_while(|l| l.starts_with('|'))
-            .skip(2)
-            .map(|l| l.split('|').map(str::trim).collect())
-            .collect();
-        let speed = |row: &Vec<&str>| row[4].parse::<f64>().unwrap();
-        assert_eq!(rows.len(), 12, "{text}");
-        for of_a_size in rows.chunks(3) {
-            assert!(of_a_size.iter().all(|row| row[1] == of_a_size[0][1]), "{of_a_size:?}");
-            assert!(of_a_size.is_sorted_by(|a, b| speed(a) >= speed(b)), "{of_a_size:?}");
-        }
-        assert!(rows.iter().any(|row| row[2] == "sim:profile=dsa [model]"));
-    }
+    grid
 }

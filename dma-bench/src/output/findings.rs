@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::grid::{Entry, Grid, Look};
 use super::words::{curve, labelled};
-use super::{Style, latency, printable, right};
-use crate::results::{Cost, Measured, Published, Results};
+use super::{Style, latency, printable};
+use crate::results::{Cost, Knee, Measured, Published};
 use crate::units::{bytes, digits, gigabytes, nanos, per_second};
-use crate::verdict::Verdict;
+use crate::verdict::{Verdict, class};
 
 /// The most rows of a time series in a table.
 const ROWS: usize = 20;
@@ -22,98 +23,122 @@ pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
     text
 }
 
+/// Returns a table of confidence intervals.
+pub(crate) fn intervals(all: &[&Verdict]) -> Grid {
+    let of = |v: &Verdict| -> Vec<Vec<Entry>> {
+        let c = curve(&v.curve);
+        let name = if v.is_here() { c } else { format!("{c}, {}", v.against) };
+        let row = |p: &crate::verdict::Point| {
+            vec![
+                Entry::text(&name),
+                Entry::number(bytes(p.size), Some(p.size as f64)),
+                Entry::known(Some(p.ratio), digits),
+                Entry::known(p.low, digits),
+                Entry::known(p.high, digits),
+                Entry::text(class(p.class)),
+            ]
+        };
+        v.points.iter().map(row).collect()
+    };
+    Grid::with(&["engine", "size", "median", "from", "to", "verdict"], all.iter().flat_map(|v| of(v)))
+}
+
 /// Returns a table of set-up costs.
-pub(super) fn costs(all: &[Cost], style: Style) -> String {
-    let mut table = style.rigid_table(&["engine", "step", "size", "p50", "p99", "max"], false);
-    for c in all {
+pub(crate) fn costs(all: &[Cost]) -> Grid {
+    let row = |c: &Cost| {
         let size = if c.size == 0 { "-".to_owned() } else { bytes(c.size) };
         let [p50, _, p99, _, max] = latency(Some(&c.time));
-        table.add_row([style.text(&labelled(&c.engine, c.model)), c.what.clone(), size, p50, p99, max]);
-    }
-    right(&mut table, &[2, 3, 4, 5]);
-    format!("{}\n", table.trim_fmt())
+        vec![
+            Entry::engine(&c.engine, c.model),
+            Entry::text(&c.what),
+            Entry::number(size, Some(c.size as f64)),
+            Entry::number(p50, Some(c.time.p50 as f64)),
+            Entry::number(p99, Some(c.time.p99 as f64)),
+            Entry::number(max, Some(c.time.max as f64)),
+        ]
+    };
+    Grid::with(&["engine", "step", "size", "p50", "p99", "max"], all.iter().map(row))
 }
 
 /// Returns a table of a time series. Long ones are split into [`ROWS`] parts, each represented by its slowest
 /// interval.
 pub(super) fn series(m: &Measured, style: Style) -> String {
-    let mut table = style.rigid_table(&["seconds", "ops/s", "GB/s", "p50", "p99", "max", "waited"], false);
     let each = m.series.len().div_ceil(ROWS).max(1);
-    for part in m.series.chunks(each) {
-        let slowest = part.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
-        let Some(s) = slowest else { continue };
-        let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| nanos(ns as f64));
-        table.add_row([
-            digits(s.at),
-            per_second(s.ops_per_second),
-            gigabytes(s.ops_per_second * m.cell.size as f64),
+    let slowest = m.series.chunks(each).filter_map(crate::results::slowest);
+    let time = |ns: Option<u64>| Entry::known(ns.map(|ns| ns as f64), nanos);
+    let row = |s: &crate::results::Moment| {
+        let rate = Some(s.ops_per_second);
+        vec![
+            Entry::known(Some(s.at), digits),
+            Entry::known(rate, per_second),
+            Entry::known(rate.map(|rate| rate * m.cell.size as f64), gigabytes),
             time(s.p50),
             time(s.p99),
             time(s.max),
-            format!("{:.0} %", s.waited * 100.0),
-        ]);
-    }
-    right(&mut table, &[0, 1, 2, 3, 4, 5, 6]);
-    format!("{}\n", table.trim_fmt())
+            Entry::known(Some(s.waited), |waited| format!("{:.0} %", waited * 100.0)),
+        ]
+    };
+    let header = ["seconds", "ops/s", "GB/s", "p50", "p99", "max", "waited"];
+    Grid::with(&header, slowest.map(row)).print(style, Look::Bare)
 }
 
 /// Returns a table of the smallest depths with 95 % of the best throughput.
-pub(super) fn knees(results: &Results, style: Style) -> String {
-    let mut table =
-        style.table(&["engine", "size", "memory", "way", "queues", "depth", "GB/s there", "best GB/s"]);
-    for k in &results.knees {
-        table.add_row([
-            style.text(&labelled(&k.engine, k.model)),
-            bytes(k.size),
-            k.footprint.to_string(),
-            k.direction.to_string(),
-            k.queues.to_string(),
-            k.depth.to_string(),
-            gigabytes(k.bytes_per_second),
-            gigabytes(k.best),
-        ]);
-    }
-    right(&mut table, &[1, 4, 5, 6, 7]);
-    format!("{table}\n")
+pub(crate) fn knees(all: &[Knee]) -> Grid {
+    let row = |k: &Knee| {
+        vec![
+            Entry::engine(&k.engine, k.model),
+            Entry::number(bytes(k.size), Some(k.size as f64)),
+            Entry::text(k.footprint.to_string()),
+            Entry::text(k.direction.to_string()),
+            Entry::number(k.queues.to_string(), Some(f64::from(k.queues))),
+            Entry::number(k.depth.to_string(), Some(f64::from(k.depth))),
+            Entry::known(Some(k.bytes_per_second), gigabytes),
+            Entry::known(Some(k.best), gigabytes),
+        ]
+    };
+    let header = ["engine", "size", "memory", "way", "queues", "depth", "GB/s there", "best GB/s"];
+    Grid::with(&header, all.iter().map(row))
 }
 
 /// Returns a table of published figures beside the models'.
-#[must_use]
-pub fn published(rows: &[Published], style: Style) -> String {
-    let mut table = style.table(&[
-        "profile",
-        "load",
-        "way",
-        "size",
-        "figure",
-        "published",
-        "simulated",
-        "off",
-        "tolerance",
-        "",
+pub(crate) fn published(rows: &[Published]) -> Grid {
+    let mut grid = Grid::new(&[
+        "profile", "load", "way", "size", "figure", "published", "simulated", "off", "tolerance", "",
     ]);
-    let mut sources: Vec<(&str, &str)> = Vec::new();
+    for p in rows {
+        let off = (p.simulated / p.published - 1.0) * 100.0;
+        let row = vec![
+            Entry::text(&p.profile),
+            Entry::text(&p.load),
+            Entry::text(&p.direction),
+            Entry::number(bytes(p.size), Some(p.size as f64)),
+            Entry::text(&p.quantity),
+            Entry::known(Some(p.published), digits),
+            Entry::known(Some(p.simulated), digits),
+            Entry::known(Some(off), |off| format!("{off:+.1} %")),
+            Entry::known(Some(p.tolerance), |part| format!("{:.0} %", part * 100.0)),
+            Entry::text(if p.holds { "within" } else { "MISSED" }),
+        ];
+        grid.rows.push((if p.holds { "" } else { "bad" }, row));
+    }
+    grid
+}
+
+/// Returns where the figures of each profile were published, one line each.
+pub(crate) fn sources(rows: &[Published]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
     for row in rows {
-        if !sources.contains(&(&row.profile, &row.source)) {
-            sources.push((&row.profile, &row.source));
+        let line = printable(&format!("{}: published in {}", row.profile, row.source));
+        if !all.contains(&line) {
+            all.push(line);
         }
-        table.add_row([
-            style.text(&row.profile),
-            style.text(&row.load),
-            style.text(&row.direction),
-            bytes(row.size),
-            style.text(&row.quantity),
-            digits(row.published),
-            digits(row.simulated),
-            format!("{:+.1} %", (row.simulated / row.published - 1.0) * 100.0),
-            format!("{:.0} %", row.tolerance * 100.0),
-            if row.holds { "within" } else { "MISSED" }.to_owned(),
-        ]);
     }
-    right(&mut table, &[3, 5, 6, 7, 8]);
-    let mut text = format!("{table}\n");
-    for (profile, source) in sources {
-        let _ = writeln!(text, "{}", printable(&format!("{profile}: published in {source}")));
-    }
-    text
+    all
+}
+
+/// Returns the table of published figures, and their sources.
+#[must_use]
+pub fn published_text(rows: &[Published], style: Style) -> String {
+    let table = published(rows).print(style, Look::Wrapped);
+    sources(rows).into_iter().fold(table, |text, line| text + &line + "\n")
 }

@@ -3,6 +3,7 @@
 mod export;
 mod figures;
 mod findings;
+mod grid;
 mod style;
 mod summary;
 #[cfg(test)]
@@ -12,15 +13,16 @@ mod words;
 use std::fmt::Write as _;
 
 pub use self::export::csv;
-pub(crate) use self::export::{SHAPE, kind, shape};
-pub(crate) use self::figures::sort;
-pub use self::findings::published;
+pub(crate) use self::export::{Field, fields, kind, number, shape};
+pub(crate) use self::figures::figures;
+pub use self::findings::published_text;
+pub(crate) use self::findings::{costs, intervals, knees, published, sources};
+pub(crate) use self::grid::{Entry, Grid, Look};
 pub use self::style::Style;
-pub(crate) use self::style::{printable, right};
+pub(crate) use self::style::printable;
 pub use self::summary::{COLUMNS, GOES_ON, LINES, summary};
 pub use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
-pub(crate) use self::words::{latencies, latency};
-use crate::derive::missed;
+use self::words::{latencies, latency};
 use crate::results::{Measured, Results};
 use crate::units::command_line;
 
@@ -84,19 +86,18 @@ pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
     }
     if !results.costs.is_empty() {
         text += &style.title("Set-up costs");
-        text += &findings::costs(&results.costs, style);
+        text += &costs(&results.costs).print(style, Look::Bare);
     }
     if !results.knees.is_empty() {
         text += &style.title("Smallest depth with 95 % of the best throughput");
-        text += &findings::knees(results, style);
+        text += &knees(&results.knees).print(style, Look::Wrapped);
     }
     if !results.published.is_empty() {
         text += &style.title("Models against published figures");
-        text += &published(&results.published, style);
+        text += &published_text(&results.published, style);
     }
     text += &troubles(results, style);
-    let rate = results.at_rate().into_iter().chain(missed(results));
-    for note in rate.chain(results.cached()).chain(results.limited()).chain(results.busy()) {
+    for note in results.notes() {
         let _ = writeln!(text, "\n{note}");
     }
     if !results.verdicts.is_empty() {
@@ -112,18 +113,11 @@ pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
 
 fn troubles(results: &Results, style: Style) -> String {
     let mut text = String::new();
-    let failed: Vec<String> = results
-        .engines
-        .iter()
-        .filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?)))
-        .chain(
-            results.troubled().map(|m| format!("{}: {}", m.cell, m.message.as_deref().unwrap_or_default())),
-        )
-        .collect();
-    if !failed.is_empty() {
+    let mut failed = results.troubles().peekable();
+    if failed.peek().is_some() {
         text += &style.title("Failed or incomplete");
-        for line in failed {
-            let _ = writeln!(text, "- {}", printable(&line));
+        for (what, why) in failed {
+            let _ = writeln!(text, "- {}", printable(&format!("{what}: {why}")));
         }
     }
     text

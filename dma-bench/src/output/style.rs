@@ -1,7 +1,8 @@
 //! [`Style`]: the look of tables and text, on a terminal, in a pipe and in a Markdown file.
 
-use comfy_table::presets::{ASCII_MARKDOWN, NOTHING, UTF8_FULL_CONDENSED};
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::Table;
+
+use crate::cli::Format;
 
 /// Style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,26 +22,9 @@ impl Style {
         Table::new().width().map_or(Self::Plain, Self::Terminal)
     }
 
-    /// Returns an empty table. On a terminal, long texts are wrapped.
-    pub(crate) fn table(self, header: &[&str]) -> Table {
-        let mut table = self.rigid_table(header, true);
-        if let Self::Terminal(width) = self {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        table
-    }
-
-    /// Returns an empty table whose rows are one line each, however long. With `lines`, it has lines between
-    /// columns.
-    pub(super) fn rigid_table(self, header: &[&str], lines: bool) -> Table {
-        let mut table = Table::new();
-        table.load_style(match self {
-            Self::Markdown => ASCII_MARKDOWN,
-            _ if lines => UTF8_FULL_CONDENSED,
-            _ => NOTHING,
-        });
-        table.set_content_arrangement(ContentArrangement::Disabled).set_header(header);
-        table
+    /// Returns the style of a format for standard output.
+    pub(crate) fn of(format: Format) -> Self {
+        if format == Format::Markdown { Self::Markdown } else { Self::of_stdout() }
     }
 
     /// Escapes text for a table. In Markdown, a bar would end the table's cell, and HTML would be
@@ -68,13 +52,4 @@ impl Style {
 pub(crate) fn printable(text: &str) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
-}
-
-/// Aligns these columns to the right.
-pub(crate) fn right(table: &mut Table, columns: &[usize]) {
-    for &column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }

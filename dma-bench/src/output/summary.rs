@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use crate::plan::{Direction, Footprint, Op};
-use crate::results::{Measured, Results, Status};
+use crate::results::{Measured, Results, Status, slowest};
 use crate::units::{bytes, digits};
 use crate::verdict::{Class, Verdict, range};
 
@@ -247,8 +247,7 @@ fn soak(results: &Results) -> Vec<String> {
     let mut lines = vec!["Time series, slowest interval against the median:".to_owned()];
     for m in results.cells.iter().filter(|m| !m.series.is_empty()) {
         let rates: Vec<f64> = m.series.iter().map(|s| s.ops_per_second).collect();
-        let slowest = m.series.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
-        if let (Some(slowest), Some(median)) = (slowest, crate::stats::median(&rates)) {
+        if let (Some(slowest), Some(median)) = (slowest(&m.series), crate::stats::median(&rates)) {
             let part = 100.0 * slowest.ops_per_second / median;
             let (at, many) = (digits(slowest.at), m.series.len());
             lines.push(format!("  {}: {part:.0} % at {at} s, of {many} intervals", m.cell));

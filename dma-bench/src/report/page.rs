@@ -7,9 +7,8 @@ use super::draw::Plot;
 use super::plots::{Question, questions};
 use super::tables::{baselines, costs, figures, knees, published, tag, verdicts};
 use super::theme::variables;
-use crate::derive::missed;
 use crate::output::GOES_ON;
-use crate::results::{Results, Status};
+use crate::results::Results;
 use crate::runner::passes;
 use crate::units::{command_line, digits, nanos};
 
@@ -46,7 +45,7 @@ pub fn page(results: &Results) -> Result<String, String> {
     let body = html! {
         h1 { "DMA engines against memcpy" }
         (answer(&results.summary))
-        (notes(results))
+        @for note in results.stopped().into_iter().chain(results.notes()) { div.note { (note) } }
         (machine(results))
         @if measured {
             h2 #measured { "Measured" }
@@ -88,17 +87,6 @@ pub(super) fn answer(lines: &[String]) -> Markup {
     html! { div.summary { @for line in whole {
         p.in[line.starts_with(' ')] { (line.trim_start()) }
     } } }
-}
-
-/// Renders the notes before the figures.
-fn notes(results: &Results) -> Markup {
-    let all = (results.stopped().into_iter())
-        .chain(results.busy())
-        .chain(results.cached())
-        .chain(results.at_rate())
-        .chain(missed(results))
-        .chain(results.limited());
-    html! { @for note in all { div.note { (note) } } }
 }
 
 fn machine(results: &Results) -> Markup {
@@ -143,16 +131,10 @@ fn figure(plot: &Plot) -> Result<Markup, String> {
 }
 
 fn troubles(results: &Results) -> Markup {
-    let engines: Vec<_> = results.engines.iter().filter_map(|e| Some((&e.name, e.error.as_ref()?))).collect();
-    let cells: Vec<_> = results.troubled().collect();
-    html! { @if !engines.is_empty() || !cells.is_empty() {
+    let all: Vec<_> = results.troubles().collect();
+    html! { @if !all.is_empty() {
         h2 { "Failed or incomplete" }
-        ul {
-            @for (name, why) in engines { li { b { (name) } ": " (why) } }
-            @for m in cells {
-                li.bad[m.status == Status::Wrong] { b { (m.cell.to_string()) } ": " (m.message.as_deref().unwrap_or_default()) }
-            }
-        }
+        ul { @for (what, why) in all { li { b { (what) } ": " (why) } } }
     } }
 }
 

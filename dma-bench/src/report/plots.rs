@@ -6,7 +6,7 @@ use super::theme::SERIES;
 use crate::derive::is_best_batch;
 use crate::output::{baseline, in_flight, what};
 use crate::plan::{Cell, Direction, Footprint, Op};
-use crate::results::{Measured, Results};
+use crate::results::{Measured, Results, slowest};
 use crate::stats::Figures;
 use crate::units;
 use crate::verdict::Curve;
@@ -238,10 +238,7 @@ fn by(results: &Results, cells: &[&Measured], keys: &[Key], across: &Across, mod
 fn over_time(m: &Measured) -> Vec<Plot> {
     let each = m.series.len().div_ceil(400).max(1);
     let points = |of: &dyn Fn(&crate::results::Moment) -> Option<f64>| -> Vec<Point> {
-        let moments = m
-            .series
-            .chunks(each)
-            .filter_map(|part| part.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second)));
+        let moments = m.series.chunks(each).filter_map(slowest);
         moments.filter_map(|s| Some(Point { x: s.at, y: of(s).filter(|y| *y > 0.0)?, band: None })).collect()
     };
     let speed = points(&|s| Some(s.ops_per_second * m.cell.size as f64 / 1e9));
@@ -318,9 +315,7 @@ fn spread(figures: Option<&Figures>, scale: f64) -> Option<(f64, Option<(f64, f6
 
 /// Returns the median ratio, and the confidence interval of the verdict as the band.
 fn confidence(results: &Results, m: &Measured) -> Option<(f64, Option<(f64, f64)>)> {
-    let curve = Curve::of(&m.cell);
-    let verdict = results.verdicts.iter().find(|v| v.is_here() && v.curve == curve)?;
-    let point = verdict.at(m.cell.size)?;
+    let point = results.point(&m.cell)?;
     Some((point.ratio, point.low.zip(point.high).filter(|(low, _)| *low > 0.0)))
 }
 

@@ -15,7 +15,7 @@ pub use crate::files::write_file;
 use crate::machine::Machine;
 use crate::plan::{Campaign, Cell, Footprint};
 use crate::stats::Figures;
-use crate::verdict::Verdict;
+use crate::verdict::{Curve, Point, Verdict};
 
 /// Name of the format of results files.
 pub const SCHEMA: &str = "dma-bench/results";
@@ -95,6 +95,12 @@ pub enum Status {
     Unsupported,
     /// The user stopped the run. Figures are of the repetitions before, if any.
     Interrupted,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
+    }
 }
 
 /// A cell and its figures.
@@ -214,6 +220,11 @@ pub struct Moment {
     pub waited: f64,
 }
 
+/// Returns the slowest of consecutive points.
+pub(crate) fn slowest(part: &[Moment]) -> Option<&Moment> {
+    part.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second))
+}
+
 /// The smallest depth with 95 % of the best throughput, for one series over the depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
@@ -291,6 +302,13 @@ impl Results {
             }
         }
         all
+    }
+
+    /// Returns the point of a cell in its verdict against this machine's `memcpy`.
+    #[must_use]
+    pub fn point(&self, cell: &Cell) -> Option<&Point> {
+        let curve = Curve::of(cell);
+        self.verdicts.iter().find(|v| v.is_here() && v.curve == curve)?.at(cell.size)
     }
 
     /// Returns the cells with figures: measured ones, or those of `models`.

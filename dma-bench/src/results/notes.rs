@@ -1,6 +1,7 @@
 //! Notes on results: their gaps, and the disturbances of the run.
 
 use super::{Measured, Results, Status};
+use crate::derive::missed;
 use crate::plan::Footprint;
 use crate::units::{bytes, digits, per_second};
 
@@ -8,6 +9,19 @@ use crate::units::{bytes, digits, per_second};
 const BUSY: f64 = 0.05;
 
 impl Results {
+    /// Returns all notes on the run, without that of an interrupt.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let all = [self.at_rate(), missed(self), self.cached(), self.limited(), self.busy()];
+        all.into_iter().flatten().collect()
+    }
+
+    /// Returns the engines and cells that did not end well, with the reasons.
+    pub fn troubles(&self) -> impl Iterator<Item = (String, &str)> {
+        let engines = self.engines.iter().filter_map(|e| Some((e.name.clone(), e.error.as_deref()?)));
+        engines.chain(self.troubled().map(|m| (m.cell.to_string(), m.message.as_deref().unwrap_or_default())))
+    }
+
     /// Returns how many cells were never begun, if any.
     #[must_use]
     pub fn not_begun(&self) -> Option<String> {
