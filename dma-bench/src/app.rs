@@ -36,14 +36,12 @@ fn failed(error: impl ToString) -> Failure {
 
 /// Runs the program on this process's arguments. To make a `dma-bench` with more backends, a program adds
 /// them with [`dma::register`] and calls this.
-#[must_use]
 pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
 /// Runs the program on `arguments`, the first of which is the program's name. Returns the exit code. Ends the
 /// process if the arguments are invalid.
-#[must_use]
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     command(Arguments::parse_from(arguments).command).unwrap_or_else(|(code, message)| {
         say(format_args!("dma-bench: {message}"));

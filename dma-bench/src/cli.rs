@@ -34,7 +34,7 @@ Exit codes: 0 success, 1 something failed, 2 the command line or a file that it 
 /// Benchmarks DMA engines side by side: which engine, at what size, and whether it is worth it.
 #[derive(Debug, Parser)]
 #[command(name = "dma-bench", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
@@ -42,7 +42,7 @@ pub struct Arguments {
 
 /// The subcommand.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Lists the engines of this machine, with limits and capabilities, and why others cannot be used.
     #[command(
         after_help = "Examples:\n  dma-bench list\n  dma-bench list --options    what engine names can contain\n  dma-bench list --format json | jq '.[] | select(.usable) | .name'"
@@ -165,7 +165,7 @@ pub enum Command {
 
 /// Output options that several subcommands share.
 #[derive(Debug, Default, Args)]
-pub struct Printed {
+pub(crate) struct Printed {
     /// Format of standard output.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -191,7 +191,7 @@ pub enum Format {
 /// Options of `compare`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
-pub struct CompareArguments {
+pub(crate) struct CompareArguments {
     /// The results before.
     pub before: PathBuf,
     /// The results after.
@@ -223,7 +223,7 @@ pub struct CompareArguments {
 /// Options of `replay`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
-pub struct ReplayArguments {
+pub(crate) struct ReplayArguments {
     /// The trace.
     pub trace: PathBuf,
     /// An engine by name, such as cpu, sim:profile=dsa or doca:03:00.0. May be repeated. The recorded engine
@@ -250,11 +250,7 @@ pub struct ReplayArguments {
 
 impl ReplayArguments {
     /// Returns the options of each replay.
-    ///
-    /// # Errors
-    ///
-    /// The time limit is 0 or too great.
-    pub fn options(&self) -> Result<ReplayOptions, String> {
+    pub(crate) fn options(&self) -> Result<ReplayOptions, String> {
         let stall = Duration::try_from_secs_f64(self.stall).ok().filter(|stall| !stall.is_zero());
         let stall = stall
             .ok_or_else(|| format!("--stall {}: give seconds, more than 0", units::plain(self.stall)))?;
@@ -267,7 +263,7 @@ impl ReplayArguments {
 
 /// Figures that `compare` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Metric {
+pub(crate) enum Metric {
     /// Throughput divided by that of memcpy right before and after, so that load of the machine cancels out.
     /// Models are compared by throughput.
     #[default]
@@ -301,7 +297,7 @@ others remain. Percentiles with too few samples are not shown. Models are simula
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 #[command(allow_negative_numbers = true)]
-pub struct RunArguments {
+pub(crate) struct RunArguments {
     /// A built-in campaign. Other options change it.
     #[arg(long, value_enum, conflicts_with = "campaign")]
     pub preset: Option<Preset>,
@@ -360,8 +356,8 @@ pub struct RunArguments {
     /// number). Each cell runs without a break for --time, or 10 seconds.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = units::seconds)]
     pub series: Option<f64>,
-    /// Seconds of measuring for each cell, over all repetitions. With memcpy and the warm-up, a run takes about
-    /// four times as long; --limit bounds it.
+    /// Seconds of measuring for each cell, over all repetitions. With memcpy and the warm-up, a run takes
+    /// about four times as long; --limit bounds it.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
     /// Operations of each repetition, instead of a time. Some more run before them, untimed. Repetitions of
@@ -425,7 +421,7 @@ pub struct RunArguments {
 
 /// The owner of remote memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// An engine or a process of this machine.
     Here(Peer),
     /// A `dma-bench serve`, by host and port.
@@ -473,11 +469,7 @@ impl RunArguments {
     }
 
     /// Returns the campaign that the options describe.
-    ///
-    /// # Errors
-    ///
-    /// A file cannot be read, or an option is invalid.
-    pub fn plan(&self) -> Result<Campaign, String> {
+    pub(crate) fn plan(&self) -> Result<Campaign, String> {
         let mut campaign = match (&self.campaign, self.preset) {
             (Some(path), _) => {
                 let name = path.display();

@@ -7,8 +7,8 @@ mod export;
 mod tests;
 mod text;
 
-pub use differs::Difference;
-pub use export::{Ended, SCHEMA, VERSION};
+pub(crate) use differs::Difference;
+pub(crate) use export::Ended;
 
 use crate::cli::Metric;
 use crate::derive::part_of_rate;
@@ -19,7 +19,7 @@ use crate::stats::{Figures, attainable, blocks, mann_whitney};
 
 /// The quantity that a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
+pub(crate) enum Quantity {
     /// Throughput divided by memcpy's.
     Ratio,
     /// Bytes a second.
@@ -32,7 +32,7 @@ pub enum Quantity {
 
 /// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Not explained by noise.
     Changed,
     /// Possibly noise.
@@ -49,7 +49,7 @@ pub enum Verdict {
 
 /// A figure of a cell that both results have.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     /// The cell.
     pub cell: Cell,
     /// True if the figures are a model's.
@@ -73,7 +73,7 @@ pub struct Row {
 
 /// A cell whose end differs.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub(crate) struct Change {
     /// The cell.
     pub cell: Cell,
     /// True if its figures are a model's.
@@ -86,7 +86,7 @@ pub struct Change {
 
 /// The result of a comparison.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// Figures of the cells that both results have.
     pub rows: Vec<Row>,
     /// Cells that ended differently, or are gone.
@@ -108,8 +108,7 @@ pub struct Comparison {
 
 impl Row {
     /// Returns the change as a fraction of the figure before; `None` if that was 0.
-    #[must_use]
-    pub fn change(&self) -> Option<f64> {
+    pub(crate) fn change(&self) -> Option<f64> {
         if self.before == self.after {
             return Some(0.0);
         }
@@ -121,8 +120,7 @@ impl Row {
     }
 
     /// Returns true if it is slower by more than this fraction of the figure before.
-    #[must_use]
-    pub fn is_slower_by(&self, limit: f64) -> bool {
+    pub(crate) fn is_slower_by(&self, limit: f64) -> bool {
         let change = self.change().unwrap_or(f64::INFINITY);
         if self.is_latency() { change > limit } else { change < -limit }
     }
@@ -160,8 +158,7 @@ const PARTS: usize = 12;
 
 /// Compares two results. A difference is a change if the chance that it is noise is at most `noise`, over all
 /// cells together.
-#[must_use]
-pub fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) -> Comparison {
+pub(crate) fn compare(before: &Results, after: &Results, metric: Metric, noise: f64) -> Comparison {
     let rate = before.campaign.rate.is_some() || after.campaign.rate.is_some();
     let mut rows = Vec::new();
     let mut changes = Vec::new();
@@ -343,14 +340,13 @@ fn too_few(rows: &[Row], noise: f64) -> Option<String> {
 
 impl Comparison {
     /// Returns the rows with this verdict that are slower by more than `limit`.
-    pub fn slower(&self, limit: f64, verdict: Verdict) -> impl Iterator<Item = &Row> {
+    pub(crate) fn slower(&self, limit: f64, verdict: Verdict) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |r| r.verdict == verdict && r.is_slower_by(limit))
     }
 
     /// Returns the reasons why the later results fail if nothing may be slower by more than `limit`. Empty if
     /// they pass.
-    #[must_use]
-    pub fn failures(&self, limit: f64) -> Vec<String> {
+    pub(crate) fn failures(&self, limit: f64) -> Vec<String> {
         let mut failures = Vec::new();
         let percent = limit * 100.0;
         let mut add = |names: Vec<String>, what: String| {

@@ -33,7 +33,6 @@ pub enum Clock {
 impl Clock {
     /// Returns the nanoseconds since the clock began.
     #[inline]
-    #[must_use]
     pub fn now(&self) -> u64 {
         match self {
             Self::Real(epoch) => epoch.elapsed().as_nanos() as u64,
@@ -42,7 +41,6 @@ impl Clock {
     }
 
     /// Returns true if it is a simulated device's own clock.
-    #[must_use]
     pub fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual(_))
     }
@@ -95,7 +93,6 @@ impl Contender {
     }
 
     /// Returns true if its figures are a model's.
-    #[must_use]
     pub fn is_model(&self) -> bool {
         self.engine.info().model.is_some()
     }

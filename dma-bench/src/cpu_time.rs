@@ -1,5 +1,5 @@
-//! CPU time of this process and its threads, and the time that threads waited for a CPU (run delay), which a busy
-//! machine has taken.
+//! CPU time of this process and its threads, and the time that threads waited for a CPU (run delay), which a
+//! busy machine has taken.
 #![expect(unsafe_code, reason = "the clock of another thread has no safe wrapper among our dependencies")]
 
 use std::fs;
@@ -10,27 +10,23 @@ use rustix::time::{ClockId, clock_gettime};
 /// Returns the CPU time of this process, in nanoseconds. The kernel adds a running thread's time only at
 /// ticks (4 ms at 250 Hz), when it stops, and when its clock is read. So the clocks of `threads` are read
 /// first.
-#[must_use]
-pub fn of_process(threads: &[u32]) -> f64 {
+pub(crate) fn of_process(threads: &[u32]) -> f64 {
     threads.iter().copied().for_each(bring_up_to_date);
     nanoseconds(ClockId::ProcessCPUTime)
 }
 
 /// Returns the CPU time of the calling thread, in nanoseconds.
-#[must_use]
-pub fn of_thread() -> f64 {
+pub(crate) fn of_thread() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
 /// Returns the nanoseconds that the calling thread has waited for a CPU; 0 if the kernel does not count them.
-#[must_use]
-pub fn waited() -> u64 {
+pub(crate) fn waited() -> u64 {
     waited_in(Path::new("/proc/thread-self/schedstat"))
 }
 
 /// Returns the IDs of this process's threads, and the nanoseconds that they have waited for a CPU, together.
-#[must_use]
-pub fn threads() -> (Vec<u32>, u64) {
+pub(crate) fn threads() -> (Vec<u32>, u64) {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     tasks.fold((Vec::new(), 0), |(mut ids, waited), task| {
         ids.extend(task.file_name().to_str().and_then(|id| id.parse::<u32>().ok()));

@@ -7,7 +7,7 @@ use crate::verdict::{Class, Curve, HERE, Point, RISK, Verdict, point};
 
 #[derive(Debug)]
 /// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
-pub struct Reference {
+pub(crate) struct Reference {
     /// The profile of the modelled device.
     pub profile: &'static str,
     /// Name of the CPU, with the source.
@@ -18,7 +18,7 @@ pub struct Reference {
 
 /// One core of the machine that the figures of the `dsa` profile come from, with data in main memory. Source:
 /// izumihanako/LightDSA, expr/paper, `DSA_speed_seq.data`, commit 3905ece.
-pub const DSA_CPU: Reference = Reference {
+pub(crate) const DSA_CPU: Reference = Reference {
     profile: "dsa",
     name: "the CPU published with the device (izumihanako/LightDSA, commit 3905ece)",
     points: &[
@@ -38,8 +38,7 @@ pub const DSA_CPU: Reference = Reference {
 
 /// Returns the fraction of its rate that a cell reached if that is below 0.99. Its latencies are then those
 /// of a growing queue. Returns `None` if the rate was reached or none was set.
-#[must_use]
-pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
+pub(crate) fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
     let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
@@ -56,8 +55,7 @@ pub fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
 }
 
 /// Returns a note if cells missed their rate.
-#[must_use]
-pub fn missed(results: &Results) -> Option<String> {
+pub(crate) fn missed(results: &Results) -> Option<String> {
     let with_figures =
         || results.cells.iter().filter(|m| !m.cell.is_baseline() && m.ops_per_second.is_some());
     let missed = with_figures().filter(|m| part_of_rate(&results.campaign, m).is_some()).count();
@@ -71,8 +69,7 @@ pub fn missed(results: &Results) -> Option<String> {
 }
 
 /// Returns the verdicts on all curves that have ratios.
-#[must_use]
-pub fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
+pub(crate) fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
     let compared: Vec<&Measured> =
         cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
     let risk = RISK / compared.len().max(1) as f64;
@@ -99,7 +96,6 @@ pub fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
 }
 
 /// Returns the points of a modelled device against the CPU published with it, and the name of that CPU.
-#[must_use]
 fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Vec<Point>)> {
     let fits =
         curve.op == Op::Copy && curve.direction == Direction::Local && curve.footprint != Footprint::Hot;
@@ -128,8 +124,7 @@ pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
 
 /// Returns the knee of every series with at least three depths. Runs at a rate have none, because their
 /// throughput is given.
-#[must_use]
-pub fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
+pub(crate) fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
     let mut knees: Vec<Knee> = Vec::new();
     if campaign.rate.is_some() {
         return knees;

@@ -31,7 +31,6 @@ pub fn examine(names: &[String]) -> Result<Report, String> {
 impl Report {
     /// Returns true if every named backend can be used; if none was named, true if a hardware backend can be
     /// used.
-    #[must_use]
     pub fn usable(&self) -> bool {
         if self.named {
             self.backends.iter().all(|b| b.is_usable)
@@ -41,7 +40,6 @@ impl Report {
     }
 
     /// Returns the findings as JSON.
-    #[must_use]
     pub fn json(&self) -> String {
         let finding = |f: &Finding| -> Value {
             json!({ "what": f.what, "verdict": word(f.verdict), "found": f.found, "fix": f.fix })
@@ -55,7 +53,6 @@ impl Report {
     }
 
     /// Returns the findings in a format other than JSON.
-    #[must_use]
     pub fn shown(&self, format: Format) -> String {
         let row = |b: &Diagnosis, f: &Finding| {
             [b.name, &f.what, word(f.verdict), &f.found, &f.fix].into_iter().map(Entry::text).collect()
@@ -70,7 +67,6 @@ impl Report {
     }
 
     /// Returns the findings as text.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
         for backend in &self.backends {

@@ -44,7 +44,7 @@ pub enum FileError {
 
 /// A file that an option names, to read or to write.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub(crate) struct Named<'a> {
     /// The option as the user wrote it.
     pub option: &'a str,
     /// Its path.
@@ -69,15 +69,14 @@ enum Target {
 }
 
 /// Writes a line to standard error. Failures are ignored: there is nowhere to report them.
-pub fn say(text: impl Display) {
+pub(crate) fn say(text: impl Display) {
     let text: String =
         text.to_string().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Returns a remedy for an I/O error, as the end of a sentence.
-#[must_use]
-pub fn remedy(error: &io::Error) -> &'static str {
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "; nothing was left half written; free some space or give another path"
@@ -95,8 +94,7 @@ pub fn remedy(error: &io::Error) -> &'static str {
 }
 
 /// Returns the path of an input. `-` is standard input.
-#[must_use]
-pub fn input(path: &Path) -> &Path {
+pub(crate) fn input(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
@@ -179,11 +177,7 @@ fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
 
 /// Writes a file that appears only when it is complete. An existing file keeps its rights, and a link stays a
 /// link. A device or a pipe is written to as it is.
-///
-/// # Errors
-///
-/// The system refuses, or the existing file is read-only. Nothing is left behind.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let written = target(path).and_then(|target| match target {
         Target::Stream(1) => flushed(io::stdout().lock(), bytes),
         Target::Stream(_) => flushed(io::stderr().lock(), bytes),
@@ -217,11 +211,11 @@ fn keep_rights(file: &File, found: &Metadata) -> io::Result<()> {
 }
 
 /// Checks, before anything is measured, that all outputs can be written, each to a path of its own.
-///
-/// # Errors
-///
-/// Names the output that cannot be written, or the two that are the same file, and the remedy.
-pub fn check(inputs: &[Named<'_>], outputs: &[Named<'_>], plots: Option<Named<'_>>) -> Result<(), String> {
+pub(crate) fn check(
+    inputs: &[Named<'_>],
+    outputs: &[Named<'_>],
+    plots: Option<Named<'_>>,
+) -> Result<(), String> {
     let streams = [("standard output", "/proc/self/fd/1"), ("standard error", "/proc/self/fd/2")];
     let mut taken: Vec<(PathBuf, String)> = Vec::new();
     let regular = |path: &Path| path.canonicalize().ok().filter(|p| p.is_file());

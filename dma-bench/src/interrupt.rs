@@ -10,7 +10,7 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler: the first Ctrl-C asks the run to stop, the second ends the program at once.
 /// `stopping` says what the first one does.
-pub fn install(stopping: &'static str) {
+pub(crate) fn install(stopping: &'static str) {
     // Fails only if another handler exists, which then takes precedence.
     let _ = ctrlc::set_handler(move || {
         if STOPPED.swap(true, Ordering::Relaxed) {
@@ -21,11 +21,7 @@ pub fn install(stopping: &'static str) {
 }
 
 /// Returns an error if the user asked to stop.
-///
-/// # Errors
-///
-/// `Aborted` if the user asked to stop.
-pub fn check() -> dma::Result<()> {
+pub(crate) fn check() -> dma::Result<()> {
     if stopped() {
         Err(Error::new(ErrorKind::Aborted, "interrupted while the memory was filled"))
     } else {
@@ -35,7 +31,6 @@ pub fn check() -> dma::Result<()> {
 
 /// Returns true if the user asked to stop.
 #[inline]
-#[must_use]
-pub fn stopped() -> bool {
+pub(crate) fn stopped() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }

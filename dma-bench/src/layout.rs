@@ -34,7 +34,6 @@ pub struct Offsets {
 impl Offsets {
     /// Returns the offsets `bytes` further on.
     #[inline]
-    #[must_use]
     pub fn after(self, bytes: usize) -> Self {
         Self { src: self.src + bytes, dst: self.dst + bytes }
     }
@@ -54,7 +53,6 @@ const GAP: usize = 64;
 impl Layout {
     /// Returns the buffers of a cell's queue number `queue`. Each queue has `footprint` bytes, or more if the
     /// depth needs them.
-    #[must_use]
     pub fn new(cell: &Cell, queue: usize, footprint: usize) -> Self {
         let (stride, depth) = (Self::stride(cell), cell.depth as usize);
         let rounds = match cell.footprint {
@@ -91,7 +89,6 @@ impl Layout {
     /// Destinations move differently from sources, because the distance between them matters: on a Zen 3,
     /// `memcpy` of hot 4 KiB takes two to three times as long at one page distance in 256. With a constant
     /// distance, now and then a whole run would have that one.
-    #[must_use]
     pub fn in_pass(self, cell: &Cell, pass: u32, visit: u32, free: usize) -> Self {
         // Multiples of both ratios are spread evenly, however many there are, and so are their differences.
         let part = |turn: u32, step: f64, of: usize| ((f64::from(turn) * step).fract() * of as f64) as usize;
@@ -110,7 +107,6 @@ impl Layout {
     }
 
     /// Returns the bytes of memory that each queue of a cell needs on one side.
-    #[must_use]
     pub fn bytes(cell: &Cell, footprint: usize) -> usize {
         // Second destinations lie behind all first ones, at the same offsets in their pages, as DSA demands.
         Self::area(cell, footprint) * if cell.op == Op::CopyToBoth { 2 } else { 1 }
@@ -131,27 +127,23 @@ impl Layout {
     }
 
     /// Returns the bytes of an operation.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
     /// Returns the number of buffers.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
     /// Returns true if a place has more than one buffer.
     #[inline]
-    #[must_use]
     pub fn turns(&self) -> bool {
         self.slots > self.depth
     }
 
     /// Returns the buffer that follows `index` at the same place.
     #[inline]
-    #[must_use]
     pub fn next(&self, index: usize, depth: usize) -> usize {
         let next = index + depth;
         if next < self.slots { next } else { next - self.slots }
@@ -159,7 +151,6 @@ impl Layout {
 
     /// Returns the positions of the source and the destination of buffer `index`.
     #[inline]
-    #[must_use]
     pub fn at(&self, index: usize) -> Offsets {
         let index = index + self.first;
         let index = if index < self.slots { index } else { index - self.slots };
@@ -172,7 +163,6 @@ impl Layout {
 
     /// Returns the distance from the first destination to the second, if there are two.
     #[inline]
-    #[must_use]
     pub fn also(&self) -> Option<usize> {
         self.also
     }

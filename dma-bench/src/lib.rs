@@ -1,42 +1,43 @@
 //! The benchmark of DMA engines: which engine at which size, and whether it is worth it. The program is
-//! `dma-bench`; this library contains its parts, for benches, tests, and programs that add backends.
+//! `dma-bench`; this library is for its benches and tests, and for programs that add backends.
 
-pub mod app;
-pub mod cli;
-pub mod compare;
+mod app;
+mod cli;
+mod compare;
 pub mod contender;
 mod costs;
-pub mod cpu_time;
-pub mod derive;
+mod cpu_time;
+mod derive;
 pub mod doctor;
 pub mod drive;
-pub mod files;
-pub mod interrupt;
+mod files;
+mod interrupt;
 pub mod layout;
 pub mod list;
-pub mod machine;
+mod machine;
 mod manual;
-pub mod memcpy;
+mod memcpy;
 pub mod memory;
-pub mod output;
-pub mod pairs;
-pub mod peer;
-pub mod placement;
+mod output;
+mod pairs;
+mod peer;
+mod placement;
 pub mod plan;
-pub mod presets;
-pub mod priority;
-pub mod progress;
-pub mod published;
+mod presets;
+mod priority;
+mod progress;
+mod published;
 mod record;
-pub mod replay;
-pub mod report;
+mod replay;
+mod report;
 pub mod results;
 pub mod run;
 mod runner;
-pub mod serve;
+mod serve;
 mod slices;
-pub mod stats;
-pub mod units;
-pub mod verdict;
+mod stats;
+mod units;
+mod verdict;
 
-pub use app::main;
+pub use app::{main, main_with};
+pub use cli::Format;

@@ -12,7 +12,6 @@ use crate::units;
 const HEADER: [&str; 7] = ["engine", "device", "capabilities", "longest copy", "segments", "depth", "queues"];
 
 /// Returns the engines in a format other than JSON.
-#[must_use]
 pub fn shown(found: &[Discovered], format: Format) -> String {
     if format == Format::Csv {
         let line = |d: &Discovered| {
@@ -63,7 +62,6 @@ fn capabilities(of: Capabilities) -> Vec<String> {
 }
 
 /// Returns the engines as JSON: a list with an object for each.
-#[must_use]
 pub fn json(found: &[Discovered]) -> String {
     let engine = |d: &Discovered| -> Value {
         match &d.info {
@@ -99,7 +97,6 @@ pub fn json(found: &[Discovered]) -> String {
 }
 
 /// Returns the names of backends, with their devices and options.
-#[must_use]
 pub fn options(backends: &[&dyn Backend]) -> String {
     let mut text = String::new();
     for backend in backends {

@@ -65,7 +65,6 @@ fn line(path: &str) -> Option<String> {
 
 impl Machine {
     /// Returns the properties of this machine.
-    #[must_use]
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |names: &[&str]| {
@@ -102,7 +101,6 @@ impl Machine {
     }
 
     /// Returns the size of the last-level cache in bytes; a guess if the kernel reports none.
-    #[must_use]
     pub fn last_cache(&self) -> u64 {
         let size = |text: &String| crate::units::size(text.rsplit(' ').next()?).ok();
         self.caches.iter().filter_map(size).max().unwrap_or(32 << 20)
@@ -138,8 +136,7 @@ fn libc() -> String {
 }
 
 /// Returns three quarters of the available memory in bytes, or `u64::MAX` if the system does not report it.
-#[must_use]
-pub fn available_memory() -> u64 {
+pub(crate) fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());

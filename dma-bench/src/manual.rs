@@ -19,19 +19,11 @@ fn program() -> Command {
 }
 
 /// Returns the manual page of the program.
-///
-/// # Errors
-///
-/// None in practice, because the page is written to memory.
 pub(crate) fn page() -> io::Result<Vec<u8>> {
     render(program())
 }
 
 /// Writes a page for the program and for each subcommand into `folder`.
-///
-/// # Errors
-///
-/// The system refuses to write a file.
 pub(crate) fn write(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
     let mut program = program();

@@ -15,7 +15,7 @@ use crate::{cpu_time, interrupt};
 
 /// The baseline's memory, allocated by the CPU engine.
 #[derive(Debug)]
-pub struct Memcpy {
+pub(crate) struct Memcpy {
     src: BufferMut,
     dst: BufferMut,
     epoch: Instant,
@@ -29,11 +29,7 @@ const FILLED: usize = 1 << 20;
 impl Memcpy {
     /// Allocates `len` bytes on each side. With `alike`, for comparisons, every page of both sides has the
     /// same bytes.
-    ///
-    /// # Errors
-    ///
-    /// Memory does not suffice, or the user stopped the run.
-    pub fn new(engine: &Arc<dyn DmaEngine>, len: usize, alike: bool) -> dma::Result<Self> {
+    pub(crate) fn new(engine: &Arc<dyn DmaEngine>, len: usize, alike: bool) -> dma::Result<Self> {
         let mut request = MemoryRequest::new(len);
         request.huge_pages = true;
         let mut src = engine.allocate_with(&request)?;
@@ -58,11 +54,7 @@ impl Memcpy {
 
     /// Runs one repetition from buffer `index` on, and moves `index` behind its last buffer. Adds latencies
     /// to `latency`. Returns the counts and the CPU time in nanoseconds. The user may stop it early.
-    ///
-    /// # Errors
-    ///
-    /// A byte or a result is wrong.
-    pub fn run(
+    pub(crate) fn run(
         &mut self,
         cell: &Cell,
         layout: &Layout,

@@ -175,13 +175,11 @@ impl Memory {
     }
 
     /// Returns the segment of `len` bytes at offset `at` of the source.
-    #[must_use]
     pub fn src(&self, at: usize, len: usize) -> Segment {
         self.src.segment(at, len)
     }
 
     /// Returns the segment of `len` bytes at offset `at` of the destination.
-    #[must_use]
     pub fn dst(&self, at: usize, len: usize) -> Segment {
         self.dst.segment(at, len)
     }
@@ -235,7 +233,6 @@ impl Memory {
     }
 
     /// Returns the CRC-32C of `len` bytes at offset `at` of every source.
-    #[must_use]
     pub fn crc32c(at: usize, len: usize) -> u32 {
         let mut bytes = vec![0; CHUNK.min(len)];
         (0..len).step_by(CHUNK).fold(0, |crc, from| {

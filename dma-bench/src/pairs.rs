@@ -3,7 +3,7 @@
 
 /// A slice of time in which one cell was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// Operations a second.
     pub rate: f64,
     /// CPU time of each operation, in nanoseconds.
@@ -14,7 +14,7 @@ pub struct Slot {
 
 /// A slice of an engine, and its ratio to the baseline around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// The engine's slice.
     pub slot: Slot,
     /// Ratio of operations a second to the baseline's.
@@ -30,8 +30,7 @@ const CLEAN: f64 = 0.01;
 
 impl Slot {
     /// Returns true if threads hardly waited for a CPU.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.waited <= CLEAN
     }
 }
@@ -39,8 +38,7 @@ impl Slot {
 impl Pair {
     /// Pairs a slice with the baseline before and after it. A disturbed baseline is left out if the other one
     /// was undisturbed.
-    #[must_use]
-    pub fn new(pass: u32, before: Option<Slot>, slot: Slot, after: Option<Slot>) -> Self {
+    pub(crate) fn new(pass: u32, before: Option<Slot>, slot: Slot, after: Option<Slot>) -> Self {
         let both = [before, after].into_iter().flatten();
         let clean: Vec<Slot> = both.clone().filter(Slot::is_clean).collect();
         let around = if clean.is_empty() { both.collect() } else { clean };
@@ -52,8 +50,7 @@ impl Pair {
     }
 
     /// Returns true if threads hardly waited for a CPU in the pair.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.waited <= CLEAN
     }
 }
@@ -61,10 +58,9 @@ impl Pair {
 /// With at least this many undisturbed pairs, which also are this fraction of all, the others do not count.
 const ENOUGH: (usize, f64) = (8, 0.5);
 
-/// Returns the pairs that count: the undisturbed ones, or all if too few are. Measured figures do not influence
-/// the choice.
-#[must_use]
-pub fn keep(pairs: &[Pair]) -> Vec<Pair> {
+/// Returns the pairs that count: the undisturbed ones, or all if too few are. Measured figures do not
+/// influence the choice.
+pub(crate) fn keep(pairs: &[Pair]) -> Vec<Pair> {
     let clean: Vec<Pair> = pairs.iter().filter(|p| p.is_clean()).copied().collect();
     let enough = clean.len() >= ENOUGH.0 && clean.len() as f64 >= ENOUGH.1 * pairs.len() as f64;
     if enough { clean } else { pairs.to_vec() }

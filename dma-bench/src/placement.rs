@@ -8,11 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Reads CPUs as `0,2-3` or `node0`, on a machine with these nodes. Of a node, those are taken that this
 /// process may use.
-///
-/// # Errors
-///
-/// The text is no list, there is no such node, or this process may not use such a CPU.
-pub fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> {
+pub(crate) fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> {
     let allowed = sched_getaffinity(None).map_err(|e| format!("the CPUs of this process: {e}"))?;
     let allowed = |cpu: &usize| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu);
     let mut all = Vec::new();
@@ -40,20 +36,18 @@ pub fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> {
 }
 
 /// The NUMA nodes of this machine, with their CPUs: `node0 0-31`.
-#[must_use]
-pub fn nodes() -> Vec<String> {
+pub(crate) fn nodes() -> Vec<String> {
     let nodes = NumaNodes::of_system();
     nodes.numbers().map(|node| format!("node{node} {}", nodes.core_list(node).unwrap_or_default())).collect()
 }
 
 /// Pins the calling thread to one CPU until it is dropped.
 #[derive(Debug)]
-pub struct Pinned(Option<CpuSet>);
+pub(crate) struct Pinned(Option<CpuSet>);
 
 impl Pinned {
     /// Pins the calling thread to the CPU of queue number `queue`. Does nothing if `cpus` is empty.
-    #[must_use]
-    pub fn to(cpus: &[usize], queue: usize) -> Self {
+    pub(crate) fn to(cpus: &[usize], queue: usize) -> Self {
         let before = if cpus.is_empty() { None } else { sched_getaffinity(None).ok() };
         let Some(before) = before else { return Self(None) };
         let mut only = CpuSet::new();
@@ -74,11 +68,7 @@ impl Drop for Pinned {
 
 /// Has this thread, and the threads and processes that it starts, allocate memory on a NUMA node alone. On a
 /// machine of one node, all memory is there.
-///
-/// # Errors
-///
-/// There is no such node, it has no memory, or the system forbids the call.
-pub fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
+pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     nodes.core_list(node).map_err(|e| e.to_string())?;
     if nodes.numbers().len() == 1 {
         return Ok(());

@@ -6,7 +6,7 @@ use crate::plan::Campaign;
 
 /// A built-in campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
+pub(crate) enum Preset {
     /// Copies by size, alone and 32 deep, hot and cold, and two models. Takes half a minute.
     Quick,
     /// All operations, sizes, depths and footprints, and every model. Takes many minutes.
@@ -21,8 +21,7 @@ pub enum Preset {
 
 impl Preset {
     /// Returns the campaign as a TOML file with comments.
-    #[must_use]
-    pub fn toml(self) -> &'static str {
+    pub(crate) fn toml(self) -> &'static str {
         match self {
             Self::Quick => include_str!("../presets/quick.toml"),
             Self::Full => include_str!("../presets/full.toml"),
@@ -33,11 +32,7 @@ impl Preset {
     }
 
     /// Returns the campaign.
-    ///
-    /// # Errors
-    ///
-    /// The file is invalid, which a test rules out.
-    pub fn campaign(self) -> Result<Campaign, String> {
+    pub(crate) fn campaign(self) -> Result<Campaign, String> {
         Campaign::from_toml(self.toml())
     }
 }

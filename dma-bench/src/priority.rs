@@ -7,11 +7,7 @@ use std::io;
 const PRIORITY: i32 = 10;
 
 /// Gives this thread, and those that it starts from now on, realtime priority (`SCHED_FIFO`).
-///
-/// # Errors
-///
-/// The user lacks the right (`CAP_SYS_NICE`, or an rtprio limit).
-pub fn realtime() -> io::Result<()> {
+pub(crate) fn realtime() -> io::Result<()> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = PRIORITY;

@@ -15,7 +15,7 @@ use crate::units;
 
 /// Shows the progress on standard error.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     quiet: bool,
@@ -35,8 +35,7 @@ const LINES: Duration = Duration::from_secs(1);
 
 impl Progress {
     /// Creates a live view if standard error is a terminal, lines if not, and nothing if `quiet`.
-    #[must_use]
-    pub fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let live = !quiet && std::io::stderr().is_terminal();
         let (bar, now) = (live.then(ProgressBar::hidden), Instant::now());
         Self { bar, lines: !quiet && !live, quiet, begun: now, last: now, done: 0, of: 0, expected: 0.0 }

@@ -8,7 +8,7 @@ use dma::sim::sim::Clock;
 use crate::results::Published;
 
 /// The profiles of devices with published figures.
-pub const PUBLISHED: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
+pub(crate) const PUBLISHED: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
 
 /// Returns the profile of a simulated engine with all options of the profile and the device's own clock;
 /// `None` for every other engine.
@@ -24,8 +24,7 @@ pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
 
 /// Compares the profiles of simulated engines with all figures that were published for their devices, each
 /// profile once. Engines with changed options are left out.
-#[must_use]
-pub fn compare(engines: &[String]) -> Vec<Published> {
+pub(crate) fn compare(engines: &[String]) -> Vec<Published> {
     let mut profiles: Vec<&str> = Vec::new();
     for engine in engines {
         profiles.extend(profile_of(engine).filter(|p| !profiles.contains(p)));
@@ -34,8 +33,7 @@ pub fn compare(engines: &[String]) -> Vec<Published> {
 }
 
 /// Compares one profile with its published figures. Returns nothing for a profile without any.
-#[must_use]
-pub fn of(profile: &str) -> Vec<Published> {
+pub(crate) fn of(profile: &str) -> Vec<Published> {
     let rows = published::compare(profile).unwrap_or_default();
     rows.into_iter()
         .map(|row| Published {

@@ -26,7 +26,7 @@ const HEADER: [&str; 9] = [
 
 /// The recorded run, and the same on engines.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// The recorded run.
     recorded: Row,
     /// CPU time of the whole recorded program in seconds, its own work included.
@@ -79,7 +79,7 @@ impl Figures {
 
 /// Outcome of the replays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// A byte or a result was wrong.
     pub wrong: bool,
     /// An engine could not be used, or did not do all operations.
@@ -107,11 +107,7 @@ fn wrong(Mismatch { queue, operation, offset, .. }: Mismatch) -> String {
 
 /// Replays the trace in `file` on engines of these names; on the recorded one if there are none. `before` is
 /// called with each name.
-///
-/// # Errors
-///
-/// Those of [`Trace::load`]; an engine's own are in the report.
-pub fn run(
+pub(crate) fn run(
     file: &Path,
     names: &[String],
     options: &ReplayOptions,
@@ -169,8 +165,7 @@ pub fn run(
 
 impl Report {
     /// Returns the report in a format other than JSON.
-    #[must_use]
-    pub fn shown(&self, format: Format) -> String {
+    pub(crate) fn shown(&self, format: Format) -> String {
         if format == Format::Csv {
             return self.csv();
         }
@@ -198,8 +193,7 @@ impl Report {
     }
 
     /// Returns the errors of engines, one line each.
-    #[must_use]
-    pub fn errors(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         let failed = |figures: &Figures| {
             (figures.failed > 0)
                 .then(|| format!("{} of {} operations failed", figures.failed, figures.descriptors))
@@ -209,8 +203,7 @@ impl Report {
     }
 
     /// Returns the report as JSON.
-    #[must_use]
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 

@@ -34,7 +34,7 @@ the secret may read and write the memory that is exported to it, and nothing els
 /// Options of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct ServeArguments {
+pub(crate) struct ServeArguments {
     /// The engine whose memory is exported, by name.
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engine: String,
@@ -67,11 +67,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 type Peers = Mutex<HashMap<u64, TcpStream>>;
 
 /// Serves until Ctrl-C or `--for`.
-///
-/// # Errors
-///
-/// The engine, the secret or the address cannot be used. The text names the remedy.
-pub fn serve(arguments: &ServeArguments) -> Result<(), String> {
+pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let secret = Secret::read(&arguments.secret_file)?;
     let engine = dma::open(&arguments.engine).map_err(|e| e.to_string())?;
     if !engine.info().capabilities.contains(Capabilities::EXPORT) {

@@ -84,10 +84,6 @@ pub(crate) fn part(before: u64, now: u64, begun: Instant) -> f64 {
 }
 
 /// Runs all queues of a cell for one slice.
-///
-/// # Errors
-///
-/// An engine refuses or fails, or a byte or result is wrong.
 pub(crate) fn run(workers: &mut [Worker], extent: Extent, pace: Option<Pace>) -> Result<Sliced, Trouble> {
     for worker in &mut *workers {
         worker.prepare(extent)?;

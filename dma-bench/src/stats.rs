@@ -18,7 +18,6 @@ pub struct Figures {
 
 impl Figures {
     /// Summarises samples; `None` if there are none.
-    #[must_use]
     pub fn of(samples: Vec<f64>) -> Option<Self> {
         let median = median(&samples)?;
         let min = samples.iter().copied().fold(f64::INFINITY, f64::min);
@@ -27,7 +26,6 @@ impl Figures {
     }
 
     /// Returns the lower and the upper quartile.
-    #[must_use]
     pub fn quartiles(&self) -> (f64, f64) {
         let mut sorted = self.samples.clone();
         sorted.sort_by(f64::total_cmp);
@@ -37,7 +35,6 @@ impl Figures {
     }
 
     /// Returns the figures multiplied by `by`.
-    #[must_use]
     pub fn times(&self, by: f64) -> Self {
         Self {
             min: self.min * by,
@@ -49,8 +46,7 @@ impl Figures {
 }
 
 /// Returns the median; `None` if there are no samples.
-#[must_use]
-pub fn median(samples: &[f64]) -> Option<f64> {
+pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -63,8 +59,7 @@ pub fn median(samples: &[f64]) -> Option<f64> {
 
 /// Splits samples into `parts` consecutive blocks, and returns the median of each. Samples come pass by pass.
 /// Those of one pass lie close together in time, so for slow drift they count as one independent sample.
-#[must_use]
-pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
+pub(crate) fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
     let parts = parts.max(1);
     let upto = |part: usize| samples.len() * part / parts;
     (0..parts).filter_map(|part| median(&samples[upto(part)..upto(part + 1)])).collect()
@@ -73,8 +68,7 @@ pub fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
 /// Returns the chance that samples of the same source differ in rank as much as these: the two-sided, exact
 /// Mann-Whitney test, with ties. Returns 1 if either side is empty. The time grows with the fourth power of
 /// the number of samples, so it is meant for dozens.
-#[must_use]
-pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if few.is_empty() {
         return 1.0;
@@ -113,8 +107,7 @@ fn rank_sums(ranks: &[usize], n: usize) -> Vec<f64> {
 
 /// Returns the smallest chance that [`mann_whitney`] can return for `n` and `m` samples: every sample of one
 /// side is greater than all of the other.
-#[must_use]
-pub fn attainable(n: usize, m: usize) -> f64 {
+pub(crate) fn attainable(n: usize, m: usize) -> f64 {
     let ways: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
     (2.0 / ways).min(1.0)
 }

@@ -3,11 +3,7 @@
 use std::fmt::Write as _;
 
 /// Reads a size in bytes, as engine options do: `64`, `4K`, `2MiB`, `1g`. K is 1024.
-///
-/// # Errors
-///
-/// Names the error, and gives valid examples.
-pub fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     match dma::parse_size(text) {
         Some(size) if size < GREATEST as u64 => Ok(size),
         _ if text.is_empty() => Err("nothing is given; write a number, such as 64 or 4K".to_owned()),
@@ -19,21 +15,13 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a number of seconds.
-///
-/// # Errors
-///
-/// Names the error, and gives valid examples.
-pub fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|n: &f64| n.is_finite());
     number.ok_or_else(|| format!("`{text}` is no number of seconds; write 5, 0.5 or 1e-3"))
 }
 
 /// Reads a count with an optional decimal suffix: `1000`, `100k`, `2M`.
-///
-/// # Errors
-///
-/// Names the error, and gives valid examples.
-pub fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < GREATEST);
     whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is no count; write 1000, 100k or 2M"))
 }
@@ -42,11 +30,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 const GREATEST: f64 = 1e18;
 
 /// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
-///
-/// # Errors
-///
-/// Names the error, and gives valid examples.
-pub fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let fail = || format!("`{text}` is no rate; write operations a second, such as 1000, 100k or 2.5M");
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[number.len()..].to_ascii_lowercase().as_str() {
@@ -66,11 +50,7 @@ fn decimal(number: &str) -> Option<f64> {
 
 /// Reads a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (factor 2), `64..2M*4` (factor 4). The end of
 /// a range is included.
-///
-/// # Errors
-///
-/// Names the error, and gives valid examples.
-pub fn list(text: &str) -> Result<Vec<u64>, String> {
+pub(crate) fn list(text: &str) -> Result<Vec<u64>, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
         let Some((from, rest)) = part.split_once("..") else {
@@ -112,11 +92,7 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
 }
 
 /// Reads a percentage, `5%` or `5`, as a fraction.
-///
-/// # Errors
-///
-/// Names the error.
-pub fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
         Ok(percent) if percent < 0.0 => {
@@ -127,18 +103,13 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Reads a chance, `1%` or `1`, as a fraction.
-///
-/// # Errors
-///
-/// Names the error, and gives valid examples.
-pub fn chance(text: &str) -> Result<f64, String> {
+pub(crate) fn chance(text: &str) -> Result<f64, String> {
     let chance = percent(text)?;
     if chance <= 1.0 { Ok(chance) } else { Err(format!("`{text}` is no chance; write 0% to 100%")) }
 }
 
 /// Returns a size in bytes, in the largest unit that divides it.
-#[must_use]
-pub fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     match n {
         n if n >= 1 << 30 && n.is_multiple_of(1 << 30) => format!("{} GiB", n >> 30),
         n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
@@ -148,8 +119,7 @@ pub fn bytes(n: u64) -> String {
 }
 
 /// Returns three significant digits, with an exponent only for very small or great numbers.
-#[must_use]
-pub fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "-".to_owned(),
         v if v >= 99.95 => format!("{value:.0}"),
@@ -163,14 +133,12 @@ pub fn digits(value: f64) -> String {
 }
 
 /// Returns a number with as few digits as it needs.
-#[must_use]
-pub fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e16 { format!("{value}") } else { format!("{value:?}") }
 }
 
 /// Returns a count a second, such as `12.3 M/s`.
-#[must_use]
-pub fn per_second(value: f64) -> String {
+pub(crate) fn per_second(value: f64) -> String {
     match value {
         v if v >= 1e9 => format!("{} G/s", digits(v / 1e9)),
         v if v >= 1e6 => format!("{} M/s", digits(v / 1e6)),
@@ -180,14 +148,12 @@ pub fn per_second(value: f64) -> String {
 }
 
 /// Returns bytes a second in GB/s (10^9 bytes).
-#[must_use]
-pub fn gigabytes(value: f64) -> String {
+pub(crate) fn gigabytes(value: f64) -> String {
     digits(value / 1e9)
 }
 
 /// Returns a time given in nanoseconds, with a suitable unit.
-#[must_use]
-pub fn nanos(ns: f64) -> String {
+pub(crate) fn nanos(ns: f64) -> String {
     match ns {
         v if v >= 1e9 => format!("{} s", digits(v / 1e9)),
         v if v >= 1e6 => format!("{} ms", digits(v / 1e6)),
@@ -197,8 +163,7 @@ pub fn nanos(ns: f64) -> String {
 }
 
 /// Returns a command line that a shell understands.
-#[must_use]
-pub fn command_line(words: &[String]) -> String {
+pub(crate) fn command_line(words: &[String]) -> String {
     let mut line = String::new();
     for word in words {
         if !line.is_empty() {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Result};
-use dma_bench::cli::Format;
+use dma_bench::Format;
 use serde_json::Value;
 
 /// A backend of the test, whose engines are the CPU's.
@@ -75,7 +75,7 @@ fn an_added_backend_is_listed_diagnosed_and_measured() {
     let run = |engine: &str| {
         let words = format!("dma-bench run -e {engine} -o 4K -q 1 -n 20 -r 2 --warm-up 0 --quiet --json");
         let arguments = words.split(' ').map(OsString::from).chain([json.clone().into_os_string()]);
-        dma_bench::app::main_with(arguments)
+        dma_bench::main_with(arguments)
     };
     assert_eq!(run("mine:threads=0"), 0);
     let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();

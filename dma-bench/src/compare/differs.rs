@@ -14,7 +14,7 @@ type Named = (&'static str, String);
 
 /// A circumstance that influences figures, and differs.
 #[derive(Clone, Debug, Serialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// Name of the circumstance.
     pub what: &'static str,
     /// The engine that it belongs to, if it belongs to one.

@@ -10,9 +10,9 @@ use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 
 /// Name of the format.
-pub const SCHEMA: &str = "dma-bench/comparison";
+pub(crate) const SCHEMA: &str = "dma-bench/comparison";
 /// The version that this program writes.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// One of the two results.
 #[derive(Clone, Debug, Serialize)]
@@ -40,7 +40,7 @@ impl Side {
 
 /// A cell of one or both results, and its status in them.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The cell.
     pub cell: Cell,
     /// Its figures are a model's.
@@ -153,8 +153,7 @@ impl Comparison {
     }
 
     /// Returns the comparison as JSON. With a limit, it contains the outcome of `--fail-if-slower`.
-    #[must_use]
-    pub fn json(&self, limit: Option<f64>) -> String {
+    pub(crate) fn json(&self, limit: Option<f64>) -> String {
         let outcome = |limit| {
             let reasons = self.failures(limit);
             Outcome { limit, passes: reasons.is_empty(), reasons }
@@ -183,8 +182,7 @@ impl Comparison {
 
     /// Returns the comparison as CSV: a line for each figure of each cell, and one for each cell without
     /// figures.
-    #[must_use]
-    pub fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let mut rows: Vec<Vec<Field>> = Vec::new();
         for compared in self.compared() {
             let c = compared.cell;

@@ -1,5 +1,6 @@
 //! Comparisons of two results, one of which is changed.
 
+use super::export::SCHEMA;
 use super::*;
 use crate::output::Style;
 use crate::plan::Verify;

@@ -85,8 +85,7 @@ impl Comparison {
     }
 
     /// Returns the tables and the text below them.
-    #[must_use]
-    pub fn text(&self, all: bool, style: Style) -> String {
+    pub(crate) fn text(&self, all: bool, style: Style) -> String {
         let mut text = String::new();
         self.print(all, style).for_each(|table| text += &table);
         for line in self.lines(all) {
@@ -97,8 +96,7 @@ impl Comparison {
 
     /// Returns the comparison as Markdown, for example for a comment. With a limit, the outcome of
     /// `--fail-if-slower` comes first.
-    #[must_use]
-    pub fn markdown(&self, all: bool, limit: Option<f64>) -> String {
+    pub(crate) fn markdown(&self, all: bool, limit: Option<f64>) -> String {
         let mut text = String::new();
         self.print(all, Style::Markdown).for_each(|table| text += &(table + "\n"));
         let mut lines = self.lines(all);
@@ -118,8 +116,7 @@ impl Comparison {
     }
 
     /// Returns the text below the tables, in lines.
-    #[must_use]
-    pub fn lines(&self, all: bool) -> Vec<String> {
+    pub(crate) fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = self.summary();
         let named = if all { self.changes.len() } else { NAMED };
         for change in self.changes.iter().take(named) {

@@ -180,7 +180,6 @@ impl Worker {
     }
 
     /// Drives this queue, which has number `queue`, on one of `cpus`.
-    #[must_use]
     pub fn on(mut self, cpus: &[usize], queue: usize) -> Self {
         self.cpus = (cpus.to_vec(), queue);
         self
@@ -291,13 +290,11 @@ impl Worker {
 
     /// Returns the latencies since [`forget`](Self::forget), in nanoseconds: from submission, or from when an
     /// operation was due, to its completion.
-    #[must_use]
     pub fn latency(&self) -> &Histogram<u64> {
         &self.histogram
     }
 
     /// Returns true if its time is a simulated device's own.
-    #[must_use]
     pub fn virtual_clock(&self) -> bool {
         self.clock.is_virtual()
     }
@@ -315,13 +312,11 @@ impl Worker {
     }
 
     /// Returns the start of a run at a rate, and the end of each of its repetitions.
-    #[must_use]
     pub fn marks(&self) -> (u64, &[Mark]) {
         (self.started, &self.marks)
     }
 
     /// Returns the end of the repetition, in nanoseconds on the contender's clock.
-    #[must_use]
     pub fn ended_at(&self) -> u64 {
         self.ended
     }

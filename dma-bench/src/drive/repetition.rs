@@ -23,7 +23,6 @@ pub struct Slice {
 
 impl Slice {
     /// Returns the length of `span` in seconds.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.span.1.saturating_sub(self.span.0).max(1) as f64 / 1e9
     }
@@ -35,7 +34,6 @@ impl Slice {
 /// # Panics
 ///
 /// Never: three digits are valid.
-#[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
 }
@@ -59,7 +57,6 @@ pub struct Extent {
 
 impl Extent {
     /// Returns the extent of `ops` operations whose time does not count.
-    #[must_use]
     pub fn untimed(ops: u64) -> Self {
         Self { warm: 0, ops, sample_every: 1 << 10, compare: COMPARE_LITTLE, each: false }
     }

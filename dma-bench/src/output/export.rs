@@ -46,8 +46,7 @@ pub(crate) fn number(value: Option<f64>) -> String {
 }
 
 /// Returns one line for each cell.
-#[must_use]
-pub fn csv(results: &Results) -> String {
+pub(crate) fn csv(results: &Results) -> String {
     let of = |f: &Option<Figures>, which: fn(&Figures) -> f64| number(f.as_ref().map(which));
     let row = |m: &crate::results::Measured| {
         let c = &m.cell;

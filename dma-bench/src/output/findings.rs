@@ -103,7 +103,16 @@ pub(crate) fn knees(all: &[Knee]) -> Grid {
 /// Returns a table of published figures beside the models'.
 pub(crate) fn published(rows: &[Published]) -> Grid {
     let mut grid = Grid::new(&[
-        "profile", "load", "way", "size", "figure", "published", "simulated", "off", "tolerance", "",
+        "profile",
+        "load",
+        "way",
+        "size",
+        "figure",
+        "published",
+        "simulated",
+        "off",
+        "tolerance",
+        "",
     ]);
     for p in rows {
         let off = (p.simulated / p.published - 1.0) * 100.0;
@@ -137,8 +146,7 @@ pub(crate) fn sources(rows: &[Published]) -> Vec<String> {
 }
 
 /// Returns the table of published figures, and their sources.
-#[must_use]
-pub fn published_text(rows: &[Published], style: Style) -> String {
+pub(crate) fn published_text(rows: &[Published], style: Style) -> String {
     let table = published(rows).print(style, Look::Wrapped);
     sources(rows).into_iter().fold(table, |text, line| text + &line + "\n")
 }

@@ -12,23 +12,23 @@ mod words;
 
 use std::fmt::Write as _;
 
-pub use self::export::csv;
+pub(crate) use self::export::csv;
 pub(crate) use self::export::{Field, fields, kind, number, shape};
 pub(crate) use self::figures::figures;
-pub use self::findings::published_text;
+pub(crate) use self::findings::published_text;
 pub(crate) use self::findings::{costs, intervals, knees, published, sources};
 pub(crate) use self::grid::{Entry, Grid, Look};
-pub use self::style::Style;
+pub(crate) use self::style::Style;
 pub(crate) use self::style::printable;
-pub use self::summary::{COLUMNS, GOES_ON, LINES, summary};
-pub use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
+pub(crate) use self::summary::{GOES_ON, summary};
+pub(crate) use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
 use self::words::{latencies, latency};
 use crate::results::{Measured, Results};
 use crate::units::command_line;
 
 /// Extent of the output.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// Show all columns and the spread of figures. Without it, tables fit 80 columns.
     #[arg(long)]
     pub wide: bool,
@@ -38,8 +38,7 @@ pub struct Shown {
 }
 
 /// Returns everything as tables, with the summary at the end.
-#[must_use]
-pub fn tables(results: &Results, style: Style, shown: Shown) -> String {
+pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
     let mut text = String::new();
     let machine = &results.machine;
     let virt = if machine.virtual_machine { ", virtual" } else { "" };

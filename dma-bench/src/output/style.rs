@@ -6,7 +6,7 @@ use crate::cli::Format;
 
 /// Style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// With lines, as wide as their content.
     Plain,
     /// For a terminal with this many columns.
@@ -17,8 +17,7 @@ pub enum Style {
 
 impl Style {
     /// Returns the style for standard output: a terminal, or anything else.
-    #[must_use]
-    pub fn of_stdout() -> Self {
+    pub(crate) fn of_stdout() -> Self {
         Table::new().width().map_or(Self::Plain, Self::Terminal)
     }
 

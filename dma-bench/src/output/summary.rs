@@ -9,9 +9,9 @@ use crate::units::{bytes, digits};
 use crate::verdict::{Class, Verdict, range};
 
 /// The most lines.
-pub const LINES: usize = 12;
+pub(crate) const LINES: usize = 12;
 /// The most characters of a line.
-pub const COLUMNS: usize = 80;
+pub(crate) const COLUMNS: usize = 80;
 
 /// A way of using an engine: operation, memory, queues and operations in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,8 +37,7 @@ impl Use {
 }
 
 /// Returns the summary of results.
-#[must_use]
-pub fn summary(results: &Results) -> Vec<String> {
+pub(crate) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     let advice = advice(results);
     let models = models(results);
@@ -81,7 +80,7 @@ fn fit(lines: &[String]) -> Vec<String> {
 }
 
 /// Beginning of a line that continues the one before.
-pub const GOES_ON: &str = "    ";
+pub(crate) const GOES_ON: &str = "    ";
 
 /// Wraps a text into lines of at most [`COLUMNS`].
 fn wrap(text: &str) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Tests of tables, summary and CSV.
 
+use super::summary::{COLUMNS, LINES};
 use super::*;
 use crate::derive::verdicts;
 use crate::results::tests::sample;

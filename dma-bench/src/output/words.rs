@@ -10,8 +10,7 @@ use crate::units::{digits, gigabytes, nanos, per_second};
 use crate::verdict::Curve;
 
 /// Describes a cell and its figures in one line.
-#[must_use]
-pub fn cell_line(m: &Measured) -> String {
+pub(crate) fn cell_line(m: &Measured) -> String {
     let name = labelled(&m.cell.to_string(), m.model);
     let Some(speed) = &m.bytes_per_second else {
         return printable(&format!("{name}: {}", m.message.as_deref().unwrap_or("nothing measured")));
@@ -50,8 +49,7 @@ pub(super) fn labelled(name: &str, model: bool) -> String {
 }
 
 /// Describes a curve: engine, operations in flight, kind of operation.
-#[must_use]
-pub fn curve(c: &Curve) -> String {
+pub(crate) fn curve(c: &Curve) -> String {
     let mut name = format!("{}, {}", c.engine, in_flight(c));
     let what = kind(c.op, c.footprint, c.direction, c.segments);
     let _ = write!(name, ", {}", what.strip_prefix("copy ").unwrap_or(&what));
@@ -59,8 +57,7 @@ pub fn curve(c: &Curve) -> String {
 }
 
 /// Describes the operations in flight of a curve.
-#[must_use]
-pub fn in_flight(c: &Curve) -> String {
+pub(crate) fn in_flight(c: &Curve) -> String {
     let mut text = if c.depth == 1 { "one at a time".to_owned() } else { format!("{} in flight", c.depth) };
     if c.batch > 1 {
         let _ = write!(text, ", batches of {}", c.batch);
@@ -72,8 +69,7 @@ pub fn in_flight(c: &Curve) -> String {
 }
 
 /// Describes the kind of operation of a cell: operation, memory, direction, segments.
-#[must_use]
-pub fn what(c: &Cell) -> String {
+pub(crate) fn what(c: &Cell) -> String {
     kind(c.op, c.footprint, c.direction, c.segments)
 }
 
@@ -90,8 +86,7 @@ fn kind(op: Op, footprint: Footprint, direction: Direction, segments: u32) -> St
 
 /// Describes the depth of a cell: operations in flight, operations for each doorbell, queues. For the
 /// baseline, the number of buffers.
-#[must_use]
-pub fn depth(c: &Cell) -> String {
+pub(crate) fn depth(c: &Cell) -> String {
     match c.depth {
         1 if c.is_baseline() => "-".to_owned(),
         n if c.is_baseline() => format!("{n} buffers"),
@@ -109,8 +104,7 @@ pub fn depth(c: &Cell) -> String {
 }
 
 /// Returns the operations a second, and the reached part of the rate if it was missed.
-#[must_use]
-pub fn speed(campaign: &Campaign, m: &Measured) -> String {
+pub(crate) fn speed(campaign: &Campaign, m: &Measured) -> String {
     let speed = m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median));
     match part_of_rate(campaign, m) {
         Some(part) => format!("{speed}, {} % of the rate", digits(part * 100.0)),
@@ -119,8 +113,7 @@ pub fn speed(campaign: &Campaign, m: &Measured) -> String {
 }
 
 /// Names the baseline of a curve by its number of buffers.
-#[must_use]
-pub fn baseline(buffers: u32, footprint: Footprint) -> String {
+pub(crate) fn baseline(buffers: u32, footprint: Footprint) -> String {
     match (footprint, buffers) {
         (Footprint::Hot, 1) => "memcpy, 1 buffer".to_owned(),
         (Footprint::Hot, n) => format!("memcpy, {n} buffers"),

@@ -122,10 +122,6 @@ fn answer(
 
 /// Holds memory of `engine` for one peer until the connection ends. Refuses everything with `refusal`, if
 /// there is one.
-///
-/// # Errors
-///
-/// Those of the connection, other than its end.
 pub(crate) fn hold(
     engine: &dyn DmaEngine,
     budget: &Budget,
@@ -157,11 +153,7 @@ pub(crate) fn hold(
 }
 
 /// The child process: holds memory of `engine` until the end of standard input.
-///
-/// # Errors
-///
-/// The engine cannot be opened, or the pipes break within a request.
-pub fn serve(engine: &str) -> std::result::Result<(), String> {
+pub(crate) fn serve(engine: &str) -> std::result::Result<(), String> {
     let engine = dma::open(engine).map_err(|e| e.to_string())?;
     let (to, from) = (io::stdout().lock(), io::stdin().lock());
     hold(&*engine, &Budget::new(u64::MAX), to, from, None, None).map_err(|e| format!("peer: {e}"))

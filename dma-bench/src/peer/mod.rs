@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use dma::{Error, ErrorKind, ExportDescriptor, Result};
 use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
 
-pub use self::holder::serve;
+pub(crate) use self::holder::serve;
 pub(crate) use self::holder::{Budget, hold};
 use self::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
 use crate::interrupt;
@@ -56,7 +56,7 @@ pub struct Address {
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
 
 /// The process with the memory, and the connection to it.
-pub struct Process {
+pub(crate) struct Process {
     link: Mutex<Link>,
     /// The process, if this one started it.
     child: Option<Child>,
@@ -71,11 +71,7 @@ impl fmt::Debug for Process {
 
 impl Process {
     /// Starts a process that holds memory of an engine.
-    ///
-    /// # Errors
-    ///
-    /// The process cannot be started.
-    pub fn start(engine: &str) -> Result<Self> {
+    pub(crate) fn start(engine: &str) -> Result<Self> {
         let failed = |e: io::Error| Error::new(ErrorKind::Os, format!("cannot start the peer process: {e}"));
         // This is the running program even if its file has been replaced.
         let mut child = Command::new("/proc/self/exe")
@@ -91,13 +87,7 @@ impl Process {
     }
 
     /// Connects to a `dma-bench serve`. Blocks for seconds at most.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound`: nobody listens there. `TimedOut`: no answer. `PermissionDenied`: another secret.
-    /// `VersionMismatch`: another version. `OutOfResources`: it has too many peers. `InvalidArgument`: an
-    /// unusable secret file. `Os`: the network.
-    pub fn connect(address: &Address) -> Result<Self> {
+    pub(crate) fn connect(address: &Address) -> Result<Self> {
         let secret =
             Secret::read(&address.secret_file).map_err(|e| Error::new(ErrorKind::InvalidArgument, e))?;
         let at = &address.at;
@@ -131,20 +121,12 @@ impl Process {
 
     /// Has the process allocate and export `len` bytes, which replace those before. Returns the descriptor of
     /// the export.
-    ///
-    /// # Errors
-    ///
-    /// `OutOfResources`: it may not hold so much. `Closed`: it is gone. Else those of its engine.
-    pub fn open(&self, len: usize) -> Result<ExportDescriptor> {
+    pub(crate) fn open(&self, len: usize) -> Result<ExportDescriptor> {
         ExportDescriptor::from_bytes(&self.call(Request::Open { version: VERSION, len: len as u64 })?)
     }
 
     /// Reads `bytes` from offset `at` of the memory.
-    ///
-    /// # Errors
-    ///
-    /// The process is gone, or has not so much memory.
-    pub fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         for (piece, from) in bytes.chunks_mut(PIECE).zip((at..).step_by(PIECE)) {
             let answer = self.call(Request::Read { at: from as u64, len: piece.len() as u32 })?;
             if answer.len() != piece.len() {
@@ -159,11 +141,7 @@ impl Process {
     }
 
     /// Writes `bytes` to offset `at` of the memory.
-    ///
-    /// # Errors
-    ///
-    /// The process is gone, or has not so much memory.
-    pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
         // The answer comes when the bytes are in the memory.
         let pieces = bytes.chunks(PIECE).zip((at..).step_by(PIECE));
         pieces

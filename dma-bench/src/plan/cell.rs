@@ -37,7 +37,6 @@ pub enum Op {
 
 impl Op {
     /// Returns true if the operation has several segments.
-    #[must_use]
     pub fn has_segments(self) -> bool {
         matches!(self, Self::Sg | Self::Gather | Self::Scatter)
     }
@@ -48,7 +47,6 @@ impl Op {
     }
 
     /// Returns true if the completion carries a result.
-    #[must_use]
     pub fn has_result(self) -> bool {
         matches!(self, Self::Compare | Self::Crc32c | Self::CopyCrc32c)
     }
@@ -59,7 +57,6 @@ impl Op {
     }
 
     /// Returns the name of the baseline, which does the same on one core.
-    #[must_use]
     pub fn baseline(self) -> &'static str {
         match self {
             Self::Copy | Self::Sg | Self::Gather | Self::Scatter => "memcpy",
@@ -236,7 +233,6 @@ impl Cell {
 
     /// Returns the cell of the baseline: [`Op::baseline`] over the same bytes, on one core, one operation at
     /// a time, through as many buffers.
-    #[must_use]
     pub fn baseline(&self) -> Self {
         Self {
             engine: Self::BASELINE.to_owned(),
@@ -249,7 +245,6 @@ impl Cell {
     }
 
     /// Returns true if this is the baseline.
-    #[must_use]
     pub fn is_baseline(&self) -> bool {
         self.engine == Self::BASELINE
     }

@@ -92,7 +92,6 @@ impl Campaign {
     }
 
     /// Returns notes on values that have another effect than expected.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let deepest = |s: &Sweep| s.depths.0.iter().copied().max().unwrap_or(1);
         let batches = |s: &Sweep| s.batches.as_ref().map_or(Vec::new(), |b| b.0.clone());

@@ -131,13 +131,11 @@ impl Campaign {
     }
 
     /// Returns true if each cell runs without a break, so that there are no passes and no ratios.
-    #[must_use]
     pub fn is_continuous(&self) -> bool {
         self.duration.is_some() || self.series.is_some()
     }
 
     /// Returns every cell once, grouped by baseline.
-    #[must_use]
     pub fn groups(&self, engines: &[String]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for sweep in &self.sweeps {

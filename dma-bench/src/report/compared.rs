@@ -7,8 +7,7 @@ use super::tables::{table, tag};
 use crate::compare::{Comparison, Verdict};
 
 /// Returns an HTML page with everything that a comparison has.
-#[must_use]
-pub fn page(comparison: &Comparison, limit: Option<f64>) -> String {
+pub(crate) fn page(comparison: &Comparison, limit: Option<f64>) -> String {
     let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));
     let changed = comparison.rows.iter().any(|r| r.verdict == Verdict::Changed);
     let body = html! {

@@ -103,10 +103,6 @@ impl Plot {
 
     /// Returns the chart as SVG for a page. The page's style sheet has the colours, and the page has title
     /// and legend.
-    ///
-    /// # Errors
-    ///
-    /// The plotting library fails.
     pub(super) fn inline(&self) -> Result<String, String> {
         fonts();
         let mut svg = String::new();
@@ -123,10 +119,6 @@ impl Plot {
     }
 
     /// Returns a whole picture as SVG.
-    ///
-    /// # Errors
-    ///
-    /// The plotting library fails.
     pub(super) fn svg(&self, theme: &Theme) -> Result<String, String> {
         fonts();
         let mut svg = String::new();
@@ -138,10 +130,6 @@ impl Plot {
     }
 
     /// Returns a whole picture as PNG, at twice the size.
-    ///
-    /// # Errors
-    ///
-    /// The plotting library fails.
     pub(super) fn png(&self, theme: &Theme) -> Result<Vec<u8>, String> {
         fonts();
         let (width, height) = ((CHART.0 + LEGEND) * 2, (CHART.1 + HEAD) * 2);

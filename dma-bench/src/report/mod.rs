@@ -12,9 +12,9 @@ mod theme;
 
 use std::path::Path;
 
-pub use self::compared::page as compared;
+pub(crate) use self::compared::page as compared;
 use self::draw::Plot;
-pub use self::page::page;
+pub(crate) use self::page::page;
 use crate::files::remedy;
 use crate::results::{Results, write_file};
 
@@ -23,11 +23,7 @@ const NO_PLOT: &str = "nothing to plot: a plot needs at least two sizes, two num
     three numbers of operations for each doorbell";
 
 /// Writes an SVG and a PNG of every plot into `folder`, for light and for dark slides.
-///
-/// # Errors
-///
-/// The system refuses to write a file, or there is nothing to plot.
-pub fn files(results: &Results, folder: &Path) -> Result<(), String> {
+pub(crate) fn files(results: &Results, folder: &Path) -> Result<(), String> {
     let questions = [false, true].into_iter().flat_map(|models| plots::questions(results, models));
     let plots: Vec<Plot> = questions.flat_map(|q| q.plots).collect();
     if plots.is_empty() {

@@ -35,11 +35,7 @@ pub(super) fn whole(title: &str, body: Markup) -> String {
 }
 
 /// Returns an HTML page with everything in it.
-///
-/// # Errors
-///
-/// The plotting library fails.
-pub fn page(results: &Results) -> Result<String, String> {
+pub(crate) fn page(results: &Results) -> Result<String, String> {
     let measured = results.with_figures(false).any(|m| !m.cell.is_baseline());
     let modelled = results.engines.iter().any(|e| e.model.is_some());
     let body = html! {

@@ -32,7 +32,6 @@ fn clean(value: &mut serde_json::Value) {
 }
 
 /// Returns the JSON Schema of results files, generated from the types that are written.
-#[must_use]
 pub fn schema() -> String {
     let schema = schemars::schema_for!(Results);
     // Serialising cannot fail: all keys are strings.
@@ -41,7 +40,6 @@ pub fn schema() -> String {
 
 impl Results {
     /// Returns the results as JSON.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Serialising cannot fail: all keys are strings, and all numbers are finite.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::file::schema;
-pub use crate::files::write_file;
+pub(crate) use crate::files::write_file;
 use crate::machine::Machine;
 use crate::plan::{Campaign, Cell, Footprint};
 use crate::stats::Figures;
@@ -167,7 +167,6 @@ pub struct Latency {
 
 impl Latency {
     /// Summarises a histogram; `None` if it is empty.
-    #[must_use]
     pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
         (!histogram.is_empty()).then(|| Self {
             samples: histogram.len(),
@@ -182,7 +181,6 @@ impl Latency {
 
     /// Returns the `value` of a `percentile`, such as 0.999, if enough operations were timed for one to lie
     /// beyond it. With fewer, the value is just the longest latency.
-    #[must_use]
     pub fn known(&self, percentile: f64, value: u64) -> Option<u64> {
         (self.samples as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
     }
@@ -275,7 +273,6 @@ pub struct Published {
 
 impl Results {
     /// Returns the engine of that name.
-    #[must_use]
     pub fn engine(&self, name: &str) -> Option<&Engine> {
         self.engines.iter().find(|e| e.name == name)
     }
@@ -287,13 +284,11 @@ impl Results {
     }
 
     /// Returns the source of the model of this name; `None` for an engine that is no model.
-    #[must_use]
     pub fn model_of(&self, name: &str) -> Option<&str> {
         self.engine(name)?.model.as_deref()
     }
 
     /// Returns the sources of all models, each once.
-    #[must_use]
     pub fn models(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         for model in self.engines.iter().filter_map(|e| e.model.as_deref()) {
@@ -305,7 +300,6 @@ impl Results {
     }
 
     /// Returns the point of a cell in its verdict against this machine's `memcpy`.
-    #[must_use]
     pub fn point(&self, cell: &Cell) -> Option<&Point> {
         let curve = Curve::of(cell);
         self.verdicts.iter().find(|v| v.is_here() && v.curve == curve)?.at(cell.size)

@@ -10,7 +10,6 @@ const BUSY: f64 = 0.05;
 
 impl Results {
     /// Returns all notes on the run, without that of an interrupt.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let all = [self.at_rate(), missed(self), self.cached(), self.limited(), self.busy()];
         all.into_iter().flatten().collect()
@@ -23,14 +22,12 @@ impl Results {
     }
 
     /// Returns how many cells were never begun, if any.
-    #[must_use]
     pub fn not_begun(&self) -> Option<String> {
         let (planned, begun) = (self.planned, self.cells.len() as u64);
         (planned > begun).then(|| format!("{} of {planned}", planned - begun))
     }
 
     /// Returns a note if the user stopped the run.
-    #[must_use]
     pub fn stopped(&self) -> Option<String> {
         let fewer = self.cells.iter().filter(|m| m.status == Status::Interrupted).count();
         let not_begun = self.not_begun().map(|n| format!("; {n} cells were not begun")).unwrap_or_default();
@@ -43,7 +40,6 @@ impl Results {
     }
 
     /// Returns a note if the time limit ended the passes.
-    #[must_use]
     pub fn limited(&self) -> Option<String> {
         let of = crate::runner::passes(&self.campaign);
         let limit = self.campaign.limit.filter(|limit| !self.interrupted && self.seconds >= *limit)?;
@@ -55,7 +51,6 @@ impl Results {
     }
 
     /// Returns a note if memory for cold operations fits into a cache.
-    #[must_use]
     pub fn cached(&self) -> Option<String> {
         let footprint = self.campaign.footprint?;
         let cold = |m: &Measured| m.cell.footprint != Footprint::Hot && !m.model;
@@ -73,7 +68,6 @@ impl Results {
     }
 
     /// Returns a note on throughputs at a given rate.
-    #[must_use]
     pub fn at_rate(&self) -> Option<String> {
         let rate = self.campaign.rate?;
         Some(format!(
@@ -84,7 +78,6 @@ impl Results {
     }
 
     /// Returns a note if threads waited for a CPU, with the number of cells and the worst of them.
-    #[must_use]
     pub fn busy(&self) -> Option<String> {
         let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.waited > BUSY);
         let (cells, most) = measured.fold((0, 0.0_f64), |(n, most), m| (n + 1, most.max(m.waited)));

@@ -23,11 +23,12 @@ const WARM_BYTES: u64 = 4 << 20;
 const OWN_CACHE: u64 = 1 << 20;
 /// Least warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
-/// Warm-up of what has settled in an earlier pass, in seconds: `memcpy`, devices, and queues that stayed open.
-/// Only caches have to be warm.
+/// Warm-up of what has settled in an earlier pass, in seconds: `memcpy`, devices, and queues that stayed
+/// open. Only caches have to be warm.
 const WARM_AGAIN: f64 = 0.001;
-/// The same for hot buffers in a shared cache, which has not taken them in before. Source: `memcpy` of 4 MiB on
-/// a Zen 3 had 20 to 23 GB/s after 0.5 ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8 ms.
+/// The same for hot buffers in a shared cache, which has not taken them in before. Source: `memcpy` of 4 MiB
+/// on a Zen 3 had 20 to 23 GB/s after 0.5 ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after
+/// 8 ms.
 const WARM_SHARED: f64 = 0.004;
 
 impl Runner<'_> {
@@ -107,7 +108,11 @@ impl Runner<'_> {
         let ops = (rate * least) as u64;
         if least > 0.0 {
             // If no operation is due in that time, one runs at once.
-            slices::run(&mut record.workers, Extent::untimed(ops.max(1)), (ops > 0).then_some(Pace { rate, each: ops }))?;
+            slices::run(
+                &mut record.workers,
+                Extent::untimed(ops.max(1)),
+                (ops > 0).then_some(Pace { rate, each: ops }),
+            )?;
         }
         Ok(1.0 / rate)
     }

@@ -109,10 +109,6 @@ impl Engines {
     }
 
     /// Checks that the run fits into 80 % of the machine's `memory` bytes.
-    ///
-    /// # Errors
-    ///
-    /// The memory does not suffice. The text says how much is needed.
     pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
         let mut total = 0_usize;
         for alike in [false, true] {

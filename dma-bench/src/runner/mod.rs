@@ -54,11 +54,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Creates a runner for `engines`. `baseline` allocates the memory for memcpy.
-    pub(crate) fn new(
-        campaign: &'a Campaign,
-        engines: Engines,
-        baseline: Arc<dyn DmaEngine>,
-    ) -> Self {
+    pub(crate) fn new(campaign: &'a Campaign, engines: Engines, baseline: Arc<dyn DmaEngine>) -> Self {
         Self {
             campaign,
             engines,

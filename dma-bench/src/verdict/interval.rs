@@ -4,8 +4,7 @@
 /// Returns the interval that contains the median of the distribution with a chance of at least 1 - `risk`:
 /// from the k-th smallest to the k-th greatest of independent samples, by the binomial distribution. Returns
 /// `None` if there are too few samples.
-#[must_use]
-pub fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
+pub(crate) fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let n = samples.len();
     // Chance that at most `k` of n samples lie below the median. Doubled for both sides.
     let (mut tail, mut term) = (0.0, 0.5_f64.powi(i32::try_from(n).ok()?));
@@ -27,8 +26,7 @@ pub fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
 /// Returns the interval for samples in the order of measurement, which may be correlated. It is [`interval`],
 /// widened in logarithms by the factor by which the mean of an AR(1) process spreads more than that of
 /// independent samples.
-#[must_use]
-pub fn interval_in_order(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
+pub(crate) fn interval_in_order(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let (low, high) = interval(samples, risk)?;
     let middle = crate::stats::median(samples)?;
     let alike = autocorrelation(samples).clamp(0.0, 0.75);

@@ -12,23 +12,23 @@ mod words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::interval::{interval, interval_in_order};
-pub use self::words::{Range, ranges, text};
+pub(crate) use self::interval::interval_in_order;
+pub(crate) use self::words::text;
 pub(crate) use self::words::{class, range};
 use crate::plan::{Cell, Direction, Footprint, Op};
 use crate::stats::blocks;
 
 /// Name of the baseline that was measured on this machine.
-pub const HERE: &str = "memcpy here";
+pub(crate) const HERE: &str = "memcpy here";
 
 /// The greatest chance that any verdict of a run is wrong.
-pub const RISK: f64 = 0.001;
+pub(crate) const RISK: f64 = 0.001;
 
 /// Ratios whose whole interval is this close to 1 are "as fast", even if the interval excludes 1.
-pub const ALIKE: f64 = 0.05;
+pub(crate) const ALIKE: f64 = 0.05;
 
 /// Ratios whose whole interval is this close to 1 are "as fast" if the interval contains 1.
-pub const MARGIN: f64 = 0.1;
+pub(crate) const MARGIN: f64 = 0.1;
 
 /// An interval that ends this close to 1 decides neither faster nor slower, because paired slices are not
 /// more alike than that.
@@ -54,7 +54,6 @@ pub enum Class {
 impl Class {
     /// Classifies an interval of the ratio. Without an interval the result is
     /// [`NotDecided`](Self::NotDecided).
-    #[must_use]
     pub fn of(interval: Option<(f64, f64)>) -> Self {
         let Some((low, high)) = interval else { return Self::NotDecided };
         let within = |part: f64| low >= 1.0 / (1.0 + part) && high <= 1.0 + part;
@@ -106,7 +105,6 @@ pub struct Curve {
 
 impl Curve {
     /// Returns the curve that a cell belongs to.
-    #[must_use]
     pub fn of(c: &Cell) -> Self {
         Self {
             engine: c.engine.clone(),
@@ -139,7 +137,6 @@ pub struct Verdict {
 
 impl Verdict {
     /// Creates a verdict from points in any order.
-    #[must_use]
     pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>) -> Self {
         points.sort_by_key(|p| p.size);
         let text = text(&points);
@@ -147,13 +144,11 @@ impl Verdict {
     }
 
     /// Returns the point of a size, if that was measured.
-    #[must_use]
     pub fn at(&self, size: u64) -> Option<&Point> {
         self.points.iter().find(|p| p.size == size)
     }
 
     /// Returns true if the baseline is this machine's `memcpy`.
-    #[must_use]
     pub fn is_here(&self) -> bool {
         self.against == HERE
     }
@@ -162,8 +157,7 @@ impl Verdict {
 /// Returns the point of one size from its paired ratios in the order of measurement. `visits` is the number
 /// of passes that they come from, `risk` the greatest chance that the class is wrong. Returns `None` without
 /// ratios.
-#[must_use]
-pub fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Point> {
+pub(crate) fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Point> {
     let ratio = crate::stats::median(ratios)?;
     let interval = interval_in_order(&blocks(ratios, visits.clamp(1, BLOCKS)), risk);
     let (low, high) = interval.unzip();

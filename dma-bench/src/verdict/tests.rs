@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::interval::interval;
 use super::*;
 use crate::contender::Contender;
 use crate::drive::{COMPARE_LITTLE, Extent, Worker};

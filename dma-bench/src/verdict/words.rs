@@ -5,7 +5,7 @@ use crate::units::bytes;
 
 /// A range of sizes of one class. Both ends were measured; undecided sizes within do not interrupt it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Range {
+pub(crate) struct Range {
     /// Class of the range.
     pub class: Class,
     /// The smallest size.
@@ -18,8 +18,7 @@ pub struct Range {
 
 /// Returns the ranges of points that are sorted by size. A single size between two ranges of one class
 /// becomes an exception of the joined range.
-#[must_use]
-pub fn ranges(points: &[Point]) -> Vec<Range> {
+pub(crate) fn ranges(points: &[Point]) -> Vec<Range> {
     let mut runs: Vec<Range> = Vec::new();
     for p in points.iter().filter(|p| p.class != Class::NotDecided) {
         match runs.last_mut() {
@@ -46,8 +45,7 @@ pub fn ranges(points: &[Point]) -> Vec<Range> {
 }
 
 /// Returns the verdict on points that are sorted by size.
-#[must_use]
-pub fn text(points: &[Point]) -> String {
+pub(crate) fn text(points: &[Point]) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return "nothing was compared".to_owned();
     };
