@@ -10,7 +10,7 @@ mod cut;
 pub(crate) mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
-mod plain_bytes;
+mod operations;
 pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod query;
@@ -36,11 +36,12 @@ pub(crate) use error::Operation;
 pub use error::{OpError, OpFailure};
 use plan::{Means, Plan};
 use planner::{News, Planner};
-use query::Kind;
 use slow_path::slow_path;
 use stall_detector::StallDetector;
+use transfer::Notes;
 pub use transfer::Transfer;
 
+use crate::copy_bytes::{Copier, Facts, Pair};
 use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
 };
@@ -327,7 +328,7 @@ impl Queue {
                     drop(guard);
                     // Nothing runs after this, so that the transfer is made in its place.
                     let operands = ManuallyDrop::into_inner(operands);
-                    return Ok(Transfer::new(shared, slot, Operation::Copy, operands));
+                    return Ok(Transfer::new(shared, slot, Notes::new(Operation::Copy), operands));
                 }
                 state.free.push(slot);
             }
@@ -368,97 +369,6 @@ impl Queue {
         let callbacks = state.collect();
         drop(state);
         run(callbacks, &self.shared);
-    }
-
-    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]` sets
-    /// every byte to `x`. If the device has no fill, it copies from memory that holds the pattern.
-    ///
-    /// Does not block, and need not start before [`flush`](Self::flush).
-    ///
-    /// # Errors
-    ///
-    /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill nor
-    /// allocate memory to copy from.
-    pub fn fill<D: Destination>(&self, dst: D, pattern: [u8; 8]) -> SubmitResult<D> {
-        self.submit_checked(Operation::Fill, dst, |means, dst, lists| check::fill(means, dst, pattern, lists))
-    }
-
-    /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps another.
-    ///
-    /// Does not block, and need not start before [`flush`](Self::flush). If the device has no such operation,
-    /// it copies twice.
-    ///
-    /// # Errors
-    ///
-    /// With the operands: as [`copy`](Self::copy).
-    pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> SubmitResult<(S, D, E)>
-    where
-        S: Source,
-        D: Destination,
-        E: Destination,
-    {
-        self.submit_checked(Operation::CopyToBoth, (src, dst, also), |means, (src, dst, also), lists| {
-            check::copy_to_both(means.engine, (src, dst, also), lists)
-        })
-    }
-
-    /// Compares `a` with `b`, which have the same length. The result is the offset of the first byte that
-    /// differs.
-    ///
-    /// Does not block, and need not start before [`flush`](Self::flush). If the device does not compare, the
-    /// CPU does so in polls; memory that it cannot reach is copied first.
-    ///
-    /// ```
-    /// # fn demo(queue: &dma_core::Queue, a: dma_core::Buffer, b: dma_core::Buffer) -> dma_core::Result<()> {
-    /// let ((a, b), difference) = queue.compare(a, b)?.wait()?;
-    /// assert_eq!(difference, a.iter().zip(&b[..]).position(|(a, b)| a != b));
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// With the operands: as [`copy`](Self::copy), though they may overlap; `Unsupported` if neither the
-    /// device nor the CPU can.
-    pub fn compare<A: Source, B: Source>(&self, a: A, b: B) -> SubmitResult<(A, B), Option<usize>> {
-        self.submit_checked(Operation::Compare, (a, b), |means, (a, b), lists| {
-            check::query(means, Kind::Compare, (a, Some(b)), 0, lists)
-        })
-    }
-
-    /// Computes the CRC-32C of `src`, as iSCSI and NVMe have it. `seed` is the CRC-32C of the bytes before,
-    /// or 0.
-    ///
-    /// Does not block, and need not start before [`flush`](Self::flush). If the device has no CRC, the CPU
-    /// computes it in polls; memory that it cannot reach is copied first.
-    ///
-    /// # Errors
-    ///
-    /// With the operand: as [`compare`](Self::compare).
-    pub fn crc32c<S: Source>(&self, src: S, seed: u32) -> SubmitResult<S, u32> {
-        self.submit_checked(Operation::Crc32c, src, |means, src, lists| {
-            check::query(means, Kind::Crc32c, (src, None::<&S>), seed, lists)
-        })
-    }
-
-    /// Copies `src` to `dst` and computes the CRC-32C of the bytes. `seed` is the CRC-32C of the bytes
-    /// before, or 0.
-    ///
-    /// Does not block, and need not start before [`flush`](Self::flush). If the device has no such operation,
-    /// the CPU computes the CRC of each copied piece: of the source if it reaches that, else of the
-    /// destination. For a window that a peer writes meanwhile, the CRC may differ from that of the
-    /// destination.
-    ///
-    /// # Errors
-    ///
-    /// With the operands: as [`copy`](Self::copy); `Unsupported` as [`compare`](Self::compare).
-    pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> SubmitResult<(S, D), u32>
-    where
-        S: Source,
-        D: Destination,
-    {
-        self.submit_checked(Operation::CopyCrc32c, (src, dst), |means, (src, dst), lists| {
-            check::query(means, Kind::CopyCrc32c, (src, Some(dst)), seed, lists)
-        })
     }
 
     /// Checks an operation and submits its plan.
@@ -546,7 +456,7 @@ impl Queue {
         operation: Operation,
         operands: T,
     ) -> Transfer<T, R> {
-        let transfer = Transfer::new(Rc::clone(&self.shared), slot, operation, operands);
+        let transfer = Transfer::new(Rc::clone(&self.shared), slot, Notes::new(operation), operands);
         let State { planner, free, ended, .. } = &mut *state;
         let taken = free.pop();
         debug_assert_eq!(taken, Some(slot), "the one that was admitted");
@@ -678,6 +588,34 @@ impl Queue {
         drop(state);
         callbacks.run(&self.shared);
         counters
+    }
+}
+
+impl Copier for Queue {
+    type Transfer = Transfer<Pair>;
+
+    fn facts(&self) -> Option<Facts> {
+        let state = self.shared.borrow();
+        let planner = &state.planner;
+        let (means, backend, stall_timeout) = (planner.means(), planner.backend, state.stall_timeout);
+        (!planner.is_closed()).then_some(Facts { means, backend, stall_timeout })
+    }
+
+    fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {
+        let transfer = self.copy(src, dst)?;
+        self.flush();
+        Ok(transfer)
+    }
+
+    fn wait_for_piece(transfer: Self::Transfer) -> Result<Pair, OpError<Pair>> {
+        transfer.wait()
+    }
+
+    fn make_room(&self) -> Option<usize> {
+        self.flush();
+        let reported = self.poll();
+        // Transfers that have ended belong to the caller, who waits for this call.
+        (self.room() > 0 || self.counters().in_flight > 0).then_some(reported)
     }
 }
 

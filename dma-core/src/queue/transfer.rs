@@ -22,21 +22,6 @@ use super::wait::{Backoff, deadline};
 use super::{Answer, OpError, Operation, State, error, flush, poll, run};
 use crate::{Error, ErrorKind, Outcome, Result};
 
-/// An operation in flight. It owns the operands (`T`) until the operation is done; then they come back, with
-/// the result ([`R`](Answer)) if there is one.
-///
-/// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands are
-/// freed when the device is done with them. Forgetting it leaks them. No use of it lets memory be touched
-/// while the device owns it.
-#[must_use = "dropping a transfer gives up its operands"]
-pub struct Transfer<T: 'static, R: Answer = ()> {
-    shared: Link<Rc<RefCell<State>>>,
-    slot: u32,
-    notes: Notes,
-    operands: ManuallyDrop<T>,
-    answer: PhantomData<fn() -> R>,
-}
-
 /// A transfer's share of its queue.
 ///
 /// Neither this nor [`Notes`] has bytes that are never valid: an `Option` or `Result` would keep its tag
@@ -103,17 +88,92 @@ impl Notes {
     }
 }
 
-/// No field is ever pinned: the operands' memory is elsewhere.
-impl<T, R: Answer> Unpin for Transfer<T, R> {}
+/// Declares a transfer, and the methods that all have.
+macro_rules! transfer {
+    ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty) => {
+        $(#[$doc])*
+        #[must_use = "dropping a transfer gives up its operands"]
+        pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
+            queue: Link<$queue>,
+            /// [`SPENT`] once the operands were given back.
+            slot: u32,
+            notes: Notes,
+            operands: ManuallyDrop<T>,
+            answer: PhantomData<fn() -> R>,
+        }
+
+        /// No field is ever pinned: the operands' memory is elsewhere.
+        impl<T $(: $send)?, R: Answer> Unpin for $transfer<T, R> {}
+
+        impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
+            #[inline]
+            pub(super) fn new(queue: $queue, slot: u32, notes: Notes, operands: T) -> Self {
+                let operands = ManuallyDrop::new(operands);
+                Self { queue: Link::new(queue), slot, notes, operands, answer: PhantomData }
+            }
+
+            /// Takes the operands out. The destructor of the spent transfer leaves them alone.
+            #[inline]
+            fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
+                assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
+                *slot = SPENT;
+                // SAFETY: they were not taken before, since the transfer was not spent.
+                unsafe { ManuallyDrop::take(operands) }
+            }
+
+            /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
+            /// returns at once.
+            ///
+            /// # Errors
+            ///
+            /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+            pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
+                let over = self.block(Some(deadline), Duration::MAX);
+                if over { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
+            }
+
+            /// As [`wait_until`](Self::wait_until), `timeout` from now.
+            ///
+            /// # Errors
+            ///
+            /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+            pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
+                self.wait_until(deadline(timeout))
+            }
+        }
+
+        impl<T: $($send +)? 'static, R: Answer> Drop for $transfer<T, R> {
+            #[inline]
+            fn drop(&mut self) {
+                if self.slot != SPENT {
+                    self.drop_held();
+                }
+            }
+        }
+
+        impl<T: $($send +)? 'static, R: Answer> fmt::Debug for $transfer<T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($transfer))
+                    .field("operation", &self.notes.operation())
+                    .field("slot", &self.slot)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use transfer;
+
+transfer! {
+    /// An operation in flight. It owns the operands (`T`) until the operation is done; then they come back,
+    /// with the result ([`R`](Answer)) if there is one.
+    ///
+    /// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands
+    /// are freed when the device is done with them. Forgetting it leaks them. No use of it lets memory be
+    /// touched while the device owns it. Waiting flushes first.
+    Transfer<T>, Rc<RefCell<State>>
+}
 
 impl<T: 'static, R: Answer> Transfer<T, R> {
-    #[inline]
-    pub(super) fn new(shared: Rc<RefCell<State>>, slot: u32, operation: Operation, operands: T) -> Self {
-        let operands = ManuallyDrop::new(operands);
-        let (shared, notes) = (Link::new(shared), Notes::new(operation));
-        Self { shared, slot, notes, operands, answer: PhantomData }
-    }
-
     fn has_ended(state: &State, slot: u32) -> bool {
         // A spent transfer has no slot.
         state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
@@ -123,14 +183,14 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// closed.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.queue.borrow_mut();
         if Self::is_over(&state, self.slot) {
             return true;
         }
         let (_, callbacks) = state.poll();
         let over = Self::is_over(&state, self.slot);
         drop(state);
-        run(callbacks, &self.shared);
+        run(callbacks, &self.queue);
         over
     }
 
@@ -152,7 +212,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
         // While no destructor and no call can see the operands, the compiler moves them once.
         let this = ManuallyDrop::new(self);
-        if let Ok(mut state) = this.shared.try_borrow_mut()
+        if let Ok(mut state) = this.queue.try_borrow_mut()
             && let Some(op) = state.planner.ops.get(this.slot as usize)
             && op.has_ended()
             && op.outcome == Outcome::Done
@@ -161,60 +221,32 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             state.release(this.slot);
             drop(state);
             // SAFETY: of a value that is not used any more.
-            drop(unsafe { ptr::read(&this.shared) });
+            drop(unsafe { ptr::read(&this.queue) });
             // SAFETY: as above. A spent transfer has no slot, so that its operands are there.
             return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
         }
         slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
     }
 
-    /// Takes the operands out. The destructor of the spent transfer leaves them alone.
-    #[inline]
-    fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
-        assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
-        *slot = SPENT;
-        // SAFETY: they were not taken before, since the transfer was not spent.
-        unsafe { ManuallyDrop::take(operands) }
-    }
-
     fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
-        let stall = self.shared.borrow().stall_timeout;
+        let stall = self.queue.borrow().stall_timeout;
         if self.block(None, stall) {
             return self.finish();
         }
-        let backend = self.shared.borrow().planner.backend;
+        let backend = self.queue.borrow().planner.backend;
         Err(error::wait_timed_out(self.notes.operation(), backend, stall))
-    }
-
-    /// Waits until the operation has ended or `deadline` has passed. Flushes first. After `Ok`,
-    /// [`wait`](Self::wait) returns at once.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
-    pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
-        if self.block(Some(deadline), Duration::MAX) { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
-    }
-
-    /// As [`wait_until`](Self::wait_until), `timeout` from now.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
-    pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
-        self.wait_until(deadline(timeout))
     }
 
     /// Polls until the operation is over (true), `until` has passed, or nothing has completed for `stall`.
     fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
-        flush(&self.shared);
+        flush(&self.queue);
         let mut backoff = Backoff::new();
         let mut last_progress = None;
         loop {
-            if Self::is_over(&self.shared.borrow(), self.slot) {
+            if Self::is_over(&self.queue.borrow(), self.slot) {
                 return true;
             }
-            let reported = poll(&self.shared);
+            let reported = poll(&self.queue);
             if reported > 0 {
                 last_progress = None;
             }
@@ -224,11 +256,11 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             });
             if over {
                 // The deadline may have passed while this thread was not running.
-                if poll(&self.shared) > 0 && until.is_none() {
+                if poll(&self.queue) > 0 && until.is_none() {
                     last_progress = None;
                     continue;
                 }
-                return Self::is_over(&self.shared.borrow(), self.slot);
+                return Self::is_over(&self.queue.borrow(), self.slot);
             }
             if backoff.may_sleep() {
                 self.sleep();
@@ -239,7 +271,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// Sleeps briefly on the event fd, if there is one. The caller reads the clock afterwards.
     fn sleep(&self) {
         let fd = {
-            let mut state = self.shared.borrow_mut();
+            let mut state = self.queue.borrow_mut();
             if !state.cooperative {
                 // The event belongs to the driver, which has armed it.
                 drop(state);
@@ -258,7 +290,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             // Interrupted or refused, the caller polls again all the same.
             let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
         }
-        if let Some(events) = self.shared.borrow_mut().planner.events() {
+        if let Some(events) = self.queue.borrow_mut().planner.events() {
             events.disarm();
         }
     }
@@ -266,7 +298,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// Gives the operands of an ended operation back.
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let slot = self.slot;
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.queue.borrow_mut();
         let operands = Self::take(&mut self.slot, &mut self.operands);
         let op = state.planner.ops[slot as usize];
         if !op.has_ended() {
@@ -308,12 +340,12 @@ impl<T: 'static, R: Answer> Future for Transfer<T, R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
-        let mut state = this.shared.borrow_mut();
+        let mut state = this.queue.borrow_mut();
         if !Self::is_over(&state, this.slot) {
             if this.notes.has_yielded() || !state.gathers() {
                 let callbacks = state.drive();
                 drop(state);
-                run(callbacks, &this.shared);
+                run(callbacks, &this.queue);
             } else {
                 // It asks to be polled again, below, after the other tasks.
                 this.notes.set_yielded();
@@ -329,20 +361,11 @@ impl<T: 'static, R: Answer> Future for Transfer<T, R> {
     }
 }
 
-impl<T: 'static, R: Answer> Drop for Transfer<T, R> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.slot != SPENT {
-            self.drop_held();
-        }
-    }
-}
-
 impl<T: 'static, R: Answer> Transfer<T, R> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
         let slot = self.slot;
-        let Ok(mut state) = self.shared.try_borrow_mut() else {
+        let Ok(mut state) = self.queue.try_borrow_mut() else {
             // The queue is at work: a panic unwinds through it, or its callback drops transfers. The device
             // may have the operands, so that they are leaked.
             return;
@@ -373,7 +396,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
 
     /// Registers `waker` for the end of the operation. Returns false if it is over.
     fn register_waker(&self, waker: &Waker) -> bool {
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.queue.borrow_mut();
         let mut new = None;
         if !Self::is_over(&state, self.slot)
             && !state.waiters[self.slot as usize].waker.as_ref().is_some_and(|known| known.will_wake(waker))
@@ -381,7 +404,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             // Cloning and dropping wakers may run user code that uses the queue, so that nothing is borrowed.
             drop(state);
             new = Some(waker.clone());
-            state = self.shared.borrow_mut();
+            state = self.queue.borrow_mut();
         }
         let over = Self::is_over(&state, self.slot);
         if !over {
@@ -397,15 +420,6 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             waker.wake_by_ref();
         }
         !over
-    }
-}
-
-impl<T: 'static, R: Answer> fmt::Debug for Transfer<T, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transfer")
-            .field("operation", &self.notes.operation())
-            .field("slot", &self.slot)
-            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,6 @@
 mod deferred_callbacks;
 mod inbox;
 mod lane;
-mod plain_bytes;
 mod ready;
 mod slot;
 mod stall_record;
@@ -26,13 +25,13 @@ use slot::Work;
 pub use transfer::SharedTransfer;
 use wait_queue::WaitQueue;
 
-use crate::operand::sealed::Operand;
+use crate::copy_bytes::{Copier, Facts, Pair};
 use crate::queue::check::{self, Lists};
 use crate::queue::error;
 use crate::queue::plan::{Means, Plan};
 use crate::queue::planner::Planner;
-use crate::queue::query::Kind;
 use crate::queue::slow_path::slow_path;
+use crate::queue::transfer::Notes;
 use crate::queue::wait::deadline;
 use crate::queue::{Answer, Operation};
 use crate::{
@@ -248,7 +247,8 @@ impl SharedQueue {
             {
                 let handle = Arc::clone(&self.handle);
                 let operands = ManuallyDrop::into_inner(operands);
-                let transfer = SharedTransfer::new(handle, at, slot, Operation::Copy, operands);
+                let notes = Notes::new(Operation::Copy).with_lane(at);
+                let transfer = SharedTransfer::new(handle, slot, notes, operands);
                 if lane.is_awake() {
                     return Ok(transfer);
                 }
@@ -266,16 +266,6 @@ impl SharedQueue {
         })
     }
 
-    /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. Does not block and
-    /// needs no flush.
-    ///
-    /// # Errors
-    ///
-    /// With the operand: as [`Queue::fill`](crate::Queue::fill).
-    pub fn fill<D: Destination + Send>(&self, dst: D, pattern: [u8; 8]) -> SharedResult<D> {
-        self.submit_checked(Operation::Fill, dst, |means, dst, lists| check::fill(means, dst, pattern, lists))
-    }
-
     /// Submits every copy of `batch`. It takes one place of the depth and completes as a whole.
     ///
     /// # Errors
@@ -289,7 +279,7 @@ impl SharedQueue {
         let lane = self.first_lane();
         let checked = check::batch_len(batch.len()).and_then(|operations| {
             let check = |lists: &mut Lists| check::batch(lane.engine, &batch.pairs, lists);
-            Ok((operations, with_lists::<_, (S, D)>(lane, check)?))
+            Ok((operations, with_lists(lane, S::SINGLE && D::SINGLE, check)?))
         });
         let (operations, bytes) = match checked {
             Ok(checked) => checked,
@@ -302,7 +292,9 @@ impl SharedQueue {
             // Nothing is left in it, but by a panic.
             request.batch.clear();
             for (src, dst) in batch.iter() {
-                match with_lists::<_, (S, D)>(lane, |lists| check::copy(lane.engine, src, dst, lists)) {
+                match with_lists(lane, S::SINGLE && D::SINGLE, |lists| {
+                    check::copy(lane.engine, src, dst, lists)
+                }) {
                     Ok(plan) => request.batch.push(plan),
                     Err(e) => debug_assert!(false, "it passed before: {e}"),
                 }
@@ -310,66 +302,8 @@ impl SharedQueue {
         })
     }
 
-    /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps another. Does
-    /// not block.
-    ///
-    /// # Errors
-    ///
-    /// With the operands: as [`Queue::copy_to_both`](crate::Queue::copy_to_both).
-    pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> SharedResult<(S, D, E)>
-    where
-        S: Source + Send,
-        D: Destination + Send,
-        E: Destination + Send,
-    {
-        self.submit_checked(Operation::CopyToBoth, (src, dst, also), |means, (src, dst, also), lists| {
-            check::copy_to_both(means.engine, (src, dst, also), lists)
-        })
-    }
-
-    /// Compares `a` with `b`, which have the same length. Does not block.
-    ///
-    /// # Errors
-    ///
-    /// With the operands: as [`Queue::compare`](crate::Queue::compare).
-    pub fn compare<A, B>(&self, a: A, b: B) -> SharedResult<(A, B), Option<usize>>
-    where
-        A: Source + Send,
-        B: Source + Send,
-    {
-        self.submit_checked(Operation::Compare, (a, b), |means, (a, b), lists| {
-            check::query(means, Kind::Compare, (a, Some(b)), 0, lists)
-        })
-    }
-
-    /// Computes the CRC-32C of `src`. Does not block.
-    ///
-    /// # Errors
-    ///
-    /// With the operand: as [`Queue::crc32c`](crate::Queue::crc32c).
-    pub fn crc32c<S: Source + Send>(&self, src: S, seed: u32) -> SharedResult<S, u32> {
-        self.submit_checked(Operation::Crc32c, src, |means, src, lists| {
-            check::query(means, Kind::Crc32c, (src, None::<&S>), seed, lists)
-        })
-    }
-
-    /// Copies `src` to `dst` and computes the CRC-32C of the bytes. Does not block.
-    ///
-    /// # Errors
-    ///
-    /// With the operands: as [`Queue::copy_crc32c`](crate::Queue::copy_crc32c).
-    pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> SharedResult<(S, D), u32>
-    where
-        S: Source + Send,
-        D: Destination + Send,
-    {
-        self.submit_checked(Operation::CopyCrc32c, (src, dst), |means, (src, dst), lists| {
-            check::query(means, Kind::CopyCrc32c, (src, Some(dst)), seed, lists)
-        })
-    }
-
     /// Checks an operation with the limits of the clone's own lane and submits its plan.
-    fn submit_checked<T: Send + 'static, R: Answer>(
+    pub(crate) fn submit_checked<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
         operands: T,
@@ -504,7 +438,8 @@ impl SharedQueue {
             {
                 // The transfer holds the operands before the engine can run.
                 let handle = Arc::clone(&self.handle);
-                let transfer = SharedTransfer::new(handle, at, slot, operation, operands);
+                let notes = Notes::new(operation).with_lane(at);
+                let transfer = SharedTransfer::new(handle, slot, notes, operands);
                 lane.notice();
                 return Ok(transfer);
             }
@@ -595,6 +530,29 @@ impl SharedQueue {
     }
 }
 
+impl Copier for SharedQueue {
+    type Transfer = SharedTransfer<Pair>;
+
+    fn facts(&self) -> Option<Facts> {
+        let lane = self.first_lane();
+        let (means, backend, stall_timeout) = (lane.means, lane.backend, lane.stall_timeout);
+        (!lane.refuses()).then_some(Facts { means, backend, stall_timeout })
+    }
+
+    fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {
+        self.copy(src, dst)
+    }
+
+    fn wait_for_piece(transfer: Self::Transfer) -> Result<Pair, OpError<Pair>> {
+        transfer.wait()
+    }
+
+    fn make_room(&self) -> Option<usize> {
+        // The lanes' threads poll, and other threads give places back.
+        Some(0)
+    }
+}
+
 impl Hub {
     fn close(&self, timeout: Duration) -> Counters {
         let deadline = deadline(timeout);
@@ -669,18 +627,9 @@ fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> Op
     OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 
-/// Runs `f` with the lane's lists where an operand of `T` may need them, else without the lock.
-fn with_lists<R, T: Pair>(lane: &Lane, f: impl FnOnce(&mut Lists) -> R) -> R {
-    if T::SINGLE { f(&mut Lists::default()) } else { f(&mut lane.lists()) }
-}
-
-/// Source and destination.
-trait Pair {
-    const SINGLE: bool;
-}
-
-impl<S: Operand, D: Operand> Pair for (S, D) {
-    const SINGLE: bool = S::SINGLE && D::SINGLE;
+/// Runs `f` with the lane's lists, or without the lock if the operands are `single`, which need none.
+fn with_lists<R>(lane: &Lane, single: bool, f: impl FnOnce(&mut Lists) -> R) -> R {
+    if single { f(&mut Lists::default()) } else { f(&mut lane.lists()) }
 }
 
 #[cfg(all(test, loom))]

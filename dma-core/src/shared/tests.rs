@@ -476,7 +476,7 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
         let transfer =
-            SharedTransfer::<_>::new(Arc::clone(&rig.queue.handle), 0, slot, Operation::Copy, memory);
+            SharedTransfer::<_>::new(Arc::clone(&rig.queue.handle), slot, Notes::new(Operation::Copy), memory);
         rig.lane().notice();
         transfer
     };

@@ -14,42 +14,26 @@ use std::time::{Duration, Instant};
 use super::Handle;
 use super::lane::{Caller, Driven, Lane};
 use super::slot::{Report, Seen};
+use crate::queue::Answer;
 use crate::queue::error;
 use crate::queue::slow_path::slow_path;
-use crate::queue::transfer::{Link, Notes, SPENT};
+use crate::queue::transfer::{Link, Notes, SPENT, transfer};
 use crate::queue::wait::{Backoff, deadline};
-use crate::queue::{Answer, Operation};
 use crate::{Error, ErrorKind, OpError, Result};
 
-/// An operation in flight on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until the
-/// operation is done; then they come back, with the result ([`R`](Answer)) if there is one.
-///
-/// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its operands
-/// are freed when the device is done with them. Forgetting it leaks them.
-#[must_use = "dropping a transfer gives up its operands"]
-pub struct SharedTransfer<T: Send + 'static, R: Answer = ()> {
-    handle: Link<Arc<Handle>>,
-    /// [`SPENT`] once the operands were given back.
-    slot: u32,
-    operands: ManuallyDrop<T>,
-    notes: Notes,
-    answer: PhantomData<fn() -> R>,
+transfer! {
+    /// An operation in flight on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until the
+    /// operation is done; then they come back, with the result ([`R`](Answer)) if there is one.
+    ///
+    /// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its operands
+    /// are freed when the device is done with them. Forgetting it leaks them.
+    SharedTransfer<T> where T: Send, Arc<Handle>
 }
-
-/// No field is ever pinned: the operands' memory is elsewhere.
-impl<T: Send, R: Answer> Unpin for SharedTransfer<T, R> {}
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
-    pub(super) fn new(handle: Arc<Handle>, lane: u16, slot: u32, operation: Operation, operands: T) -> Self {
-        let (handle, notes) = (Link::new(handle), Notes::new(operation).with_lane(lane));
-        let operands = ManuallyDrop::new(operands);
-        Self { handle, slot, operands, notes, answer: PhantomData }
-    }
-
-    #[inline]
     fn lane(&self) -> &Lane {
-        self.handle.lane(self.notes.lane())
+        self.queue.lane(self.notes.lane())
     }
 
     #[inline]
@@ -65,7 +49,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.look() != Seen::InFlight || {
-            self.lane().help(self.handle.submitter_id);
+            self.lane().help(self.queue.submitter_id);
             self.look() != Seen::InFlight
         }
     }
@@ -92,20 +76,11 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if this.slot != SPENT && this.look() == Seen::Done {
             this.lane().release(this.slot);
             // SAFETY: of a value that is not used any more.
-            drop(unsafe { ptr::read(&this.handle) });
+            drop(unsafe { ptr::read(&this.queue) });
             // SAFETY: as above; the operands were not taken. Operations with a result have a report.
             return Ok(R::with(unsafe { ptr::read(&*this.operands) }, 0));
         }
         slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
-    }
-
-    /// Takes the operands out. The destructor of the spent transfer leaves them alone.
-    #[inline]
-    fn take(&mut self) -> (u32, T) {
-        assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
-        let slot = std::mem::replace(&mut self.slot, SPENT);
-        // SAFETY: they were not taken before, since the transfer was not spent.
-        (slot, unsafe { ManuallyDrop::take(&mut self.operands) })
     }
 
     fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
@@ -116,25 +91,6 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         Err(error::wait_timed_out(self.notes.operation(), self.lane().backend, stall))
     }
 
-    /// Waits until the operation has ended or `deadline` has passed. DeferredCallback `Ok`,
-    /// [`wait`](Self::wait) returns at once.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
-    pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
-        if self.block(Some(deadline), Duration::MAX) { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
-    }
-
-    /// As [`wait_until`](Self::wait_until), `timeout` from now.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut`: the transfer is still in flight, and can be waited for again.
-    pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
-        self.wait_until(deadline(timeout))
-    }
-
     pub(super) fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         let mut backoff = Backoff::new();
         let (mut last_progress, mut reports) = (None, self.lane().reports());
@@ -142,7 +98,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             if self.look() != Seen::InFlight {
                 return true;
             }
-            let progress = match self.lane().help(self.handle.submitter_id) {
+            let progress = match self.lane().help(self.queue.submitter_id) {
                 Driven::Progress(n) => n,
                 // Another thread polls the device; but it may have gone to sleep on a stuck one.
                 Driven::Busy => 0,
@@ -157,7 +113,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             });
             if over {
                 // The deadline may have passed while this thread was not running.
-                self.lane().help(self.handle.submitter_id);
+                self.lane().help(self.queue.submitter_id);
                 if until.is_none() && self.lane().reports() != reports {
                     continue;
                 }
@@ -170,7 +126,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let seen = self.look();
-        let (slot, operands) = self.take();
+        let slot = self.slot;
+        let operands = Self::take(&mut self.slot, &mut self.operands);
         if seen == Seen::Done {
             self.lane().release(slot);
             // Operations with a result have a report.
@@ -237,19 +194,11 @@ impl<T: Send + 'static, R: Answer> Future for SharedTransfer<T, R> {
     }
 }
 
-impl<T: Send + 'static, R: Answer> Drop for SharedTransfer<T, R> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.slot != SPENT {
-            self.drop_held();
-        }
-    }
-}
-
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
-        let (number, operands) = self.take();
+        let number = self.slot;
+        let operands = Self::take(&mut self.slot, &mut self.operands);
         let slot = &self.lane().slots[number as usize];
         match slot.look() {
             Seen::InFlight => {
@@ -277,14 +226,5 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
                 drop(operands);
             }
         }
-    }
-}
-
-impl<T: Send + 'static, R: Answer> fmt::Debug for SharedTransfer<T, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedTransfer")
-            .field("operation", &self.notes.operation())
-            .field("slot", &self.slot)
-            .finish_non_exhaustive()
     }
 }

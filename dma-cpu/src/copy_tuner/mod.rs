@@ -28,8 +28,8 @@ const CLASSES: usize = 13;
 /// Without a hint it learns. For each power of two of the length it keeps the smoothed cost per byte of the
 /// current kernel. It probes the other kernel, ever more rarely while that changes nothing, and soon again
 /// after the speed of the current kernel shifts, as it does when the working set moves into the cache or out
-/// of it. Copies within a core's own cache are left to that core. An engine with threads probes for that, too.
-/// Lengths below 16 KiB are never timed.
+/// of it. Copies within a core's own cache are left to that core. An engine with threads probes for that,
+/// too. Lengths below 16 KiB are never timed.
 ///
 /// Belongs to one thread, allocates nothing and shares nothing. Copies and fills differ in cost, so give each
 /// its own.
@@ -319,7 +319,8 @@ const ALONE_FIRST: usize = 2;
 /// Streaming probes per probe by one core.
 const ODD_TURN: u8 = 4;
 /// Cost ratio to the core's own cache up to which a copy counts as within it. Beyond, in a cache that cores
-/// share, copies take 1.4 times as long (a Zen 3, a Sapphire Rapids class Xeon), and two cores share them well.
+/// share, copies take 1.4 times as long (a Zen 3, a Sapphire Rapids class Xeon), and two cores share them
+/// well.
 const HOT: f32 = 1.3;
 /// Backoff limit after the speed of copies by all cores has risen.
 const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
