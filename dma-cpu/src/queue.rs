@@ -354,8 +354,7 @@ unsafe impl RawQueue for CpuQueue {
             let (helpers, busy_period) = (self.pool.helpers(), &mut self.busy_period);
             // An upper bound: some may be done already.
             let left = self.job_queue.takes(self.unreported);
-            let wake =
-                |busy_period: &mut BusyPeriod| busy_period.wakes(helpers, left) || helpers.explores();
+            let wake = |busy_period: &mut BusyPeriod| busy_period.wakes(helpers, left) || helpers.explores();
             if self.jobs.needs_waking(|| helpers.any_asleep()) && wake(busy_period) {
                 helpers.call_one();
             } else if self.armed && self.is_left_to_owner() {

@@ -269,7 +269,7 @@ fn suited(kernel: Kernel, len: usize) -> Kernel {
 ///
 /// `key` is that of a region which stays registered as long as the lease is used.
 #[inline]
-unsafe fn lease<'a>(key: RegionKey) -> Result<Option<Lease<'a>>, Failure> {
+unsafe fn lease<'a>(key: RegionKey) -> Result<Option<Lease<&'a Import>>, Failure> {
     if key == LOCAL {
         return Ok(None);
     }

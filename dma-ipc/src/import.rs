@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -239,9 +240,8 @@ impl Import {
     /// [`RemoteError::Revoked`] and [`RemoteError::PeerGone`], both permanent;
     /// [`RemoteError::TooManyLeases`].
     #[inline]
-    pub fn lease(&self) -> Result<Lease<'_>, RemoteError> {
-        lease::acquire(self.control.word()).map_err(|closed| self.refused(closed))?;
-        Ok(Lease { import: self })
+    pub fn lease(&self) -> Result<Lease<&Self>, RemoteError> {
+        Lease::new(self)
     }
 
     /// As [`lease`](Self::lease), for a lease that keeps the import alive.
@@ -251,8 +251,7 @@ impl Import {
     /// As [`lease`](Self::lease).
     #[inline]
     pub fn lease_owned(self: &Arc<Self>) -> Result<OwnedLease, RemoteError> {
-        lease::acquire(self.control.word()).map_err(|closed| self.refused(closed))?;
-        Ok(OwnedLease { import: Arc::clone(self) })
+        Lease::new(Arc::clone(self))
     }
 
     /// Succeeds while leases can be taken. Takes none, and so may be outdated when it returns.
@@ -334,13 +333,6 @@ impl Import {
             Closed::Full => RemoteError::TooManyLeases { max: MAX_LEASES },
         }
     }
-
-    #[inline]
-    fn release(&self) {
-        if lease::release(self.control.word()) {
-            wake(self.control.word());
-        }
-    }
 }
 
 impl fmt::Debug for Import {
@@ -355,36 +347,32 @@ impl fmt::Debug for Import {
 /// Forgetting one (`mem::forget`) blocks revocation until the import is dropped.
 #[derive(Debug)]
 #[must_use = "the right ends when the lease is dropped"]
-pub struct Lease<'a> {
-    import: &'a Import,
-}
-
-impl Drop for Lease<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.import.release();
-    }
-}
+pub struct Lease<I: Deref<Target = Import>>(I);
 
 /// A [`Lease`] that keeps its [`Import`] alive, for copies that outlast the call that starts them.
-#[derive(Debug)]
-#[must_use = "the right ends when the lease is dropped"]
-pub struct OwnedLease {
-    import: Arc<Import>,
-}
+pub type OwnedLease = Lease<Arc<Import>>;
 
-impl OwnedLease {
+impl<I: Deref<Target = Import>> Lease<I> {
+    #[inline]
+    fn new(import: I) -> Result<Self, RemoteError> {
+        lease::acquire(import.control.word()).map_err(|closed| import.refused(closed))?;
+        Ok(Self(import))
+    }
+
     /// Returns the import of this lease.
     #[must_use]
-    pub fn import(&self) -> &Arc<Import> {
-        &self.import
+    pub const fn import(&self) -> &I {
+        &self.0
     }
 }
 
-impl Drop for OwnedLease {
+impl<I: Deref<Target = Import>> Drop for Lease<I> {
     #[inline]
     fn drop(&mut self) {
-        self.import.release();
+        let word = self.0.control.word();
+        if lease::release(word) {
+            wake(word);
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     writable: bool,
+    /// All that is unmapped in the end: more than the pages if an alignment needed room.
+    whole: (NonNull<u8>, usize),
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread.
@@ -67,8 +69,9 @@ impl Mapping {
         let flags = MapFlags::SHARED | populate;
         // SAFETY: the kernel chooses the address, so nothing that is mapped already is touched.
         let base = unsafe { mmap(ptr::null_mut(), len, access, flags, file, offset) }?;
-        let mapping = Self { base: NonNull::new(base.cast()).ok_or(Errno::FAULT)?, len, writable };
-        if mapping.base.addr().get().is_multiple_of(align) {
+        let start = NonNull::new(base.cast::<u8>()).ok_or(Errno::FAULT)?;
+        let mapping = Self { base: start, len, writable, whole: (start, len) };
+        if start.addr().get().is_multiple_of(align) {
             return Ok(mapping);
         }
         drop(mapping);
@@ -78,21 +81,12 @@ impl Mapping {
         // SAFETY: as above.
         let reserved =
             unsafe { mmap_anonymous(ptr::null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE) }?;
-        let reserved = Self { base: NonNull::new(reserved.cast()).ok_or(Errno::FAULT)?, len: room, writable };
-        let skip = reserved.ptr().addr().next_multiple_of(align) - reserved.ptr().addr();
-        let place = reserved.ptr().wrapping_add(skip);
-        // SAFETY: `place` and the `len` bytes from it lie in what was just reserved, which nobody else knows
-        // of.
-        let base = unsafe { mmap(place.cast(), len, access, flags | MapFlags::FIXED, file, offset) }?;
-        let mapping = Self { base: NonNull::new(base.cast()).ok_or(Errno::FAULT)?, len, writable };
-        let (before, after) = (skip, room - skip - len);
-        std::mem::forget(reserved);
-        for (at, len) in [(place.wrapping_sub(before), before), (place.wrapping_add(len), after)] {
-            if len > 0 {
-                // SAFETY: these are the parts of the reservation that the mapping left over.
-                unsafe { munmap(at.cast(), len) }?;
-            }
-        }
+        let start = NonNull::new(reserved.cast::<u8>()).ok_or(Errno::FAULT)?;
+        let skip = start.addr().get().next_multiple_of(align) - start.addr().get();
+        let base = start.map_addr(|addr| addr.saturating_add(skip));
+        let mapping = Self { base, len, writable, whole: (start, room) };
+        // SAFETY: the `len` bytes lie in what was just reserved, which nobody else knows of.
+        unsafe { mmap(base.as_ptr().cast(), len, access, flags | MapFlags::FIXED, file, offset) }?;
         Ok(mapping)
     }
 
@@ -144,7 +138,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` and by nobody else; the references that were given out borrow `self`.
-        if let Err(errno) = unsafe { munmap(self.base.as_ptr().cast(), self.len) } {
+        if let Err(errno) = unsafe { munmap(self.whole.0.as_ptr().cast(), self.whole.1) } {
             tracing::warn!(%errno, len = self.len, "could not unmap shared memory; it stays mapped");
         }
     }
@@ -152,7 +146,7 @@ impl Drop for Mapping {
 
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base, len, writable } = self;
+        let Self { base, len, writable, .. } = self;
         f.debug_struct("Mapping").field("base", base).field("len", len).field("writable", writable).finish()
     }
 }

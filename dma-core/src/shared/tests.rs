@@ -475,8 +475,12 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     // As a thread that asked whether the lane refuses before it was closed.
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
-        let transfer =
-            SharedTransfer::<_>::new(Arc::clone(&rig.queue.handle), slot, Notes::new(Operation::Copy), memory);
+        let transfer = SharedTransfer::<_>::new(
+            Arc::clone(&rig.queue.handle),
+            slot,
+            Notes::new(Operation::Copy),
+            memory,
+        );
         rig.lane().notice();
         transfer
     };

@@ -25,8 +25,8 @@ transfer! {
     /// An operation in flight on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until the
     /// operation is done; then they come back, with the result ([`R`](Answer)) if there is one.
     ///
-    /// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its operands
-    /// are freed when the device is done with them. Forgetting it leaks them.
+    /// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its
+    /// operands are freed when the device is done with them. Forgetting it leaks them.
     SharedTransfer<T> where T: Send, Arc<Handle>
 }
 
