@@ -41,7 +41,7 @@ impl BufPool {
     }
 
     fn start(&self) -> Outcome {
-        let memory = self.mmap.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        let memory = self.mmap.registered()?;
         if self.run.borrow().is_some() {
             return Ok(());
         }

@@ -8,8 +8,8 @@ use crate::c_abi::{
     Handle, INVALID, Mark, NO_DATA, Object, Out, Outcome, c, c_calls, getters, object, require,
 };
 use crate::dev::Info;
-use crate::pe::{Pe, Progress, Ready};
-use crate::task::{Head, Holder, Owner, Submit};
+use crate::pe::{Pe, Ready};
+use crate::task::{Head, Holder, Submit};
 
 /// State of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum State {
 
 /// A kind of context. Methods that run callbacks of the program must hold no `RefCell` and no lock meanwhile:
 /// a callback may submit and free tasks, and stop and destroy the context.
-pub(crate) trait Context: Owner + Progress {
+pub(crate) trait Context {
     fn ctx(&self) -> &Ctx;
 
     /// Starts an idle context that has a progress engine. Returns [`State::Running`], or [`State::Starting`]
@@ -59,19 +59,21 @@ pub(crate) trait Context: Owner + Progress {
 
     /// Time of the next progress. Called when the program is about to sleep.
     fn ready(&self) -> Ready;
-}
 
-impl<T: Context> Owner for T {
-    fn handle(&self) -> *mut c::doca_ctx {
-        Handle::of(self.ctx()).cast()
+    /// Does one thing, as [`progress`](Self::progress), or ends a stop.
+    #[inline]
+    fn turn(&self) -> bool {
+        self.progress() || (self.ctx().state() == State::Stopping && self.ctx().end_stop())
     }
 
+    /// As [`submit`](Self::submit); `BAD_STATE` unless the context runs.
     #[inline]
     fn submit_task(&self, task: &Head, how: Submit) -> Outcome {
         require(self.ctx().state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
         self.submit(task, how)
     }
 
+    /// As [`put`](Self::put), for a task that the program frees.
     fn free_task(&self, task: &Head) {
         self.put(task);
         // The last one makes a stopping context idle, for which its owner may sleep.
@@ -81,21 +83,6 @@ impl<T: Context> Owner for T {
         {
             pe.wake();
         }
-    }
-}
-
-impl<T: Context> Progress for T {
-    #[inline]
-    fn turn(&self) -> bool {
-        self.progress() || (self.ctx().state() == State::Stopping && self.ctx().end_stop())
-    }
-
-    fn next_turn(&self) -> Ready {
-        self.ready()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.ctx().in_flight.get()
     }
 }
 
@@ -215,8 +202,7 @@ impl Ctx {
     pub(crate) fn disconnect(&self) -> Outcome {
         require(self.state() == State::Idle, c::DOCA_ERROR_IN_USE)?;
         if let Some(pe) = self.pe.take() {
-            let this: Weak<dyn Progress> = self.this.clone();
-            pe.disconnect(&this);
+            pe.disconnect(&self.this);
         }
         self.mark.wipe();
         Ok(())
@@ -269,7 +255,7 @@ pub(crate) fn destroy<T: Context + Object>(context: Handle<T>) -> Outcome {
 
 /// The handle of a context as a context of any kind; NULL for none.
 pub(crate) fn as_ctx<T: Context + Object>(context: &Handle<T>) -> *mut c::doca_ctx {
-    context.get().map_or(std::ptr::null_mut(), |context| context.handle())
+    context.get().map_or(std::ptr::null_mut(), |context| Handle::of(context.ctx()).cast())
 }
 
 /// `NOT_SUPPORTED` for an idle context and a handle that is not NULL.

@@ -151,7 +151,7 @@ impl Context for Dma {
 
     fn start(&self) -> Outcome<State> {
         require(self.dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        require(self.tasks.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
+        self.tasks.require_configured()?;
         let _creating = Creating::begin(&self.dev)?;
         self.queue.open()?;
         self.tasks.prepare();

@@ -11,6 +11,7 @@ use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, req
 use crate::ctx::{Context, Ctx, State};
 use crate::pe::{Pe, Ready};
 use crate::task::{Head, Submit};
+pub(crate) use instance::Instance;
 
 /// A graph: `struct doca_graph`. Its progress engine sees a context.
 pub(crate) struct Graph {
@@ -42,17 +43,9 @@ type UserCallback = unsafe extern "C" fn(*mut std::ffi::c_void) -> Code;
 /// Something that waits for progress.
 enum Step {
     /// Run a node.
-    Run(Rc<dyn Steps>, usize),
+    Run(Rc<Instance>, usize),
     /// Tell the program that an instance ended.
-    Tell(Rc<dyn Steps>, Code),
-}
-
-/// Steps of an instance.
-trait Steps {
-    /// Returns `true` if it did something.
-    fn run(&self, node: usize) -> bool;
-
-    fn tell(&self, status: Code);
+    Tell(Rc<Instance>, Code),
 }
 
 /// A node: `struct doca_graph_node`.
@@ -75,20 +68,17 @@ object!(Node, 0x96_01_00_01);
 
 impl Graph {
     fn new(pe: &Rc<Pe>) -> Outcome<Rc<Self>> {
-        let graph = Rc::new_cyclic(|this: &Weak<Self>| {
-            let context: Weak<dyn Context> = this.clone();
-            Self {
-                mark: Mark::of::<Self>(),
-                ctx: Ctx::new(context),
-                this: this.clone(),
-                nodes: RefCell::default(),
-                edges: RefCell::default(),
-                conf: Cell::new(None),
-                user_data: Cell::new(NO_DATA),
-                started: Cell::new(false),
-                instances: Cell::new(0),
-                steps: RefCell::default(),
-            }
+        let graph = Rc::new_cyclic(|this: &Weak<Self>| Self {
+            mark: Mark::of::<Self>(),
+            ctx: Ctx::new(this.clone()),
+            this: this.clone(),
+            nodes: RefCell::default(),
+            edges: RefCell::default(),
+            conf: Cell::new(None),
+            user_data: Cell::new(NO_DATA),
+            started: Cell::new(false),
+            instances: Cell::new(0),
+            steps: RefCell::default(),
         });
         graph.ctx.connect(pe)?;
         Ok(graph)

@@ -134,8 +134,8 @@ impl Inventory {
     ) -> Outcome<&Buf> {
         require(!addr.is_null() && !data.is_null(), INVALID)?;
         require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
-        let memory = mmap.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         let (addr, data) = (addr.addr(), data.addr());
+        let memory = mmap.memory_at(addr, len)?;
         memory.check_window(addr, len, data, data_len)?;
         let made = self.next()?;
         made.take(memory, addr, len, data, data_len);
@@ -192,7 +192,7 @@ c_calls! {
     fn doca_buf_inventory_start(it: Handle<Inventory>) { it.get().map(|it| it.started.set(true)) }
     fn doca_buf_inventory_stop(it: Handle<Inventory>) { it.get().map(|it| it.started.set(false)) }
     /// Takes a buffer: a window of `len` bytes at `addr`, with `data_len` bytes of data at `data`.
-    fn doca_buf_inventory_buf_get_by_args(
+    fn doca_buf_inventory_buf_get_by_args | doca_buf_inventory_buf_by_args(
         inventory: Handle<Inventory>,
         mmap: Handle<Mmap>,
         addr: *mut c_void,

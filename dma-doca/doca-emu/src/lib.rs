@@ -143,6 +143,7 @@ mod card;
 mod comch;
 mod config;
 mod ctx;
+mod descriptor;
 mod dev;
 mod dma;
 mod error;

@@ -1,12 +1,10 @@
 //! `doca_mmap.h`: memory that devices may touch.
 #![expect(unsafe_code, reason = "functions that C calls by name, and the memory that it registers")]
 
-#[cfg(not(workq))]
 mod calls;
 #[cfg(workq)]
-mod chunk;
+mod chunks;
 mod dmabuf;
-mod export;
 mod import;
 mod lent;
 mod mapped;
@@ -14,24 +12,35 @@ mod registered;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dma_core::Access;
+use dma_ipc::{Export, RemoteError};
 use dma_sim::model::{RegionSpec, Rights};
 
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
+use crate::descriptor::{Descriptor, Exported, Kind};
 use crate::dev::Dev;
+use crate::log::sdk_log;
 use dmabuf::DmaBuf;
-use export::{Descriptor, Exported, Way};
 pub(crate) use lent::Lent;
 use registered::Place;
 pub(crate) use registered::Registered;
 
-/// Default limit of the devices of a map.
-const DEVICES: u32 = 8;
+/// DOCA 1.5, which adds memory and devices to a map that is started.
+const GROWS: bool = cfg!(feature = "generation-1-5");
 
-/// All bits of `doca_access_flag`.
-const ACCESS: u32 = (c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING << 1) - 1;
+/// Default limits of the devices and chunks of a map.
+const DEVICES: u32 = 8;
+const CHUNKS: u32 = 64;
+
+/// All bits of `doca_access_flag`, of which DOCA 2.2 lacks the last.
+const ACCESS: u32 = if cfg!(workq) {
+    (c::DOCA_ACCESS_FLAG_PCI_READ_WRITE << 1) - 1
+} else {
+    (c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING << 1) - 1
+};
 const PCI: u32 = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE;
 const RDMA: u32 =
     c::DOCA_ACCESS_FLAG_RDMA_READ | c::DOCA_ACCESS_FLAG_RDMA_WRITE | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
@@ -45,10 +54,6 @@ const WRITE: u32 = c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
 /// A memory map: `struct doca_mmap`. Other threads than its owner make and release buffers in it.
 pub(crate) struct Mmap {
     mark: Mark,
-    /// Buffers in it.
-    bufs: Arc<AtomicU32>,
-    /// Several threads use buffers, which are not counted.
-    thread_safe: AtomicBool,
     setup: Mutex<Setup>,
 }
 
@@ -56,26 +61,36 @@ object!(Mmap, 0x3a_90_00_01);
 
 /// Everything that is set up before a start, and what a start makes of it.
 struct Setup {
-    range: Option<Range>,
+    /// One, but for DOCA 1.5.
+    chunks: Vec<Chunk>,
+    max_chunks: u32,
     devs: Vec<Arc<Dev>>,
     max_devs: u32,
     access: u32,
     user_data: u64,
+    /// For all chunks that have none of their own.
     free: Option<Free>,
+    started: bool,
     was_started: bool,
     imported: bool,
     exports: Vec<Exported>,
-    registered: Option<Arc<Registered>>,
+    /// Buffers in it.
+    bufs: Arc<AtomicU32>,
+    /// Several threads use buffers, which are not counted.
+    thread_safe: bool,
 }
 
-/// The memory that a map is of.
-struct Range {
+/// Memory of a map.
+struct Chunk {
     addr: usize,
     len: usize,
     dmabuf: Option<DmaBuf>,
+    free: Option<Free>,
+    /// Made at the start; with DOCA 1.5 when it is needed.
+    registered: Option<Arc<Registered>>,
 }
 
-impl Range {
+impl Chunk {
     /// The first byte in this process.
     fn first(&self) -> Outcome<NonNull<u8>> {
         match &self.dmabuf {
@@ -97,55 +112,86 @@ struct Free {
 impl Setup {
     fn new() -> Self {
         Self {
-            range: None,
+            chunks: Vec::new(),
+            max_chunks: CHUNKS,
             devs: Vec::new(),
             max_devs: DEVICES,
-            // NVIDIA's local copy samples set none and rely on these.
-            access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,
+            // NVIDIA's local copy samples set none and rely on these. 1.5 knows no others.
+            access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
+                | if GROWS { c::DOCA_ACCESS_FLAG_PCI_READ_WRITE } else { 0 },
             user_data: 0,
             free: None,
+            started: false,
             was_started: false,
             imported: false,
             exports: Vec::new(),
-            registered: None,
+            bufs: Arc::default(),
+            thread_safe: false,
         }
     }
 
-    /// For calls that configure: `BAD_STATE` if started, `NOT_PERMITTED` if imported.
+    /// For calls that change devices and memory: `NOT_PERMITTED` if imported, or started. 1.5 wants a started
+    /// map that is not exported.
+    fn require_changeable(&self) -> Outcome {
+        let changeable = self.started == GROWS && !self.imported && self.exports.is_empty();
+        require(changeable, c::DOCA_ERROR_NOT_PERMITTED)
+    }
+
+    /// For calls that configure: `NOT_PERMITTED` if imported, `BAD_STATE` if started.
     fn require_settable(&self) -> Outcome {
+        if cfg!(workq) {
+            return self.require_changeable();
+        }
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
-        require(self.registered.is_none(), c::DOCA_ERROR_BAD_STATE)
+        require(!self.started, c::DOCA_ERROR_BAD_STATE)
     }
 
     /// For calls that set the memory: `NOT_PERMITTED` if it is set already.
     fn require_no_range(&self) -> Outcome {
         self.require_settable()?;
-        require(self.range.is_none(), c::DOCA_ERROR_NOT_PERMITTED)
+        require(self.chunks.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)
+    }
+
+    /// For settings that must come before the first start.
+    fn require_new(&self) -> Outcome {
+        require(!self.was_started, c::DOCA_ERROR_NOT_PERMITTED)
     }
 
     /// # Safety
     ///
     /// Without a DMA buffer, `len` bytes at `addr` may be read, and written if the permissions say so, from
     /// the start of the map until its stop.
-    unsafe fn set_range(&mut self, addr: *mut c_void, len: usize, dmabuf: Option<DmaBuf>) -> Outcome {
-        self.require_no_range()?;
+    unsafe fn add_memory(
+        &mut self,
+        addr: *mut c_void,
+        len: usize,
+        dmabuf: Option<DmaBuf>,
+        free: Option<Free>,
+    ) -> Outcome {
         require(!addr.is_null() && len > 0 && isize::try_from(len).is_ok(), INVALID)?;
-        require(addr.addr().checked_add(len).is_some(), INVALID)?;
-        self.range = Some(Range { addr: addr.expose_provenance(), len, dmabuf });
+        let end = addr.addr().checked_add(len).ok_or(INVALID)?;
+        let apart = |chunk: &Chunk| end <= chunk.addr || chunk.addr + chunk.len <= addr.addr();
+        require(self.chunks.iter().all(apart), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require((self.chunks.len() as u64) < u64::from(self.max_chunks), c::DOCA_ERROR_NO_MEMORY)?;
+        self.chunks.push(Chunk { addr: addr.expose_provenance(), len, dmabuf, free, registered: None });
         Ok(())
     }
 
     fn add_dev(&mut self, dev: Arc<Dev>) -> Outcome {
-        require(!self.imported && self.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        require(!self.devs.iter().any(|other| Arc::ptr_eq(other, &dev)), c::DOCA_ERROR_ALREADY_EXIST)?;
+        self.require_changeable()?;
+        let exists = if cfg!(workq) { c::DOCA_ERROR_IN_USE } else { c::DOCA_ERROR_ALREADY_EXIST };
+        require(!self.devs.iter().any(|other| Arc::ptr_eq(other, &dev)), exists)?;
         require((self.devs.len() as u64) < u64::from(self.max_devs), c::DOCA_ERROR_NO_MEMORY)?;
+        // With 1.5 chunks are registered anew, with it.
+        self.release()?;
         self.devs.push(dev);
         Ok(())
     }
 
     fn rm_dev(&mut self, dev: &Dev) -> Outcome {
-        require(!self.imported && self.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        self.require_changeable()?;
         let place = self.place(dev)?;
+        self.release()?;
         self.devs.remove(place);
         Ok(())
     }
@@ -153,37 +199,49 @@ impl Setup {
     /// Index of a device of the map; `NOT_FOUND` if it is none.
     fn place(&self, dev: &Dev) -> Outcome<usize> {
         let place = self.devs.iter().position(|other| std::ptr::eq(&**other, dev));
-        place.ok_or(c::DOCA_ERROR_NOT_FOUND)
+        place.ok_or(if GROWS { INVALID } else { c::DOCA_ERROR_NOT_FOUND })
     }
 
-    fn start(&mut self, bufs: Option<Arc<AtomicU32>>) -> Outcome {
+    fn start(&mut self) -> Outcome {
         require(!self.imported && self.exports.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        require(self.registered.is_none(), c::DOCA_ERROR_BAD_STATE)?;
-        let range = self.range.as_ref().ok_or(INVALID)?;
-        let first = self.devs.first().ok_or(INVALID)?;
-        let here = range.first()?;
-        let writable = self.access & WRITE != 0;
-        if range.dmabuf.is_none() {
-            mapped::check(range.addr, range.len, writable)?;
+        if !GROWS {
+            require(!self.started, c::DOCA_ERROR_BAD_STATE)?;
+            require(!self.chunks.is_empty() && (cfg!(workq) || !self.devs.is_empty()), INVALID)?;
+            self.register(0)?;
         }
+        self.started = true;
+        self.was_started = true;
+        if let Some(free) = &mut self.free {
+            free.started = true;
+        }
+        Ok(())
+    }
+
+    /// The memory of a chunk, registered with the devices. Without devices it is for buffers alone.
+    fn register(&mut self, place: usize) -> Outcome<Arc<Registered>> {
+        let chunk = &mut self.chunks[place];
+        if let Some(registered) = &chunk.registered {
+            return Ok(Arc::clone(registered));
+        }
+        let here = chunk.first()?;
+        let (addr, len) = (chunk.addr, chunk.len);
+        let writable = self.access & WRITE != 0;
         let rights = if writable { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
-        let mut spec = RegionSpec::local(here, range.len as u64, rights);
-        spec.addr = range.addr as u64;
-        first.card().lock_memory(range.len as u64)?;
-        let mut registered = Registered {
-            addr: range.addr,
-            len: range.len,
-            rights,
-            keys: Vec::new(),
-            locked: range.len as u64,
-            is_local: range.dmabuf.is_none(),
-            at: Place::Here(here.as_ptr().expose_provenance()),
-            lent: AtomicU32::new(0),
-            live: AtomicBool::new(true),
-            bufs,
-        };
+        let mut spec = RegionSpec::local(here, len as u64, rights);
+        spec.addr = addr as u64;
+        let bufs = (!self.thread_safe).then(|| Arc::clone(&self.bufs));
+        let at = Place::Here(here.as_ptr().expose_provenance());
+        let mut registered = Registered::new(addr, len, rights, at, bufs);
+        registered.is_local = chunk.dmabuf.is_none();
+        if let Some(first) = self.devs.first() {
+            if registered.is_local {
+                mapped::check(addr, len, writable)?;
+            }
+            first.card().lock_memory(len as u64)?;
+            registered.locked = len as u64;
+        }
         for dev in &self.devs {
-            // SAFETY: `set_range` was promised that the memory is there until the map is stopped; tasks in
+            // SAFETY: `add_memory` was promised that the memory is there until the map is stopped; tasks in
             // flight keep it from being stopped. A DMA buffer is mapped as long as the map has it.
             match unsafe { dev.card().engine().register(spec.clone()) } {
                 Ok(key) => registered.keys.push((Arc::clone(dev), key)),
@@ -194,78 +252,43 @@ impl Setup {
                 }
             }
         }
-        self.registered = Some(Arc::new(registered));
-        self.was_started = true;
-        if let Some(free) = &mut self.free {
-            free.started = true;
-        }
-        Ok(())
+        Ok(Arc::clone(chunk.registered.insert(Arc::new(registered))))
     }
 
-    /// The descriptor for `dev`, which is made at the first call.
-    fn export(&mut self, dev: &Dev, way: Way) -> Outcome<&[u8]> {
-        let wanted = if way == Way::Pci { PCI } else { RDMA };
-        require(!self.imported && self.registered.is_some(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        let dev = Arc::clone(&self.devs[self.place(dev)?]);
-        require(way == Way::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        require(self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;
-        let made = self.exports.iter().position(|made| Arc::ptr_eq(&made.dev, &dev) && made.way == way);
+    /// The descriptor for the card of `dev`, which is made at the first call.
+    fn export(&mut self, dev: &Dev, kind: Kind) -> Outcome<&[u8]> {
+        let wanted = if kind == Kind::Pci { PCI } else { RDMA };
+        require(!self.imported && self.started, c::DOCA_ERROR_NOT_PERMITTED)?;
+        self.place(dev)?;
+        require(kind == Kind::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
+        require(self.chunks.len() == 1 && self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        self.register(0)?;
+        let serial = &dev.card().config.serial;
+        let made = self.exports.iter().position(|made| made.serial == *serial && made.kind == kind);
         let place = made.unwrap_or(self.exports.len());
         if made.is_none() {
-            let range = self.range.as_ref().ok_or(c::DOCA_ERROR_NOT_PERMITTED)?;
-            let (here, range) = (range.first()?, (range.addr, range.len));
-            self.exports.push(Exported::new(dev, way, range, here, self.access)?);
+            let chunk = &self.chunks[0];
+            let export = if kind == Kind::Pci { Some(self.export_chunk(chunk)?) } else { None };
+            let made = Exported::new(kind, serial, (chunk.addr, chunk.len), self.access, export);
+            self.exports.push(made);
         }
         Ok(&self.exports[place].bytes)
     }
 
-    /// Stops the map and revokes its exports.
-    fn stop(&mut self) -> Outcome {
-        let registered = self.registered.as_ref().ok_or(c::DOCA_ERROR_BAD_STATE)?;
-        registered.unregister()?;
-        // Peers lose access before the exports are forgotten.
-        self.exports.iter().try_for_each(Exported::revoke)?;
-        self.exports.clear();
-        self.registered = None;
-        Ok(())
-    }
-}
-
-impl Mmap {
-    fn new(setup: Setup) -> Self {
-        Self {
-            mark: Mark::of::<Self>(),
-            bufs: Arc::default(),
-            thread_safe: AtomicBool::new(false),
-            setup: Mutex::new(setup),
-        }
-    }
-
-    /// The started map of a descriptor.
-    fn import(bytes: &[u8], dev: Arc<Dev>, user_data: u64) -> Outcome<Self> {
-        let descriptor = Descriptor::parse(bytes).ok_or(INVALID)?;
-        let bufs = Arc::default();
-        let registered = import::import(&descriptor, &dev, &bufs)?;
-        let setup = Setup {
-            range: Some(Range { addr: registered.addr, len: registered.len, dmabuf: None }),
-            devs: vec![dev],
-            access: descriptor.access,
-            user_data,
-            was_started: true,
-            imported: true,
-            registered: Some(Arc::new(registered)),
-            ..Setup::new()
-        };
-        Ok(Self { bufs, ..Self::new(setup) })
-    }
-
-    fn setup(&self) -> MutexGuard<'_, Setup> {
-        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The started map, for a buffer to be made in it.
-    pub(crate) fn registered(&self) -> Option<Arc<Registered>> {
-        self.setup().registered.clone()
+    fn export_chunk(&self, chunk: &Chunk) -> Outcome<Export> {
+        let writable = self.access & c::DOCA_ACCESS_FLAG_PCI_READ_WRITE != 0;
+        let rights = if writable { Access::READ | Access::WRITE } else { Access::READ };
+        // SAFETY: the program promises, by exporting the map, that the memory is there until it is stopped,
+        // which revokes the export first; and whoever it passes the descriptor to may touch it.
+        let export = unsafe { Export::of_process_memory(chunk.first()?, chunk.len, rights) };
+        export.map_err(|error| {
+            sdk_log!(ERROR, "memory cannot be exported: {error}");
+            match error {
+                RemoteError::NotMapped { .. } => c::DOCA_ERROR_NOT_PERMITTED,
+                RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
+                _ => c::DOCA_ERROR_DRIVER,
+            }
+        })
     }
 
     /// `NOT_PERMITTED` while there are buffers.
@@ -273,37 +296,88 @@ impl Mmap {
         require(self.bufs.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)
     }
 
-    fn start(&self) -> Outcome {
-        let counted = !self.thread_safe.load(Ordering::Relaxed);
-        self.setup().start(counted.then(|| Arc::clone(&self.bufs)))
+    fn stop(&mut self) -> Outcome {
+        require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(self.started, if cfg!(workq) { INVALID } else { c::DOCA_ERROR_BAD_STATE })?;
+        self.release()?;
+        self.started = false;
+        Ok(())
     }
 
-    fn stop(&self) -> Outcome {
-        let mut setup = self.setup();
-        require(!setup.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
-        require(setup.registered.is_some(), c::DOCA_ERROR_BAD_STATE)?;
+    /// Unregisters the memory and revokes its exports.
+    fn release(&mut self) -> Outcome {
         self.require_unused()?;
-        setup.stop()
+        self.chunks.iter().filter_map(|chunk| chunk.registered.as_ref()).try_for_each(|it| it.unregister())?;
+        // Peers lose access before the exports are forgotten.
+        self.exports.iter().try_for_each(Exported::revoke)?;
+        self.exports.clear();
+        self.chunks.iter_mut().for_each(|chunk| chunk.registered = None);
+        Ok(())
+    }
+}
+
+impl Mmap {
+    fn give(setup: Setup) -> Handle<Self> {
+        Handle::give_arc(Arc::new(Self { mark: Mark::of::<Self>(), setup: Mutex::new(setup) }))
+    }
+
+    /// The started map of a descriptor.
+    fn import(bytes: &[u8], dev: Arc<Dev>, user_data: u64) -> Outcome<Handle<Self>> {
+        let descriptor = Descriptor::parse(bytes).filter(|descriptor| descriptor.kind != Kind::Event);
+        let descriptor = descriptor.ok_or(INVALID)?;
+        let mut setup = Setup { access: descriptor.access, user_data, ..Setup::new() };
+        let registered = import::import(&descriptor, &dev, &setup.bufs)?;
+        (setup.started, setup.was_started, setup.imported) = (true, true, true);
+        setup.devs.push(dev);
+        let (addr, len) = registered.range();
+        setup.chunks.push(Chunk {
+            addr,
+            len,
+            dmabuf: None,
+            free: None,
+            registered: Some(Arc::new(registered)),
+        });
+        Ok(Self::give(setup))
+    }
+
+    fn setup(&self) -> MutexGuard<'_, Setup> {
+        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory of a map that is started; `BAD_STATE` without.
+    pub(crate) fn registered(&self) -> Outcome<Arc<Registered>> {
+        let registered = self.setup().chunks.first().and_then(|chunk| chunk.registered.clone());
+        registered.ok_or(c::DOCA_ERROR_BAD_STATE)
+    }
+
+    /// The memory of a map that is started, for a buffer at these bytes to be made in it.
+    ///
+    /// # Errors
+    ///
+    /// `BAD_STATE` if it is not started, `INVALID_VALUE` if the bytes are not the map's.
+    pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Outcome<Arc<Registered>> {
+        let mut setup = self.setup();
+        require(setup.started, c::DOCA_ERROR_BAD_STATE)?;
+        let within =
+            |chunk: &Chunk| addr >= chunk.addr && len <= chunk.len && addr - chunk.addr <= chunk.len - len;
+        let place = setup.chunks.iter().position(within).ok_or(INVALID)?;
+        setup.register(place)
     }
 
     fn destroy(handle: Handle<Self>) -> Outcome {
-        let map = handle.get()?;
-        map.require_unused()?;
-        let free = {
-            let mut setup = map.setup();
-            if setup.registered.is_some() {
-                setup.stop()?;
-            }
-            setup
-                .free
-                .filter(|free| free.started)
-                .zip(setup.range.as_ref().map(|range| (range.addr, range.len)))
+        let (chunks, free) = {
+            let mut setup = handle.get()?.setup();
+            setup.release()?;
+            (std::mem::take(&mut setup.chunks), setup.free)
         };
         drop(handle.take_arc()?);
-        if let Some((free, (addr, len))) = free {
-            let (addr, cookie) = (std::ptr::with_exposed_provenance_mut(addr), free.cookie);
-            // SAFETY: the program gave the function to be called with these.
-            unsafe { (free.call)(addr, len, std::ptr::with_exposed_provenance_mut(cookie)) }
+        for chunk in chunks {
+            if let Some(free) = chunk.free.or(free).filter(|free| free.started) {
+                let addr = std::ptr::with_exposed_provenance_mut(chunk.addr);
+                let cookie = std::ptr::with_exposed_provenance_mut(free.cookie);
+                // SAFETY: the program gave the function to be called with these.
+                unsafe { (free.call)(addr, chunk.len, cookie) }
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, obj
 use crate::ctx::{Context, Ctx, State, as_ctx, destroy};
 use crate::dev::{Dev, Info};
 use crate::pe::Ready;
-use crate::task::{Head, Submit, Task, TaskCallback, TaskConf, Tasks, as_task, get, set};
+use crate::task::{Head, Submit, Task, TaskCallback, Tasks, as_task, get, set};
 
 /// A context: `struct doca_mmap_advise`.
 pub(crate) struct Advise {
@@ -49,7 +49,8 @@ impl Context for Advise {
 
     fn start(&self) -> Outcome<State> {
         require(self.dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        self.tasks.require_prepared()?;
+        self.tasks.require_configured()?;
+        self.tasks.prepare();
         Ok(State::Running)
     }
 
@@ -58,13 +59,7 @@ impl Context for Advise {
     }
 
     fn progress(&self) -> bool {
-        let Some((index, status)) = self.tasks.next_ended() else { return false };
-        let pool = self.tasks.pool();
-        let Some(task) = pool.at(index) else { return false };
-        self.ctx.landed();
-        task.body.0.get().unpin();
-        self.tasks.tell(task, status, self.ctx.user_data());
-        true
+        self.tasks.report_next(&self.ctx, |task| task.0.get().unpin())
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {
@@ -85,7 +80,7 @@ impl Context for Advise {
 
     fn ready(&self) -> Ready {
         let done = self.ctx.state() == State::Stopping && self.is_drained();
-        if done || !self.tasks.ended.borrow().is_empty() { Ready::Now } else { Ready::WhenWoken }
+        if done || self.tasks.has_ended() { Ready::Now } else { Ready::WhenWoken }
     }
 }
 
@@ -114,10 +109,8 @@ c_calls! {
         tasks: u32,
     ) {
         let advise = mmap_advise.get()?;
-        let conf = TaskConf::new(completed, failed, tasks, 1..=advise.dev.card().limits.max_tasks)?;
         require(advise.ctx.state() == State::Idle, c::DOCA_ERROR_NOT_PERMITTED)?;
-        advise.tasks.conf.set(Some(conf));
-        Ok(())
+        advise.tasks.configure(completed, failed, tasks, 1..=advise.dev.card().limits.max_tasks)
     }
     /// Takes a task; `NO_MEMORY` if all are taken.
     fn doca_mmap_advise_task_invalidate_cache_alloc_init(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, object, require};
+use crate::ctx::Context;
 use crate::notify::{Notifier, Timer};
 
 /// Time at which a context has something for its progress engine to do.
@@ -21,22 +22,10 @@ pub(crate) enum Ready {
     WhenWoken,
 }
 
-/// A context, as its progress engine sees it.
-pub(crate) trait Progress {
-    /// Does one thing, such as to report one task. Returns `false` if there is nothing to do.
-    fn turn(&self) -> bool;
-
-    /// Called when the program is about to sleep.
-    fn next_turn(&self) -> Ready;
-
-    /// Tasks that are submitted and not reported.
-    fn in_flight(&self) -> usize;
-}
-
 /// A progress engine: `struct doca_pe`. One thread at a time uses it and the contexts connected to it.
 pub(crate) struct Pe {
     mark: Mark,
-    contexts: RefCell<Vec<Weak<dyn Progress>>>,
+    contexts: RefCell<Vec<Weak<dyn Context>>>,
     /// Index of the context that has the next turn.
     turn: Cell<usize>,
     /// Each call progresses all contexts, not one.
@@ -86,11 +75,11 @@ impl Pe {
         }
     }
 
-    pub(crate) fn connect(&self, context: Weak<dyn Progress>) {
+    pub(crate) fn connect(&self, context: Weak<dyn Context>) {
         self.contexts.borrow_mut().push(context);
     }
 
-    pub(crate) fn disconnect(&self, context: &Weak<dyn Progress>) {
+    pub(crate) fn disconnect(&self, context: &Weak<dyn Context>) {
         self.contexts.borrow_mut().retain(|other| !other.ptr_eq(context));
     }
 
@@ -125,7 +114,7 @@ impl Pe {
         }
         let mut soonest = None;
         for context in self.contexts.borrow().iter().filter_map(Weak::upgrade) {
-            match context.next_turn() {
+            match context.ready() {
                 Ready::Now => soonest = Some(Duration::ZERO),
                 Ready::After(after) => {
                     soonest = Some(soonest.map_or(after, |before: Duration| before.min(after)))
@@ -140,7 +129,7 @@ impl Pe {
     }
 
     fn in_flight(&self) -> usize {
-        self.contexts.borrow().iter().filter_map(Weak::upgrade).map(|context| context.in_flight()).sum()
+        self.contexts.borrow().iter().filter_map(Weak::upgrade).map(|context| context.ctx().in_flight.get()).sum()
     }
 }
 

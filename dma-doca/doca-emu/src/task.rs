@@ -8,6 +8,8 @@ use std::ptr;
 use std::rc::{Rc, Weak};
 
 use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Object, Outcome, c, c_calls, object, require};
+use crate::ctx::{Context, Ctx};
+use crate::graph::Instance;
 
 /// Current holder of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +21,6 @@ pub(crate) enum Holder {
     Freed,
     /// The device. A graph submitted the task.
     Graph,
-}
-
-/// Receives the end of a task in place of the program.
-pub(crate) trait Follower {
-    /// The task of this node ended with `status`.
-    fn ended(&self, node: usize, status: Code);
-}
-
-/// The context that tasks belong to.
-pub(crate) trait Owner {
-    fn handle(&self) -> *mut c::doca_ctx;
-
-    /// Takes a task, which is the program's, to the device. On an error it stays the program's.
-    fn submit_task(&self, task: &Head, how: Submit) -> Outcome;
-
-    /// Puts a task, which is the program's, back into its pool.
-    fn free_task(&self, task: &Head);
 }
 
 /// Submission flags.
@@ -58,16 +43,16 @@ pub(crate) struct Head {
     pub(crate) holder: Cell<Holder>,
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
-    owner: Weak<dyn Owner>,
+    owner: Weak<dyn Context>,
     /// Receives the end of the task in place of the program, if a graph submitted it.
-    follower: RefCell<Option<(Rc<dyn Follower>, usize)>>,
+    follower: RefCell<Option<(Rc<Instance>, usize)>>,
 }
 
 object!(Head, 0x7a5c_0001);
 
 impl Head {
     #[inline]
-    pub(crate) fn owner(&self) -> Outcome<Rc<dyn Owner>> {
+    pub(crate) fn owner(&self) -> Outcome<Rc<dyn Context>> {
         self.owner.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
@@ -91,7 +76,7 @@ impl Head {
     }
 
     /// Reports the end of the next submission to `follower`.
-    pub(crate) fn follow(&self, follower: Rc<dyn Follower>, node: usize) {
+    pub(crate) fn follow(&self, follower: Rc<Instance>, node: usize) {
         self.follower.replace(Some((follower, node)));
     }
 
@@ -140,7 +125,7 @@ pub(crate) struct Pool<B> {
 }
 
 impl<B> Pool<B> {
-    fn new(count: u32, owner: &Weak<dyn Owner>) -> Self
+    fn new(count: u32, owner: &Weak<dyn Context>) -> Self
     where
         B: Default,
     {
@@ -194,39 +179,47 @@ pub(crate) type TaskCallback = unsafe extern "C" fn(*mut c::doca_task, c::doca_d
 
 /// Options of the tasks of one kind.
 #[derive(Clone, Copy)]
-pub(crate) struct TaskConf {
+struct TaskConf {
     completed: TaskCallback,
     failed: TaskCallback,
     tasks: u32,
 }
 
-impl TaskConf {
+/// A context's tasks of one kind: options, pool, and those that ended and are not reported yet.
+pub(crate) struct Tasks<B> {
+    conf: Cell<Option<TaskConf>>,
+    pool: RefCell<Rc<Pool<B>>>,
+    ended: RefCell<VecDeque<(u32, Code)>>,
+    owner: Weak<dyn Context>,
+}
+
+impl<B: Default> Tasks<B> {
+    pub(crate) fn new(owner: Weak<dyn Context>) -> Self {
+        let pool = RefCell::new(Rc::new(Pool::new(0, &owner)));
+        Self { conf: Cell::new(None), pool, ended: RefCell::default(), owner }
+    }
+
+    /// Sets the options.
+    ///
     /// # Errors
     ///
     /// `INVALID_VALUE` if a callback is missing, or `tasks` not in `range`.
-    pub(crate) fn new(
+    pub(crate) fn configure(
+        &self,
         completed: Option<TaskCallback>,
         failed: Option<TaskCallback>,
         tasks: u32,
         range: RangeInclusive<u32>,
-    ) -> Outcome<Self> {
+    ) -> Outcome {
         require(range.contains(&tasks), INVALID)?;
-        Ok(Self { completed: completed.ok_or(INVALID)?, failed: failed.ok_or(INVALID)?, tasks })
+        let (completed, failed) = (completed.ok_or(INVALID)?, failed.ok_or(INVALID)?);
+        self.conf.set(Some(TaskConf { completed, failed, tasks }));
+        Ok(())
     }
-}
 
-/// A context's tasks of one kind: options, pool, and those that ended and are not reported yet.
-pub(crate) struct Tasks<B> {
-    pub(crate) conf: Cell<Option<TaskConf>>,
-    pool: RefCell<Rc<Pool<B>>>,
-    pub(crate) ended: RefCell<VecDeque<(u32, Code)>>,
-    owner: Weak<dyn Owner>,
-}
-
-impl<B: Default> Tasks<B> {
-    pub(crate) fn new(owner: Weak<dyn Owner>) -> Self {
-        let pool = RefCell::new(Rc::new(Pool::new(0, &owner)));
-        Self { conf: Cell::new(None), pool, ended: RefCell::default(), owner }
+    /// `BAD_STATE` if no tasks are configured.
+    pub(crate) fn require_configured(&self) -> Outcome {
+        require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)
     }
 
     /// Makes as many tasks as configured, if there are not as many.
@@ -235,13 +228,6 @@ impl<B: Default> Tasks<B> {
         if self.pool().len() != count as usize {
             self.pool.replace(Rc::new(Pool::new(count, &self.owner)));
         }
-    }
-
-    /// As [`prepare`](Self::prepare); `BAD_STATE` if no tasks are configured.
-    pub(crate) fn require_prepared(&self) -> Outcome {
-        require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
-        self.prepare();
-        Ok(())
     }
 }
 
@@ -284,9 +270,27 @@ impl<B> Tasks<B> {
         self.ended.borrow_mut().push_back((index, status));
     }
 
-    /// The next task to report.
-    pub(crate) fn next_ended(&self) -> Option<(u32, Code)> {
-        self.ended.borrow_mut().pop_front()
+    /// Tasks wait to be reported.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.borrow().is_empty()
+    }
+
+    /// Reports the next task that [ended](Self::end), after `last` got it; `false` if there is none.
+    pub(crate) fn report_next(&self, ctx: &Ctx, last: impl FnOnce(&B)) -> bool {
+        let next = self.ended.borrow_mut().pop_front();
+        next.is_some_and(|(index, status)| {
+            self.report(ctx, index, status, last);
+            true
+        })
+    }
+
+    /// Ends a task that the device had, after `last` got it.
+    pub(crate) fn report(&self, ctx: &Ctx, index: u32, status: Code, last: impl FnOnce(&B)) {
+        let pool = self.pool();
+        let Some(task) = pool.at(index).filter(|task| task.head.is_submitted()) else { return };
+        ctx.landed();
+        last(&task.body);
+        self.tell(task, status, ctx.user_data());
     }
 
     /// Calls the program's callback for a task that ended.
@@ -380,7 +384,7 @@ c_calls! {
     fn doca_task_batch_get_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }
     /// The context that the task belongs to, or NULL.
     fn doca_task_get_ctx(task: Handle<Head>) -> *mut c::doca_ctx {
-        task.get().and_then(Head::owner).map_or(ptr::null_mut(), |owner| owner.handle())
+        task.get().and_then(Head::owner).map_or(ptr::null_mut(), |owner| Handle::of(owner.ctx()).cast())
     }
     fn doca_task_batch_get_ctx(_batch: *const c::doca_task_batch) -> *mut c::doca_ctx { ptr::null_mut() }
     fn doca_task_batch_get_ctx_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }

@@ -19,7 +19,6 @@
 mod buffers;
 mod device;
 mod log;
-mod memory;
 mod queue;
 
 /// 1.5, and not 2.2.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::fast::{Arrival, Fast, Inbox};
 use super::parcel::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::ctx::{Context, Ctx, State};
 use crate::mmap::{Lent, Registered};
 use crate::pe::Ready;
@@ -105,17 +105,6 @@ impl Consumer {
         buf.iter().map(piece).collect()
     }
 
-    /// Ends a task and tells the program.
-    fn report(&self, index: u32, status: Code) {
-        let pool = self.tasks.pool();
-        let Some(task) = pool.at(index).filter(|task| task.head.is_submitted()) else {
-            return;
-        };
-        self.ctx.landed();
-        task.body.buf.get().unpin();
-        self.tasks.tell(task, status, self.ctx.user_data());
-    }
-
     /// Reports a message, if one came.
     fn receive(&self) -> bool {
         let arrival = match &*self.run.borrow() {
@@ -128,7 +117,7 @@ impl Consumer {
             return false;
         };
         take_in(&task.body, &arrival);
-        self.report(arrival.slot, c::DOCA_SUCCESS);
+        self.tasks.report(&self.ctx, arrival.slot, c::DOCA_SUCCESS, release);
         true
     }
 
@@ -146,6 +135,10 @@ impl Consumer {
     }
 }
 
+fn release(task: &Receive) {
+    task.buf.get().unpin();
+}
+
 /// Adds a message to a task's buffer. Limits the length, which the other side states, to the room.
 fn take_in(task: &Receive, arrival: &Arrival) {
     if let Ok(buf) = task.buf.get().get() {
@@ -161,7 +154,7 @@ impl Context for Consumer {
     }
 
     fn start(&self) -> Outcome<State> {
-        require(self.tasks.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
+        self.tasks.require_configured()?;
         require(self.fast.is_open(), c::DOCA_ERROR_NOT_CONNECTED)?;
         let lent = Lent::new(&self.memory)?;
         self.tasks.prepare();
@@ -178,18 +171,17 @@ impl Context for Consumer {
         self.fast.end(name, announced.get());
         let pool = self.tasks.pool();
         let arrived: Vec<_> = std::iter::from_fn(|| inbox.next()).collect();
-        let mut ended = self.tasks.ended.borrow_mut();
         for arrival in &arrived {
             let Some(task) = pool.at(arrival.slot) else { continue };
             take_in(&task.body, arrival);
-            ended.push_back((arrival.slot, c::DOCA_SUCCESS));
+            self.tasks.end(arrival.slot, c::DOCA_SUCCESS);
         }
         let is_waiting = |index: &u32| {
             pool.at(*index).is_some_and(|task| task.head.is_submitted())
                 && !arrived.iter().any(|arrival| arrival.slot == *index)
         };
         let waiting = (0..pool.len() as u32).filter(is_waiting);
-        ended.extend(waiting.map(|index| (index, c::DOCA_ERROR_IO_FAILED)));
+        waiting.for_each(|index| self.tasks.end(index, c::DOCA_ERROR_IO_FAILED));
     }
 
     fn is_drained(&self) -> bool {
@@ -197,8 +189,7 @@ impl Context for Consumer {
     }
 
     fn progress(&self) -> bool {
-        if let Some((index, status)) = self.tasks.next_ended() {
-            self.report(index, status);
+        if self.tasks.report_next(&self.ctx, release) {
             return true;
         }
         match self.ctx.state() {
@@ -251,7 +242,7 @@ impl Context for Consumer {
     fn ready(&self) -> Ready {
         match self.ctx.state() {
             State::Idle => Ready::WhenWoken,
-            State::Stopping if self.is_drained() || !self.tasks.ended.borrow().is_empty() => Ready::Now,
+            State::Stopping if self.is_drained() || self.tasks.has_ended() => Ready::Now,
             State::Stopping => Ready::WhenWoken,
             State::Starting | State::Running => {
                 let came = self.run.borrow().as_ref().is_some_and(|run| !run.inbox.is_empty());

@@ -13,7 +13,7 @@ use crate::c_abi::{Code, Handle, INVALID, Out, Outcome, c, c_calls, getters, req
 use crate::ctx::{as_ctx, destroy};
 use crate::dev::Info;
 use crate::mmap::Mmap;
-use crate::task::{self, Task, TaskCallback, TaskConf, as_task};
+use crate::task::{self, Task, TaskCallback, as_task};
 
 fn configure(consumer: &Handle<Consumer>, set: impl FnOnce(&Consumer) -> Outcome) -> Outcome {
     let consumer = consumer.get()?;
@@ -77,7 +77,7 @@ c_calls! {
         consumer: Out<Handle<Consumer>>,
     ) {
         consumer.check()?;
-        let memory = buf_mmap.get()?.registered().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        let memory = buf_mmap.get()?.registered()?;
         let fast = Arc::clone(&comch_connection.get()?.fast);
         consumer.put(Handle::give_rc(Consumer::new(fast, memory)?))
     }
@@ -120,9 +120,7 @@ c_calls! {
     ) {
         configure(&consumer, |consumer| {
             let limit = consumer.fast.dev.card().config.comch.max_fast_tasks;
-            let conf = TaskConf::new(completed, failed, tasks, 1..=limit)?;
-            consumer.tasks.conf.set(Some(conf));
-            Ok(())
+            consumer.tasks.configure(completed, failed, tasks, 1..=limit)
         })
     }
     /// Takes a task that receives into the buffer; for NULL, immediate data alone. `NO_MEMORY` if all are

@@ -76,8 +76,7 @@ impl Context for Endpoint {
     }
 
     fn progress(&self) -> bool {
-        if let Some((index, status)) = self.tasks.next_ended() {
-            self.report(index, status);
+        if self.tasks.report_next(&self.ctx, |_| ()) {
             return true;
         }
         match self.ctx.state() {
@@ -132,7 +131,7 @@ impl Context for Endpoint {
     }
 
     fn ready(&self) -> Ready {
-        if !self.tasks.ended.borrow().is_empty() || !self.ready.borrow().is_empty() {
+        if self.tasks.has_ended() || !self.ready.borrow().is_empty() {
             return Ready::Now;
         }
         if self.ctx.state() == State::Stopping && self.is_drained() {

@@ -1,7 +1,6 @@
 //! Packets of a connection's socket: one byte for the kind, and the payload.
 
-/// The version of the handshake.
-const VERSION: u32 = 1;
+use serde::{Deserialize, Serialize};
 
 /// Kinds of packets.
 pub(super) const HELLO: u8 = 1;
@@ -12,8 +11,8 @@ pub(super) const BYE: u8 = 4;
 pub(super) const FAST: u8 = 5;
 pub(super) const FAST_WANTED: u8 = 6;
 
-/// Handshake of either side.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Handshake of either side, in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Greeting {
     /// The longest message that this side takes.
     pub(super) max_msg_size: u32,
@@ -24,21 +23,15 @@ pub(super) struct Greeting {
 impl Greeting {
     pub(super) fn to_bytes(&self, kind: u8) -> Vec<u8> {
         let mut bytes = vec![kind];
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&self.max_msg_size.to_le_bytes());
-        bytes.extend_from_slice(self.address.as_bytes());
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut bytes, self);
         bytes
     }
 
-    /// `None` for another kind or version.
+    /// `None` for another kind.
     pub(super) fn parse(kind: u8, packet: &[u8]) -> Option<Self> {
-        let rest = packet.strip_prefix(&[kind])?;
-        let (version, rest) = rest.split_first_chunk()?;
-        let (max_msg_size, address) = rest.split_first_chunk()?;
-        let address = str::from_utf8(address).ok()?.to_owned();
-        let max_msg_size = u32::from_le_bytes(*max_msg_size);
-        (u32::from_le_bytes(*version) == VERSION && max_msg_size > 0)
-            .then_some(Self { max_msg_size, address })
+        let greeting: Self = serde_json::from_slice(packet.strip_prefix(&[kind])?).ok()?;
+        Some(greeting).filter(|greeting| greeting.max_msg_size > 0)
     }
 }
 
@@ -52,11 +45,8 @@ mod tests {
         let bytes = greeting.to_bytes(HELLO);
         assert_eq!(Greeting::parse(HELLO, &bytes), Some(greeting));
         assert_eq!(Greeting::parse(WELCOME, &bytes), None);
-        for end in 0..9 {
+        for end in 0..bytes.len() {
             assert_eq!(Greeting::parse(HELLO, &bytes[..end]), None, "{end} bytes");
         }
-        let mut other_version = bytes;
-        other_version[1] = 2;
-        assert_eq!(Greeting::parse(HELLO, &other_version), None);
     }
 }

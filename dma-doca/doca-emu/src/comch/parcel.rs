@@ -1,14 +1,16 @@
 //! Parcels of the fast path's socket: consumers that come and go, posted buffers, messages.
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of immediate data at most.
 pub(super) const IMMEDIATE: usize = 32;
 /// Buffers in a list at most.
 pub(super) const PIECES: usize = 64;
-/// Bytes of a parcel at most.
-pub(super) const PARCEL: usize = 64 + PIECES * 16;
+/// Bytes of a parcel at most, in JSON.
+pub(super) const PARCEL: usize = 512 + PIECES * 44;
 
 /// Name of a consumer from a start to the next stop. Later ones of the same number have other names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Name {
     pub(super) id: u32,
     pub(super) start: u32,
@@ -18,7 +20,7 @@ pub(super) struct Name {
 pub(super) type Piece = (u64, u64);
 
 /// Immediate data of a message. The program gets its address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub(super) struct Immediate {
     pub(super) bytes: [u8; IMMEDIATE],
@@ -34,7 +36,7 @@ impl Immediate {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Parcel {
     /// A consumer came, with the descriptor of its memory.
     Came { name: Name, immediate: u32, addr: u64, len: u64, descriptor: Vec<u8> },
@@ -48,92 +50,18 @@ pub(super) enum Parcel {
     Went { name: Name },
 }
 
-/// Reads numbers from a parcel.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn u32(&mut self) -> Option<u32> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*number))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_le_bytes(*number))
-    }
-
-    fn name(&mut self) -> Option<Name> {
-        Some(Name { id: self.u32()?, start: self.u32()? })
-    }
-}
-
 impl Parcel {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64);
-        let mut begin = |kind: u32, name: &Name| {
-            for number in [kind, name.id, name.start] {
-                bytes.extend_from_slice(&number.to_le_bytes());
-            }
-        };
-        match self {
-            Self::Came { name, immediate, addr, len, descriptor } => {
-                begin(1, name);
-                bytes.extend_from_slice(&immediate.to_le_bytes());
-                bytes.extend_from_slice(&addr.to_le_bytes());
-                bytes.extend_from_slice(&len.to_le_bytes());
-                bytes.extend_from_slice(descriptor);
-            }
-            Self::Welcome { name } => begin(2, name),
-            Self::Posted { name, slot, room } => {
-                begin(3, name);
-                bytes.extend_from_slice(&slot.to_le_bytes());
-                for (addr, len) in room {
-                    bytes.extend_from_slice(&addr.to_le_bytes());
-                    bytes.extend_from_slice(&len.to_le_bytes());
-                }
-            }
-            Self::Filled { name, slot, producer, len, immediate } => {
-                begin(4, name);
-                bytes.extend_from_slice(&slot.to_le_bytes());
-                bytes.extend_from_slice(&producer.to_le_bytes());
-                bytes.extend_from_slice(&len.to_le_bytes());
-                bytes.extend_from_slice(&immediate.bytes[..immediate.len as usize]);
-            }
-            Self::Went { name } => begin(5, name),
-        }
-        bytes
+        serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// `None` if the bytes are no parcel.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut from = Reader(bytes);
-        let (kind, name) = (from.u32()?, from.name()?);
-        let parcel = match kind {
-            1 => {
-                let (immediate, addr, len) = (from.u32()?, from.u64()?, from.u64()?);
-                let descriptor = std::mem::take(&mut from.0).to_vec();
-                Self::Came { name, immediate, addr, len, descriptor }
-            }
-            2 => Self::Welcome { name },
-            3 => {
-                let slot = from.u32()?;
-                let mut room = Vec::with_capacity(from.0.len() / 16);
-                while !from.0.is_empty() {
-                    room.push((from.u64()?, from.u64()?));
-                }
-                Self::Posted { name, slot, room }
-            }
-            4 => {
-                let (slot, producer, len) = (from.u32()?, from.u32()?, from.u64()?);
-                let immediate = Immediate::new(std::mem::take(&mut from.0))?;
-                Self::Filled { name, slot, producer, len, immediate }
-            }
-            5 => Self::Went { name },
-            _ => return None,
-        };
-        from.0.is_empty().then_some(parcel)
+        let parcel = serde_json::from_slice(bytes).ok()?;
+        match parcel {
+            Self::Filled { immediate, .. } if immediate.len > IMMEDIATE as u32 => None,
+            parcel => Some(parcel),
+        }
     }
 }
 
@@ -145,7 +73,7 @@ mod tests {
     fn parcels_come_back_as_they_were() {
         let name = Name { id: 3, start: 9 };
         let immediate = Immediate::new(b"now").unwrap();
-        let room = vec![(0x7f00_0000_1000, 64); PIECES];
+        let room = vec![(u64::MAX, u64::MAX); PIECES];
         for parcel in [
             Parcel::Came { name, immediate: 32, addr: 1 << 40, len: 4096, descriptor: vec![7; 56] },
             Parcel::Welcome { name },
@@ -157,13 +85,15 @@ mod tests {
             let bytes = parcel.to_bytes();
             assert!(bytes.len() <= PARCEL, "{parcel:?}");
             assert_eq!(Parcel::parse(&bytes), Some(parcel.clone()));
-            for end in 0..12 {
+            for end in 0..bytes.len() {
                 assert_eq!(Parcel::parse(&bytes[..end]), None, "{parcel:?} cut to {end}");
             }
         }
-        assert_eq!(Parcel::parse(&[0; 12]), None);
         let long = [&Parcel::Welcome { name }.to_bytes()[..], &[0]].concat();
         assert_eq!(Parcel::parse(&long), None);
+        let slot = Immediate { bytes: [0; IMMEDIATE], len: IMMEDIATE as u32 + 1 };
+        let filled = Parcel::Filled { name, slot: 5, producer: 2, len: 1, immediate: slot };
+        assert_eq!(Parcel::parse(&filled.to_bytes()), None);
         assert_eq!(Immediate::new(&[0; IMMEDIATE + 1]), None);
     }
 }

@@ -8,7 +8,7 @@ use super::consumer::{POLL, max_list_len};
 use super::fast::{Fast, Taken};
 use super::parcel::{Immediate, Piece};
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::ctx::{Context, Ctx, State};
 use crate::pe::Ready;
 use crate::task::{Head, Submit, Task, Tasks};
@@ -75,14 +75,6 @@ impl Producer {
             None => Ok(()),
         })
     }
-
-    fn report(&self, index: u32, status: Code) {
-        let pool = self.tasks.pool();
-        let Some(task) = pool.at(index) else { return };
-        self.ctx.landed();
-        task.body.buf.get().unpin();
-        self.tasks.tell(task, status, self.ctx.user_data());
-    }
 }
 
 /// Copies the data of a list of buffers into `room`, which is large enough.
@@ -116,7 +108,7 @@ impl Context for Producer {
     }
 
     fn start(&self) -> Outcome<State> {
-        require(self.tasks.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)?;
+        self.tasks.require_configured()?;
         require(self.fast.is_open(), c::DOCA_ERROR_NOT_CONNECTED)?;
         self.tasks.prepare();
         Ok(State::Running)
@@ -127,8 +119,7 @@ impl Context for Producer {
     }
 
     fn progress(&self) -> bool {
-        if let Some((index, status)) = self.tasks.next_ended() {
-            self.report(index, status);
+        if self.tasks.report_next(&self.ctx, |message| message.buf.get().unpin()) {
             return true;
         }
         if self.ctx.state() != State::Running {
@@ -176,7 +167,7 @@ impl Context for Producer {
 
     fn ready(&self) -> Ready {
         match self.ctx.state() {
-            _ if !self.tasks.ended.borrow().is_empty() => Ready::Now,
+            _ if self.tasks.has_ended() => Ready::Now,
             State::Stopping if self.is_drained() => Ready::Now,
             State::Running => Ready::After(POLL),
             _ => Ready::WhenWoken,

@@ -13,7 +13,7 @@ use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, getters, require};
 use crate::ctx::{as_ctx, destroy};
 use crate::dev::Info;
-use crate::task::{self, Task, TaskCallback, TaskConf, as_task};
+use crate::task::{self, Task, TaskCallback, as_task};
 
 /// Immediate data, which is copied; NULL for none.
 ///
@@ -80,9 +80,7 @@ c_calls! {
         let producer = producer.get()?;
         producer.ctx.require_idle()?;
         let limit = producer.fast.dev.card().config.comch.max_fast_tasks;
-        let conf = TaskConf::new(completed, failed, tasks, 1..=limit)?;
-        producer.tasks.conf.set(Some(conf));
-        Ok(())
+        producer.tasks.configure(completed, failed, tasks, 1..=limit)
     }
     /// Takes a task that sends the buffer's data, immediate data, or both. `NO_MEMORY` if all are taken.
     fn doca_comch_producer_task_send_alloc_init(

@@ -6,16 +6,14 @@ use super::connection::Connection;
 use super::endpoint::{Endpoint, Send};
 use super::{ConsumerCallback, OnMessage, ReceiveCallback, StatusCallback};
 use crate::c_abi::{Handle, INVALID, In, Out, TaskBytes, c, c_calls};
-use crate::task::{Task, TaskCallback, TaskConf, as_task};
+use crate::task::{Task, TaskCallback, as_task};
 
 pairs! {
     /// Sets the number of send tasks and their callbacks.
     doca_comch_server_task_send_set_conf, doca_comch_client_task_send_set_conf;
     |endpoint| (completed: Option<TaskCallback>, failed: Option<TaskCallback>, tasks: u32) {
         endpoint.ctx.require_idle()?;
-        let conf = TaskConf::new(completed, failed, tasks, 1..=endpoint.limits().max_send_tasks)?;
-        endpoint.tasks.conf.set(Some(conf));
-        Ok(())
+        endpoint.tasks.configure(completed, failed, tasks, 1..=endpoint.limits().max_send_tasks)
     }
     /// Takes a task for a message that must not change until the task ends. `NO_MEMORY` if all are taken.
     doca_comch_server_task_send_alloc_init, doca_comch_client_task_send_alloc_init;

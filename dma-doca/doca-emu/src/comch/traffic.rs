@@ -17,7 +17,7 @@ use super::endpoint::{Endpoint, FAST, LISTENER, SEARCH_LIMIT};
 use super::fast::{Event, Fast};
 use super::frame::{self, Greeting};
 use super::{OnMessage, StatusCallback};
-use crate::c_abi::{Code, Handle, Outcome, c};
+use crate::c_abi::{Handle, Outcome, c};
 use crate::ctx::State;
 use crate::log::sdk_log;
 
@@ -266,9 +266,9 @@ impl Endpoint {
 
     /// Ends the tasks whose messages were not sent.
     pub(super) fn abandon_pending(&self, connection: &Connection) {
-        let pending = connection.pending.take();
-        let ended = pending.into_iter().map(|(task, _)| (task, c::DOCA_ERROR_CONNECTION_ABORTED));
-        self.tasks.ended.borrow_mut().extend(ended);
+        for (task, _) in connection.pending.take() {
+            self.tasks.end(task, c::DOCA_ERROR_CONNECTION_ABORTED);
+        }
     }
 
     pub(super) fn send_pending(&self, connection: &Connection) {
@@ -286,14 +286,6 @@ impl Endpoint {
             pending.pop_front();
         }
         self.watch_room(connection, false);
-    }
-
-    /// Reports a task that ended.
-    pub(super) fn report(&self, index: u32, status: Code) {
-        let pool = self.tasks.pool();
-        let Some(task) = pool.at(index) else { return };
-        self.ctx.landed();
-        self.tasks.tell(task, status, self.ctx.user_data());
     }
 
     /// Tries to find the server. Returns `true` if a callback ran.

@@ -7,7 +7,7 @@ use crate::c_abi::{Handle, Out, Outcome, c, c_calls, getters, require};
 use crate::card::Limits;
 use crate::ctx::{Context, as_ctx, destroy};
 use crate::dev::{Dev, Info};
-use crate::task::{Task, TaskCallback, TaskConf, get, set};
+use crate::task::{Task, TaskCallback, get, set};
 
 /// Limits of a function that copies; otherwise `NOT_SUPPORTED`.
 fn limits(info: &Info) -> Outcome<&Limits> {
@@ -47,9 +47,7 @@ c_calls! {
     ) {
         let dma = dma.get()?;
         dma.ctx().require_idle()?;
-        let range = 1..=dma.dev.card().limits.max_tasks;
-        dma.tasks.conf.set(Some(TaskConf::new(completed, failed, tasks, range)?));
-        Ok(())
+        dma.tasks.configure(completed, failed, tasks, 1..=dma.dev.card().limits.max_tasks)
     }
     /// Takes a task. Its buffers can be NULL until it is submitted.
     fn doca_dma_task_memcpy_alloc_init(

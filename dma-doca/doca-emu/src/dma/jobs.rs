@@ -9,7 +9,7 @@ use crate::c_abi::{Handle, Outcome, c, require};
 use crate::ctx::{Context, State};
 use crate::dev::Dev;
 use crate::pe::Pe;
-use crate::task::{Owner, Submit, TaskCallback, TaskConf};
+use crate::task::{Submit, TaskCallback};
 
 impl Dma {
     /// A running context for `depth` tasks on `pe`. `ended` is called with `user_data` at the end of each.
@@ -25,10 +25,9 @@ impl Dma {
         user_data: c::doca_data,
     ) -> Outcome<Rc<Self>> {
         let range = 1..=dev.card().limits.max_tasks;
-        let conf =
-            TaskConf::new(Some(ended), Some(ended), depth, range).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
+        require(range.contains(&depth), c::DOCA_ERROR_NO_MEMORY)?;
         let dma = Self::create(dev)?;
-        dma.tasks.conf.set(Some(conf));
+        dma.tasks.configure(Some(ended), Some(ended), depth, range)?;
         dma.ctx().set_user_data(user_data);
         dma.ctx().connect(pe)?;
         dma.ctx().start().inspect_err(|_| _ = dma.ctx().disconnect())?;

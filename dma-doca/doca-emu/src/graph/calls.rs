@@ -130,7 +130,7 @@ c_calls! {
         set(&graph_instance, &node, |kind| {
             let owner = task.get()?.owner()?;
             match kind {
-                Kind::Context(own) if own.upgrade().is_some_and(|own| own.handle() == owner.handle()) => {
+                Kind::Context(own) if std::ptr::addr_eq(own.as_ptr(), Rc::as_ptr(&owner)) => {
                     Ok(Data::Task(task))
                 }
                 _ => Err(c::DOCA_ERROR_NOT_PERMITTED),

@@ -5,9 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
-use super::{Graph, Kind, Step, Steps};
+use super::{Graph, Kind, Step};
 use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
-use crate::task::{Follower, Head, Holder, Submit};
+use crate::task::{Head, Holder, Submit};
 
 /// An instance: `struct doca_graph_instance`.
 pub(crate) struct Instance {
@@ -154,7 +154,7 @@ impl Instance {
     fn submit_task(&self, this: &Rc<Self>, node: usize, task: Handle<Head>) -> Outcome {
         let head = task.get()?;
         require(head.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
-        head.follow(Rc::clone(this) as Rc<dyn Follower>, node);
+        head.follow(Rc::clone(this), node);
         let how = Submit { flush: true, coalesce: false, validate: false };
         let submitted = head.owner().and_then(|owner| owner.submit_task(head, how));
         match submitted {
@@ -207,19 +207,17 @@ impl Instance {
             (None, None) => {}
         }
     }
-}
 
-impl Follower for Instance {
-    fn ended(&self, node: usize, status: Code) {
+    /// A node that runs, such as the task of a node, ended.
+    pub(crate) fn ended(&self, node: usize, status: Code) {
         if let Some(run) = &mut *self.run.borrow_mut() {
             run.running -= 1;
         }
         self.node_ended(node, status);
     }
-}
 
-impl Steps for Instance {
-    fn run(&self, node: usize) -> bool {
+    /// Runs a node. Returns `true` if it did something.
+    pub(super) fn run(&self, node: usize) -> bool {
         let data = self.data.borrow()[node].clone();
         match data {
             Some(Data::Cookie(cookie)) => {
@@ -249,7 +247,8 @@ impl Steps for Instance {
         }
     }
 
-    fn tell(&self, status: Code) {
+    /// Tells the program that the instance ended.
+    pub(super) fn tell(&self, status: Code) {
         let Some(conf) = self.graph.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         // SAFETY: the program gave the function to be called with an instance of this graph.

@@ -1,13 +1,12 @@
 //! The functions of `doca_mmap.h`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::dmabuf::DmaBuf;
-use super::export::Way;
 use super::{ACCESS, Free, Mmap, PCI, Setup};
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, getters, require};
+use crate::descriptor::Kind;
 use crate::dev::Dev;
 
 fn export(
@@ -15,18 +14,18 @@ fn export(
     dev: &Handle<Dev>,
     desc: &Out<*const c_void>,
     len: &Out<usize>,
-    way: Way,
+    kind: Kind,
 ) -> Outcome {
     desc.check()?;
     len.check()?;
     let (mmap, dev) = (mmap.get()?, dev.get()?);
     let mut setup = mmap.setup();
-    let bytes = setup.export(dev, way)?;
+    let bytes = setup.export(dev, kind)?;
     len.put(bytes.len())?;
     desc.put(bytes.as_ptr().cast())
 }
 
-fn as_number(data: c::doca_data) -> u64 {
+pub(super) fn as_number(data: c::doca_data) -> u64 {
     // SAFETY: all bits of either field are a number.
     unsafe { data.u64_ }
 }
@@ -35,31 +34,35 @@ getters! {
     doca_mmap_get_user_data(mmap: Mmap) -> c::doca_data { c::doca_data { u64_: mmap.setup().user_data } }
     doca_mmap_get_max_num_devices(mmap: Mmap) -> u32 { mmap.setup().max_devs }
     /// 0 if the map does not count its buffers.
-    doca_mmap_get_num_bufs(mmap: Mmap) -> u32 { mmap.bufs.load(Ordering::Relaxed) }
+    doca_mmap_get_num_bufs(mmap: Mmap) -> u32 { mmap.setup().bufs.load(Ordering::Relaxed) }
     doca_mmap_get_exported(mmap: Mmap) -> u8 { (!mmap.setup().exports.is_empty()).into() }
     doca_mmap_get_from_export(mmap: Mmap) -> u8 { mmap.setup().imported.into() }
 }
 
+#[cfg(not(workq))]
 c_calls! {
-    fn doca_mmap_create(mmap: Out<Handle<Mmap>>) {
-        mmap.make(|| Ok(Handle::give_arc(Arc::new(Mmap::new(Setup::new())))))
-    }
+    fn doca_mmap_create(mmap: Out<Handle<Mmap>>) { mmap.make(|| Ok(Mmap::give(Setup::new()))) }
+}
+
+c_calls! {
     /// Stops and destroys a map that no buffer is in, and calls its free function.
     fn doca_mmap_destroy(mmap: Handle<Mmap>) { Mmap::destroy(mmap) }
     /// Registers the memory with the devices.
-    fn doca_mmap_start(mmap: Handle<Mmap>) { mmap.get()?.start() }
+    fn doca_mmap_start(mmap: Handle<Mmap>) { mmap.get()?.setup().start() }
     /// Unregisters the memory, and revokes its exports.
-    fn doca_mmap_stop(mmap: Handle<Mmap>) { mmap.get()?.stop() }
-    fn doca_mmap_add_dev(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().add_dev(dev.arc()?) }
-    fn doca_mmap_rm_dev(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().rm_dev(dev.get()?) }
+    fn doca_mmap_stop(mmap: Handle<Mmap>) { mmap.get()?.setup().stop() }
+    fn doca_mmap_add_dev
+        | doca_mmap_dev_add(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().add_dev(dev.arc()?) }
+    fn doca_mmap_rm_dev
+        | doca_mmap_dev_rm(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().rm_dev(dev.get()?) }
     /// A descriptor by which the card's DPU reaches the memory, valid until the map is stopped.
-    fn doca_mmap_export_pci(
+    fn doca_mmap_export_pci | doca_mmap_export_dpu(
         mmap: Handle<Mmap>,
         dev: Handle<Dev>,
         export_desc: Out<*const c_void>,
         export_desc_len: Out<usize>,
     ) {
-        export(&mmap, &dev, &export_desc, &export_desc_len, Way::Pci)
+        export(&mmap, &dev, &export_desc, &export_desc_len, Kind::Pci)
     }
     /// A descriptor by which RDMA would reach the memory, valid until the map is stopped.
     fn doca_mmap_export_rdma(
@@ -68,14 +71,14 @@ c_calls! {
         export_desc: Out<*const c_void>,
         export_desc_len: Out<usize>,
     ) {
-        export(&mmap, &dev, &export_desc, &export_desc_len, Way::Rdma)
+        export(&mmap, &dev, &export_desc, &export_desc_len, Kind::Rdma)
     }
     /// There is no data path accelerator here: `NOT_SUPPORTED`, for a started map that has the device.
     fn doca_mmap_dev_get_dpa_handle(mmap: Handle<Mmap>, dev: Handle<Dev>, handle: Out<u32>) {
         handle.check()?;
         let (mmap, dev) = (mmap.get()?, dev.get()?);
         let setup = mmap.setup();
-        require(setup.registered.is_some(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(setup.started, c::DOCA_ERROR_NOT_PERMITTED)?;
         setup.place(dev)?;
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
@@ -91,13 +94,14 @@ c_calls! {
         // SAFETY: C passes the descriptor's length beside it.
         let bytes = unsafe { export_desc.slice(export_desc_len) }?;
         let user_data = user_data.get().map_or(0, as_number);
-        mmap.put(Handle::give_arc(Arc::new(Mmap::import(bytes, dev.arc()?, user_data)?)))
+        mmap.put(Mmap::import(bytes, dev.arc()?, user_data)?)
     }
     /// Sets the memory, once.
     fn doca_mmap_set_memrange(mmap: Handle<Mmap>, addr: *mut c_void, len: usize) {
         let mut setup = mmap.get()?.setup();
+        setup.require_no_range()?;
         // SAFETY: the program keeps the memory until the map is stopped.
-        unsafe { setup.set_range(addr, len, None) }
+        unsafe { setup.add_memory(addr, len, None, None) }
     }
     /// Sets the memory, once, to that of a DMA buffer or a memfd.
     fn doca_mmap_set_dmabuf_memrange(
@@ -108,10 +112,10 @@ c_calls! {
         len: usize,
     ) {
         let mut setup = mmap.get()?.setup();
-        setup.require_settable()?;
+        setup.require_no_range()?;
         let dmabuf = DmaBuf::new(dmabuf_fd, dmabuf_offset, len)?;
         // SAFETY: the address is a name only, as the bytes are the DMA buffer's.
-        unsafe { setup.set_range(addr, len, Some(dmabuf)) }
+        unsafe { setup.add_memory(addr, len, Some(dmabuf), None) }
     }
     /// There is no data path accelerator here: `NOT_SUPPORTED`, for a map that has no memory yet.
     fn doca_mmap_set_dpa_memrange(mmap: Handle<Mmap>, dpa: *const c::doca_dpa, dpa_addr: u64, len: usize) {
@@ -123,9 +127,9 @@ c_calls! {
         addr.check()?;
         len.check()?;
         let setup = mmap.get()?.setup();
-        let range = setup.range.as_ref().ok_or(c::DOCA_ERROR_BAD_STATE)?;
-        len.put(range.len)?;
-        addr.put(std::ptr::with_exposed_provenance_mut(range.addr))
+        let chunk = setup.chunks.first().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+        len.put(chunk.len)?;
+        addr.put(std::ptr::with_exposed_provenance_mut(chunk.addr))
     }
     /// Sets the function that frees the memory when the map, having been started, is destroyed.
     fn doca_mmap_set_free_cb(
@@ -142,7 +146,7 @@ c_calls! {
     /// `NOT_PERMITTED` once the map was started.
     fn doca_mmap_set_max_num_devices(mmap: Handle<Mmap>, max_num_devices: u32) {
         let mut setup = mmap.get()?.setup();
-        require(!setup.was_started, c::DOCA_ERROR_NOT_PERMITTED)?;
+        setup.require_new()?;
         require(max_num_devices > 0 && setup.devs.len() <= max_num_devices as usize, INVALID)?;
         setup.max_devs = max_num_devices;
         Ok(())
@@ -167,11 +171,10 @@ c_calls! {
     }
     /// Allows several threads to use buffers of the map, which it then does not count.
     fn doca_mmap_enable_thread_safety(mmap: Handle<Mmap>) {
-        let mmap = mmap.get()?;
-        let setup = mmap.setup();
+        let mut setup = mmap.get()?.setup();
         // Not BAD_STATE, as for what else is set up before a start.
-        require(!setup.imported && setup.registered.is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        mmap.thread_safe.store(true, Ordering::Relaxed);
+        setup.require_changeable()?;
+        setup.thread_safe = true;
         Ok(())
     }
 }

@@ -1,34 +1,25 @@
 //! Maps of memory that a peer exported.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicU32;
 
 use dma_core::Access;
 use dma_ipc::{Import, RemoteError};
 use dma_sim::model::{RegionSpec, Rights};
 
-use super::export::{Descriptor, Way};
 use super::registered::{Place, Registered};
 use crate::c_abi::{INVALID, Outcome, c, require};
+use crate::descriptor::{Descriptor, Kind};
 use crate::dev::Dev;
 use crate::log::sdk_log;
 
 /// The started map of a descriptor, whose buffers are counted in `bufs`.
 pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU32>) -> Outcome<Registered> {
-    let mut registered = Registered {
-        addr: descriptor.addr as usize,
-        len: descriptor.len as usize,
-        rights: Rights::empty(),
-        keys: Vec::new(),
-        locked: 0,
-        is_local: false,
-        at: Place::Nowhere,
-        lent: AtomicU32::new(0),
-        live: AtomicBool::new(true),
-        bufs: Some(Arc::clone(bufs)),
-    };
+    let (addr, len) = (descriptor.addr as usize, descriptor.len as usize);
+    let mut registered =
+        Registered::new(addr, len, Rights::empty(), Place::Nowhere, Some(Arc::clone(bufs)));
     // Memory of another machine: no device here has a key for it.
-    if descriptor.way == Way::Rdma {
+    if descriptor.kind == Kind::Rdma {
         return Ok(registered);
     }
     require(dev.function().import, c::DOCA_ERROR_NOT_SUPPORTED)?;

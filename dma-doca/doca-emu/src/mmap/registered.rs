@@ -44,6 +44,18 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    /// A started map that no device has yet. Its buffers are counted in `bufs`.
+    pub(super) fn new(
+        addr: usize,
+        len: usize,
+        rights: Rights,
+        at: Place,
+        bufs: Option<Arc<AtomicU32>>,
+    ) -> Self {
+        let (lent, live) = (AtomicU32::new(0), AtomicBool::new(true));
+        Self { addr, len, rights, keys: Vec::new(), locked: 0, is_local: false, at, lent, live, bufs }
+    }
+
     pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
         addr >= self.addr && addr - self.addr <= self.len && len <= self.len - (addr - self.addr)
     }

@@ -49,14 +49,11 @@ impl Event {
     }
 
     fn report(&self, kind: Kind, index: u32, status: Code) {
-        let tasks = self.tasks.of(kind);
-        let pool = tasks.pool();
-        let Some(task) = pool.at(index) else { return };
-        self.ctx.landed();
-        if status == c::DOCA_SUCCESS && !kind.waits() {
-            task.body.deliver();
-        }
-        tasks.tell(task, status, self.ctx.user_data());
+        self.tasks.of(kind).report(&self.ctx, index, status, |job| {
+            if status == c::DOCA_SUCCESS && !kind.waits() {
+                job.deliver();
+            }
+        });
     }
 }
 

@@ -6,11 +6,11 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::export::Descriptor;
 use super::tasks::{Job, Kind, Kinds};
-use super::value::{Shared, Value};
+use super::value::Value;
 use crate::c_abi::{INVALID, Mark, Outcome, c, object, require};
 use crate::ctx::{Ctx, State};
+use crate::descriptor::{Descriptor, Exported, Kind as Export};
 use crate::dev::Dev;
 use crate::log::sdk_log;
 use crate::task::Tasks;
@@ -59,8 +59,8 @@ pub(crate) struct Event {
     publishers: Cell<u32>,
     subscribers: Cell<u32>,
     devs: RefCell<Vec<Arc<Dev>>>,
-    /// Descriptors, which C may read until the event is destroyed.
-    exports: RefCell<Vec<Box<[u8]>>>,
+    /// By card. C may read the descriptors until the event is destroyed.
+    exports: RefCell<Vec<Exported>>,
     pub(super) tasks: Kinds<Tasks<Job>>,
     /// Tasks in flight, in the order of the next polls.
     pub(super) queue: RefCell<VecDeque<(Kind, u32)>>,
@@ -86,12 +86,13 @@ impl Event {
     }
 
     pub(super) fn new() -> Outcome<Rc<Self>> {
-        Ok(Self::with(Value::Shared(Shared::new()?), false))
+        Ok(Self::with(Value::new()?, false))
     }
 
     /// Imports the event of a descriptor.
     pub(super) fn import(dev: Arc<Dev>, descriptor: &[u8]) -> Outcome<Rc<Self>> {
-        let descriptor = Descriptor::parse(descriptor).ok_or_else(|| {
+        let descriptor = Descriptor::parse(descriptor).filter(|descriptor| descriptor.kind == Export::Event);
+        let descriptor = descriptor.ok_or_else(|| {
             sdk_log!(ERROR, "sync event: the export descriptor is truncated, altered or none");
             INVALID
         })?;
@@ -99,10 +100,10 @@ impl Event {
             sdk_log!(ERROR, "sync event: the export descriptor is of another card, {}", descriptor.serial);
             return Err(INVALID);
         }
-        let shared = Shared::open(&descriptor).inspect_err(|_| {
-            sdk_log!(ERROR, "sync event: what process {} exported is gone", descriptor.pid);
+        let value = Value::import(&descriptor.remote).inspect_err(|_| {
+            sdk_log!(ERROR, "sync event: what the other process exported is gone");
         })?;
-        let event = Self::with(Value::Shared(shared), true);
+        let event = Self::with(value, true);
         event.devs.borrow_mut().push(dev);
         Ok(event)
     }
@@ -187,9 +188,8 @@ impl Event {
     pub(super) fn close(&self) -> Outcome {
         require(self.usage.get() != Use::Alone { started: true }, c::DOCA_ERROR_IN_USE)?;
         self.ctx.disconnect()?;
-        if !self.imported {
-            self.value().revoke();
-        }
+        // Importers notice it.
+        self.exports.borrow().iter().for_each(|export| _ = export.revoke());
         Ok(())
     }
 
@@ -198,18 +198,18 @@ impl Event {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
         self.require_started()?;
-        let value = self.value();
-        let Value::Shared(shared) = &*value else {
-            sdk_log!(ERROR, "sync event: memory of the program cannot be exported");
-            return Err(c::DOCA_ERROR_NOT_SUPPORTED);
-        };
-        let bytes: Box<[u8]> = shared.descriptor(&dev.card().config.serial).encode().into();
+        let serial = &dev.card().config.serial;
         let mut exports = self.exports.borrow_mut();
-        if !exports.contains(&bytes) {
-            exports.push(bytes.clone());
+        let made = exports.iter().position(|made| made.serial == *serial);
+        let place = made.unwrap_or(exports.len());
+        if made.is_none() {
+            let export = self.value().export().ok_or_else(|| {
+                sdk_log!(ERROR, "sync event: memory of the program cannot be exported");
+                c::DOCA_ERROR_NOT_SUPPORTED
+            })??;
+            exports.push(Exported::new(Export::Event, serial, (0, 0), 0, Some(export)));
         }
-        let kept = exports.iter().find(|kept| **kept == bytes).ok_or(c::DOCA_ERROR_UNEXPECTED)?;
-        Ok((kept.as_ptr(), kept.len()))
+        Ok((exports[place].bytes.as_ptr(), exports[place].bytes.len()))
     }
 
     pub(super) fn get(&self) -> Outcome<u64> {

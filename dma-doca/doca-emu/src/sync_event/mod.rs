@@ -5,7 +5,6 @@
 mod calls;
 mod context;
 mod event;
-mod export;
 mod task_calls;
 mod tasks;
 mod unsupported_calls;

@@ -7,7 +7,7 @@ use super::event::Event;
 use super::tasks::{Job, Kind};
 use crate::c_abi::{Handle, Out, Outcome, c, c_calls, require};
 use crate::dev::Info;
-use crate::task::{Task, TaskCallback, TaskConf, as_task, get};
+use crate::task::{Task, TaskCallback, as_task, get};
 
 /// The most tasks of one kind.
 const MAX_TASKS: u32 = 1 << 16;
@@ -24,11 +24,9 @@ fn configure(
     tasks: u32,
 ) -> Outcome {
     let event = event.get()?;
-    let conf = TaskConf::new(completed, failed, tasks, 0..=MAX_TASKS)?;
     // Not BAD_STATE, as for other contexts.
     event.ctx.require_idle().map_err(|_| c::DOCA_ERROR_NOT_PERMITTED)?;
-    event.tasks.of(kind).conf.set(Some(conf));
-    Ok(())
+    event.tasks.of(kind).configure(completed, failed, tasks, 0..=MAX_TASKS)
 }
 
 fn set(task: &Handle<Task<Job>>, set: impl FnOnce(&Job)) {

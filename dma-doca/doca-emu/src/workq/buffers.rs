@@ -1,9 +1,6 @@
 //! `doca_buf.h` and `doca_buf_inventory.h`.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
-use std::ffi::c_void;
-
-use super::memory::Map;
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, In, Out, c, c_calls, require};
 use crate::inventory::Inventory;
@@ -30,19 +27,5 @@ c_calls! {
             }
             Ok(Handle::give_rc(made))
         })
-    }
-    /// Takes a buffer: a window of `len` bytes at `addr`, with `data_len` bytes of data at `data`.
-    fn doca_buf_inventory_buf_by_args(
-        inventory: Handle<Inventory>,
-        mmap: Handle<Map>,
-        addr: *mut c_void,
-        len: usize,
-        data: *mut c_void,
-        data_len: usize,
-        buf: Out<Handle<Buf>>,
-    ) {
-        buf.check()?;
-        let memory = mmap.get()?.over(addr.addr(), len)?;
-        buf.put(Handle::of(inventory.get()?.window(&memory, addr, len, data, data_len)?))
     }
 }
