@@ -1,10 +1,9 @@
 //! Memory maps, which register memory with a device.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
-use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dma_core::{Access, Error, ErrorKind, Result};
 use doca_sys::bindings::*;
@@ -19,18 +18,16 @@ use crate::options::Fabric;
 #[derive(Debug)]
 pub(crate) struct Mmap {
     device: Arc<Device>,
-    raw: NonNull<doca_mmap>,
-    owned: Option<Arc<Owned>>,
+    /// Null once destroyed.
+    raw: *mut doca_mmap,
+    /// Memory of this crate, which is freed after the map.
+    memory: Option<Mapping>,
 }
 
 // SAFETY: a map is used under the device's lock or by its owner.
 unsafe impl Send for Mmap {}
 // SAFETY: as above.
 unsafe impl Sync for Mmap {}
-
-/// Memory owned by its map, and freed when the library calls back.
-#[derive(Debug)]
-struct Owned(Mutex<Option<Mapping>>);
 
 /// The memory of a map.
 #[derive(Debug)]
@@ -95,7 +92,7 @@ impl Mmap {
         let code = unsafe { (sdk.common.doca_mmap_set_memrange)(map.raw(), base.as_ptr().cast(), len) };
         check(sdk, "doca_mmap_set_memrange", code)?;
         if let Memory::Own(mapping, _) = memory {
-            map.own(mapping)?;
+            map.memory = Some(mapping);
         }
         map.start(permissions, len)?;
         Ok(map)
@@ -131,19 +128,10 @@ impl Mmap {
     }
 
     fn of(device: &Arc<Device>, raw: *mut doca_mmap, call: &'static str) -> Result<Self> {
-        let raw = NonNull::new(raw).ok_or_else(|| error(ErrorKind::DeviceFault, call))?;
-        Ok(Self { device: Arc::clone(device), raw, owned: None })
-    }
-
-    /// Passes ownership of the memory to the map. It is freed when the library calls back, or with the map if
-    /// the library lacks callbacks.
-    fn own(&mut self, mapping: Mapping) -> Result<()> {
-        let owned = self.owned.insert(Arc::new(Owned(Mutex::new(Some(mapping)))));
-        let sdk = &self.device.sdk;
-        let Some(set) = sdk.common.doca_mmap_set_free_cb else { return Ok(()) };
-        let cookie = Arc::as_ptr(owned).cast_mut().cast();
-        // SAFETY: a map that is not started; its owner keeps or leaks the cookie.
-        check(sdk, "doca_mmap_set_free_cb", unsafe { set(self.raw.as_ptr(), Some(free), cookie) })
+        if raw.is_null() {
+            return Err(error(ErrorKind::DeviceFault, call));
+        }
+        Ok(Self { device: Arc::clone(device), raw, memory: None })
     }
 
     fn start(&self, permissions: u32, len: usize) -> Result<()> {
@@ -235,55 +223,35 @@ impl Mmap {
         Ok(unsafe { std::slice::from_raw_parts(blob.cast::<u8>(), len) }.into())
     }
 
-    /// The handle, valid while this value lives.
+    /// The handle, valid until the map is destroyed.
     pub(crate) const fn raw(&self) -> *mut doca_mmap {
-        self.raw.as_ptr()
+        self.raw
     }
 
-    /// Destroys the map, which stops it first: no peer reaches its memory any more.
-    ///
-    /// # Errors
-    ///
-    /// The library's error, and the unchanged map.
-    pub(crate) fn destroy(mut self) -> Result<(), (Self, Error)> {
-        match self.try_destroy() {
-            Ok(()) => {
-                // SAFETY: destroyed; the field is not used again.
-                let parts = unsafe { std::ptr::read(&raw const self.device) };
-                drop(parts);
-                self.owned = None;
-                std::mem::forget(self);
-                Ok(())
-            }
-            Err(e) => Err((self, e)),
+    /// Destroys the map, which stops it first: no peer reaches its memory any more. Does nothing if it is
+    /// destroyed.
+    pub(crate) fn destroy(&mut self) -> Result<()> {
+        if self.raw.is_null() {
+            return Ok(());
         }
-    }
-
-    fn try_destroy(&mut self) -> Result<()> {
         let sdk = &self.device.sdk;
         let _serial = lock(&self.device.maps);
         // SAFETY: not destroyed yet; the library counts its buffers, and refuses while there are any.
-        let code = unsafe { (sdk.common.doca_mmap_destroy)(self.raw()) };
-        check(sdk, "doca_mmap_destroy", code)
+        let code = unsafe { (sdk.common.doca_mmap_destroy)(self.raw) };
+        check(sdk, "doca_mmap_destroy", code)?;
+        self.raw = std::ptr::null_mut();
+        Ok(())
     }
 }
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        if let Err(e) = self.try_destroy() {
+        if let Err(e) = self.destroy() {
             // Before the log line, because a subscriber may panic.
-            std::mem::forget(self.owned.take());
+            std::mem::forget(self.memory.take());
             std::mem::forget(Arc::clone(&self.device));
             tracing::error!(target: "doca", error = %e, "memory stays registered, and is leaked");
         }
-    }
-}
-
-/// Called by the library when a map does not use its memory any more.
-unsafe extern "C" fn free(_addr: *mut c_void, _len: usize, cookie: *mut c_void) {
-    // SAFETY: the cookie that `own` gave, which lives as long as the map.
-    if let Some(owned) = unsafe { cookie.cast::<Owned>().as_ref() } {
-        drop(lock(&owned.0).take());
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct DocaRegion {
     info: RegionInfo,
     /// The maximum rights of exports; `None` for imported memory.
     export: Option<Access>,
-    map: Option<Mmap>,
+    #[expect(dead_code, reason = "registered for as long as the region")]
+    map: Mmap,
 }
 
 impl DocaRegion {
@@ -79,14 +80,13 @@ impl DocaRegion {
         let cpu = if imported.is_none() { NonNull::new(base) } else { None };
         let key = engine.table.add(Entry { map: map.raw(), base, len, imported });
         let info = RegionInfo { engine: engine.id, key, addr, len, access, cpu };
-        Self { engine: Arc::clone(engine), info, export, map: Some(map) }
+        Self { engine: Arc::clone(engine), info, export, map }
     }
 }
 
 impl Drop for DocaRegion {
     fn drop(&mut self) {
         self.engine.table.remove(self.info.key);
-        self.map = None;
     }
 }
 
@@ -220,14 +220,14 @@ unsafe impl RawRegion for DocaRegion {
         // region's.
         let map = Mmap::register(&self.engine.device, Memory::Borrowed(base, len), rights)?;
         let native = join_native(base.as_ptr().addr() as u64, &map.export(fabric)?);
-        Ok(Box::new(DocaExport { map: Some(map), native }))
+        Ok(Box::new(DocaExport { map, native }))
     }
 }
 
 /// Memory exported to a peer. Dropping revokes it, which takes up to a second.
 #[derive(Debug)]
 struct DocaExport {
-    map: Option<Mmap>,
+    map: Mmap,
     native: Vec<u8>,
 }
 
@@ -238,9 +238,7 @@ impl RawExport for DocaExport {
 
     fn revoke(&mut self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now().checked_add(timeout);
-        while let Some(map) = self.map.take() {
-            let Err((map, e)) = map.destroy() else { return Ok(()) };
-            self.map = Some(map);
+        while let Err(e) = self.map.destroy() {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let mut late = error(ErrorKind::TimedOut, "the device still serves a peer")
                     .with_hint("do not reuse the memory");

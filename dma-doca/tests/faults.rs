@@ -417,7 +417,6 @@ fn a_library_without_optional_calls_still_copies() {
         "doca_task_submit_ex",
         "doca_ctx_flush_tasks",
         "doca_buf_chain_list",
-        "doca_mmap_set_free_cb",
         "doca_pe_request_notification",
         "doca_dma_cap_get_max_num_tasks",
         "doca_dma_cap_task_memcpy_get_max_buf_list_len",

@@ -8,10 +8,9 @@ use std::ptr::NonNull;
 /// like the call.
 ///
 /// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
-/// versions export, are `Option` fields. All types of the declarations have to be in scope. The macro
-/// compares each declaration with the function of the same name in the module `bindings`, so a wrong
-/// signature does not compile. A table that is `loaded only` has no function `linked`: for libraries that
-/// share names with those that are linked.
+/// versions export, are `Option` fields. The second module has the functions' types, by their names, and the
+/// first the functions. A table that is `loaded only` has no function `linked`, and needs no first module: for
+/// libraries that share names with those that are linked.
 ///
 /// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
 /// address:
@@ -30,15 +29,17 @@ use std::ptr::NonNull;
 ///         pub fn getpid() -> i32;
 ///     }
 /// }
-/// use std::ffi::c_long;
+/// #[allow(non_camel_case_types)]
+/// mod types {
+///     pub type labs = unsafe extern "C" fn(number: std::ffi::c_long) -> std::ffi::c_long;
+///     pub type getpid = unsafe extern "C" fn() -> i32;
+/// }
 ///
 /// dma_loader::calls! {
 ///     /// Calls of libc.
-///     pub struct Libc of bindings;
-///     required:
-///     fn labs(number: c_long) -> c_long;
-///     optional:
-///     fn getpid() -> i32;
+///     pub struct Libc of bindings, types;
+///     required: labs;
+///     optional: getpid;
 /// }
 ///
 /// let address = std::ptr::NonNull::new(bindings::labs as *mut std::ffi::c_void);
@@ -54,30 +55,22 @@ use std::ptr::NonNull;
 macro_rules! calls {
     (
         $(#[$meta:meta])*
-        pub struct $table:ident of $bindings:ident $(, $loaded:ident only)?;
-        required: $(fn $need:ident($($need_arg:ident: $need_type:ty),*) $(-> $need_result:ty)?;)*
-        optional: $(fn $may:ident($($may_arg:ident: $may_type:ty),*) $(-> $may_result:ty)?;)*
+        pub struct $table:ident of $bindings:ident, $types:ident $(, $loaded:ident only)?;
+        required: $($need:ident),*;
+        optional: $($may:ident),*;
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         pub struct $table {
             $(
                 #[doc = concat!("`", stringify!($need), "`.")]
-                pub $need: unsafe extern "C" fn($($need_arg: $need_type),*) $(-> $need_result)?,
+                pub $need: $types::$need,
             )*
             $(
                 #[doc = concat!("`", stringify!($may), "`, which some versions lack.")]
-                pub $may: Option<unsafe extern "C" fn($($may_arg: $may_type),*) $(-> $may_result)?>,
+                pub $may: Option<$types::$may>,
             )*
         }
-
-        // The declarations here and in `bindings` agree. An installed SDK's headers may lack calls, and const
-        // may differ.
-        #[cfg(not(feature = "bindgen"))]
-        const _: () = {
-            $(let _: unsafe extern "C" fn($($need_type),*) $(-> $need_result)? = $bindings::$need;)*
-            $(let _: unsafe extern "C" fn($($may_type),*) $(-> $may_result)? = $bindings::$may;)*
-        };
 
         impl $table {
             /// Takes the address of each call from `get`.

@@ -1,5 +1,5 @@
 //! Writes `bindings.rs` of the `-sys` crates: the declarations of the vendors' C calls, as bindgen makes them
-//! of the headers.
+//! of the headers; and `call_bindings.rs`: types of these calls, by the same names.
 //!
 //! `cargo run -p bindings --features generate` writes them. With `-- --check`, it fails if the committed
 //! files differ. Needs rustfmt and libclang (`LIBCLANG_PATH` says where, if it is not found).
@@ -47,10 +47,15 @@ fn main() -> ExitCode {
 fn generate(root: &Path, sdk: &Sdk, check: bool) -> Result<bool, Box<dyn Error>> {
     let path = root.join(sdk.dir).join(sdk.output);
     let text = sdk::bindgen(sdk, root)?;
-    let in_path = |e| format!("{}: {e}", path.display());
-    if !check {
-        std::fs::write(&path, text).map_err(in_path)?;
-        return Ok(true);
+    let types = sdk::call_types(sdk, &text);
+    let mut current = true;
+    for (path, text) in [(path.with_file_name("call_bindings.rs"), types), (path, text)] {
+        let in_path = |e| format!("{}: {e}", path.display());
+        if check {
+            current &= std::fs::read_to_string(&path).map_err(in_path)? == text;
+        } else {
+            std::fs::write(&path, text).map_err(in_path)?;
+        }
     }
-    Ok(std::fs::read_to_string(&path).map_err(in_path)? == text)
+    Ok(current)
 }

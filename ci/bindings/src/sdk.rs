@@ -91,7 +91,7 @@ const WORKQ: Sdk = Sdk {
     by_hand: &[
         (
             "doca_(buf|buf_inventory|ctx|data|dev|dev_rep|devinfo|devinfo_rep|dma|error|error_t|event_handle_t|mmap|pci_func_type)",
-            "use crate::bindings::{\n    doca_buf, doca_buf_inventory, doca_ctx, doca_data, doca_dev, doca_dev_rep, doca_devinfo,\n    \
+            "pub(super) use crate::bindings::{\n    doca_buf, doca_buf_inventory, doca_ctx, doca_data, doca_dev, doca_dev_rep, doca_devinfo,\n    \
             doca_devinfo_rep, doca_dma, doca_error_t, doca_event_handle_t, doca_mmap, doca_pci_func_type,\n};\n",
         ),
         (
@@ -172,6 +172,20 @@ pub(crate) fn bindgen(sdk: &Sdk, root: &Path) -> Result<String, Box<dyn Error>> 
         .disable_header_comment();
     let text = builder.generate()?.to_string();
     Ok(format!("{}{text}", HEAD.replace("INCLUDE", sdk.include)))
+}
+
+/// Writes the types of the functions that bindgen declared, by their names.
+pub(crate) fn call_types(sdk: &Sdk, bindings: &str) -> String {
+    let head = HEAD.replace("declarations of the headers", "types of the functions of the headers");
+    let head = head.replacen("    missing_docs", "    dead_code,\n    unreachable_pub,\n    missing_docs", 1);
+    let mut text = head.replace("INCLUDE", sdk.include) + "use super::bindings::*;\n\n";
+    for call in bindings.split("    pub fn ").skip(1).filter(|call| call.starts_with(sdk.prefix)) {
+        let words: Vec<_> = call.split(';').next().unwrap_or_default().split_whitespace().collect();
+        if let Some((name, rest)) = words.join(" ").replace("( ", "(").replace(", )", ")").split_once('(') {
+            text += &format!("pub type {name} = unsafe extern \"C\" fn({rest};\n");
+        }
+    }
+    text
 }
 
 /// The C compiler's directory of `stddef.h` and the like, which libclang packages often lack.

@@ -290,7 +290,7 @@ c_calls! {
         no_datapath(&ctx, gpu.is_null())
     }
     fn doca_ctx_set_user_data(ctx: Handle<Ctx>, user_data: c::doca_data) {
-        ctx.get().map(|ctx| ctx.user_data.set(user_data))
+        ctx.get().map(|ctx| ctx.set_user_data(user_data))
     }
     /// Sets the function that is called at every change of state.
     fn doca_ctx_set_state_changed_cb(ctx: Handle<Ctx>, callback: c::doca_ctx_state_changed_callback_t) {

@@ -307,7 +307,10 @@ impl Setup {
     /// Unregisters the memory and revokes its exports.
     fn release(&mut self) -> Outcome {
         self.require_unused()?;
-        self.chunks.iter().filter_map(|chunk| chunk.registered.as_ref()).try_for_each(|it| it.unregister())?;
+        self.chunks
+            .iter()
+            .filter_map(|chunk| chunk.registered.as_ref())
+            .try_for_each(|it| it.unregister())?;
         // Peers lose access before the exports are forgotten.
         self.exports.iter().try_for_each(Exported::revoke)?;
         self.exports.clear();

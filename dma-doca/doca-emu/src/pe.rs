@@ -129,7 +129,12 @@ impl Pe {
     }
 
     fn in_flight(&self) -> usize {
-        self.contexts.borrow().iter().filter_map(Weak::upgrade).map(|context| context.ctx().in_flight.get()).sum()
+        self.contexts
+            .borrow()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|context| context.ctx().in_flight.get())
+            .sum()
     }
 }
 

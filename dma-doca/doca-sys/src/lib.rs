@@ -45,6 +45,8 @@ pub mod bindings {
     //! The declarations of the installed SDK's headers.
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
+#[rustfmt::skip]
+mod call_bindings;
 mod library;
 mod table;
 pub mod workq;

@@ -138,7 +138,6 @@ calls! {
     doca_mmap_export_rdma
     doca_mmap_get_memrange
     doca_mmap_set_dmabuf_memrange
-    doca_mmap_set_free_cb
     doca_mmap_set_memrange
     doca_mmap_set_permissions
     doca_mmap_start

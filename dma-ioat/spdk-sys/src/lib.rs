@@ -31,6 +31,8 @@ pub mod bindings {
     //! The declarations of the installed SPDK's headers.
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
+#[rustfmt::skip]
+mod call_bindings;
 mod env_opts;
 mod library;
 mod release;

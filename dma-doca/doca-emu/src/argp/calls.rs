@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::spec::{CmdCallback, CmdSpec, ParamCallback, ParamSpec};
-use super::{Cmd, Config, Param, Parser, STATE, lock, run, with};
-use crate::c_abi::{Code, Handle, In, Out, Outcome, Text, c, c_calls, require};
+use super::spec::{CmdCallback, CmdSpec, ParamCallback};
+use super::{Cmd, Config, Described, Param, Parser, Program, STATE, lock, run, with};
+use crate::c_abi::{Code, Handle, In, Object, Out, Outcome, Text, c, c_calls, require};
 use crate::log::{Limit, global};
 
 /// The text that C passes; `None` for NULL.
@@ -22,48 +22,65 @@ unsafe impl Send for super::DpdkArgs {}
 // SAFETY: the objects that handles stand for are locks and atomics.
 unsafe impl Send for Parser {}
 
-/// Passes the flag to the parser, which owns it even if this fails.
-fn register_param(cmd: &Cmd, handle: Handle<Param>, parser: &mut Parser) -> Outcome {
-    let param = handle.arc()?;
-    require(!param.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
-    parser.params.push(handle);
-    let mut params = lock(&cmd.params);
-    let others: Vec<ParamSpec> = params.iter().map(|other| lock(&other.spec).clone()).collect();
-    lock(&param.spec).check(&others)?;
-    params.push(param);
-    Ok(())
-}
+impl Parser {
+    /// Changes a command, or the program.
+    fn below(&mut self, parent: Option<&Cmd>, change: impl FnOnce(&mut CmdSpec) -> Outcome) -> Outcome {
+        match parent {
+            Some(cmd) => change(&mut lock(&cmd.spec)),
+            None => change(&mut self.program.root),
+        }
+    }
 
-/// Passes the command to the parser, which owns it even if this fails.
-fn register_cmd(cmd: &Cmd, handle: Handle<Cmd>, parser: &mut Parser) -> Outcome {
-    let inner = handle.arc()?;
-    require(!inner.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
-    parser.cmds.push(handle);
-    // A command below itself would make a cycle.
-    require(!std::ptr::eq(cmd, &raw const *inner), c::DOCA_ERROR_INVALID_VALUE)?;
-    let name = {
-        let spec = lock(&inner.spec);
+    /// Registers a flag of a command that is not registered itself yet, or of the program. The parser owns the
+    /// flag even if this fails.
+    fn register_param(&mut self, parent: Option<&Cmd>, handle: Handle<Param>) -> Outcome {
+        require(parent.is_none_or(|cmd| !cmd.owned.load(Relaxed)), c::DOCA_ERROR_BAD_STATE)?;
+        let param = handle.get()?;
+        require(!param.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+        self.params.push(handle);
+        let mut spec = lock(&param.spec).clone();
+        self.below(parent, |cmd| {
+            spec.check(&cmd.params)?;
+            cmd.params.push(spec);
+            Ok(())
+        })
+    }
+
+    /// Registers a command, as [`register_param`](Self::register_param).
+    fn register_cmd(&mut self, parent: Option<&Cmd>, handle: Handle<Cmd>) -> Outcome {
+        require(parent.is_none_or(|cmd| !cmd.owned.load(Relaxed)), c::DOCA_ERROR_BAD_STATE)?;
+        let cmd = handle.get()?;
+        require(!cmd.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+        self.cmds.push(handle);
+        // A command below itself would make a cycle.
+        require(!parent.is_some_and(|parent| std::ptr::eq(parent, cmd)), c::DOCA_ERROR_INVALID_VALUE)?;
+        let spec = lock(&cmd.spec).clone();
         require(spec.name.is_some() && spec.description.is_some(), c::DOCA_ERROR_INITIALIZATION)?;
-        spec.name.clone()
-    };
-    let mut cmds = lock(&cmd.cmds);
-    require(!cmds.iter().any(|other| lock(&other.spec).name == name), c::DOCA_ERROR_INVALID_VALUE)?;
-    cmds.push(inner);
-    Ok(())
-}
-
-/// Changes a flag. Ignores NULL.
-fn set(param: Handle<Param>, change: impl FnOnce(&mut ParamSpec)) {
-    if let Ok(param) = param.get() {
-        change(&mut lock(&param.spec));
+        self.below(parent, |above| {
+            require(!above.cmds.iter().any(|cmd| cmd.name == spec.name), c::DOCA_ERROR_INVALID_VALUE)?;
+            above.cmds.push(spec);
+            Ok(())
+        })
     }
 }
 
-/// Changes a command. Ignores NULL.
-fn set_cmd(cmd: Handle<Cmd>, change: impl FnOnce(&mut CmdSpec)) {
-    if let Ok(cmd) = cmd.get() {
-        change(&mut lock(&cmd.spec));
+/// Changes a flag or command. Ignores NULL.
+fn set<T>(object: Handle<Described<T>>, change: impl FnOnce(&mut T))
+where
+    Described<T>: Object,
+{
+    if let Ok(object) = object.get() {
+        change(&mut lock(&object.spec));
     }
+}
+
+/// Destroys a flag or command that was not registered.
+fn destroy<T>(object: Handle<Described<T>>) -> Outcome
+where
+    Described<T>: Object,
+{
+    require(!object.get()?.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
+    object.take_arc().map(drop)
 }
 
 c_calls! {
@@ -81,37 +98,35 @@ c_calls! {
         require(state.parser.is_none(), c::DOCA_ERROR_BAD_STATE)?;
         state.log_level = None;
         state.sdk_log_level = None;
-        state.parser = Some(Parser {
-            program: text(&program_name),
+        let program = Program {
+            name: text(&program_name),
             config: Config(program_config),
-            root: Arc::new(Cmd::new()),
-            params: Vec::new(),
-            cmds: Vec::new(),
+            root: CmdSpec::default(),
             version: None,
             validation: None,
             logger: None,
             dpdk: None,
-            dpdk_args: None,
-        });
+        };
+        state.parser = Some(Parser { program, params: Vec::new(), cmds: Vec::new(), dpdk_args: None });
         Ok(())
     }
     fn doca_argp_register_param(input_param: Handle<Param>) {
-        with(|parser| register_param(&Arc::clone(&parser.root), input_param, parser))
+        with(|parser| parser.register_param(None, input_param))
     }
     fn doca_argp_register_cmd(input_cmd: Handle<Cmd>) {
-        with(|parser| register_cmd(&Arc::clone(&parser.root), input_cmd, parser))
+        with(|parser| parser.register_cmd(None, input_cmd))
     }
     /// Sets the function that `-v` calls instead of printing the SDK's version.
     fn doca_argp_register_version_callback(callback: Option<ParamCallback>) {
         with(|parser| {
-            parser.version = Some(callback.ok_or(c::DOCA_ERROR_INVALID_VALUE)?);
+            parser.program.version = Some(callback.ok_or(c::DOCA_ERROR_INVALID_VALUE)?);
             Ok(())
         })
     }
     /// Sets the function that is called with the configuration after all flags.
     fn doca_argp_register_validation_callback(callback: Option<CmdCallback>) {
         with(|parser| {
-            parser.validation = Some(callback.ok_or(c::DOCA_ERROR_INVALID_VALUE)?);
+            parser.program.validation = Some(callback.ok_or(c::DOCA_ERROR_INVALID_VALUE)?);
             Ok(())
         })
     }
@@ -119,14 +134,14 @@ c_calls! {
     fn doca_argp_register_logger_callback(callback: c::doca_argp_logger_cb_t) {
         with(|parser| {
             require(callback.is_some(), c::DOCA_ERROR_INVALID_VALUE)?;
-            require(parser.logger.is_none(), c::DOCA_ERROR_ALREADY_EXIST)?;
-            parser.logger = callback;
+            require(parser.program.logger.is_none(), c::DOCA_ERROR_ALREADY_EXIST)?;
+            parser.program.logger = callback;
             Ok(())
         })
     }
     /// Writes mistakes to standard error again.
     fn doca_argp_disable_logger_callback() {
-        with(|parser| require(parser.logger.take().is_some(), c::DOCA_ERROR_BAD_STATE))
+        with(|parser| require(parser.program.logger.take().is_some(), c::DOCA_ERROR_BAD_STATE))
     }
     /// Parses the command line and calls the program back, in the order of the words. Prints the usage and
     /// ends the program for `-h`.
@@ -148,7 +163,7 @@ c_calls! {
         callback: Option<unsafe extern "C" fn(c_int, *mut *mut c_char) -> Code>,
     ) -> () {
         let _ = with(|parser| {
-            parser.dpdk = callback;
+            parser.program.dpdk = callback;
             Ok(())
         });
     }
@@ -188,46 +203,34 @@ c_calls! {
     fn doca_argp_param_set_inherited(param: Handle<Param>) -> () { set(param, |spec| spec.inherited = true) }
     fn doca_argp_param_set_hidden(param: Handle<Param>) -> () { set(param, |spec| spec.hidden = true) }
     /// Destroys a flag that was not registered.
-    fn doca_argp_param_destroy(param: Handle<Param>) {
-        require(!param.get()?.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
-        param.take_arc().map(drop)
-    }
+    fn doca_argp_param_destroy(param: Handle<Param>) { destroy(param) }
     fn doca_argp_cmd_create(cmd: Out<Handle<Cmd>>) {
         cmd.check()?;
         with(|_| cmd.put(Handle::give_arc(Arc::new(Cmd::new()))))
     }
     fn doca_argp_cmd_set_name(cmd: Handle<Cmd>, name: Text) -> () {
-        set_cmd(cmd, |spec| spec.name = text(&name))
+        set(cmd, |spec| spec.name = text(&name))
     }
     fn doca_argp_cmd_set_description(cmd: Handle<Cmd>, description: Text) -> () {
-        set_cmd(cmd, |spec| spec.description = text(&description))
+        set(cmd, |spec| spec.description = text(&description))
     }
     /// Sets the function that is called when the command was given.
     fn doca_argp_cmd_set_callback(cmd: Handle<Cmd>, callback: Option<CmdCallback>) -> () {
-        set_cmd(cmd, |spec| spec.callback = callback)
+        set(cmd, |spec| spec.callback = callback)
     }
-    fn doca_argp_cmd_set_hidden(cmd: Handle<Cmd>) -> () { set_cmd(cmd, |spec| spec.hidden = true) }
+    fn doca_argp_cmd_set_hidden(cmd: Handle<Cmd>) -> () { set(cmd, |spec| spec.hidden = true) }
     /// Registers a flag of a command that is not registered itself yet.
     fn doca_argp_cmd_register_param(cmd: Handle<Cmd>, input_param: Handle<Param>) {
-        let cmd = cmd.arc()?;
-        with(|parser| {
-            require(!cmd.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
-            register_param(&cmd, input_param, parser)
-        })
+        let cmd = cmd.get()?;
+        with(|parser| parser.register_param(Some(cmd), input_param))
     }
     /// Registers a command below one that is not registered itself yet.
     fn doca_argp_cmd_register_cmd(cmd: Handle<Cmd>, input_cmd: Handle<Cmd>) {
-        let cmd = cmd.arc()?;
-        with(|parser| {
-            require(!cmd.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
-            register_cmd(&cmd, input_cmd, parser)
-        })
+        let cmd = cmd.get()?;
+        with(|parser| parser.register_cmd(Some(cmd), input_cmd))
     }
     /// Destroys a command that was not registered.
-    fn doca_argp_cmd_destroy(cmd: Handle<Cmd>) {
-        require(!cmd.get()?.owned.load(Relaxed), c::DOCA_ERROR_BAD_STATE)?;
-        cmd.take_arc().map(drop)
-    }
+    fn doca_argp_cmd_destroy(cmd: Handle<Cmd>) { destroy(cmd) }
     /// The level of the command line, or the log's.
     fn doca_argp_get_log_level(level: Out<c_int>) {
         let given = lock(&STATE).log_level.unwrap_or_else(|| global(Limit::Lower));

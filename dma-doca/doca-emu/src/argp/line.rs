@@ -167,6 +167,15 @@ pub(super) fn chain<'a>(root: &'a CmdSpec, path: &[String]) -> Vec<&'a CmdSpec> 
     chain
 }
 
+/// The flags that actions set, with their names in messages.
+fn flags(actions: &[Action]) -> Vec<(&ParamSpec, String)> {
+    let set = actions.iter().filter_map(|action| match action {
+        Action::Set(param, _) => Some((param, param.shown())),
+        _ => None,
+    });
+    set.collect()
+}
+
 /// Checks for flags that are missing, given twice, or must be alone.
 pub(super) fn check(
     root: &CmdSpec,
@@ -174,41 +183,32 @@ pub(super) fn check(
     given: &[Action],
     twice: &[Action],
 ) -> Result<(), Mistake> {
-    let set = |action: &Action| match action {
-        Action::Set(param, _) => Some(param.shown()),
-        _ => None,
+    let line = flags(twice);
+    let repeated = |(at, (param, shown)): &(usize, &(&ParamSpec, String))| {
+        !param.multiple && line[..*at].iter().any(|(_, other)| other == shown)
     };
-    let mut seen: Vec<String> = Vec::new();
-    for action in twice {
-        let Action::Set(param, _) = action else { continue };
-        let shown = param.shown();
-        if !param.multiple && seen.contains(&shown) {
-            return Err(invalid(format!("{shown} is given twice")));
-        }
-        seen.push(shown);
+    if let Some((_, (_, shown))) = line.iter().enumerate().find(repeated) {
+        return Err(invalid(format!("{shown} is given twice")));
     }
-    let alone = given.iter().find_map(|action| match action {
-        Action::Set(param, _) if param.singular => Some(param.shown()),
-        _ => None,
-    });
-    if let Some(alone) = alone {
-        return match given.iter().filter_map(set).find(|other| *other != alone) {
-            Some(other) => Err(invalid(format!("{alone} cannot be given together with {other}"))),
+    let given = flags(given);
+    if let Some((_, alone)) = given.iter().find(|(param, _)| param.singular) {
+        return match given.iter().find(|(_, other)| other != alone) {
+            Some((_, other)) => Err(invalid(format!("{alone} cannot be given together with {other}"))),
             None => Ok(()),
         };
     }
     let chain = chain(root, path);
     let missing = chain.iter().rev().enumerate().find_map(|(above, cmd)| {
         let mut params = cmd.params.iter().filter(|param| param.mandatory && (above == 0 || param.inherited));
-        params.find(|param| !given.iter().filter_map(set).any(|shown| shown == param.shown()))
+        params.find(|param| !given.iter().any(|(_, shown)| *shown == param.shown()))
     });
     if let Some(param) = missing {
         return Err(invalid(format!("{} is missing: the program cannot do without it", param.shown())));
     }
     let last = chain[chain.len() - 1];
-    if last.cmds.iter().any(|cmd| !cmd.hidden) {
-        let names: Vec<&str> =
-            last.cmds.iter().filter(|cmd| !cmd.hidden).filter_map(|cmd| cmd.name.as_deref()).collect();
+    let shown = last.cmds.iter().filter(|cmd| !cmd.hidden);
+    let names: Vec<&str> = shown.filter_map(|cmd| cmd.name.as_deref()).collect();
+    if !names.is_empty() {
         return Err(invalid(format!("a command is missing: one of {}", names.join(", "))));
     }
     Ok(())

@@ -10,57 +10,34 @@ mod run;
 mod spec;
 mod usage;
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::c_abi::{Code, Handle, Mark, Outcome, c, object};
-use spec::{CmdSpec, ParamSpec};
+use crate::c_abi::{Code, Handle, Mark, Object, Outcome, c, object};
+use spec::{CmdCallback, CmdSpec, ParamCallback, ParamSpec};
 
-/// `struct doca_argp_param`.
-pub(crate) struct Param {
+/// `struct doca_argp_param`, or with another description `struct doca_argp_cmd`.
+pub(crate) struct Described<T> {
     mark: Mark,
     /// The parser owns and destroys it.
     owned: AtomicBool,
-    spec: Mutex<ParamSpec>,
+    spec: Mutex<T>,
 }
 
-/// `struct doca_argp_cmd`.
-pub(crate) struct Cmd {
-    mark: Mark,
-    owned: AtomicBool,
-    spec: Mutex<CmdSpec>,
-    params: Mutex<Vec<Arc<Param>>>,
-    cmds: Mutex<Vec<Arc<Self>>>,
-}
+pub(crate) type Param = Described<ParamSpec>;
+pub(crate) type Cmd = Described<CmdSpec>;
 
 object!(Param, 0xa49_0001);
 
 object!(Cmd, 0xa49_0002);
 
-impl Param {
+impl<T: Default> Described<T>
+where
+    Self: Object,
+{
     fn new() -> Self {
         Self { mark: Mark::of::<Self>(), owned: AtomicBool::new(false), spec: Mutex::default() }
-    }
-}
-
-impl Cmd {
-    fn new() -> Self {
-        Self {
-            mark: Mark::of::<Self>(),
-            owned: AtomicBool::new(false),
-            spec: Mutex::default(),
-            params: Mutex::default(),
-            cmds: Mutex::default(),
-        }
-    }
-
-    /// A copy of the command and all below it.
-    fn snapshot(&self) -> CmdSpec {
-        let mut spec = lock(&self.spec).clone();
-        spec.params = lock(&self.params).iter().map(|param| lock(&param.spec).clone()).collect();
-        spec.cmds = lock(&self.cmds).iter().map(|cmd| cmd.snapshot()).collect();
-        spec
     }
 }
 
@@ -74,17 +51,23 @@ struct DpdkArgs {
     pointers: Vec<*mut c_char>,
 }
 
-struct Parser {
-    program: Option<String>,
+/// What the program registered.
+#[derive(Clone)]
+struct Program {
+    name: Option<String>,
     config: Config,
-    root: Arc<Cmd>,
+    root: CmdSpec,
+    version: Option<ParamCallback>,
+    validation: Option<CmdCallback>,
+    logger: c::doca_argp_logger_cb_t,
+    dpdk: Option<unsafe extern "C" fn(c_int, *mut *mut c_char) -> Code>,
+}
+
+struct Parser {
+    program: Program,
     /// Registered flags and commands, destroyed with the parser.
     params: Vec<Handle<Param>>,
     cmds: Vec<Handle<Cmd>>,
-    version: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> Code>,
-    validation: Option<unsafe extern "C" fn(*mut c_void) -> Code>,
-    logger: c::doca_argp_logger_cb_t,
-    dpdk: Option<unsafe extern "C" fn(i32, *mut *mut c_char) -> Code>,
     dpdk_args: Option<DpdkArgs>,
 }
 

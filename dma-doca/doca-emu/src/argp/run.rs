@@ -5,8 +5,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
 use super::line::{self, Action, Line, Mistake};
-use super::spec::{CmdSpec, ParamCallback, Value};
-use super::{Config, DpdkArgs, json, lock, usage, with};
+use super::spec::{ParamCallback, Value};
+use super::{Config, DpdkArgs, Parser, Program, json, lock, usage, with};
 use crate::c_abi::{Code, Outcome, c, require};
 
 unsafe extern "C" {
@@ -20,35 +20,25 @@ unsafe extern "C" {
 }
 
 /// A copy of what the program registered.
-struct Program {
-    name: String,
-    config: Config,
-    root: CmdSpec,
-    version: Option<ParamCallback>,
-    logger: c::doca_argp_logger_cb_t,
-    dpdk: bool,
+fn program(first_word: Option<&str>) -> Outcome<Program> {
+    with(|Parser { program, .. }| {
+        if program.name.is_none() {
+            program.name = first_word.map(|word| word.rsplit('/').next().unwrap_or(word).to_owned());
+        }
+        Ok(program.clone())
+    })
 }
 
-fn program(first_word: Option<&str>) -> Outcome<Program> {
-    with(|parser| {
-        if parser.program.is_none() {
-            parser.program = first_word.map(|word| word.rsplit('/').next().unwrap_or(word).to_owned());
-        }
-        Ok(Program {
-            name: parser.program.clone().unwrap_or_default(),
-            config: parser.config,
-            root: parser.root.snapshot(),
-            version: parser.version,
-            logger: parser.logger,
-            dpdk: parser.dpdk.is_some(),
-        })
-    })
+/// Ends the process, after freeing the parser.
+fn leave() -> ! {
+    drop(lock(&super::STATE).parser.take());
+    std::process::exit(0)
 }
 
 /// Prints the usage of the program; nothing if there is no parser.
 pub(super) fn print_usage() {
     if let Ok(program) = program(None) {
-        crate::log::print(usage::text(&program.name, program.dpdk, &[&program.root]).as_bytes());
+        program.print_usage(&[]);
     }
 }
 
@@ -58,23 +48,24 @@ pub(super) fn start(words: &[String]) -> Outcome {
     let (own, mut dpdk) = split(&program, words.get(1..).unwrap_or_default());
     let line = match understand(&program, &own, &mut dpdk) {
         Ok(line) => line,
-        Err(mistake) => return Err(program.refuse(&mistake, &[])),
+        Err(mistake) => {
+            program.say(&mistake.message);
+            program.print_usage(&[]);
+            return Err(mistake.code);
+        }
     };
     if line.help {
-        let chain = line::chain(&program.root, &line.path);
-        crate::log::print(usage::text(&program.name, program.dpdk, &chain).as_bytes());
-        // The process ends here: free the parser first.
-        drop(lock(&super::STATE).parser.take());
-        std::process::exit(0);
+        program.print_usage(&line.path);
+        leave();
     }
     for action in &line.actions {
         program.run(action)?;
     }
-    if let Some(validate) = with(|parser| Ok(parser.validation))? {
+    if let Some(validate) = with(|parser| Ok(parser.program.validation))? {
         // SAFETY: the program gave the function to be called with its configuration.
         succeed(unsafe { validate(program.config.0) })?;
     }
-    if program.dpdk {
+    if program.dpdk.is_some() {
         forward(words.first().map_or("", String::as_str), dpdk)?;
     }
     Ok(())
@@ -83,7 +74,7 @@ pub(super) fn start(words: &[String]) -> Outcome {
 /// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--` all are
 /// DPDK's, but for those that only ask what there is.
 fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
-    if !program.dpdk {
+    if program.dpdk.is_none() {
         return (words.to_vec(), Vec::new());
     }
     let asks = ["-h", "--help", "-v", "--version", "-j", "--json"];
@@ -123,16 +114,15 @@ fn succeed(code: Code) -> Outcome {
 }
 
 impl Program {
-    /// Prints a mistake and the usage, and returns the code.
-    fn refuse(&self, mistake: &Mistake, path: &[String]) -> Code {
-        self.say(&mistake.message);
+    /// Prints the usage of the command at the end of a path.
+    fn print_usage(&self, path: &[String]) {
         let chain = line::chain(&self.root, path);
-        crate::log::print(usage::text(&self.name, self.dpdk, &chain).as_bytes());
-        mistake.code
+        let name = self.name.as_deref().unwrap_or_default();
+        crate::log::print(usage::text(name, self.dpdk.is_some(), &chain).as_bytes());
     }
 
     fn say(&self, message: &str) {
-        let message = format!("{}: {message}", self.name);
+        let message = format!("{}: {message}", self.name.as_deref().unwrap_or_default());
         let Ok(text) = CString::new(message.replace('\0', "")) else { return };
         if self.logger.is_some() {
             // SAFETY: the logger takes a format and what it asks for, which is one string.
@@ -169,8 +159,7 @@ impl Program {
                 Some(callback) => succeed(unsafe { callback(ptr::null_mut(), self.config.0) }),
                 None => {
                     crate::log::print(format!("DOCA SDK Version: {}\n", crate::log::version()).as_bytes());
-                    drop(lock(&super::STATE).parser.take());
-                    std::process::exit(0);
+                    leave();
                 }
             },
             Action::LogLevel(level) => {
@@ -220,7 +209,7 @@ fn forward(first: &str, words: Vec<String>) -> Outcome {
             args.strings.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
         let args = parser.dpdk_args.insert(args);
         let count = c_int::try_from(args.strings.len()).map_err(|_| c::DOCA_ERROR_INVALID_VALUE)?;
-        Ok((parser.dpdk, count, args.pointers.as_mut_ptr()))
+        Ok((parser.program.dpdk, count, args.pointers.as_mut_ptr()))
     })?;
     let callback = callback.ok_or(c::DOCA_ERROR_BAD_STATE)?;
     // SAFETY: the program gave the function for a count, that many strings, and a NULL behind them.

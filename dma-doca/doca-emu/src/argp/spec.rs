@@ -11,7 +11,7 @@ pub(super) type CmdCallback = unsafe extern "C" fn(*mut c_void) -> Code;
 
 /// A flag.
 #[derive(Clone, Default)]
-pub(super) struct ParamSpec {
+pub(crate) struct ParamSpec {
     pub(super) short: Option<String>,
     pub(super) long: Option<String>,
     pub(super) arguments: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct ParamSpec {
 
 /// A command, or the program itself.
 #[derive(Clone, Default)]
-pub(super) struct CmdSpec {
+pub(crate) struct CmdSpec {
     pub(super) name: Option<String>,
     pub(super) description: Option<String>,
     pub(super) callback: Option<CmdCallback>,

@@ -13,7 +13,6 @@
 //!   time, behind its last message. A service learns it by its event channel, its list and the peer's state.
 //!   The peer stays until it is disconnected.
 //! - Event channels for room and for clients are readable as long as there is some, armed or not.
-#![expect(unsafe_code, reason = "callbacks find their endpoint by a pointer")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -26,7 +25,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::connection::{Connection, Counters, Link};
 use super::endpoint::Endpoint;
-use super::{OnMessage, frame};
+use super::frame;
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::dev::Dev;
 use crate::notify::Notifier;
@@ -117,9 +116,6 @@ impl Channel {
         if size > 0 {
             endpoint.max_msg_size.set(size.into());
         }
-        endpoint.on_message.set(Some(OnMessage::Comch(received)));
-        endpoint.on_connect.set(Some(changed));
-        endpoint.on_disconnect.set(Some(changed));
         let notifier = || Notifier::new().map_err(|_| c::DOCA_ERROR_INITIALIZATION);
         let (room, changes) = (notifier()?, notifier()?);
         let active = Rc::new_cyclic(|this: &Weak<Active>| Active {
@@ -134,6 +130,7 @@ impl Channel {
             listed: RefCell::default(),
             waiting: Cell::new(0),
         });
+        active.endpoint.channel.replace(Rc::downgrade(&active));
         active.start()?;
         self.active.replace(Some(Rc::clone(&active)));
         Ok(active)
@@ -158,7 +155,6 @@ impl Channel {
 impl Active {
     fn start(&self) -> Outcome {
         let ctx = &self.endpoint.ctx;
-        ctx.set_user_data(c::doca_data { ptr: ptr::from_ref(self).cast_mut().cast() });
         ctx.connect(&self.pe)?;
         match ctx.start() {
             Ok(()) => {
@@ -199,6 +195,17 @@ impl Active {
             self.peers.borrow_mut().push(Rc::clone(&peer));
             peer
         })
+    }
+
+    /// Keeps a message that came.
+    pub(super) fn received(&self, connection: &Rc<Connection>, message: &[u8]) {
+        self.inbox.borrow_mut().push_back((self.admit(connection), message.to_vec()));
+    }
+
+    /// A client came or went.
+    pub(super) fn changed(&self, connection: &Rc<Connection>) {
+        self.admit(connection);
+        self.changes.timer().ring(std::time::Duration::ZERO);
     }
 
     /// The peer of this endpoint with that handle; `NOT_CONNECTED` without.
@@ -315,49 +322,4 @@ fn close(endpoint: &Endpoint, connection: &Rc<Connection>) {
         let _ = connection.send(&[&[frame::BYE]]);
     }
     endpoint.remove(connection);
-}
-
-/// The active endpoint of an event, and the connection.
-///
-/// # Safety
-///
-/// The event is of an endpoint that `Active::start` started.
-unsafe fn find<'a>(
-    event: *mut Endpoint,
-    connection: *mut c::doca_comch_connection,
-) -> Option<(&'a Active, Rc<Connection>)> {
-    // SAFETY: events are their endpoint, as the caller says.
-    let endpoint = unsafe { &*event };
-    // SAFETY: `start` set the pointer.
-    let active = unsafe { endpoint.ctx.user_data().ptr }.cast::<Active>();
-    // SAFETY: it owns the endpoint, whose callback runs.
-    let active = unsafe { &*active };
-    let connections = endpoint.connections.borrow();
-    let found = connections.iter().find(|own| ptr::eq(Rc::as_ptr(own), connection.cast()))?;
-    Some((active, Rc::clone(found)))
-}
-
-unsafe extern "C" fn received(
-    event: *mut c::doca_comch_event_msg_recv,
-    message: *mut u8,
-    len: u32,
-    connection: *mut c::doca_comch_connection,
-) {
-    // SAFETY: called for endpoints of ours only.
-    let Some((active, connection)) = (unsafe { find(event.cast(), connection) }) else { return };
-    // SAFETY: the message lies there during the call.
-    let message = unsafe { std::slice::from_raw_parts(message, len as usize) };
-    active.inbox.borrow_mut().push_back((active.admit(&connection), message.to_vec()));
-}
-
-/// A client came or went.
-unsafe extern "C" fn changed(
-    event: *mut c::doca_comch_event_connection_status_changed,
-    connection: *mut c::doca_comch_connection,
-    _successful: u8,
-) {
-    // SAFETY: called for endpoints of ours only.
-    let Some((active, connection)) = (unsafe { find(event.cast(), connection) }) else { return };
-    active.admit(&connection);
-    active.changes.timer().ring(std::time::Duration::ZERO);
 }

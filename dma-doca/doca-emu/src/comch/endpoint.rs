@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
+use super::channel::Active;
 use super::connection::{Connection, Link};
 use super::fast::Attention;
 use super::frame;
@@ -49,6 +50,8 @@ pub(crate) struct Endpoint {
     pub(super) on_message: Cell<Option<OnMessage>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
+    /// Receives messages, and clients that come and go, in place of the callbacks.
+    pub(super) channel: RefCell<Weak<Active>>,
     /// For consumers that come, and for those that go.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
     /// Raised by the fast paths of its connections.
@@ -89,6 +92,7 @@ impl Endpoint {
             on_message: Cell::new(None),
             on_connect: Cell::new(None),
             on_disconnect: Cell::new(None),
+            channel: RefCell::default(),
             on_consumer: Cell::new(None),
             attention: Arc::default(),
             listener: RefCell::new(None),

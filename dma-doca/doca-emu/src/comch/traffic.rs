@@ -154,7 +154,10 @@ impl Endpoint {
             (Link::Open, Some(&frame::MESSAGE)) => {
                 let (_, message) = packet.split_at_mut(1);
                 connection.count(2, message.len());
-                if let Some(on_message) = self.on_message.get() {
+                let channel = self.channel.borrow().upgrade();
+                if let Some(channel) = channel {
+                    channel.received(connection, message);
+                } else if let Some(on_message) = self.on_message.get() {
                     let event = ptr::from_ref(self).cast_mut().cast();
                     let handle = Handle::of(&**connection).cast();
                     let (start, len) = (message.as_mut_ptr(), message.len());
@@ -211,6 +214,9 @@ impl Endpoint {
     }
 
     pub(super) fn tell(&self, callback: Option<StatusCallback>, connection: &Rc<Connection>) {
+        if let Some(channel) = self.channel.borrow().upgrade() {
+            channel.changed(connection);
+        }
         let Some(callback) = callback else { return };
         let event = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the program gave the function to be called with a connection, which lives during the call.

@@ -16,8 +16,7 @@ use crate::log::sdk_log;
 /// The started map of a descriptor, whose buffers are counted in `bufs`.
 pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU32>) -> Outcome<Registered> {
     let (addr, len) = (descriptor.addr as usize, descriptor.len as usize);
-    let mut registered =
-        Registered::new(addr, len, Rights::empty(), Place::Nowhere, Some(Arc::clone(bufs)));
+    let mut registered = Registered::new(addr, len, Rights::empty(), Place::Nowhere, Some(Arc::clone(bufs)));
     // Memory of another machine: no device here has a key for it.
     if descriptor.kind == Kind::Rdma {
         return Ok(registered);

@@ -16,7 +16,7 @@
     reason = "written by a program, with the names of C"
 )]
 
-use crate::bindings::{
+pub(super) use crate::bindings::{
     doca_buf, doca_buf_inventory, doca_ctx, doca_data, doca_dev, doca_dev_rep, doca_devinfo,
     doca_devinfo_rep, doca_dma, doca_error_t, doca_event_handle_t, doca_mmap, doca_pci_func_type,
 };

@@ -1,7 +1,5 @@
-//! Memory maps.
-//!
-//! From 2.0 on they differ from later ones in names. 1.5 adds devices and memory to a started map, and its
-//! exports grant reading and writing.
+//! Memory maps of DOCA 1.5, which adds devices and memory to a started map, and whose exports grant reading and
+//! writing. Those of 2.0 to 2.2 differ from later ones in names alone.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
 use std::cell::Cell;
@@ -22,25 +20,30 @@ unsafe extern "C" {
 /// A map: the caller's `doca_mmap`.
 struct Map {
     raw: *mut doca_mmap,
-    /// Settings that DOCA 1.5 takes after the start.
+    /// Settings that the library takes after the start.
     dev: Cell<*mut doca_dev>,
     range: Cell<(*mut c_void, usize)>,
-    free: Cell<(doca_mmap_memrange_free_cb_t, *mut c_void)>,
-    /// The descriptor that 1.5 leaves to the caller.
+    /// The descriptor that the library leaves to the caller.
     descriptor: Cell<*mut c_void>,
 }
 
-impl Map {
-    fn give(raw: *mut doca_mmap) -> *mut doca_mmap {
-        let map = Self {
+/// Passes a map to the caller, if the call that made it was successful.
+///
+/// # Safety
+///
+/// `mmap` is the caller's place for the handle.
+unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mmap) -> doca_error_t {
+    if code == DOCA_SUCCESS {
+        let map = Map {
             raw,
             dev: Cell::new(ptr::null_mut()),
             range: Cell::new((ptr::null_mut(), 0)),
-            free: Cell::new((None, ptr::null_mut())),
             descriptor: Cell::new(ptr::null_mut()),
         };
-        Box::into_raw(Box::new(map)).cast()
+        // SAFETY: the caller's promise.
+        unsafe { mmap.write(Box::into_raw(Box::new(map)).cast()) };
     }
+    code
 }
 
 /// The map behind a handle.
@@ -55,13 +58,10 @@ unsafe fn of<'a>(mmap: *const doca_mmap) -> &'a Map {
 
 pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_t {
     let mut raw = ptr::null_mut();
-    // SAFETY: no user data, and a place for the handle.
-    let code = unsafe { (calls().common.doca_mmap_create)(ptr::null(), &raw mut raw) };
-    if code == DOCA_SUCCESS {
-        // SAFETY: the caller's place for the handle.
-        unsafe { mmap.write(Map::give(raw)) };
-    }
-    code
+    // SAFETY: a place for the handle.
+    let code = unsafe { super::mmap_create(&raw mut raw) };
+    // SAFETY: the caller's place.
+    unsafe { give(code, raw, mmap) }
 }
 
 pub(super) unsafe extern "C" fn destroy(mmap: *mut doca_mmap) -> doca_error_t {
@@ -84,78 +84,42 @@ pub(super) unsafe extern "C" fn set_memrange(
     len: usize,
 ) -> doca_error_t {
     // SAFETY: the caller's handle.
-    let map = unsafe { of(mmap) };
-    map.range.set((addr, len));
-    match calls().common.doca_mmap_set_memrange {
-        // SAFETY: the library's handle, and the caller's memory.
-        Some(set) => unsafe { set(map.raw, addr, len) },
-        None => DOCA_SUCCESS,
-    }
+    unsafe { of(mmap) }.range.set((addr, len));
+    DOCA_SUCCESS
 }
 
-/// The flags have the numbers of later versions. 1.5 has none, and grants peers all or nothing.
-pub(super) unsafe extern "C" fn set_permissions(mmap: *mut doca_mmap, access_mask: u32) -> doca_error_t {
-    // SAFETY: the caller's handle.
-    let map = unsafe { of(mmap) };
-    match calls().common.doca_mmap_set_permissions {
-        // SAFETY: the library's handle.
-        Some(set) => unsafe { set(map.raw, access_mask) },
-        None if access_mask & DOCA_ACCESS_FLAG_PCI_READ_ONLY != 0 => DOCA_ERROR_NOT_SUPPORTED,
-        None => DOCA_SUCCESS,
-    }
-}
-
-pub(super) unsafe extern "C" fn set_free_cb(
-    mmap: *mut doca_mmap,
-    free_cb: doca_mmap_memrange_free_cb_t,
-    opaque: *mut c_void,
-) -> doca_error_t {
-    // SAFETY: the caller's handle.
-    let map = unsafe { of(mmap) };
-    map.free.set((free_cb, opaque));
-    match calls().common.doca_mmap_set_free_cb {
-        // SAFETY: the library's handle, and the caller's function.
-        Some(set) => unsafe { set(map.raw, free_cb, opaque) },
-        None => DOCA_SUCCESS,
-    }
+/// Peers get all rights or none.
+pub(super) unsafe extern "C" fn set_permissions(_: *mut doca_mmap, access_mask: u32) -> doca_error_t {
+    if access_mask & DOCA_ACCESS_FLAG_PCI_READ_ONLY != 0 { DOCA_ERROR_NOT_SUPPORTED } else { DOCA_SUCCESS }
 }
 
 pub(super) unsafe extern "C" fn add_dev(mmap: *mut doca_mmap, dev: *mut doca_dev) -> doca_error_t {
     // SAFETY: the caller's handle.
-    let map = unsafe { of(mmap) };
-    if calls().common.doca_mmap_populate.is_some() {
-        map.dev.set(dev);
-        return DOCA_SUCCESS;
-    }
-    // SAFETY: the library's handle, and the caller's device.
-    unsafe { (calls().common.doca_mmap_dev_add)(map.raw, dev) }
+    unsafe { of(mmap) }.dev.set(dev);
+    DOCA_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     let common = &calls().common;
+    let Some(populate) = common.doca_mmap_populate else { return DOCA_ERROR_NOT_SUPPORTED };
     // SAFETY: the caller's handle.
     let map = unsafe { of(mmap) };
-    let Some(populate) = common.doca_mmap_populate else {
-        // SAFETY: the library's handle.
-        return unsafe { (common.doca_mmap_start)(map.raw) };
-    };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
         // One is enough, and others may not be allowed. SAFETY: the library's handle.
         unsafe { set(map.raw, 1) };
     }
     // SAFETY: as above.
-    let code = unsafe { (common.doca_mmap_start)(map.raw) };
-    if code != DOCA_SUCCESS {
-        return code;
+    let mut code = unsafe { (common.doca_mmap_start)(map.raw) };
+    if code == DOCA_SUCCESS {
+        // SAFETY: as above, and the caller's device.
+        code = unsafe { (common.doca_mmap_dev_add)(map.raw, map.dev.get()) };
     }
-    // SAFETY: as above, and the caller's device.
-    let code = unsafe { (common.doca_mmap_dev_add)(map.raw, map.dev.get()) };
-    if code != DOCA_SUCCESS {
-        return code;
+    if code == DOCA_SUCCESS {
+        let (addr, len) = map.range.get();
+        // SAFETY: as above, and the caller's memory, which no function frees.
+        code = unsafe { populate(map.raw, addr, len, PAGE, None, ptr::null_mut()) };
     }
-    let ((addr, len), (free_cb, opaque)) = (map.range.get(), map.free.get());
-    // SAFETY: the caller's memory, and its function.
-    unsafe { populate(map.raw, addr, len, PAGE, free_cb, opaque) }
+    code
 }
 
 pub(super) unsafe extern "C" fn import(
@@ -169,29 +133,21 @@ pub(super) unsafe extern "C" fn import(
     let mut raw = ptr::null_mut();
     // SAFETY: the caller's descriptor and device, and a place for the handle.
     let code = unsafe { create(user_data, export_desc, export_desc_len, dev, &raw mut raw) };
-    if code == DOCA_SUCCESS {
-        // SAFETY: the caller's place for the handle.
-        unsafe { mmap.write(Map::give(raw)) };
-    }
-    code
+    // SAFETY: the caller's place.
+    unsafe { give(code, raw, mmap) }
 }
 
-pub(super) unsafe extern "C" fn export_pci(
+pub(super) unsafe extern "C" fn export(
     mmap: *mut doca_mmap,
     dev: *const doca_dev,
     export_desc: *mut *const c_void,
     export_desc_len: *mut usize,
 ) -> doca_error_t {
-    let common = &calls().common;
+    let Some(export) = calls().common.doca_mmap_export else { return DOCA_ERROR_NOT_SUPPORTED };
     // SAFETY: the caller's handle.
     let map = unsafe { of(mmap) };
-    if let Some(export) = common.doca_mmap_export_dpu {
-        // SAFETY: the library's handle, the caller's device and places.
-        return unsafe { export(map.raw, dev, export_desc, export_desc_len) };
-    }
-    let Some(export) = common.doca_mmap_export else { return DOCA_ERROR_NOT_SUPPORTED };
     let mut descriptor = ptr::null_mut();
-    // SAFETY: as above.
+    // SAFETY: the library's handle, the caller's device and places.
     let code = unsafe { export(map.raw, dev, &raw mut descriptor, export_desc_len) };
     if code == DOCA_SUCCESS {
         // SAFETY: NULL, or the descriptor of an earlier call, which this one replaces.
@@ -200,35 +156,6 @@ pub(super) unsafe extern "C" fn export_pci(
         unsafe { export_desc.write(descriptor) };
     }
     code
-}
-
-pub(super) unsafe extern "C" fn export_rdma(
-    mmap: *mut doca_mmap,
-    dev: *const doca_dev,
-    export_desc: *mut *const c_void,
-    export_desc_len: *mut usize,
-) -> doca_error_t {
-    // SAFETY: the caller's handle.
-    let map = unsafe { of(mmap) };
-    match calls().common.doca_mmap_export_rdma {
-        // SAFETY: the library's handle, the caller's device and places.
-        Some(export) => unsafe { export(map.raw, dev, export_desc, export_desc_len) },
-        None => DOCA_ERROR_NOT_SUPPORTED,
-    }
-}
-
-pub(super) unsafe extern "C" fn get_memrange(
-    mmap: *const doca_mmap,
-    addr: *mut *mut c_void,
-    len: *mut usize,
-) -> doca_error_t {
-    // SAFETY: the caller's handle.
-    let map = unsafe { of(mmap) };
-    match calls().common.doca_mmap_get_memrange {
-        // SAFETY: the library's handle, and the caller's places.
-        Some(get) => unsafe { get(map.raw, addr, len) },
-        None => DOCA_ERROR_NOT_SUPPORTED,
-    }
 }
 
 pub(super) unsafe extern "C" fn buf_get_by_args(

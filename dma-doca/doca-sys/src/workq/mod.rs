@@ -7,13 +7,15 @@
 //! |---|---|---|
 //! | progress engine, DMA context | `queue` | context, work queue, device |
 //! | task | `queue` | job, submitted again and again |
-//! | memory map | `map` | memory map, to which 1.5 adds memory and devices after its start |
+//! | memory map | `map`, for 1.5 | memory map, to which 1.5 adds memory and devices after its start |
 //!
 //! The calls that nothing of that generation can stand for are absent: submission flags, limits of tasks.
 #![expect(unsafe_code, reason = "calls C")]
 
 #[expect(clashing_extern_declarations, reason = "later versions have calls of the same names")]
 pub mod bindings;
+#[rustfmt::skip]
+mod call_bindings;
 mod map;
 mod queue;
 mod table;
@@ -27,6 +29,7 @@ pub use table::{WorkqCommon, WorkqDma};
 
 use crate::bindings::{
     DOCA_SUCCESS, doca_buf, doca_buf_inventory, doca_ctx, doca_devinfo, doca_devinfo_rep, doca_error_t,
+    doca_mmap,
 };
 use crate::{Common, Dma};
 
@@ -79,9 +82,9 @@ fn common_table(own: &WorkqCommon) -> Common {
         && own.doca_workq_get_event_handle.is_some()
         && own.doca_workq_event_handle_arm.is_some()
         && own.doca_workq_event_handle_clear.is_some();
-    Common {
+    let later = Common {
         doca_buf_dec_refcount: buf_dec_refcount,
-        doca_buf_inventory_buf_get_by_args: map::buf_get_by_args,
+        doca_buf_inventory_buf_get_by_args: own.doca_buf_inventory_buf_by_args,
         doca_buf_inventory_create: inventory_create,
         doca_buf_inventory_destroy: own.doca_buf_inventory_destroy,
         doca_buf_inventory_start: own.doca_buf_inventory_start,
@@ -98,12 +101,12 @@ fn common_table(own: &WorkqCommon) -> Common {
         doca_devinfo_get_pci_addr_str: own.doca_devinfo_get_pci_addr_str.unwrap_or(devinfo_get_pci_addr_str),
         doca_error_get_descr: own.doca_get_error_string,
         doca_error_get_name: own.doca_get_error_name,
-        doca_mmap_add_dev: map::add_dev,
-        doca_mmap_create: map::create,
-        doca_mmap_destroy: map::destroy,
-        doca_mmap_set_memrange: map::set_memrange,
-        doca_mmap_set_permissions: map::set_permissions,
-        doca_mmap_start: map::start,
+        doca_mmap_add_dev: own.doca_mmap_dev_add,
+        doca_mmap_create: mmap_create,
+        doca_mmap_destroy: own.doca_mmap_destroy,
+        doca_mmap_set_memrange: own.doca_mmap_set_memrange.unwrap_or(map::set_memrange),
+        doca_mmap_set_permissions: own.doca_mmap_set_permissions.unwrap_or(map::set_permissions),
+        doca_mmap_start: own.doca_mmap_start,
         doca_pe_connect_ctx: queue::pe_connect_ctx,
         doca_pe_create: queue::pe_create,
         doca_pe_destroy: queue::pe_destroy,
@@ -135,18 +138,32 @@ fn common_table(own: &WorkqCommon) -> Common {
         doca_mmap_cap_is_export_pci_supported: own
             .doca_devinfo_get_is_mmap_export_dpu_supported
             .or(own.doca_devinfo_get_is_mmap_export_supported),
-        doca_mmap_create_from_export: own.doca_mmap_create_from_export.map(|_| map::import as _),
-        doca_mmap_export_pci: (own.doca_mmap_export_dpu.is_some() || own.doca_mmap_export.is_some())
-            .then_some(map::export_pci),
-        doca_mmap_export_rdma: own.doca_mmap_export_rdma.map(|_| map::export_rdma as _),
-        doca_mmap_get_memrange: own.doca_mmap_get_memrange.map(|_| map::get_memrange as _),
+        doca_mmap_create_from_export: own.doca_mmap_create_from_export,
+        doca_mmap_export_pci: own.doca_mmap_export_dpu,
+        doca_mmap_export_rdma: own.doca_mmap_export_rdma,
+        doca_mmap_get_memrange: own.doca_mmap_get_memrange,
         doca_mmap_set_dmabuf_memrange: None,
-        doca_mmap_set_free_cb: Some(map::set_free_cb),
         doca_pe_clear_notification: events.then_some(queue::pe_clear_notification),
         doca_pe_get_notification_handle: events.then_some(queue::pe_get_notification_handle),
         doca_pe_request_notification: events.then_some(queue::pe_request_notification),
         doca_task_submit_ex: None,
         doca_version_runtime: own.doca_version_runtime,
+    };
+    if own.doca_mmap_set_memrange.is_some() {
+        return later;
+    }
+    Common {
+        doca_buf_inventory_buf_get_by_args: map::buf_get_by_args,
+        doca_mmap_add_dev: map::add_dev,
+        doca_mmap_create: map::create,
+        doca_mmap_destroy: map::destroy,
+        doca_mmap_set_permissions: map::set_permissions,
+        doca_mmap_start: map::start,
+        doca_mmap_create_from_export: own.doca_mmap_create_from_export.map(|_| map::import as _),
+        doca_mmap_export_pci: own.doca_mmap_export.map(|_| map::export as _),
+        doca_mmap_export_rdma: None,
+        doca_mmap_get_memrange: None,
+        ..later
     }
 }
 
@@ -189,6 +206,11 @@ unsafe extern "C" fn inventory_create(count: usize, inventory: *mut *mut doca_bu
     unsafe { create(std::ptr::null(), count, DOCA_BUF_EXTENSION_NONE, inventory) }
 }
 
+unsafe extern "C" fn mmap_create(mmap: *mut *mut doca_mmap) -> doca_error_t {
+    // SAFETY: no user data, and the caller's place for the handle.
+    unsafe { (calls().common.doca_mmap_create)(std::ptr::null(), mmap) }
+}
+
 unsafe extern "C" fn memcpy_is_supported(devinfo: *const doca_devinfo) -> doca_error_t {
     // SAFETY: the caller's device; the parameter is not const by an oversight of that header.
     unsafe { (calls().dma.doca_dma_job_get_supported)(devinfo.cast_mut(), DOCA_DMA_JOB_MEMCPY) }
@@ -201,43 +223,36 @@ unsafe extern "C" fn devinfo_get_pci_addr_str(
     devinfo: *const doca_devinfo,
     text: *mut c_char,
 ) -> doca_error_t {
-    let Some(get) = calls().common.doca_devinfo_get_pci_addr else {
-        return crate::bindings::DOCA_ERROR_NOT_SUPPORTED;
-    };
-    let mut bdf = doca_pci_bdf::default();
-    // SAFETY: the caller's device, and a place for the address.
-    let code = unsafe { get(devinfo, &raw mut bdf) };
-    if code == DOCA_SUCCESS {
-        // SAFETY: the caller's array is of that size.
-        unsafe { write_address(bdf, text) };
-    }
-    code
+    // SAFETY: the caller's device, and its array, which is of that size.
+    unsafe { write_address(calls().common.doca_devinfo_get_pci_addr, devinfo, text) }
 }
 
 unsafe extern "C" fn rep_get_pci_addr_str(rep: *const doca_devinfo_rep, text: *mut c_char) -> doca_error_t {
-    let Some(get) = calls().common.doca_devinfo_rep_get_pci_addr else {
-        return crate::bindings::DOCA_ERROR_NOT_SUPPORTED;
-    };
-    let mut bdf = doca_pci_bdf::default();
-    // SAFETY: the caller's representor, and a place for the address.
-    let code = unsafe { get(rep, &raw mut bdf) };
-    if code == DOCA_SUCCESS {
-        // SAFETY: the caller's array is of that size.
-        unsafe { write_address(bdf, text) };
-    }
-    code
+    // SAFETY: the caller's representor, and its array, which is of that size.
+    unsafe { write_address(calls().common.doca_devinfo_rep_get_pci_addr, rep, text) }
 }
 
-/// Writes an address as text, in domain 0: 1.5 does not tell the domain.
+/// Writes the address of a function as text, in domain 0: 1.5 does not tell the domain.
 ///
 /// # Safety
 ///
-/// `text` has room for 13 bytes.
-unsafe fn write_address(bdf: doca_pci_bdf, text: *mut c_char) {
-    let (bus, device, function) = (bdf.raw & 0xff, bdf.raw >> 8 & 0x1f, bdf.raw >> 13);
-    let address = format!("0000:{bus:02x}:{device:02x}.{function:x}\0");
-    // SAFETY: 12 characters and a NUL, for which the caller has room.
-    unsafe { text.cast::<u8>().copy_from_nonoverlapping(address.as_ptr(), address.len()) };
+/// `text` has room for 13 bytes, and `get` takes `function`.
+unsafe fn write_address<T>(
+    get: Option<unsafe extern "C" fn(*const T, *mut doca_pci_bdf) -> doca_error_t>,
+    function: *const T,
+    text: *mut c_char,
+) -> doca_error_t {
+    let Some(get) = get else { return crate::bindings::DOCA_ERROR_NOT_SUPPORTED };
+    let mut bdf = doca_pci_bdf::default();
+    // SAFETY: the caller's promise, and a place for the address.
+    let code = unsafe { get(function, &raw mut bdf) };
+    if code == DOCA_SUCCESS {
+        let (bus, device, function) = (bdf.raw & 0xff, bdf.raw >> 8 & 0x1f, bdf.raw >> 13);
+        let address = format!("0000:{bus:02x}:{device:02x}.{function:x}\0");
+        // SAFETY: 12 characters and a NUL, for which the caller has room.
+        unsafe { text.cast::<u8>().copy_from_nonoverlapping(address.as_ptr(), address.len()) };
+    }
+    code
 }
 
 /// The flags of no option.
