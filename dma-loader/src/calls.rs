@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 ///
 /// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
 /// versions export, are `Option` fields. The second module has the functions' types, by their names, and the
-/// first the functions. A table that is `loaded only` has no function `linked`, and needs no first module: for
-/// libraries that share names with those that are linked.
+/// first the functions. A table that is `loaded only` has no function `linked`, and needs no first module:
+/// for libraries that share names with those that are linked.
 ///
 /// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
 /// address:

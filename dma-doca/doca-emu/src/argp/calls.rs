@@ -31,8 +31,8 @@ impl Parser {
         }
     }
 
-    /// Registers a flag of a command that is not registered itself yet, or of the program. The parser owns the
-    /// flag even if this fails.
+    /// Registers a flag of a command that is not registered itself yet, or of the program. The parser owns
+    /// the flag even if this fails.
     fn register_param(&mut self, parent: Option<&Cmd>, handle: Handle<Param>) -> Outcome {
         require(parent.is_none_or(|cmd| !cmd.owned.load(Relaxed)), c::DOCA_ERROR_BAD_STATE)?;
         let param = handle.get()?;

@@ -1,5 +1,5 @@
-//! Memory maps of DOCA 1.5, which adds devices and memory to a started map, and whose exports grant reading and
-//! writing. Those of 2.0 to 2.2 differ from later ones in names alone.
+//! Memory maps of DOCA 1.5, which adds devices and memory to a started map, and whose exports grant reading
+//! and writing. Those of 2.0 to 2.2 differ from later ones in names alone.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
 use std::cell::Cell;
