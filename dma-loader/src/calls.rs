@@ -8,9 +8,8 @@ use std::ptr::NonNull;
 /// like the call.
 ///
 /// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
-/// versions export, are `Option` fields. The second module has the functions' types, by their names, and the
-/// first the functions. A table that is `loaded only` has no function `linked`, and needs no first module:
-/// for libraries that share names with those that are linked.
+/// versions export, are `Option` fields. The module after `of` has the functions' types, by their names. A
+/// module after `linked` has the functions, for the function `linked`.
 ///
 /// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
 /// address:
@@ -37,7 +36,7 @@ use std::ptr::NonNull;
 ///
 /// dma_loader::calls! {
 ///     /// Calls of libc.
-///     pub struct Libc of bindings, types;
+///     pub struct Libc of types, linked bindings;
 ///     required: labs;
 ///     optional: getpid;
 /// }
@@ -55,7 +54,7 @@ use std::ptr::NonNull;
 macro_rules! calls {
     (
         $(#[$meta:meta])*
-        pub struct $table:ident of $bindings:ident, $types:ident $(, $loaded:ident only)?;
+        pub struct $table:ident of $types:ident $(, linked $bindings:ident)?;
         required: $($need:ident),*;
         optional: $($may:ident),*;
     ) => {
@@ -104,7 +103,7 @@ macro_rules! calls {
             }
 
             $crate::calls! {
-                @linked [$($loaded)?] [$($bindings::$need,)*] [$($need,)*] [$($may,)*]
+                @linked [$($bindings)?] [$($need,)*] [$($may,)*]
             }
 
             /// The optional calls that the library does not export.
@@ -115,8 +114,8 @@ macro_rules! calls {
             }
         }
     };
-    (@linked [loaded] $($rest:tt)*) => {};
-    (@linked [] [$($linked:path,)*] [$($need:ident,)*] [$($may:ident,)*]) => {
+    (@linked [] $($rest:tt)*) => {};
+    (@linked [$bindings:ident] [$($need:ident,)*] [$($may:ident,)*]) => {
         /// Takes the required calls from the linker, and the others from `get`.
         ///
         /// # Safety
@@ -127,7 +126,7 @@ macro_rules! calls {
             mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
         ) -> Self {
             Self {
-                $($need: $linked,)*
+                $($need: $bindings::$need,)*
                 // SAFETY: as in `load`.
                 $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
             }

@@ -2,12 +2,7 @@
 //! `infiniband/verbs.h` of rdma-core, and its manual pages.
 //!
 //! A structure that only the library makes ends with the last field that is read here.
-#![expect(
-    non_camel_case_types,
-    unexpected_cfgs,
-    unsafe_code,
-    reason = "declares C's calls by C's names; the table asks for features that this crate does not have"
-)]
+#![expect(non_camel_case_types, reason = "declares C's calls by C's names")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -334,92 +329,68 @@ pub(crate) struct ibv_async_event {
     pub(crate) event_type: c_int,
 }
 
-mod bindings {
+/// Types of the calls, by their names.
+mod types {
     use super::*;
-    unsafe extern "C" {
-        pub(super) fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device;
-        pub(super) fn ibv_free_device_list(list: *mut *mut ibv_device);
-        pub(super) fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
-        pub(super) fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
-        pub(super) fn ibv_close_device(context: *mut ibv_context) -> c_int;
-        pub(super) fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-        pub(super) fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
-        pub(super) fn ibv_query_gid(
-            context: *mut ibv_context,
-            port: u8,
-            index: c_int,
-            gid: *mut ibv_gid,
-        ) -> c_int;
-        pub(super) fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-        pub(super) fn ibv_ack_async_event(event: *mut ibv_async_event);
-        pub(super) fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
-        pub(super) fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
-        pub(super) fn ibv_reg_mr(
-            pd: *mut ibv_pd,
-            addr: *mut c_void,
-            length: usize,
-            access: c_int,
-        ) -> *mut ibv_mr;
-        pub(super) fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
-        pub(super) fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
-        pub(super) fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
-        pub(super) fn ibv_create_cq(
-            context: *mut ibv_context,
-            cqe: c_int,
-            cq_context: *mut c_void,
-            channel: *mut ibv_comp_channel,
-            comp_vector: c_int,
-        ) -> *mut ibv_cq;
-        pub(super) fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-        pub(super) fn ibv_get_cq_event(
-            channel: *mut ibv_comp_channel,
-            cq: *mut *mut ibv_cq,
-            cq_context: *mut *mut c_void,
-        ) -> c_int;
-        pub(super) fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint);
-        pub(super) fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
-        pub(super) fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-        pub(super) fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
-        pub(super) fn ibv_is_fork_initialized() -> c_int;
-    }
+
+    pub(super) type ibv_get_device_list =
+        unsafe extern "C" fn(num_devices: *mut c_int) -> *mut *mut ibv_device;
+    pub(super) type ibv_free_device_list = unsafe extern "C" fn(list: *mut *mut ibv_device);
+    pub(super) type ibv_get_device_name = unsafe extern "C" fn(device: *mut ibv_device) -> *const c_char;
+    pub(super) type ibv_open_device = unsafe extern "C" fn(device: *mut ibv_device) -> *mut ibv_context;
+    pub(super) type ibv_close_device = unsafe extern "C" fn(context: *mut ibv_context) -> c_int;
+    pub(super) type ibv_query_device =
+        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
+    pub(super) type ibv_query_port =
+        unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
+    pub(super) type ibv_query_gid =
+        unsafe extern "C" fn(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
+    pub(super) type ibv_get_async_event =
+        unsafe extern "C" fn(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
+    pub(super) type ibv_ack_async_event = unsafe extern "C" fn(event: *mut ibv_async_event);
+    pub(super) type ibv_alloc_pd = unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_pd;
+    pub(super) type ibv_dealloc_pd = unsafe extern "C" fn(pd: *mut ibv_pd) -> c_int;
+    pub(super) type ibv_reg_mr =
+        unsafe extern "C" fn(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
+    pub(super) type ibv_dereg_mr = unsafe extern "C" fn(mr: *mut ibv_mr) -> c_int;
+    pub(super) type ibv_create_comp_channel =
+        unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_comp_channel;
+    pub(super) type ibv_destroy_comp_channel = unsafe extern "C" fn(channel: *mut ibv_comp_channel) -> c_int;
+    pub(super) type ibv_create_cq = unsafe extern "C" fn(
+        context: *mut ibv_context,
+        cqe: c_int,
+        cq_context: *mut c_void,
+        channel: *mut ibv_comp_channel,
+        comp_vector: c_int,
+    ) -> *mut ibv_cq;
+    pub(super) type ibv_destroy_cq = unsafe extern "C" fn(cq: *mut ibv_cq) -> c_int;
+    pub(super) type ibv_get_cq_event = unsafe extern "C" fn(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) -> c_int;
+    pub(super) type ibv_ack_cq_events = unsafe extern "C" fn(cq: *mut ibv_cq, nevents: c_uint);
+    pub(super) type ibv_create_qp =
+        unsafe extern "C" fn(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
+    pub(super) type ibv_modify_qp =
+        unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
+    pub(super) type ibv_destroy_qp = unsafe extern "C" fn(qp: *mut ibv_qp) -> c_int;
+    pub(super) type ibv_is_fork_initialized = unsafe extern "C" fn() -> c_int;
 }
 
 dma_loader::calls! {
     /// The calls of `libibverbs.so.1`. Those of the data path are in the context's `ops`.
-    pub struct Verbs of bindings;
+    pub struct Verbs of types;
 
     required:
-    fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device;
-    fn ibv_free_device_list(list: *mut *mut ibv_device);
-    fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
-    fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
-    fn ibv_close_device(context: *mut ibv_context) -> c_int;
-    fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-    fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
-    fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
-    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-    fn ibv_ack_async_event(event: *mut ibv_async_event);
-    fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
-    fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
-    fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
-    fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
-    fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
-    fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
-    fn ibv_create_cq(
-        context: *mut ibv_context, cqe: c_int, cq_context: *mut c_void, channel: *mut ibv_comp_channel,
-        comp_vector: c_int
-    ) -> *mut ibv_cq;
-    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-    fn ibv_get_cq_event(
-        channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void
-    ) -> c_int;
-    fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint);
-    fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
-    fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
+    ibv_get_device_list, ibv_free_device_list, ibv_get_device_name, ibv_open_device, ibv_close_device,
+    ibv_query_device, ibv_query_port, ibv_query_gid, ibv_get_async_event, ibv_ack_async_event, ibv_alloc_pd,
+    ibv_dealloc_pd, ibv_reg_mr, ibv_dereg_mr, ibv_create_comp_channel, ibv_destroy_comp_channel,
+    ibv_create_cq, ibv_destroy_cq, ibv_get_cq_event, ibv_ack_cq_events, ibv_create_qp, ibv_modify_qp,
+    ibv_destroy_qp;
 
     optional:
-    fn ibv_is_fork_initialized() -> c_int;
+    ibv_is_fork_initialized;
 }
 
 #[cfg(all(test, target_pointer_width = "64"))]

@@ -6,7 +6,7 @@ use crate::call_bindings;
 
 dma_loader::calls! {
     /// The calls of `libdoca_common.so`.
-    pub struct Common of bindings, call_bindings;
+    pub struct Common of call_bindings, linked bindings;
 
     required:
     doca_buf_dec_refcount, doca_buf_inventory_buf_get_by_args, doca_buf_inventory_create,
@@ -31,7 +31,7 @@ dma_loader::calls! {
 
 dma_loader::calls! {
     /// The calls of `libdoca_dma.so`.
-    pub struct Dma of bindings, call_bindings;
+    pub struct Dma of call_bindings, linked bindings;
 
     required:
     doca_dma_as_ctx, doca_dma_cap_task_memcpy_get_max_buf_size, doca_dma_cap_task_memcpy_is_supported,
@@ -44,7 +44,7 @@ dma_loader::calls! {
 
 dma_loader::calls! {
     /// The calls of `libdoca_comch.so`.
-    pub struct Comch of bindings, call_bindings;
+    pub struct Comch of call_bindings, linked bindings;
 
     required:
     doca_comch_client_as_ctx, doca_comch_client_create, doca_comch_client_destroy,

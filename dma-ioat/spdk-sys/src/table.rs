@@ -6,7 +6,7 @@ use crate::call_bindings;
 
 dma_loader::calls! {
     /// The calls of `libspdk_env_dpdk.so`.
-    pub struct Env of bindings, call_bindings;
+    pub struct Env of call_bindings, linked bindings;
 
     required:
     spdk_env_init, spdk_env_opts_init, spdk_free, spdk_mem_register, spdk_mem_unregister,
@@ -19,7 +19,7 @@ dma_loader::calls! {
 
 dma_loader::calls! {
     /// The calls of `libspdk_ioat.so`.
-    pub struct Ioat of bindings, call_bindings;
+    pub struct Ioat of call_bindings, linked bindings;
 
     required:
     spdk_ioat_build_copy, spdk_ioat_build_fill, spdk_ioat_detach, spdk_ioat_flush,
@@ -30,7 +30,7 @@ dma_loader::calls! {
 
 dma_loader::calls! {
     /// The calls of `libspdk_log.so`.
-    pub struct Log of bindings, call_bindings;
+    pub struct Log of call_bindings, linked bindings;
 
     required:
     spdk_log_open;

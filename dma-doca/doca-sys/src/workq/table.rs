@@ -4,7 +4,7 @@ use super::call_bindings;
 
 dma_loader::calls! {
     /// The calls of `libdoca_common.so` in DOCA 1.5 to 2.2.
-    pub struct WorkqCommon of bindings, call_bindings, loaded only;
+    pub struct WorkqCommon of call_bindings;
 
     required:
     doca_buf_inventory_buf_by_args, doca_buf_inventory_create, doca_buf_inventory_destroy,
@@ -29,7 +29,7 @@ dma_loader::calls! {
 
 dma_loader::calls! {
     /// The calls of `libdoca_dma.so` in DOCA 1.5 to 2.2.
-    pub struct WorkqDma of bindings, call_bindings, loaded only;
+    pub struct WorkqDma of call_bindings;
 
     required:
     doca_dma_as_ctx, doca_dma_create, doca_dma_destroy, doca_dma_get_max_buf_size,
