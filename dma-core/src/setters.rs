@@ -1,14 +1,54 @@
 //! [`setters!`]: builder methods that set one field.
 
-/// Defines `const fn with_x(mut self, x: T) -> Self` for each `with_x(field: T);`.
+/// Defines the builder method `with_x` of a public field by `with_x(field: T);`, after its documentation if
+/// that says more than to see the field's. In the place of the type `T`, `impl Into<T>` takes what converts
+/// into it, and `Some(T)` and `Some(impl Into<T>)` set a field of type `Option<T>`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($field:ident: $type:ty);)+) => {$(
+    () => {};
+    ($name:ident($field:ident: $($type:tt)+); $($rest:tt)*) => {
+        $crate::setters! {
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            $name($field: $($type)+);
+            $($rest)*
+        }
+    };
+    ($(#[$doc:meta])* $name:ident($field:ident: Some(impl Into<$type:ty>)); $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: impl Into<$type>) -> Self {
+            self.$field = Some($field.into());
+            self
+        }
+        $crate::setters! { $($rest)* }
+    };
+    ($(#[$doc:meta])* $name:ident($field:ident: Some($type:ty)); $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub const fn $name(mut self, $field: $type) -> Self {
+            self.$field = Some($field);
+            self
+        }
+        $crate::setters! { $($rest)* }
+    };
+    ($(#[$doc:meta])* $name:ident($field:ident: impl Into<$type:ty>); $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: impl Into<$type>) -> Self {
+            self.$field = $field.into();
+            self
+        }
+        $crate::setters! { $($rest)* }
+    };
+    ($(#[$doc:meta])* $name:ident($field:ident: $type:ty); $($rest:tt)*) => {
         $(#[$doc])*
         #[must_use]
         pub const fn $name(mut self, $field: $type) -> Self {
             self.$field = $field;
             self
         }
-    )+};
+        $crate::setters! { $($rest)* }
+    };
 }
 pub(crate) use setters;

@@ -58,32 +58,11 @@ impl DsaOptions {
         Self::default()
     }
 
-    /// Sets the work queue's name.
-    #[must_use]
-    pub fn with_queue(mut self, queue: impl Into<String>) -> Self {
-        self.queue = Some(queue.into());
-        self
-    }
-
-    /// Sets the depth of queues that do not choose one, in descriptors.
-    #[must_use]
-    pub const fn with_depth(mut self, depth: usize) -> Self {
-        self.depth = Some(depth);
-        self
-    }
-
-    /// Sets the directory of the device files.
-    #[must_use]
-    pub fn with_dev_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.dev_dir = Some(dir.into());
-        self
-    }
-
-    /// Sets the directory of the devices' descriptions.
-    #[must_use]
-    pub fn with_sysfs_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.sysfs_dir = Some(dir.into());
-        self
+    dma_core::setters! {
+        with_queue(queue: Some(impl Into<String>));
+        with_depth(depth: Some(usize));
+        with_dev_dir(dev_dir: Some(impl Into<PathBuf>));
+        with_sysfs_dir(sysfs_dir: Some(impl Into<PathBuf>));
     }
 
     /// Reads the device and the options of an engine name; see the table above.

@@ -80,18 +80,9 @@ impl VerifyOptions {
         Self::default()
     }
 
-    /// Sets [`sample`](Self::sample).
-    #[must_use]
-    pub const fn with_sample(mut self, sample: u64) -> Self {
-        self.sample = sample;
-        self
-    }
-
-    /// Sets [`sample_bytes`](Self::sample_bytes).
-    #[must_use]
-    pub const fn with_sample_bytes(mut self, sample_bytes: u64) -> Self {
-        self.sample_bytes = sample_bytes;
-        self
+    dma_core::setters! {
+        with_sample(sample: u64);
+        with_sample_bytes(sample_bytes: u64);
     }
 
     /// Reads options of an engine name.

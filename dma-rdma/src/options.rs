@@ -87,67 +87,16 @@ impl RdmaOptions {
         Self::default()
     }
 
-    /// Sets the device's name.
-    #[must_use]
-    pub fn with_device(mut self, device: impl Into<String>) -> Self {
-        self.device = Some(device.into());
-        self
-    }
-
-    /// Sets the port, from 1 on.
-    #[must_use]
-    pub const fn with_port(mut self, port: u8) -> Self {
-        self.port = Some(port);
-        self
-    }
-
-    /// Sets the index of the port's GID.
-    #[must_use]
-    pub const fn with_gid(mut self, gid: u8) -> Self {
-        self.gid = Some(gid);
-        self
-    }
-
-    /// Sets the service level, from 0 to 15.
-    #[must_use]
-    pub const fn with_service_level(mut self, service_level: u8) -> Self {
-        self.service_level = service_level;
-        self
-    }
-
-    /// Sets the longest packet in bytes: 256, 512, 1024, 2048 or 4096.
-    #[must_use]
-    pub const fn with_mtu(mut self, mtu: u32) -> Self {
-        self.mtu = Some(mtu);
-        self
-    }
-
-    /// Sets the exponent of the time to wait for an answer, from 1 to 31.
-    #[must_use]
-    pub const fn with_timeout(mut self, timeout: u8) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets the address and port at which importers connect.
-    #[must_use]
-    pub const fn with_listen(mut self, listen: SocketAddr) -> Self {
-        self.listen = Some(listen);
-        self
-    }
-
-    /// Sets the depth of queues that do not choose one, in descriptors.
-    #[must_use]
-    pub const fn with_depth(mut self, depth: usize) -> Self {
-        self.depth = Some(depth);
-        self
-    }
-
-    /// Sets the directory of `libibverbs.so.1`.
-    #[must_use]
-    pub fn with_lib_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.lib_dir = Some(dir.into());
-        self
+    dma_core::setters! {
+        with_device(device: Some(impl Into<String>));
+        with_port(port: Some(u8));
+        with_gid(gid: Some(u8));
+        with_service_level(service_level: u8);
+        with_mtu(mtu: Some(u32));
+        with_timeout(timeout: Some(u8));
+        with_listen(listen: Some(SocketAddr));
+        with_depth(depth: Some(usize));
+        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
     }
 
     /// Reads the device and the options of an engine name; see the table above.

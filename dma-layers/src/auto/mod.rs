@@ -99,18 +99,9 @@ impl AutoOptions {
         Self::default()
     }
 
-    /// Sets [`prefer`](Self::prefer).
-    #[must_use]
-    pub const fn with_prefer(mut self, prefer: Prefer) -> Self {
-        self.prefer = prefer;
-        self
-    }
-
-    /// Sets [`stall_timeout`](Self::stall_timeout).
-    #[must_use]
-    pub const fn with_stall_timeout(mut self, stall_timeout: Duration) -> Self {
-        self.stall_timeout = stall_timeout;
-        self
+    dma_core::setters! {
+        with_prefer(prefer: Prefer);
+        with_stall_timeout(stall_timeout: Duration);
     }
 }
 

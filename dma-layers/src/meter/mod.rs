@@ -66,11 +66,8 @@ impl MeterOptions {
         Self::default()
     }
 
-    /// Sets [`label`](Self::label).
-    #[must_use]
-    pub fn with_label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
-        self
+    dma_core::setters! {
+        with_label(label: impl Into<String>);
     }
 
     /// Reads options of an engine name.

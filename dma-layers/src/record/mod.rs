@@ -87,18 +87,9 @@ impl RecordOptions {
         Self { file: file.into(), buffer: BUFFER.1, engine: String::new() }
     }
 
-    /// Sets [`buffer`](Self::buffer).
-    #[must_use]
-    pub const fn with_buffer(mut self, buffer: u64) -> Self {
-        self.buffer = buffer;
-        self
-    }
-
-    /// Sets [`engine`](Self::engine).
-    #[must_use]
-    pub fn with_engine(mut self, engine: impl Into<String>) -> Self {
-        self.engine = engine.into();
-        self
+    dma_core::setters! {
+        with_buffer(buffer: u64);
+        with_engine(engine: impl Into<String>);
     }
 
     /// Reads options of an engine name.

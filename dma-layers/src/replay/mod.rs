@@ -76,25 +76,10 @@ impl ReplayOptions {
         Self::default()
     }
 
-    /// Sets [`repetitions`](Self::repetitions).
-    #[must_use]
-    pub const fn with_repetitions(mut self, repetitions: u32) -> Self {
-        self.repetitions = repetitions;
-        self
-    }
-
-    /// Sets [`memory`](Self::memory).
-    #[must_use]
-    pub const fn with_memory(mut self, memory: u64) -> Self {
-        self.memory = memory;
-        self
-    }
-
-    /// Sets [`stall`](Self::stall).
-    #[must_use]
-    pub const fn with_stall(mut self, stall: Duration) -> Self {
-        self.stall = stall;
-        self
+    dma_core::setters! {
+        with_repetitions(repetitions: u32);
+        with_memory(memory: u64);
+        with_stall(stall: Duration);
     }
 }
 
