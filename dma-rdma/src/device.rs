@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dma_core::{Access, Error, ErrorKind, Result};
+use dma_core::{Error, ErrorKind, Result};
 use rustix::io::Errno;
 
 use crate::RdmaOptions;
@@ -41,6 +41,47 @@ impl<T> Handle<T> {
 
     pub(crate) const fn as_ptr(self) -> *mut T {
         self.0.as_ptr()
+    }
+}
+
+/// An object of the library, which is destroyed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Owned<T: 'static> {
+    handle: Handle<T>,
+    destroy: unsafe extern "C" fn(*mut T) -> c_int,
+    /// What it was made of.
+    _device: Arc<Device>,
+}
+
+impl<T> Owned<T> {
+    /// Takes the result of a call that makes an object of the device, or the error that there is none.
+    ///
+    /// # Safety
+    ///
+    /// The object is the caller's alone, `destroy` destroys it, and whatever uses it is dropped before.
+    pub(crate) unsafe fn new(
+        device: &Arc<Device>,
+        made: *mut T,
+        destroy: unsafe extern "C" fn(*mut T) -> c_int,
+        lacking: &'static str,
+    ) -> Result<Self> {
+        let handle = Handle::new(made).map_err(|errno| failed(lacking, errno))?;
+        Ok(Self { handle, destroy, _device: Arc::clone(device) })
+    }
+
+    pub(crate) const fn handle(&self) -> Handle<T> {
+        self.handle
+    }
+
+    pub(crate) const fn as_ptr(&self) -> *mut T {
+        self.handle.as_ptr()
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: by the promise of the caller of `new`.
+        unsafe { (self.destroy)(self.as_ptr()) };
     }
 }
 
@@ -223,36 +264,13 @@ impl Device {
         )
     }
 
-    /// Registers memory for this process alone, which pins it.
-    ///
-    /// # Safety
-    ///
-    /// As [`register_in`](Self::register_in).
-    pub(crate) unsafe fn register(
-        &self,
-        base: NonNull<u8>,
-        len: usize,
-        access: Access,
-    ) -> Result<Handle<ibv_mr>, Errno> {
-        // Queue pairs of this domain are connected to themselves, or grant their peer nothing.
-        let mut flags = 0;
-        if access.contains(Access::READ) {
-            flags |= access::REMOTE_READ;
-        }
-        if access.contains(Access::WRITE) {
-            flags |= access::LOCAL_WRITE;
-        }
-        // SAFETY: this device's domain, and memory by the caller's promise.
-        unsafe { self.register_in(self.pd, base, len, flags) }
-    }
-
     /// Registers memory in a domain, with rights of `access`, which pins it.
     ///
     /// # Safety
     ///
     /// The domain is one of this device's. The memory stays mapped until the handle is given to
     /// [`deregister`](Self::deregister).
-    pub(crate) unsafe fn register_in(
+    pub(crate) unsafe fn register(
         &self,
         pd: Handle<ibv_pd>,
         base: NonNull<u8>,

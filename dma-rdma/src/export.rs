@@ -1,15 +1,17 @@
 //! Exports: memory in a protection domain of its own, so that the device confines a peer to it.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dma_core::{Access, ErrorKind, RawExport, Result};
+use dma_core::{Access, ErrorKind, MemoryRequest, PageMemory, RawExport, Result};
 
-use crate::device::{Device, Handle};
-use crate::error::{error, failed};
+use crate::device::{Device, Handle, Owned};
+use crate::error::error;
+use crate::pair::Completions;
 use crate::qp::{QueuePair, random};
+use crate::region::Registered;
 use crate::secret::{Id, Secret};
 use crate::service::Service;
 use crate::verbs::*;
@@ -17,66 +19,36 @@ use crate::wire::{BLOB, End, Grant, encode_blob};
 
 /// Time that a dropped export waits for the device.
 const DROP_WAITS: Duration = Duration::from_secs(1);
+/// The length of the word, in bytes.
+const WORD: usize = 8;
 
 /// A protection domain with a word that peers read behind their writes. The bytes that such a read returns
 /// left the memory after the writes arrived there, because a read does not overtake a write on PCI Express.
+/// The queue pairs that serve peers keep it.
 #[derive(Debug)]
 struct Domain {
     device: Arc<Device>,
-    pd: Handle<ibv_pd>,
-    cq: Handle<ibv_cq>,
-    proof: Handle<ibv_mr>,
-    /// Freed after `proof` is deregistered, or never.
-    word: NonNull<u64>,
+    proof: Registered,
+    completions: Completions,
+    pd: Owned<ibv_pd>,
 }
-
-// SAFETY: the word is only ever read, by the device.
-unsafe impl Send for Domain {}
-// SAFETY: as above.
-unsafe impl Sync for Domain {}
 
 impl Domain {
     fn new(device: &Arc<Device>) -> Result<Self> {
         let verbs = &device.verbs;
-        let context = device.context.as_ptr();
         // SAFETY: an open device.
-        let pd = Handle::new(unsafe { (verbs.ibv_alloc_pd)(context) })
-            .map_err(|errno| failed("no protection domain for an export", errno))?;
-        let undo_pd = || {
-            // SAFETY: just made, and nothing uses it.
-            unsafe { (verbs.ibv_dealloc_pd)(pd.as_ptr()) };
-        };
+        let pd = unsafe { (verbs.ibv_alloc_pd)(device.context.as_ptr()) };
+        // SAFETY: just made. `proof` and queue pairs, which use it, are dropped before.
+        let pd =
+            unsafe { Owned::new(device, pd, verbs.ibv_dealloc_pd, "no protection domain for an export") }?;
         // Requests of peers make no completions here.
-        // SAFETY: an open device.
-        let cq = unsafe { (verbs.ibv_create_cq)(context, 1, ptr::null_mut(), ptr::null_mut(), 0) };
-        let cq = Handle::new(cq)
-            .map_err(|errno| failed("no completion queue for an export", errno))
-            .inspect_err(|_| undo_pd())?;
-        let word = NonNull::from(Box::leak(Box::new(0_u64)));
-        // SAFETY: the word stays until the domain is dropped.
-        let proof = unsafe { device.register_in(pd, word.cast(), size_of::<u64>(), access::REMOTE_READ) };
-        let proof =
-            proof.map_err(|errno| failed("no memory region for an export", errno)).inspect_err(|_| {
-                // SAFETY: leaked above, and not registered.
-                drop(unsafe { Box::from_raw(word.as_ptr()) });
-                // SAFETY: just made, and nothing uses it.
-                unsafe { (verbs.ibv_destroy_cq)(cq.as_ptr()) };
-                undo_pd();
-            })?;
-        Ok(Self { device: Arc::clone(device), pd, cq, proof, word })
-    }
-}
-
-impl Drop for Domain {
-    fn drop(&mut self) {
-        if self.device.deregister(self.proof) {
-            // SAFETY: leaked by `new`, and the device reaches it no more.
-            drop(unsafe { Box::from_raw(self.word.as_ptr()) });
-        }
-        // SAFETY: the queue pairs, which hold this value, are gone; if not, the library refuses.
-        unsafe { (self.device.verbs.ibv_destroy_cq)(self.cq.as_ptr()) };
-        // SAFETY: as above.
-        unsafe { (self.device.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
+        let completions = Completions::new(device, 1, None)?;
+        let word = PageMemory::new(&MemoryRequest::new(WORD))?;
+        // SAFETY: all of the memory that is handed over, and a domain that is dropped later.
+        let proof = unsafe {
+            Registered::new(device, pd.handle(), (word.as_ptr(), WORD), access::REMOTE_READ, Some(word))
+        }?;
+        Ok(Self { device: Arc::clone(device), proof, completions, pd })
     }
 }
 
@@ -88,27 +60,20 @@ pub(crate) struct Granted {
     pub(crate) grant: Grant,
 }
 
-/// A queue pair that serves a peer.
-#[derive(Debug)]
-pub(crate) struct Served {
-    _pair: QueuePair,
-    // Behind the queue pair, which uses it.
-    _domain: Arc<Domain>,
-}
-
 impl Granted {
     /// Makes a queue pair for a peer, connected to the peer's. Returns it and its end.
-    pub(crate) fn serve(&self, peer: &End) -> Result<(Served, End)> {
-        let domain = &self.domain;
-        // SAFETY: of this device; `Served` keeps them as long as the queue pair.
-        let mut pair = unsafe { QueuePair::new(&domain.device, domain.pd, domain.cq, 1) }?;
+    pub(crate) fn serve(&self, peer: &End) -> Result<(QueuePair, End)> {
+        let domain = Arc::clone(&self.domain);
+        let (device, pd, cq) = (&self.domain.device, domain.pd.handle(), domain.completions.cq.handle());
+        // SAFETY: of this device, in the domain that is kept.
+        let mut pair = unsafe { QueuePair::new(device, pd, cq, 1, domain) }?;
         let mut rights = access::REMOTE_READ;
         if self.grant.rights.contains(Access::WRITE) {
             rights |= access::REMOTE_WRITE;
         }
         let mine = pair.end(u32::from_le_bytes(random()?))?;
         pair.connect(&mine, peer, rights)?;
-        Ok((Served { _pair: pair, _domain: Arc::clone(domain) }, mine))
+        Ok((pair, mine))
     }
 }
 
@@ -148,13 +113,13 @@ impl RdmaExport {
             flags |= access::REMOTE_WRITE | access::LOCAL_WRITE;
         }
         // SAFETY: mapped by the caller's promise, and deregistered by `revoke`.
-        let region = unsafe { device.register_in(domain.pd, base, len, flags) }
+        let region = unsafe { device.register(domain.pd.handle(), base, len, flags) }
             .map_err(|errno| crate::region::refused(len, errno))?;
         // SAFETY: a region of the library, whose keys are constant.
         let rkey = unsafe { (*region.as_ptr()).rkey };
         // SAFETY: as above.
-        let proof_rkey = unsafe { (*domain.proof.as_ptr()).rkey };
-        let proof_addr = domain.word.addr().get() as u64;
+        let &ibv_mr { addr: proof_addr, rkey: proof_rkey, .. } = unsafe { &*domain.proof.handle.as_ptr() };
+        let proof_addr = proof_addr.addr() as u64;
         let addr = base.addr().get() as u64;
         let grant = Grant { addr, len: len as u64, rkey, rights, proof_addr, proof_rkey };
         service.offer(Granted { secret, domain, grant });

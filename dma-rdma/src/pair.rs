@@ -2,6 +2,7 @@
 //! They share a completion queue and its channel.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
+use std::ffi::c_int;
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -10,19 +11,42 @@ use std::sync::Arc;
 use dma_core::{ErrorKind, Result};
 use rustix::io::Errno;
 
-use crate::device::{self, Device, Handle, checked};
+use crate::device::{self, Device, Owned, checked};
 use crate::error::{error, failed};
 use crate::import::{Agreed, Connecting, Import};
 use crate::qp::{QueuePair, random};
 use crate::verbs::*;
 use crate::wire::End;
 
+/// A completion queue, and the channel of its events if it has one.
+#[derive(Debug)]
+pub(crate) struct Completions {
+    pub(crate) cq: Owned<ibv_cq>,
+    channel: Option<Owned<ibv_comp_channel>>,
+}
+
+impl Completions {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        entries: c_int,
+        channel: Option<Owned<ibv_comp_channel>>,
+    ) -> Result<Self> {
+        let (context, events) =
+            (device.context.as_ptr(), channel.as_ref().map_or(ptr::null_mut(), Owned::as_ptr));
+        // SAFETY: an open device, and NULL or a channel of it.
+        let cq = unsafe { (device.verbs.ibv_create_cq)(context, entries, ptr::null_mut(), events, 0) };
+        let destroy = device.verbs.ibv_destroy_cq;
+        // SAFETY: just made. Queue pairs, which use it, keep this value.
+        let cq = unsafe { Owned::new(device, cq, destroy, "the device makes no completion queue") }?;
+        Ok(Self { cq, channel })
+    }
+}
+
 /// Queue pairs, with their completion queue and channel.
 #[derive(Debug)]
 pub(crate) struct Pair {
     device: Arc<Device>,
-    channel: Handle<ibv_comp_channel>,
-    cq: Handle<ibv_cq>,
+    completions: Arc<Completions>,
     own: QueuePair,
     links: Vec<Link>,
     /// The link in use; `None` for `own`.
@@ -52,30 +76,16 @@ impl Pair {
             return Err(device.lacks());
         };
         // SAFETY: an open device.
-        let channel = Handle::new(unsafe { (verbs.ibv_create_comp_channel)(device.context.as_ptr()) })
-            .map_err(|errno| failed("no completion channel for a queue", errno))?;
-        let undo_channel = || {
-            // SAFETY: just made, and nothing uses it.
-            unsafe { (verbs.ibv_destroy_comp_channel)(channel.as_ptr()) };
-        };
+        let channel = unsafe { (verbs.ibv_create_comp_channel)(device.context.as_ptr()) };
+        let destroy = verbs.ibv_destroy_comp_channel;
+        // SAFETY: just made, and kept with the completion queue that uses it.
+        let channel = unsafe { Owned::new(device, channel, destroy, "no completion channel for a queue") }?;
         // Each request makes a completion after a failure. Over a link, there is one more for each chain.
         let entries = i32::try_from(2 * depth + 1).unwrap_or(i32::MAX).min(device.attr.max_cqe);
-        let context = device.context.as_ptr();
-        // SAFETY: an open device, and a channel of it.
-        let cq = unsafe { (verbs.ibv_create_cq)(context, entries, ptr::null_mut(), channel.as_ptr(), 0) };
-        let cq = Handle::new(cq)
-            .map_err(|errno| failed(format!("no completion queue of {entries} entries"), errno))
-            .inspect_err(|_| undo_channel())?;
-        // SAFETY: of this device, and destroyed by the drop behind the queue pairs.
-        let own = unsafe { QueuePair::new(device, device.pd, cq, depth as u32) }.inspect_err(|_| {
-            // SAFETY: just made, and nothing uses it.
-            unsafe { (verbs.ibv_destroy_cq)(cq.as_ptr()) };
-            undo_channel();
-        })?;
-        // From here on, the drop undoes.
-        let device = Arc::clone(device);
+        let completions = Arc::new(Completions::new(device, entries, Some(channel))?);
+        let (device, own) = (Arc::clone(device), new_pair(device, &completions, depth)?);
         let mut pair =
-            Self { device, channel, cq, own, links: Vec::new(), active: None, poll_cq, req_notify_cq };
+            Self { device, completions, own, links: Vec::new(), active: None, poll_cq, req_notify_cq };
         device::nonblocking(pair.fd())?;
         pair.own.connect_to_itself()?;
         Ok(pair)
@@ -96,8 +106,7 @@ impl Pair {
             None => {
                 self.active = None;
                 self.links.retain(|link| !link.import.is_dropped());
-                // SAFETY: of this device, and destroyed by the drop behind the queue pairs.
-                let pair = unsafe { QueuePair::new(&self.device, self.device.pd, self.cq, depth as u32) }?;
+                let pair = new_pair(&self.device, &self.completions, depth)?;
                 self.links.push(Link { import: Arc::clone(import), pair, end: None, stream: None });
                 self.links.len() - 1
             }
@@ -169,20 +178,26 @@ impl Pair {
     #[inline]
     pub(crate) fn poll(&self, completions: &mut [ibv_wc]) -> i32 {
         // SAFETY: this queue's completions, and room for them.
-        unsafe { (self.poll_cq)(self.cq.as_ptr(), completions.len() as i32, completions.as_mut_ptr()) }
+        unsafe {
+            (self.poll_cq)(self.completions.cq.as_ptr(), completions.len() as i32, completions.as_mut_ptr())
+        }
     }
 
     /// Makes the next completion signal the channel.
     pub(crate) fn notify(&self) -> Result<()> {
         // SAFETY: this queue's completions.
-        checked(unsafe { (self.req_notify_cq)(self.cq.as_ptr(), 0) })
+        checked(unsafe { (self.req_notify_cq)(self.completions.cq.as_ptr(), 0) })
             .map_err(|errno| failed("the completion queue cannot be armed", errno))
+    }
+
+    fn channel(&self) -> *mut ibv_comp_channel {
+        self.completions.channel.as_ref().expect("a queue has one").as_ptr()
     }
 
     /// The channel's file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: this queue's channel, whose file is constant.
-        let fd = unsafe { (*self.channel.as_ptr()).fd };
+        let fd = unsafe { (*self.channel()).fd };
         // SAFETY: open as long as the channel.
         unsafe { BorrowedFd::borrow_raw(fd) }
     }
@@ -193,12 +208,12 @@ impl Pair {
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
         let mut events = 0;
         // SAFETY: this queue's channel, whose file does not block.
-        while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &raw mut cq, &raw mut context) } == 0 {
+        while unsafe { (verbs.ibv_get_cq_event)(self.channel(), &raw mut cq, &raw mut context) } == 0 {
             events += 1;
         }
         if events > 0 {
             // SAFETY: as many events of this queue were taken.
-            unsafe { (verbs.ibv_ack_cq_events)(self.cq.as_ptr(), events) };
+            unsafe { (verbs.ibv_ack_cq_events)(self.completions.cq.as_ptr(), events) };
         }
     }
 
@@ -217,16 +232,9 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
-    fn drop(&mut self) {
-        if !self.close() {
-            // The drop of a queue pair says so. The memory that it uses stays.
-            return;
-        }
-        let verbs = &self.device.verbs;
-        // SAFETY: its queue pairs are gone, and all events were acknowledged.
-        unsafe { (verbs.ibv_destroy_cq)(self.cq.as_ptr()) };
-        // SAFETY: its completion queue is gone.
-        unsafe { (verbs.ibv_destroy_comp_channel)(self.channel.as_ptr()) };
-    }
+/// Makes a queue pair of the device's own domain, for `depth` requests in flight.
+fn new_pair(device: &Arc<Device>, completions: &Arc<Completions>, depth: usize) -> Result<QueuePair> {
+    let (cq, completions) = (completions.cq.handle(), Arc::clone(completions));
+    // SAFETY: of this device, which the queue pair keeps, as it does the completions.
+    unsafe { QueuePair::new(device, device.pd, cq, depth as u32, completions) }
 }

@@ -1,6 +1,7 @@
 //! A reliable queue pair: made, connected to another one or to itself, reset, destroyed.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
+use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub(crate) struct QueuePair {
     handle: Option<Handle<ibv_qp>>,
     post_send: ibv_post_send,
     is_connected: bool,
+    /// What it uses; leaked if it cannot be destroyed.
+    keeps: Arc<dyn fmt::Debug + Send + Sync>,
 }
 
 impl QueuePair {
@@ -50,12 +53,13 @@ impl QueuePair {
     ///
     /// # Safety
     ///
-    /// The domain and the completion queue are of this device, and outlive the queue pair.
+    /// The domain and the completion queue are of this device, and live as long as it and `keeps` do.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         pd: Handle<ibv_pd>,
         cq: Handle<ibv_cq>,
         depth: u32,
+        keeps: Arc<dyn fmt::Debug + Send + Sync>,
     ) -> Result<Self> {
         let cap = ibv_qp_cap {
             max_send_wr: depth,
@@ -79,7 +83,7 @@ impl QueuePair {
         // SAFETY: a domain and a completion queue of one device, by the caller's promise.
         let handle = Handle::new(unsafe { (device.verbs.ibv_create_qp)(pd.as_ptr(), &raw mut attr) })
             .map_err(|errno| failed(format!("no queue pair for {depth} requests"), errno))?;
-        Ok(Self { device: Arc::clone(device), handle: Some(handle), post_send, is_connected: false })
+        Ok(Self { device: Arc::clone(device), handle: Some(handle), post_send, is_connected: false, keeps })
     }
 
     fn handle(&self) -> Result<Handle<ibv_qp>> {
@@ -213,8 +217,7 @@ impl Drop for QueuePair {
     fn drop(&mut self) {
         if !self.destroy() {
             tracing::error!(device = self.device.name, "a queue pair cannot be destroyed");
-            // The memory that it uses stays.
-            std::mem::forget(Arc::clone(&self.device));
+            std::mem::forget((Arc::clone(&self.device), Arc::clone(&self.keeps)));
         }
     }
 }

@@ -1,33 +1,67 @@
 //! Regions: memory of this process that is registered with the device.
-#![expect(unsafe_code, reason = "implements `RawRegion`, and allocates")]
+#![expect(unsafe_code, reason = "implements `RawRegion`")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{
-    Access, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo, RegionKey, Result,
+    Access, Error, ErrorKind, HostMemory, MemoryRequest, PageMemory, RawExport, RawRegion, RegionInfo,
+    RegionKey, Result,
 };
 use rustix::io::Errno;
-use rustix::mm::{Advice, madvise};
 use rustix::process::{Resource, getrlimit};
 
-use crate::device::Handle;
+use crate::device::{Device, Handle};
 use crate::error::{error, failed};
 use crate::export::RdmaExport;
 use crate::shared::Inner;
-use crate::verbs::ibv_mr;
+use crate::verbs::{access, ibv_mr, ibv_pd};
+
+/// Memory that is registered with the device, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) handle: Handle<ibv_mr>,
+    device: Arc<Device>,
+    /// Allocated memory, which is leaked if the device does not let it go.
+    memory: Option<PageMemory>,
+}
+
+impl Registered {
+    /// Registers memory in a domain of the device, with rights of `access`, which pins it.
+    ///
+    /// # Safety
+    ///
+    /// The domain outlives this value, and so does the memory, unless it is `memory`.
+    pub(crate) unsafe fn new(
+        device: &Arc<Device>,
+        pd: Handle<ibv_pd>,
+        (base, len): (NonNull<u8>, usize),
+        flags: i32,
+        memory: Option<PageMemory>,
+    ) -> Result<Self> {
+        // SAFETY: by the caller's promise.
+        let handle = unsafe { device.register(pd, base, len, flags) }.map_err(|errno| refused(len, errno))?;
+        Ok(Self { handle, device: Arc::clone(device), memory })
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if !self.device.deregister(self.handle) {
+            tracing::error!(device = self.device.name, "memory cannot be deregistered");
+            std::mem::forget(self.memory.take());
+        }
+    }
+}
 
 /// Memory that the device reaches.
 #[derive(Debug)]
 pub(crate) struct RdmaRegion {
     inner: Arc<Inner>,
-    handle: Handle<ibv_mr>,
+    _registered: Registered,
     info: RegionInfo,
     /// The most rights of an export.
     export: Access,
-    /// The layout of allocated memory; `None` for registered memory.
-    allocated: Option<Layout>,
 }
 
 /// The keys of a region, as one number: the lower half is for the device itself, the upper half for a peer.
@@ -38,24 +72,9 @@ pub(crate) const fn keys(key: RegionKey) -> (u32, u32) {
 impl RdmaRegion {
     /// Allocates zeroed memory, in whole pages, because a page is pinned as a whole.
     pub(crate) fn allocate(inner: &Arc<Inner>, request: &MemoryRequest) -> Result<Self> {
-        let &MemoryRequest { len, align, access, export, huge_pages, .. } = request;
-        let lacking = || request.out_of_memory();
-        let page = rustix::param::page_size();
-        let layout = Layout::from_size_align(len, align.max(page)).map_err(|_| lacking())?;
-        let layout = Layout::from_size_align(layout.size().next_multiple_of(page), layout.align())
-            .map_err(|_| lacking())?;
-        // SAFETY: the length is not 0: `MemoryRequest::validate`.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(lacking)?;
-        if huge_pages {
-            // SAFETY: memory of this region; a hint that changes no byte.
-            let _ = unsafe { madvise(base.as_ptr().cast(), layout.size(), Advice::LinuxHugepage) };
-        }
-        // SAFETY: allocated above, and freed after it is deregistered.
-        let region = unsafe { Self::on(inner, base, len, access, export, Some(layout)) };
-        region.inspect_err(|_| {
-            // SAFETY: allocated above with this layout, and not registered.
-            unsafe { dealloc(base.as_ptr(), layout) };
-        })
+        let memory = PageMemory::new(request)?;
+        // SAFETY: all of the memory that is handed over.
+        unsafe { Self::on(inner, memory.as_ptr(), request.len, request, Some(memory)) }
     }
 
     /// Registers memory of the caller.
@@ -73,16 +92,15 @@ impl RdmaRegion {
                 .with_hint("register at least 1 byte"));
         }
         // SAFETY: the caller's promise.
-        unsafe { Self::on(inner, memory.as_ptr(), memory.len(), request.access, request.export, None) }
+        unsafe { Self::on(inner, memory.as_ptr(), memory.len(), request, None) }
     }
 
     unsafe fn on(
         inner: &Arc<Inner>,
         base: NonNull<u8>,
         len: usize,
-        access: Access,
-        export: Access,
-        allocated: Option<Layout>,
+        request: &MemoryRequest,
+        memory: Option<PageMemory>,
     ) -> Result<Self> {
         let device = &inner.device;
         let most = device.attr.max_mr_size;
@@ -91,19 +109,26 @@ impl RdmaRegion {
                 .with_numbers(len as u64, most)
                 .with_hint("the device registers no more in one piece: use several regions"));
         }
-        // SAFETY: the caller's promise.
-        let handle = unsafe { device.register(base, len, access) }.map_err(|errno| refused(len, errno))?;
-        // SAFETY: a region of the library, which only this value uses.
-        let region = unsafe { &*handle.as_ptr() };
-        if region.lkey == 0 {
+        let &MemoryRequest { access, export, .. } = request;
+        // SAFETY: the caller's promise, and the domain of the device.
+        let registered = unsafe { Registered::new(device, device.pd, (base, len), rights(access), memory) }?;
+        // SAFETY: a region of the library, whose keys are constant.
+        let &ibv_mr { lkey, rkey, .. } = unsafe { &*registered.handle.as_ptr() };
+        if lkey == 0 {
             // Marks imported memory, and no device was seen to give it.
-            device.deregister(handle);
             return Err(error(ErrorKind::Unsupported, "the device gave memory the key 0"));
         }
-        let key = RegionKey((u64::from(region.rkey) << 32 | u64::from(region.lkey)) as usize);
+        let key = RegionKey((u64::from(rkey) << 32 | u64::from(lkey)) as usize);
         let info = RegionInfo::local(inner.id, key, base, len, access);
-        Ok(Self { inner: Arc::clone(inner), handle, info, export, allocated })
+        Ok(Self { inner: Arc::clone(inner), _registered: registered, info, export })
     }
+}
+
+/// The library's rights of memory in the device's own domain, whose queue pairs are connected to themselves, or
+/// grant their peer nothing.
+pub(crate) fn rights(access: Access) -> i32 {
+    let right = |of, flag| if access.contains(of) { flag } else { 0 };
+    right(Access::READ, access::REMOTE_READ) | right(Access::WRITE, access::LOCAL_WRITE)
 }
 
 /// The error if the device does not register memory.
@@ -152,19 +177,5 @@ unsafe impl RawRegion for RdmaRegion {
         // SAFETY: the region outlives its exports, which is the caller's promise.
         let export = unsafe { RdmaExport::new(&self.inner.device, service, base, len, rights) }?;
         Ok(Box::new(export))
-    }
-}
-
-impl Drop for RdmaRegion {
-    fn drop(&mut self) {
-        if !self.inner.device.deregister(self.handle) {
-            // The device may still reach it, so allocated memory is leaked.
-            tracing::error!(device = self.inner.device.name, "memory cannot be deregistered");
-            return;
-        }
-        if let (Some(layout), Some(base)) = (self.allocated, self.info.cpu) {
-            // SAFETY: allocated with this layout; a region is dropped only when no descriptor names it.
-            unsafe { dealloc(base.as_ptr(), layout) };
-        }
     }
 }

@@ -15,8 +15,8 @@ use rustix::net::sockopt;
 
 use crate::device::Device;
 use crate::error::error;
-use crate::export::{Granted, Served};
-use crate::qp::random;
+use crate::export::Granted;
+use crate::qp::{QueuePair, random};
 use crate::secret::{Id, PROOF};
 use crate::shared::lock;
 use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
@@ -57,7 +57,7 @@ struct Connection {
     request: [u8; REQUEST],
     got: usize,
     until: Instant,
-    served: Option<Served>,
+    served: Option<QueuePair>,
 }
 
 /// The address of the port's GID, if it is one that can be listened on.
@@ -215,7 +215,7 @@ impl Shared {
         request: &Request,
         proof: &[u8; PROOF],
         challenge: &Challenge,
-        served: &mut Option<Served>,
+        served: &mut Option<QueuePair>,
     ) -> [u8; REPLY] {
         let Some(granted) = lock(&self.exports).get(&request.id).map(Arc::clone) else {
             return Reply::Unknown.encode_refusal();

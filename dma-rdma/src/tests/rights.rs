@@ -12,6 +12,7 @@ use crate::RdmaOptions;
 use crate::device::{self, Device, Handle};
 use crate::fake::{Fake, wc};
 use crate::pair::Pair;
+use crate::region::rights;
 use crate::verbs::*;
 
 const LEN: usize = 4096;
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn register(device: &Device, memory: &mut [u8], access: Access) -> Handle<ibv_mr> {
     let len = memory.len();
     // SAFETY: the memory outlives its registration, which `check` ends.
-    unsafe { device.register(NonNull::from(memory).cast(), len, access) }.unwrap()
+    unsafe { device.register(device.pd, NonNull::from(memory).cast(), len, rights(access)) }.unwrap()
 }
 
 pub(super) fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
