@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::DsaOptions;
 use crate::error::error;
 use crate::hardware::op;
-use crate::portal::{Mapped, Portal, Written};
+use crate::portal::{Kernel, Portal};
 
 /// A work queue's properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,17 +237,11 @@ impl WorkQueue {
                 format!("remove it, and let udev make it: `accel-config disable-wq {0}/{1}`, `accel-config enable-wq {0}/{1}`", self.device, self.name),
             ));
         }
-        match Mapped::new(file, self.shared) {
-            Ok(mapped) => Ok(Box::new(mapped)),
-            Err((file, Errno::PERM)) => {
-                tracing::info!(
-                    queue = self.name,
-                    "descriptors go through write(): mapping needs CAP_SYS_RAWIO"
-                );
-                Ok(Box::new(Written(file)))
-            }
-            Err((_, errno)) => Err(cannot_open(&path, errno)),
+        let portal = Kernel::new(file, self.shared).map_err(|errno| cannot_open(&path, errno))?;
+        if !portal.takes_batches() {
+            tracing::info!(queue = self.name, "descriptors go through write(): mapping needs CAP_SYS_RAWIO");
         }
+        Ok(Box::new(portal))
     }
 }
 

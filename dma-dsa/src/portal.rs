@@ -39,121 +39,102 @@ pub(crate) trait Portal: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 }
 
-/// A mapped work queue.
+/// A work queue of the kernel.
 #[derive(Debug)]
-pub(crate) struct Mapped {
-    page: NonNull<u8>,
-    shared: bool,
-    /// Keeps the work queue open.
+pub(crate) struct Kernel {
     file: OwnedFd,
+    /// `None`: the kernel does not map it for this process, and it submits by `write()`.
+    page: Option<NonNull<u8>>,
+    shared: bool,
 }
 
 // SAFETY: the page takes stores of 64 bytes from any thread at any time.
-unsafe impl Send for Mapped {}
+unsafe impl Send for Kernel {}
 // SAFETY: as above.
-unsafe impl Sync for Mapped {}
+unsafe impl Sync for Kernel {}
 
-impl Mapped {
-    /// Maps the work queue, or returns the file and the reason.
-    pub(crate) fn new(file: OwnedFd, shared: bool) -> Result<Self, (OwnedFd, Errno)> {
+impl Kernel {
+    pub(crate) fn new(file: OwnedFd, shared: bool) -> Result<Self, Errno> {
         // SAFETY: a new mapping, anywhere.
         let page = unsafe { mmap(std::ptr::null_mut(), PAGE, ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
-        match page.map(|page| NonNull::new(page.cast::<u8>())) {
-            Ok(Some(page)) => Ok(Self { page, shared, file }),
-            Ok(None) => Err((file, Errno::NOMEM)),
-            Err(errno) => Err((file, errno)),
+        let page = match page {
+            Ok(page) => NonNull::new(page.cast::<u8>()),
+            Err(Errno::PERM) => None,
+            Err(errno) => return Err(errno),
+        };
+        Ok(Self { file, page, shared })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if let Some(page) = self.page {
+            // SAFETY: mapped by `new`; nobody uses it any more.
+            let _ = unsafe { munmap(page.as_ptr().cast(), PAGE) };
         }
     }
 }
 
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`; nobody uses it any more.
-        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE) };
+/// Stores descriptors to the page of a work queue, and returns the number that it took.
+///
+/// # Safety
+///
+/// The page is that of a work queue of this kind; as [`Portal::submit`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> usize {
+    // The device reads the list and the source behind the descriptor: earlier stores come first.
+    // SAFETY: x86-64 has SSE.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+    for (n, descriptor) in descriptors.iter().enumerate() {
+        if !shared {
+            // SAFETY: stores 64 bytes of an aligned descriptor to the portal; the caller's promise.
+            unsafe {
+                std::arch::asm!("movdir64b rax, [rdx]", in("rax") page, in("rdx") descriptor, options(nostack));
+            }
+            continue;
+        }
+        let mut refused = 1_u8;
+        for _ in 0..TRIES {
+            // SAFETY: as above; the zero flag says that the work queue refused.
+            unsafe {
+                std::arch::asm!(
+                    "enqcmd rax, [rdx]",
+                    "setz {refused}",
+                    in("rax") page,
+                    in("rdx") descriptor,
+                    refused = out(reg_byte) refused,
+                    options(nostack)
+                );
+            }
+            if refused == 0 {
+                break;
+            }
+        }
+        if refused != 0 {
+            return n;
+        }
     }
+    descriptors.len()
 }
 
-#[cfg(target_arch = "x86_64")]
-impl Portal for Mapped {
+/// Only x86-64 has these instructions, and the engine opens on no other processor.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn store(_: *mut u8, _: bool, _: &[HwDescriptor]) -> usize {
+    0
+}
+
+impl Portal for Kernel {
     #[inline]
     unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno> {
-        // The device reads the list and the source behind the descriptor: earlier stores come first.
-        // SAFETY: x86-64 has SSE.
-        unsafe { std::arch::x86_64::_mm_sfence() };
-        for (n, descriptor) in descriptors.iter().enumerate() {
-            if !self.shared {
-                // SAFETY: stores 64 bytes of an aligned descriptor to the portal; the caller's promise.
-                unsafe {
-                    std::arch::asm!("movdir64b rax, [rdx]", in("rax") self.page.as_ptr(), in("rdx") descriptor, options(nostack));
-                }
-                continue;
-            }
-            let mut refused = 1_u8;
-            for _ in 0..TRIES {
-                // SAFETY: as above; the zero flag says that the work queue refused.
-                unsafe {
-                    std::arch::asm!(
-                        "enqcmd rax, [rdx]",
-                        "setz {refused}",
-                        in("rax") self.page.as_ptr(),
-                        in("rdx") descriptor,
-                        refused = out(reg_byte) refused,
-                        options(nostack)
-                    );
-                }
-                if refused == 0 {
-                    break;
-                }
-            }
-            if refused != 0 {
-                return Ok(n);
-            }
+        if let Some(page) = self.page {
+            // SAFETY: the caller's promise.
+            return Ok(unsafe { store(page.as_ptr(), self.shared, descriptors) });
         }
-        Ok(descriptors.len())
-    }
-
-    fn takes_batches(&self) -> bool {
-        true
-    }
-
-    fn file(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
-    }
-
-    fn name(&self) -> &'static str {
-        if self.shared { "ENQCMD" } else { "MOVDIR64B" }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-impl Portal for Mapped {
-    unsafe fn submit(&self, _: &[HwDescriptor]) -> Result<usize, Errno> {
-        Err(Errno::NODEV)
-    }
-
-    fn takes_batches(&self) -> bool {
-        false
-    }
-
-    fn file(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
-    }
-
-    fn name(&self) -> &'static str {
-        if self.shared { "ENQCMD" } else { "MOVDIR64B" }
-    }
-}
-
-/// A work queue that the kernel does not map: it submits by `write()`.
-#[derive(Debug)]
-pub(crate) struct Written(pub(crate) OwnedFd);
-
-impl Portal for Written {
-    unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno> {
         let len = size_of_val(descriptors);
         // SAFETY: descriptors are plain bytes without padding.
         let bytes = unsafe { std::slice::from_raw_parts(descriptors.as_ptr().cast::<u8>(), len) };
-        match rustix::io::write(&self.0, bytes) {
+        match rustix::io::write(&self.file, bytes) {
             Ok(written) => Ok(written / size_of::<HwDescriptor>()),
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             Err(errno) => Err(errno),
@@ -161,15 +142,19 @@ impl Portal for Written {
     }
 
     fn takes_batches(&self) -> bool {
-        false
+        self.page.is_some()
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.file.as_fd())
     }
 
     fn name(&self) -> &'static str {
-        "write()"
+        match self.page {
+            Some(_) if self.shared => "ENQCMD",
+            Some(_) => "MOVDIR64B",
+            None => "write()",
+        }
     }
 }
 
