@@ -4,39 +4,62 @@
 use std::sync::Arc;
 
 use crate::{
-    Access, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory,
-    MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion,
-    RegionInfo, Result,
+    Access, Completion, Descriptor, DmaEngine, EngineId, NativeError, QueueEvents, QueueStats, RawExport,
+    RawQueue, RawRegion, RegionInfo, Result,
 };
 
+/// Implements [`DmaEngine`] for a type by the engine that `|this| ...` makes of it. Generics come in brackets.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! forward_engine {
-    ($($pointer:ty),+) => {$(
+    ([$($generics:tt)*] $type:ty, |$this:ident| $inner:expr) => {
         #[deny(clippy::missing_trait_methods)]
         // SAFETY: all of it is the inner engine's.
-        unsafe impl<E: DmaEngine + ?Sized> DmaEngine for $pointer {
-            fn info(&self) -> &EngineInfo {
-                (**self).info()
+        unsafe impl<$($generics)*> $crate::DmaEngine for $type {
+            fn info(&self) -> &$crate::EngineInfo {
+                let $this = self;
+                $inner.info()
             }
             fn explain(&self) -> Option<String> {
-                (**self).explain()
+                let $this = self;
+                $inner.explain()
             }
-            fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-                (**self).allocate_raw(request)
+            fn allocate_raw(
+                &self,
+                request: &$crate::MemoryRequest,
+            ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
+                let $this = self;
+                $inner.allocate_raw(request)
             }
-            unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+            unsafe fn register_raw(
+                &self,
+                memory: &$crate::HostMemory,
+                request: &$crate::MemoryRequest,
+            ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
+                let $this = self;
                 // SAFETY: the caller's promise is the one that the inner engine asks for.
-                unsafe { (**self).register_raw(memory, request) }
+                unsafe { $inner.register_raw(memory, request) }
             }
-            fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-                (**self).import_raw(descriptor)
+            fn import_raw(
+                &self,
+                descriptor: &$crate::ExportDescriptor,
+            ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
+                let $this = self;
+                $inner.import_raw(descriptor)
             }
-            fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-                (**self).open_queue_raw(options)
+            fn open_queue_raw(
+                &self,
+                options: &$crate::QueueOptions,
+            ) -> $crate::Result<Box<dyn $crate::RawQueue>> {
+                let $this = self;
+                $inner.open_queue_raw(options)
             }
         }
-    )+};
+    };
 }
-forward_engine!(&E, Box<E>, Arc<E>);
+forward_engine!([E: DmaEngine + ?Sized] &E, |this| (**this));
+forward_engine!([E: DmaEngine + ?Sized] Box<E>, |this| (**this));
+forward_engine!([E: DmaEngine + ?Sized] Arc<E>, |this| (**this));
 
 macro_rules! forward_region {
     ($($pointer:ty),+) => {$(

@@ -7,11 +7,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
     Access, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
     HostMemory, MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue,
-    RawRegion, RegionInfo, Result,
+    RawRegion, RegionInfo, Result, Segment,
 };
 
 /// A call that opens or closes something.
@@ -100,7 +101,7 @@ pub(crate) unsafe trait Watch: fmt::Debug + Send {
 
 /// An engine within a layer. Regions and queues are those of the engine within, under an id of their own.
 pub(crate) struct Layered<L> {
-    pub(crate) inner: Arc<dyn DmaEngine>,
+    inner: Arc<dyn DmaEngine>,
     info: EngineInfo,
     id: EngineId,
     pub(crate) layer: Arc<L>,
@@ -170,56 +171,14 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
     }
 }
 
-impl<L: fmt::Debug> fmt::Debug for Layered<L> {
+impl<L: Layer> fmt::Debug for Layered<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layered")
             .field("inner", &self.inner)
-            .field("layer", &self.layer)
+            .field("report", &self.layer.explain())
             .finish_non_exhaustive()
     }
 }
-
-/// Implements [`DmaEngine`] for a public engine by its [`Layered`] in field `layered`.
-macro_rules! forward_to_layered {
-    ($engine:ty) => {
-        // SAFETY: all of it is that of `Layered`.
-        unsafe impl dma_core::DmaEngine for $engine {
-            fn info(&self) -> &dma_core::EngineInfo {
-                self.layered.info()
-            }
-            fn explain(&self) -> Option<String> {
-                self.layered.explain()
-            }
-            fn allocate_raw(
-                &self,
-                request: &dma_core::MemoryRequest,
-            ) -> dma_core::Result<Box<dyn dma_core::RawRegion>> {
-                self.layered.allocate_raw(request)
-            }
-            unsafe fn register_raw(
-                &self,
-                memory: &dma_core::HostMemory,
-                request: &dma_core::MemoryRequest,
-            ) -> dma_core::Result<Box<dyn dma_core::RawRegion>> {
-                // SAFETY: the caller's promise.
-                unsafe { self.layered.register_raw(memory, request) }
-            }
-            fn import_raw(
-                &self,
-                descriptor: &dma_core::ExportDescriptor,
-            ) -> dma_core::Result<Box<dyn dma_core::RawRegion>> {
-                self.layered.import_raw(descriptor)
-            }
-            fn open_queue_raw(
-                &self,
-                options: &dma_core::QueueOptions,
-            ) -> dma_core::Result<Box<dyn dma_core::RawQueue>> {
-                self.layered.open_queue_raw(options)
-            }
-        }
-    };
-}
-pub(crate) use forward_to_layered;
 
 /// A region of the inner engine, whose key and addresses it has.
 #[derive(Debug)]
@@ -319,4 +278,48 @@ unsafe impl<L: Layer> RawQueue for LayerQueue<L> {
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         self.both().1.events()
     }
+}
+
+/// A count that one thread adds to and any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        // One writer: no read-modify-write is needed.
+        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Calls `look` with the parts that lie in one segment on both sides, by the offset from the start, until it
+/// returns something.
+pub(crate) fn for_each_pair<T>(
+    pairs: &[(&[Segment], &[Segment])],
+    mut look: impl FnMut(usize, Option<*const u8>, *mut u8, usize) -> Option<T>,
+) -> Option<T> {
+    for (src, dst) in pairs {
+        let (mut offset, mut from, mut used) = (0, src.iter(), 0);
+        let mut current = from.next();
+        for to in *dst {
+            let mut at = 0;
+            while at < to.len {
+                let left = current.map_or(usize::MAX, |src| src.len - used);
+                let len = left.min(to.len - at);
+                let source = current.map(|src| src.addr.offset(used).as_ptr().cast_const());
+                if let Some(found) = look(offset, source, to.addr.offset(at).as_ptr(), len) {
+                    return Some(found);
+                }
+                (offset, at, used) = (offset + len, at + len, used + len);
+                if current.is_some_and(|src| used == src.len) {
+                    (current, used) = (from.next(), 0);
+                }
+            }
+        }
+    }
+    None
 }

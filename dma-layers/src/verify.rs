@@ -41,7 +41,7 @@ use dma_core::{
     OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, Result, Segment, unsynchronized,
 };
 
-use crate::layer::{Layer, Layered, Watch, forward_to_layered};
+use crate::layer::{Layer, Layered, Watch, for_each_pair};
 
 /// Descriptors that go to the inner queue at a time.
 const CHUNK: usize = 32;
@@ -209,6 +209,7 @@ impl Layer for Verify {
 /// An engine whose copies are verified: see the [module](self).
 ///
 /// Regions, exports and imports are those of the inner engine, whose backend it also names.
+#[derive(Debug)]
 pub struct VerifyEngine {
     layered: Layered<Verify>,
 }
@@ -238,16 +239,7 @@ impl VerifyEngine {
     }
 }
 
-forward_to_layered!(VerifyEngine);
-
-impl fmt::Debug for VerifyEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerifyEngine")
-            .field("inner", &self.layered.inner)
-            .field("report", &self.report())
-            .finish_non_exhaustive()
-    }
-}
+dma_core::forward_engine!([] VerifyEngine, |this| this.layered);
 
 /// A descriptor in flight. Its index is the inner descriptor's token.
 #[derive(Debug, Default)]
@@ -272,34 +264,6 @@ unsafe fn sum(segments: &[Segment]) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { unsynchronized::crc32c(sum, segment.addr.as_ptr(), segment.len) }
     })
-}
-
-/// Returns the offset of the first byte of `dst` that differs from `src`, and that byte's address.
-///
-/// # Safety
-///
-/// The CPU may read the segments.
-unsafe fn first_difference(src: &[Segment], dst: &[Segment]) -> Option<(usize, u64)> {
-    let (mut from, mut sources) = (Segment { len: 0, ..*src.first()? }, src.iter());
-    let mut offset = 0;
-    for to in dst {
-        let mut at = 0;
-        while at < to.len {
-            if from.len == 0 {
-                from = *sources.next()?;
-            }
-            let n = from.len.min(to.len - at);
-            let addr = to.addr.offset(at);
-            // SAFETY: within both segments; the caller's promise.
-            let place = unsafe { unsynchronized::first_difference(from.addr.as_ptr(), addr.as_ptr(), n) };
-            if let Some(place) = place {
-                return Some((offset + place, addr.offset(place).0));
-            }
-            from = Segment { addr: from.addr.offset(n), len: from.len - n, ..from };
-            (at, offset) = (at + n, offset + n);
-        }
-    }
-    None
 }
 
 impl Slot {
@@ -346,8 +310,11 @@ impl Slot {
             // SAFETY: until the report nobody writes the destination, and `fill` was told that the CPU
             // reaches it.
             if unsafe { sum(dst) } != self.sum {
-                // SAFETY: as above, and nobody writes the source.
-                let wrong = unsafe { first_difference(&self.src, dst) };
+                let wrong = for_each_pair(&[(&self.src, dst)], |offset, src, dst, len| {
+                    // SAFETY: as above, and nobody writes the source.
+                    let at = unsafe { unsynchronized::first_difference(src?, dst, len) }?;
+                    Some((offset + at, dst.addr() + at))
+                });
                 let len = dst.iter().map(|segment| segment.len).sum();
                 return Some(Mismatch { code: 0, len, wrong });
             }
@@ -363,7 +330,7 @@ struct Mismatch {
     len: usize,
     /// The offset and the address of the first byte that is wrong. `None`: the destination has the source's
     /// bytes, but they are not those that were submitted.
-    wrong: Option<(usize, u64)>,
+    wrong: Option<(usize, usize)>,
 }
 
 #[derive(Debug)]

@@ -367,8 +367,8 @@ impl DeviceQueue {
         let took = now.duration_since(self.last_done.max(since)).as_nanos() as f32;
         self.last_done = now;
         for &(class, own) in &timed {
-            if let Some(learned) = learner.record(class, Member::Device, took * own as f32 / total as f32) {
-                self.shared.ledger.note_cost(class, learned);
+            if let Some(cost) = learner.record(class, Member::Device, took * own as f32 / total as f32) {
+                self.shared.ledger.note_cost(class, cost);
             }
         }
         if !timed.is_empty() {

@@ -1,26 +1,10 @@
 //! [`AutoReport`]: the work of each member, and the reasons.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::learner::{Class, DEPTHS, LENGTHS, Learned, Member};
-
-/// A count that one thread adds to and any thread reads.
-#[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
-
-impl Count {
-    #[inline]
-    pub(super) fn add(&self, n: u64) {
-        // One writer: no read-modify-write is needed.
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use super::learner::{Class, DEPTHS, LENGTHS, Member};
+use crate::layer::Count;
 
 /// The counts of one queue.
 #[derive(Debug, Default)]
@@ -104,61 +88,60 @@ impl fmt::Display for AutoReport {
 
 /// All of an engine's counts and costs.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    counts: Mutex<Vec<Arc<Counts>>>,
-    /// Of queues that were dropped, and all that is rare.
-    rest: Mutex<AutoReport>,
-    /// Both costs of a class as the bits of two floats; 0 if they are unknown.
-    costs: Box<[AtomicU64]>,
+pub(super) struct Ledger(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    open: Vec<Arc<Counts>>,
+    /// Counts of queues that were dropped, and all that is rare.
+    rest: AutoReport,
+    /// Nanoseconds of both members, by class; 0 if they are unknown.
+    costs: Vec<[f32; 2]>,
 }
 
 impl Ledger {
     pub(super) fn new(members: [String; 2]) -> Self {
-        let costs = (0..DEPTHS * LENGTHS).map(|_| AtomicU64::new(0)).collect();
-        let rest = Mutex::new(AutoReport { members, ..AutoReport::default() });
-        Self { counts: Mutex::default(), rest, costs }
+        let rest = AutoReport { members, ..AutoReport::default() };
+        Self(Mutex::new(State { open: Vec::new(), rest, costs: vec![[0.0; 2]; DEPTHS * LENGTHS] }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the counts of a queue.
     pub(super) fn open(&self) -> Arc<Counts> {
-        let counts = Arc::new(Counts::default());
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
+        let counts = Arc::<Counts>::default();
+        self.state().open.push(Arc::clone(&counts));
         counts
     }
 
     /// Adds the counts of a queue that is dropped to the rest.
     pub(super) fn close(&self, counts: &Arc<Counts>) {
-        let mut open = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|known| !Arc::ptr_eq(known, counts));
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner).add(counts);
+        let mut state = self.state();
+        state.open.retain(|known| !Arc::ptr_eq(known, counts));
+        state.rest.add(counts);
     }
 
     pub(super) fn note_reason(&self, reason: String) {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner).reason = Some(reason);
+        self.state().rest.reason = Some(reason);
     }
 
-    pub(super) fn note_cost(&self, class: Class, learned: Learned) {
-        let [cpu, device] = learned.cost.map(|cost| u64::from(cost.to_bits()));
-        self.costs[class.index()].store(cpu << 32 | device, Ordering::Relaxed);
+    pub(super) fn note_cost(&self, class: Class, cost: [f32; 2]) {
+        self.state().costs[class.index()] = cost;
     }
 
     pub(super) fn report(&self) -> AutoReport {
-        // In the order of `close`, so that no queue is missed or counted twice.
-        let open = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut report = self.rest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        open.iter().for_each(|counts| report.add(counts));
-        drop(open);
-        for (index, cost) in self.costs.iter().enumerate() {
-            let bits = cost.load(Ordering::Relaxed);
-            if bits != 0 {
-                report.costs.push(AutoCost {
-                    in_flight: [1, 2, 8][index / LENGTHS],
-                    len: 1 << (index % LENGTHS),
-                    cpu_ns: f32::from_bits((bits >> 32) as u32),
-                    device_ns: f32::from_bits(bits as u32),
-                });
-            }
-        }
+        let state = self.state();
+        let mut report = state.rest.clone();
+        state.open.iter().for_each(|counts| report.add(counts));
+        let known = state.costs.iter().enumerate().filter(|(_, cost)| **cost != [0.0; 2]);
+        report.costs.extend(known.map(|(index, &[cpu_ns, device_ns])| AutoCost {
+            in_flight: [1, 2, 8][index / LENGTHS],
+            len: 1 << (index % LENGTHS),
+            cpu_ns,
+            device_ns,
+        }));
         report
     }
 }
@@ -193,7 +176,7 @@ mod tests {
         b.repeated.add(1);
         ledger.close(&b);
         ledger.note_reason("it stalled".to_owned());
-        ledger.note_cost(Class::new(9, 100), Learned { choice: Member::Device, cost: [30.0, 20.0] });
+        ledger.note_cost(Class::new(9, 100), [30.0, 20.0]);
         let report = ledger.report();
         assert_eq!((report.cpu, report.device, report.repeated), (3, 2, 1));
         let text = report.to_string();

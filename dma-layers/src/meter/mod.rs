@@ -31,7 +31,6 @@
 mod publish;
 mod report;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dma_core::{
@@ -44,7 +43,7 @@ use report::Counts;
 pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
-use crate::layer::{Call, Layer, Layered, Watch, forward_to_layered};
+use crate::layer::{Call, Layer, Layered, Watch};
 use crate::os_clock;
 
 /// The options of a [`MeterEngine`].
@@ -89,6 +88,7 @@ impl MeterOptions {
 }
 
 /// An engine that is measured: see the [module](self).
+#[derive(Debug)]
 pub struct MeterEngine {
     layered: Layered<Meter>,
 }
@@ -119,16 +119,7 @@ impl MeterEngine {
     }
 }
 
-forward_to_layered!(MeterEngine);
-
-impl fmt::Debug for MeterEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeterEngine")
-            .field("inner", &self.layered.inner)
-            .field("label", &self.layered.layer.label)
-            .finish_non_exhaustive()
-    }
-}
+dma_core::forward_engine!([] MeterEngine, |this| this.layered);
 
 /// The part that the engine's queues and regions share.
 #[derive(Debug)]
@@ -155,7 +146,7 @@ impl Layer for Meter {
         let mut queues = this.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let free = queues.iter().position(|(_, taken)| !taken);
         let number = free.unwrap_or_else(|| {
-            queues.push((Arc::new(Counts::new()), false));
+            queues.push(Default::default());
             queues.len() - 1
         });
         let (counts, taken) = &mut queues[number];

@@ -2,35 +2,28 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::Outcome;
 use histogram::{AtomicHistogram, Histogram};
 
 use super::Start;
 use crate::in_flight::Ended;
+use crate::layer::Count;
 
 /// Buckets for each power of two: 32, so that a bucket is at most 3.2 % wide. All values fit.
 const GROUPING: (u8, u8) = (5, 64);
 
-/// A count that one thread adds to and any thread reads.
-#[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
+#[derive(Debug)]
+struct Buckets(AtomicHistogram);
 
-impl Count {
-    #[inline]
-    pub(super) fn add(&self, n: u64) {
-        // One writer: no read-modify-write is needed.
-        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(AtomicHistogram::new(GROUPING.0, GROUPING.1).expect("these powers are valid"))
     }
 }
 
 /// The counts of a queue, and of those before it with the same number.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) submitted: Count,
     done: Count,
@@ -42,29 +35,12 @@ pub(super) struct Counts {
     pub(super) doorbells: Count,
     pub(super) resets: Count,
     nanoseconds: Count,
-    latencies: AtomicHistogram,
+    latencies: Buckets,
     /// Of lengths less 1, so that a power of two is the last value of its bucket.
-    sizes: AtomicHistogram,
+    sizes: Buckets,
 }
 
 impl Counts {
-    pub(super) fn new() -> Self {
-        let histogram = || AtomicHistogram::new(GROUPING.0, GROUPING.1).expect("these powers are valid");
-        Self {
-            submitted: Count::default(),
-            done: Count::default(),
-            failed: Count::default(),
-            aborted: Count::default(),
-            lost: Count::default(),
-            bytes: Count::default(),
-            doorbells: Count::default(),
-            resets: Count::default(),
-            nanoseconds: Count::default(),
-            latencies: histogram(),
-            sizes: histogram(),
-        }
-    }
-
     /// Counts descriptors that ended at `now`.
     #[inline]
     pub(super) fn count(&self, ended: &Ended<Start>, now: u64) {
@@ -76,8 +52,8 @@ impl Counts {
         }
         let latency = now.saturating_sub(submitted);
         // All values fit.
-        let _ = self.latencies.add(latency, count);
-        let _ = self.sizes.add(len.saturating_sub(1), count);
+        let _ = self.latencies.0.add(latency, count);
+        let _ = self.sizes.0.add(len.saturating_sub(1), count);
         self.nanoseconds.add(latency.saturating_mul(count));
         self.bytes.add(len.saturating_mul(count));
         self.done.add(count);
@@ -105,8 +81,8 @@ impl Counts {
             doorbells: self.doorbells.get(),
             resets: self.resets.get(),
             nanoseconds: self.nanoseconds.get(),
-            latencies: Distribution { histogram: self.latencies.load(), shift: 0 },
-            sizes: Distribution { histogram: self.sizes.load(), shift: 1 },
+            latencies: Distribution { histogram: self.latencies.0.load(), shift: 0 },
+            sizes: Distribution { histogram: self.sizes.0.load(), shift: 1 },
         }
     }
 }
@@ -221,7 +197,7 @@ mod tests {
         /// Quantiles are those of the sorted values, within the width of a bucket.
         #[test]
         fn quantiles_are_those_of_the_values(values in proptest::collection::vec(1_u64..1 << 40, 1..200), q in 0.0..=1.0_f64) {
-            let counts = Counts::new();
+            let counts = Counts::default();
             for &value in &values {
                 counts.count(&done(7, value, 1), 7 + value);
             }
@@ -244,10 +220,10 @@ mod tests {
     #[test]
     fn powers_of_two_are_exact_sizes() {
         for power in 0..63 {
-            let counts = Counts::new();
+            let counts = Counts::default();
             counts.count(&done(0, 1 << power, 3), 0);
             assert_eq!(counts.report().sizes.quantile(0.5), Some(1 << power));
         }
-        assert_eq!(Counts::new().report().sizes.quantile(0.5), None);
+        assert_eq!(Counts::default().report().sizes.quantile(0.5), None);
     }
 }

@@ -39,7 +39,6 @@ mod sink;
 mod summary;
 mod trace;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,7 +55,7 @@ use regions::Regions;
 use sink::Sink;
 pub use trace::{Event, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
 
-use crate::layer::{Layer, Layered, forward_to_layered};
+use crate::layer::{Layer, Layered};
 use crate::os_clock;
 
 /// Least and default bytes of a queue's buffer.
@@ -116,6 +115,7 @@ impl RecordOptions {
 }
 
 /// An engine whose operations are recorded: see the [module](self).
+#[derive(Debug)]
 pub struct RecordEngine {
     layered: Layered<Record>,
 }
@@ -183,13 +183,7 @@ impl Drop for RecordEngine {
     }
 }
 
-forward_to_layered!(RecordEngine);
-
-impl fmt::Debug for RecordEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordEngine").field("inner", &self.layered.inner).finish_non_exhaustive()
-    }
-}
+dma_core::forward_engine!([] RecordEngine, |this| this.layered);
 
 /// The part that the engine's queues and regions share.
 #[derive(Debug)]

@@ -72,7 +72,7 @@ impl Pieces {
                 let total = dst.iter().fold(0, |sum: usize, segment| sum.saturating_add(segment.len));
                 let lists = kind == Kind::Fill || limits.max_segments > 1;
                 if lists && total <= longest && fits(src) && fits(dst) {
-                    return self.push(kind, fence, src, dst);
+                    return self.push(kind, fence, src.iter().copied(), dst.iter().copied());
                 }
                 self.cut_lists(kind, fence, src, dst, limits.max_segments, longest);
             }
@@ -84,20 +84,23 @@ impl Pieces {
                         len: longest.min(len - at),
                         ..*all
                     };
-                    let begin = self.segments.len();
-                    self.segments.extend(src.iter().chain(dst).map(part));
-                    let middle = begin + src.len();
-                    let (src, dst) = (begin..middle, middle..self.segments.len());
-                    self.pieces.push(Piece { kind, fence: fence && at == 0, src, dst });
+                    self.push(kind, fence && at == 0, src.iter().map(part), dst.iter().map(part));
                 }
             }
         }
     }
 
-    fn push(&mut self, kind: Kind, fence: bool, src: &[Segment], dst: &[Segment]) {
+    fn push(
+        &mut self,
+        kind: Kind,
+        fence: bool,
+        src: impl Iterator<Item = Segment>,
+        dst: impl Iterator<Item = Segment>,
+    ) {
         let begin = self.segments.len();
-        self.segments.extend(src.iter().chain(dst));
-        let middle = begin + src.len();
+        self.segments.extend(src);
+        let middle = self.segments.len();
+        self.segments.extend(dst);
         self.pieces.push(Piece { kind, fence, src: begin..middle, dst: middle..self.segments.len() });
     }
 
@@ -132,7 +135,8 @@ impl Pieces {
                 total += len;
             }
             let plain = kind == Kind::CopyLists && src.len() == 1 && dst.len() == 1;
-            self.push(if plain { Kind::Copy } else { kind }, std::mem::take(&mut fence), &src, &dst);
+            let kind = if plain { Kind::Copy } else { kind };
+            self.push(kind, std::mem::take(&mut fence), src.into_iter(), dst.into_iter());
         }
     }
 

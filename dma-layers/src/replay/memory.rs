@@ -8,7 +8,8 @@ use dma_core::{
 };
 
 use super::needs::Needs;
-use super::unsupported;
+use super::{Mismatch, unsupported};
+use crate::layer::for_each_pair;
 use crate::record::{Kind, Span};
 
 /// Bytes that go through the stack at a time.
@@ -117,13 +118,6 @@ pub(super) struct Check {
     pub(super) byte: u8,
 }
 
-/// A wrong byte of the destination, or a wrong result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    Byte(usize),
-    Result,
-}
-
 impl Check {
     /// Makes each byte of the destination wrong, before the operation starts.
     pub(super) fn spoil(&self) {
@@ -154,35 +148,36 @@ impl Check {
         }
     }
 
-    /// Looks at the destination and at the result, when the operation is done.
-    pub(super) fn wrong(&self, result: u64) -> Option<Wrong> {
+    /// Looks at the destination and at the result, when the operation of queue `queue` is done.
+    pub(super) fn mismatch(&self, queue: usize, result: u64) -> Option<Mismatch> {
+        let wrong = |offset| Mismatch { queue, operation: self.operation, offset };
         let crc = || {
             let one = self.src[0];
             // SAFETY: memory of this process, of which there are no references.
             u64::from(unsafe { unsynchronized::crc32c(0, one.addr.as_ptr(), one.len) })
         };
-        match self.kind {
-            Kind::Compare => {
-                let (a, b) = (self.src[0], self.dst[0]);
-                // SAFETY: as above.
-                let first =
-                    unsafe { unsynchronized::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
-                let expected = first.map_or(dma_core::Completion::EQUAL, |at| at as u64);
-                return (result != expected).then_some(Wrong::Result);
-            }
-            Kind::Crc32c => return (result != crc()).then_some(Wrong::Result),
-            _ => {}
+        if self.kind == Kind::Compare {
+            let (a, b) = (self.src[0], self.dst[0]);
+            // SAFETY: as above.
+            let first = unsafe { unsynchronized::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
+            let expected = first.map_or(dma_core::Completion::EQUAL, |at| at as u64);
+            return (result != expected).then(|| wrong(None));
         }
-        let wrong = for_each_pair(&self.pairs(), |offset, src, dst, len| {
-            let at = match src {
-                // SAFETY: as above.
-                Some(src) => unsafe { unsynchronized::first_difference(src, dst, len) },
-                None => self.not_filled(dst, len),
-            };
-            at.map(|at| Wrong::Byte(offset + at))
-        });
-        let wrong_sum = || self.kind == Kind::CopyCrc32c && result != crc();
-        wrong.or_else(|| wrong_sum().then_some(Wrong::Result))
+        if self.kind != Kind::Crc32c {
+            let byte = for_each_pair(&self.pairs(), |offset, src, dst, len| {
+                let at = match src {
+                    // SAFETY: as above.
+                    Some(src) => unsafe { unsynchronized::first_difference(src, dst, len) },
+                    None => self.not_filled(dst, len),
+                };
+                at.map(|at| offset + at)
+            });
+            if byte.is_some() {
+                return Some(wrong(byte));
+            }
+        }
+        let has_crc = matches!(self.kind, Kind::Crc32c | Kind::CopyCrc32c);
+        (has_crc && result != crc()).then(|| wrong(None))
     }
 
     fn not_filled(&self, dst: *const u8, len: usize) -> Option<usize> {
@@ -194,32 +189,4 @@ impl Check {
             bytes[..len].iter().position(|byte| *byte != self.byte).map(|wrong| at + wrong)
         })
     }
-}
-
-/// Calls `look` with the parts that lie in one segment on both sides, by the offset from the start, until it
-/// returns something.
-fn for_each_pair<T>(
-    pairs: &[(&[Segment], &[Segment])],
-    mut look: impl FnMut(usize, Option<*const u8>, *mut u8, usize) -> Option<T>,
-) -> Option<T> {
-    for (src, dst) in pairs {
-        let (mut offset, mut from, mut used) = (0, src.iter(), 0);
-        let mut current = from.next();
-        for to in *dst {
-            let mut at = 0;
-            while at < to.len {
-                let left = current.map_or(usize::MAX, |src| src.len - used);
-                let len = left.min(to.len - at);
-                let source = current.map(|src| src.addr.offset(used).as_ptr().cast_const());
-                if let Some(found) = look(offset, source, to.addr.offset(at).as_ptr(), len) {
-                    return Some(found);
-                }
-                (offset, at, used) = (offset + len, at + len, used + len);
-                if current.is_some_and(|src| used == src.len) {
-                    (current, used) = (from.next(), 0);
-                }
-            }
-        }
-    }
-    None
 }

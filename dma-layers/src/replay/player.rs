@@ -13,7 +13,7 @@ use dma_core::{
 
 use super::clock::Clock;
 use super::cut::Pieces;
-use super::memory::{Check, Memory, Wrong};
+use super::memory::{Check, Memory};
 use super::tokens::Tokens;
 use super::{CopyTimes, Mismatch, ReplayOptions};
 use crate::record::{Event, Events, QueueTrace, Span, Trace};
@@ -285,16 +285,9 @@ impl<'a> Player<'a> {
             if outcome != Outcome::Done {
                 self.ran.failed += 1;
             } else if let Some(check) = check {
-                match check.wrong(result) {
+                match check.mismatch(self.number, result) {
                     None => self.ran.verified += 1,
-                    Some(wrong) => {
-                        let offset = match wrong {
-                            Wrong::Byte(offset) => Some(offset),
-                            Wrong::Result => None,
-                        };
-                        let found = Mismatch { queue: self.number, operation: check.operation, offset };
-                        self.ran.mismatch.get_or_insert(found);
-                    }
+                    wrong => self.ran.mismatch = self.ran.mismatch.or(wrong),
                 }
             }
         }

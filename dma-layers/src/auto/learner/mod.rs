@@ -116,14 +116,6 @@ pub(super) struct Learner {
     cells: Box<[Cell]>,
 }
 
-/// State of a class.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Learned {
-    pub(super) choice: Member,
-    /// Nanoseconds of a descriptor, of each member.
-    pub(super) cost: [f32; 2],
-}
-
 impl Learner {
     pub(super) fn new() -> Self {
         let cell = Cell {
@@ -185,8 +177,9 @@ impl Learner {
         cell.time + cell.part.0
     }
 
-    /// Notes that one copy took `nanos`. Returns what was learned, if a run ended by it.
-    pub(super) fn record(&mut self, class: Class, member: Member, nanos: f32) -> Option<Learned> {
+    /// Notes that one copy took `nanos`. Returns the costs of both members if the run that
+    /// measured them ended by it.
+    pub(super) fn record(&mut self, class: Class, member: Member, nanos: f32) -> Option<[f32; 2]> {
         let cell = &mut self.cells[class.index()];
         let (Phase::Run(timed) | Phase::Settled(timed)) = cell.phase;
         if timed != member {
@@ -251,8 +244,8 @@ impl Cell {
         self.done >= PARTS && (!long || class.len < LONG || self.done >= parts || self.time >= time)
     }
 
-    /// Ends a part of a run. Returns what was learned, if the runs of both members ended by it.
-    fn end_part(&mut self, class: Class, member: Member) -> Option<Learned> {
+    /// Ends a part of a run. Returns both costs if the runs of both members ended by it.
+    fn end_part(&mut self, class: Class, member: Member) -> Option<[f32; 2]> {
         let (own, rival) = (self.cost[member as usize], 1 - member as usize);
         let other = self.cost[rival].max(self.seen[rival]);
         // It was dearer, and its first parts are so plainly that the others change nothing.
@@ -282,7 +275,7 @@ impl Cell {
         }
     }
 
-    fn settle(&mut self, class: Class) -> Learned {
+    fn settle(&mut self, class: Class) -> [f32; 2] {
         let [cpu, device] = self.cost;
         let choice = if device < cpu { Member::Device } else { Member::Cpu };
         let (cheap, dear) = (cpu.min(device).max(1.0), cpu.max(device).max(1.0));
@@ -294,6 +287,6 @@ impl Cell {
         self.agreed += 1;
         self.begin(choice);
         (self.phase, self.seen) = (Phase::Settled(choice), [0.0; 2]);
-        Learned { choice, cost: self.cost }
+        self.cost
     }
 }
