@@ -333,49 +333,37 @@ pub(crate) struct ibv_async_event {
 mod types {
     use super::*;
 
-    pub(super) type ibv_get_device_list =
-        unsafe extern "C" fn(num_devices: *mut c_int) -> *mut *mut ibv_device;
-    pub(super) type ibv_free_device_list = unsafe extern "C" fn(list: *mut *mut ibv_device);
-    pub(super) type ibv_get_device_name = unsafe extern "C" fn(device: *mut ibv_device) -> *const c_char;
-    pub(super) type ibv_open_device = unsafe extern "C" fn(device: *mut ibv_device) -> *mut ibv_context;
-    pub(super) type ibv_close_device = unsafe extern "C" fn(context: *mut ibv_context) -> c_int;
-    pub(super) type ibv_query_device =
-        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-    pub(super) type ibv_query_port =
-        unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
-    pub(super) type ibv_query_gid =
-        unsafe extern "C" fn(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
-    pub(super) type ibv_get_async_event =
-        unsafe extern "C" fn(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-    pub(super) type ibv_ack_async_event = unsafe extern "C" fn(event: *mut ibv_async_event);
-    pub(super) type ibv_alloc_pd = unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_pd;
-    pub(super) type ibv_dealloc_pd = unsafe extern "C" fn(pd: *mut ibv_pd) -> c_int;
-    pub(super) type ibv_reg_mr =
-        unsafe extern "C" fn(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
-    pub(super) type ibv_dereg_mr = unsafe extern "C" fn(mr: *mut ibv_mr) -> c_int;
-    pub(super) type ibv_create_comp_channel =
-        unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_comp_channel;
-    pub(super) type ibv_destroy_comp_channel = unsafe extern "C" fn(channel: *mut ibv_comp_channel) -> c_int;
-    pub(super) type ibv_create_cq = unsafe extern "C" fn(
-        context: *mut ibv_context,
-        cqe: c_int,
-        cq_context: *mut c_void,
-        channel: *mut ibv_comp_channel,
-        comp_vector: c_int,
-    ) -> *mut ibv_cq;
-    pub(super) type ibv_destroy_cq = unsafe extern "C" fn(cq: *mut ibv_cq) -> c_int;
-    pub(super) type ibv_get_cq_event = unsafe extern "C" fn(
-        channel: *mut ibv_comp_channel,
-        cq: *mut *mut ibv_cq,
-        cq_context: *mut *mut c_void,
-    ) -> c_int;
-    pub(super) type ibv_ack_cq_events = unsafe extern "C" fn(cq: *mut ibv_cq, nevents: c_uint);
-    pub(super) type ibv_create_qp =
-        unsafe extern "C" fn(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
-    pub(super) type ibv_modify_qp =
-        unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-    pub(super) type ibv_destroy_qp = unsafe extern "C" fn(qp: *mut ibv_qp) -> c_int;
-    pub(super) type ibv_is_fork_initialized = unsafe extern "C" fn() -> c_int;
+    macro_rules! types {
+        ($($call:ident($($arg:ty),*) $(-> $result:ty)?;)*) => {
+            $(pub(super) type $call = unsafe extern "C" fn($($arg),*) $(-> $result)?;)*
+        };
+    }
+    types! {
+        ibv_get_device_list(*mut c_int) -> *mut *mut ibv_device;
+        ibv_free_device_list(*mut *mut ibv_device);
+        ibv_get_device_name(*mut ibv_device) -> *const c_char;
+        ibv_open_device(*mut ibv_device) -> *mut ibv_context;
+        ibv_close_device(*mut ibv_context) -> c_int;
+        ibv_query_device(*mut ibv_context, *mut ibv_device_attr) -> c_int;
+        ibv_query_port(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
+        ibv_query_gid(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
+        ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
+        ibv_ack_async_event(*mut ibv_async_event);
+        ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
+        ibv_dealloc_pd(*mut ibv_pd) -> c_int;
+        ibv_reg_mr(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+        ibv_dereg_mr(*mut ibv_mr) -> c_int;
+        ibv_create_comp_channel(*mut ibv_context) -> *mut ibv_comp_channel;
+        ibv_destroy_comp_channel(*mut ibv_comp_channel) -> c_int;
+        ibv_create_cq(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+        ibv_destroy_cq(*mut ibv_cq) -> c_int;
+        ibv_get_cq_event(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
+        ibv_ack_cq_events(*mut ibv_cq, c_uint);
+        ibv_create_qp(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
+        ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+        ibv_destroy_qp(*mut ibv_qp) -> c_int;
+        ibv_is_fork_initialized() -> c_int;
+    }
 }
 
 dma_loader::calls! {

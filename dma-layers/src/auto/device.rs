@@ -105,14 +105,8 @@ impl DeviceQueue {
         let depth = options.depth.min(shared.device.info().limits.max_queue_depth);
         let options = options.clone().with_depth(depth);
         dma_core::check_headroom(depth.saturating_mul(size_of::<Option<Slot>>() + size_of::<Repeat>()))?;
-        let events = match cpu {
-            Some(fd) => {
-                let events = Events::new()?;
-                events.as_ref().map(|events| events.add(fd)).transpose()?;
-                events
-            }
-            None => None,
-        };
+        let events = cpu.map(|fd| Events::new().and_then(|events| events.add(fd).map(|()| events)));
+        let events = events.transpose()?;
         let now = Instant::now();
         let mut opened = Self {
             shared: Arc::clone(shared),
