@@ -8,7 +8,7 @@ use crate::{
     RawQueue, RawRegion, RegionInfo, Result,
 };
 
-/// Implements [`DmaEngine`] for a type by the engine that `|this| ...` makes of it. Generics come in brackets.
+/// Implements [`DmaEngine`] for a type by the engine that `|this|` makes of it. Generics come in brackets.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! forward_engine {

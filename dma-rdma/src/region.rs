@@ -124,8 +124,8 @@ impl RdmaRegion {
     }
 }
 
-/// The library's rights of memory in the device's own domain, whose queue pairs are connected to themselves, or
-/// grant their peer nothing.
+/// The library's rights of memory in the device's own domain, whose queue pairs are connected to themselves,
+/// or grant their peer nothing.
 pub(crate) fn rights(access: Access) -> i32 {
     let right = |of, flag| if access.contains(of) { flag } else { 0 };
     right(Access::READ, access::REMOTE_READ) | right(Access::WRITE, access::LOCAL_WRITE)
