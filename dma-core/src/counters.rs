@@ -45,24 +45,35 @@ impl Counters {
     pub fn plus(self, other: Self) -> Self {
         self.with(other, u64::saturating_add)
     }
-
-    fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            submitted: f(self.submitted, other.submitted),
-            completed: f(self.completed, other.completed),
-            failed: f(self.failed, other.failed),
-            aborted: f(self.aborted, other.aborted),
-            abandoned: f(self.abandoned, other.abandoned),
-            in_flight: f(self.in_flight, other.in_flight),
-            bytes: f(self.bytes, other.bytes),
-            full: f(self.full, other.full),
-            descriptors: f(self.descriptors, other.descriptors),
-            doorbells: f(self.doorbells, other.doorbells),
-            polls: f(self.polls, other.polls),
-            resets: f(self.resets, other.resets),
-        }
-    }
 }
+
+macro_rules! each_field {
+    ($($field:ident),+) => {
+        impl Counters {
+            fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+                Self { $($field: f(self.$field, other.$field)),+ }
+            }
+
+            fn named(&self) -> impl IntoIterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($field), self.$field)),+]
+            }
+        }
+    };
+}
+each_field!(
+    submitted,
+    completed,
+    failed,
+    aborted,
+    abandoned,
+    in_flight,
+    bytes,
+    full,
+    descriptors,
+    doorbells,
+    polls,
+    resets
+);
 
 impl Sub for Counters {
     type Output = Self;
@@ -76,23 +87,10 @@ impl Sub for Counters {
 
 impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = [
-            ("submitted", self.submitted),
-            ("completed", self.completed),
-            ("failed", self.failed),
-            ("aborted", self.aborted),
-            ("abandoned", self.abandoned),
-            ("in flight", self.in_flight),
-            ("bytes", self.bytes),
-            ("full", self.full),
-            ("descriptors", self.descriptors),
-            ("doorbells", self.doorbells),
-            ("polls", self.polls),
-            ("resets", self.resets),
-        ];
         let mut first = true;
-        for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            write!(f, "{}{count} {name}", if first { "" } else { ", " })?;
+        for (name, count) in self.named().into_iter().filter(|(_, count)| *count > 0) {
+            let (comma, name) = (if first { "" } else { ", " }, name.replace('_', " "));
+            write!(f, "{comma}{count} {name}")?;
             first = false;
         }
         if first { f.write_str("nothing submitted") } else { Ok(()) }

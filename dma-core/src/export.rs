@@ -225,19 +225,12 @@ fn create_beside(path: &Path) -> std::io::Result<(std::fs::File, std::path::Path
     use std::hash::{BuildHasher, RandomState};
     use std::os::unix::fs::OpenOptionsExt;
 
-    const TRIES: u32 = 16;
-    let mut tried = 0;
-    loop {
-        let mut name = path.as_os_str().to_owned();
-        // Keys of a new hasher are random.
-        name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(tried)));
-        let name = std::path::PathBuf::from(name);
-        match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name) {
-            Ok(file) => return Ok((file, name)),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && tried < TRIES => tried += 1,
-            Err(e) => return Err(e),
-        }
-    }
+    let mut name = path.as_os_str().to_owned();
+    // Keys of a new hasher are random.
+    name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(0)));
+    let name = std::path::PathBuf::from(name);
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
+    Ok((file, name))
 }
 
 /// Takes `N` bytes off the front, or `None` if there are fewer.

@@ -111,7 +111,6 @@ pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
         disjoint(&from, &all, &mut lists.ranges)?;
         countable(2 * src_len)
     });
-    [&mut from, &mut to, &mut to_also].into_iter().for_each(|list| list.retain(|segment| segment.len > 0));
     lists.plan(checked, Plan::CopyToBoth(from, [to, to_also]))
 }
 
@@ -140,8 +139,6 @@ pub(crate) fn query<A: Operand, B: Operand>(
         }
         countable(len)
     });
-    query.a.retain(|segment| segment.len > 0);
-    query.b.retain(|segment| segment.len > 0);
     let can_answer = means.can_answer(&query);
     let plan = Plan::Query(query);
     let error = match checked {
@@ -291,7 +288,7 @@ fn overlap(bytes: u64, in_destination: bool) -> Error {
         .with_hint("a device copies in no particular direction: use disjoint ranges")
 }
 
-/// Checks every view of one side and appends its segments to `out`. Returns the total length, which may
+/// Checks every view of one side and appends its segments to `out`, but for empty ones. Returns the total length, which may
 /// exceed `usize` for repeated windows.
 fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<Segment>) -> Result<u128> {
     let mut result = Ok(());
@@ -300,7 +297,7 @@ fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<
         if result.is_ok() {
             result = check_range(engine, range, access);
             total += range.len as u128;
-            out.push(range.segment());
+            out.extend((range.len > 0).then(|| range.segment()));
         }
     });
     result.map(|()| total)

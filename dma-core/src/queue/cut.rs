@@ -27,16 +27,17 @@ pub(crate) enum Fence {
     Drain,
 }
 
-/// The kind of operation.
+/// The kind of operation, with the sources. Segments are not empty.
 #[derive(Debug)]
-enum Work {
+pub(crate) enum Work {
     Copy(Cursor),
     /// To a second destination, too.
     CopyToBoth(Cursor, Cursor),
-    /// An operation with a result, which cuts itself.
+    /// An operation with a result, which cuts itself, and has no other list.
     Query(Running),
     Fill([u8; 8]),
-    /// A fill by copies out of a block that holds the pattern repeatedly; its length is a multiple of 8.
+    /// A fill by copies out of a block, whose length is a multiple of 8. The planner makes it hold the
+    /// pattern repeatedly before the first piece goes out.
     FillFrom {
         pattern: [u8; 8],
         block: Segment,
@@ -70,24 +71,10 @@ impl Piece {
 }
 
 impl Staged {
-    /// A copy of `left` bytes, which both lists hold; segments may be of any length, even 0.
-    pub(crate) fn copy(token: u64, fence: Fence, mut src: Vec<Segment>, mut dst: Vec<Segment>) -> Self {
-        src.retain(|s| s.len > 0);
-        dst.retain(|s| s.len > 0);
+    /// Stages `work` to `dst`, whose segments are not empty.
+    pub(crate) fn new(token: u64, fence: Fence, work: Work, dst: Vec<Segment>) -> Self {
         let left = dst.iter().map(|s| s.len).sum();
-        Self { token, fence, work: Work::Copy(Cursor::new(src)), dst: Cursor::new(dst), left }
-    }
-
-    /// A copy to two destinations that the device does; the lists are of the same length.
-    pub(crate) fn copy_to_both(token: u64, fence: Fence, src: Vec<Segment>, dst: [Vec<Segment>; 2]) -> Self {
-        let [dst, also] = dst.map(Cursor::new);
-        let left = src.iter().map(|s| s.len).sum();
-        Self { token, fence, work: Work::CopyToBoth(Cursor::new(src), also), dst, left }
-    }
-
-    /// An operation with a result, of at least 1 byte.
-    pub(crate) fn query(token: u64, fence: Fence, running: Running) -> Self {
-        Self { token, fence, work: Work::Query(running), dst: Cursor::default(), left: 0 }
+        Self { token, fence, work, dst: Cursor::new(dst), left }
     }
 
     /// Returns the operation, if it is one with a result.
@@ -96,27 +83,6 @@ impl Staged {
             Work::Query(running) => Some(running),
             _ => None,
         }
-    }
-
-    /// A fill that the device does.
-    pub(crate) fn fill(token: u64, fence: Fence, pattern: [u8; 8], mut dst: Vec<Segment>) -> Self {
-        dst.retain(|s| s.len > 0);
-        let left = dst.iter().map(|s| s.len).sum();
-        Self { token, fence, work: Work::Fill(pattern), dst: Cursor::new(dst), left }
-    }
-
-    /// A fill by copies out of `block`, which the planner makes hold the pattern before the first piece goes
-    /// out.
-    pub(crate) fn fill_from(
-        token: u64,
-        fence: Fence,
-        pattern: [u8; 8],
-        block: Segment,
-        mut dst: Vec<Segment>,
-    ) -> Self {
-        dst.retain(|s| s.len > 0);
-        let left = dst.iter().map(|s| s.len).sum();
-        Self { token, fence, work: Work::FillFrom { pattern, block, phase: 0 }, dst: Cursor::new(dst), left }
     }
 
     /// Returns the pattern that the block must hold for a fill by copies.
@@ -224,6 +190,7 @@ mod tests {
         let mut at: Vec<usize> = cuts.iter().map(|c| c.index(len + 1)).collect();
         at.extend([0, len]);
         at.sort_unstable();
+        at.dedup();
         at.windows(2).map(|w| w[1] - w[0]).collect()
     }
 
@@ -239,7 +206,7 @@ mod tests {
             let src = segments(1, &split(len, &src_cuts));
             let dst = segments(2, &split(len, &dst_cuts));
             let expected: Vec<_> = addresses(&src).into_iter().zip(addresses(&dst)).collect();
-            let mut staged = Staged::copy(0, Fence::Clear, src, dst);
+            let mut staged = Staged::new(0, Fence::Clear, Work::Copy(Cursor::new(src)), dst);
             let (mut piece, mut moved) = (Piece::default(), Vec::new());
             while !staged.is_exhausted() {
                 staged.next_piece(max_transfer, max_segments, &mut piece);
@@ -265,11 +232,9 @@ mod tests {
             let dst = segments(2, &split(len, &cuts));
             let expected: Vec<_> = addresses(&dst).into_iter().zip(pattern.into_iter().cycle()).collect();
             let block = segments(1, &[32])[0];
-            let mut staged = if by_copy {
-                Staged::fill_from(0, Fence::Clear, pattern, block, dst)
-            } else {
-                Staged::fill(0, Fence::Clear, pattern, dst)
-            };
+            let work =
+                if by_copy { Work::FillFrom { pattern, block, phase: 0 } } else { Work::Fill(pattern) };
+            let mut staged = Staged::new(0, Fence::Clear, work, dst);
             let (mut piece, mut written) = (Piece::default(), Vec::new());
             while !staged.is_exhausted() {
                 staged.next_piece(max_transfer, max_segments, &mut piece);

@@ -13,7 +13,8 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use super::check::{self, Lists};
-use super::cut::{Fence, Piece, Staged};
+use super::cursor::Cursor;
+use super::cut::{Fence, Piece, Staged, Work};
 use super::error::Failure;
 use super::plan::{Means, Plan};
 use super::query::{Running, Step};
@@ -357,9 +358,10 @@ impl Planner {
         }
     }
 
-    fn stage(&mut self, staged: Staged) {
-        self.ops[slot_of(staged.token) as usize].staged += 1;
-        self.staged.push_back(staged);
+    fn stage(&mut self, token: u64, work: Work, dst: Vec<Segment>) {
+        let fence = self.next_fence();
+        self.ops[slot_of(token) as usize].staged += 1;
+        self.staged.push_back(Staged::new(token, fence, work, dst));
     }
 
     /// Hands over pending descriptors as far as the device has room.
@@ -886,40 +888,38 @@ impl Admission<'_> {
         match plan {
             Plan::Flat(src, dst) => self.push_flat(index, src, dst),
             Plan::Empty => {}
-            Plan::Lists(src, dst) => {
-                let fence = self.planner.next_fence();
-                self.planner.stage(Staged::copy(token, fence, src, dst));
-            }
+            Plan::Lists(src, dst) => self.planner.stage(token, Work::Copy(Cursor::new(src)), dst),
             Plan::CopyToBoth(mut src, [mut dst, mut also]) => {
-                let fence = self.planner.next_fence();
-                if self.planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
-                    self.planner.stage(Staged::copy_to_both(token, fence, src, [dst, also]));
+                let planner = &mut *self.planner;
+                if planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
+                    let work = Work::CopyToBoth(Cursor::new(src), Cursor::new(also));
+                    planner.stage(token, work, dst);
                 } else {
                     src.extend_from_within(..);
                     dst.append(&mut also);
-                    self.planner.lists.keep(also);
-                    self.planner.stage(Staged::copy(token, fence, src, dst));
+                    planner.lists.keep(also);
+                    planner.stage(token, Work::Copy(Cursor::new(src)), dst);
                 }
             }
             Plan::Query(query) => {
-                let op = &mut self.planner.ops[self.slot as usize];
+                let planner = &mut *self.planner;
+                let op = &mut planner.ops[self.slot as usize];
                 (op.answers, op.result) = (true, query.initial());
                 if query.len() > 0 {
-                    let native = self.planner.capabilities.contains(query.kind.capability());
-                    let fence = self.planner.next_fence();
-                    self.planner.stage(Staged::query(token, fence, Running::new(query, native)));
+                    let native = planner.capabilities.contains(query.kind.capability());
+                    planner.stage(token, Work::Query(Running::new(query, native)), Vec::new());
                 }
             }
             Plan::Fill(pattern, dst) => {
-                let fence = self.planner.next_fence();
-                if self.planner.capabilities.contains(Capabilities::FILL) {
-                    self.planner.stage(Staged::fill(token, fence, pattern, dst));
-                } else if let Some(block) = &self.planner.scratch {
-                    let segment = block.buffer.0.segment();
-                    self.planner.stage(Staged::fill_from(token, fence, pattern, segment, dst));
-                } else {
-                    debug_assert!(false, "`Means` was not asked");
-                }
+                let block = self.planner.scratch.as_ref().map(|block| block.buffer.0.segment());
+                let work = match block {
+                    Some(block) if !self.planner.capabilities.contains(Capabilities::FILL) => {
+                        Work::FillFrom { pattern, block, phase: 0 }
+                    }
+                    // `Means` was asked.
+                    _ => Work::Fill(pattern),
+                };
+                self.planner.stage(token, work, dst);
             }
         }
     }
@@ -948,8 +948,7 @@ impl Admission<'_> {
             let (mut from, mut to) = (planner.lists.take(), planner.lists.take());
             from.push(src);
             to.push(dst);
-            let fence = planner.next_fence();
-            planner.stage(Staged::copy(token, fence, from, to));
+            planner.stage(token, Work::Copy(Cursor::new(from)), to);
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn second_level_cache() -> Option<usize> {
 
 /// Returns EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. `std`'s `__cpuid_count` is unsafe or safe depending
 /// on its version.
-pub(super) fn cpuid(leaf: u32) -> [u32; 4] {
+fn cpuid(leaf: u32) -> [u32; 4] {
     let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
     (eax, ecx) = (leaf, 0);
     // SAFETY: every x86-64 CPU has CPUID; RBX, which the compiler reserves, is restored.

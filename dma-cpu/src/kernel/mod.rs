@@ -80,7 +80,7 @@ impl Kernel {
         })
     }
 
-    /// A short name, for reports: `memcpy`, `avx512`, `movdir64b`, `avx2`, `sse2` or `stnp`.
+    /// A short name, for reports: `memcpy`, `avx2`, `sse2` or `stnp`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name

@@ -9,7 +9,6 @@ use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use super::Kernel;
-use super::cpuid::cpuid;
 use super::memory::{self, LINE, pattern_line};
 
 /// Bytes between streams: the span that one hardware prefetch stream covers.
@@ -19,24 +18,12 @@ const STREAMS: usize = 4;
 /// Distance from a load to the prefetch ahead of it, in bytes.
 const AHEAD: usize = 8 * LINE;
 
-/// Returns the streaming kernels of this CPU, the preferred one first. Memory bandwidth limits them all. On a
-/// Sapphire Rapids class Xeon AVX2 is 1 to 3 % ahead of the wider two, and does not lower the CPU's clock.
+/// Returns the streaming kernels of this CPU, the preferred one first. Memory bandwidth limits them. On a
+/// Sapphire Rapids class Xeon AVX2 is 1 to 3 % ahead of AVX-512 and MOVDIR64B, and does not lower the CPU's
+/// clock.
 pub(super) fn available() -> impl Iterator<Item = Kernel> {
-    [
-        is_x86_feature_detected!("avx2").then_some(AVX2),
-        is_x86_feature_detected!("avx512f").then_some(AVX512),
-        has_movdir64b().then_some(MOVDIR64B),
-        Some(SSE2), // part of x86-64 itself
-    ]
-    .into_iter()
-    .flatten()
-}
-
-/// CPUID leaf 7, subleaf 0, ECX bit 28 (Intel SDM, volume 2, "CPUID"). std has no name for it.
-fn has_movdir64b() -> bool {
-    let [last, ..] = cpuid(0);
-    let [_, _, ecx, _] = cpuid(7);
-    last >= 7 && ecx >> 28 & 1 == 1
+    // SSE2 is part of x86-64 itself.
+    is_x86_feature_detected!("avx2").then_some(AVX2).into_iter().chain([SSE2])
 }
 
 /// Declares a kernel and its functions, which have the CPU feature that their line needs.
@@ -58,8 +45,6 @@ macro_rules! kernel {
     };
 }
 
-kernel!(AVX512, "avx512", Avx512, copy_avx512, fill_avx512, "avx512f");
-kernel!(MOVDIR64B, "movdir64b", Movdir64b, copy_movdir64b, fill_movdir64b);
 kernel!(AVX2, "avx2", Avx2, copy_avx2, fill_avx2, "avx2");
 kernel!(SSE2, "sse2", Sse2, copy_sse2, fill_sse2);
 
@@ -71,40 +56,6 @@ trait Line {
     /// `src` is valid for reads of 64 bytes; `dst` is 64-byte aligned and valid for writes of 64 bytes; the
     /// CPU has the feature.
     unsafe fn stream(dst: *mut u8, src: *const u8);
-}
-
-struct Avx512;
-
-impl Line for Avx512 {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn stream(dst: *mut u8, src: *const u8) {
-        // SAFETY: reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`; no flags, no
-        // stack.
-        unsafe {
-            asm!(
-                "vmovdqu64 {line}, [{src}]",
-                "vmovntdq [{dst}], {line}",
-                dst = in(reg) dst,
-                src = in(reg) src,
-                line = out(zmm_reg) _,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-}
-
-struct Movdir64b;
-
-impl Line for Movdir64b {
-    #[inline(always)]
-    unsafe fn stream(dst: *mut u8, src: *const u8) {
-        // SAFETY: reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`; no flags, no
-        // stack.
-        unsafe {
-            asm!("movdir64b {dst}, [{src}]", dst = in(reg) dst, src = in(reg) src, options(nostack, preserves_flags));
-        }
-    }
 }
 
 struct Avx2;
