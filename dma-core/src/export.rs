@@ -148,23 +148,23 @@ impl ExportDescriptor {
         if bytes.len() > Self::MAX_ENCODED {
             return Err(malformed("too long").with_numbers(bytes.len() as u64, Self::MAX_ENCODED as u64));
         }
-        let mut rest = bytes;
-        let magic: [u8; 4] = take(&mut rest).ok_or_else(|| malformed("too short"))?;
-        if magic != MAGIC {
+        let header = bytes.first_chunk::<HEADER>().ok_or_else(|| malformed("too short"))?;
+        let field = |at: std::ops::Range<usize>| {
+            header[at].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        };
+        if header[..4] != MAGIC {
             return Err(malformed("does not begin with DMAX"));
         }
-        let version = u16::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
-        if version != VERSION {
+        let version = field(4..6);
+        if version != VERSION.into() {
             return Err(bad(
                 ErrorKind::VersionMismatch,
                 format!("version {version}, this library reads {VERSION}"),
             )
             .with_hint("use the same release of this library on both sides"));
         }
-        let name_len = u16::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?) as usize;
-        let rights = u32::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
-        let len = u64::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?);
-        let native_len = u32::from_le_bytes(take(&mut rest).ok_or_else(|| malformed("cut off"))?) as usize;
+        let (name_len, rights, len) = (field(6..8) as usize, field(8..12) as u32, field(12..20));
+        let native_len = field(20..24) as usize;
         let expected = HEADER + name_len + native_len + TRAILER;
         if bytes.len() != expected {
             return Err(malformed("cut off or with bytes behind its end")
@@ -231,13 +231,6 @@ fn create_beside(path: &Path) -> std::io::Result<(std::fs::File, std::path::Path
     let name = std::path::PathBuf::from(name);
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
     Ok((file, name))
-}
-
-/// Takes `N` bytes off the front, or `None` if there are fewer.
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = rest.split_first_chunk()?;
-    *rest = tail;
-    Some(*head)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use dma_core::{
 };
 
 use super::NAME;
-use super::memory::LocalMemory;
+use super::memory;
 use super::transfer::{LOCAL, key_of};
 use dma_ipc::{Import, SharedMemory, Unexportable};
 
@@ -22,7 +22,7 @@ pub(super) struct CpuRegion {
 
 #[derive(Debug)]
 enum Backing {
-    Local(#[expect(dead_code, reason = "kept until the region goes")] LocalMemory),
+    Local(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
     /// The caller's, who keeps it.
     Registered,
     Exportable(SharedMemory),
@@ -33,8 +33,8 @@ enum Backing {
 impl CpuRegion {
     pub(super) fn allocate(engine: EngineId, request: &MemoryRequest) -> Result<Self> {
         let (base, backing) = if request.export.is_empty() {
-            let memory = LocalMemory::allocate(request)?;
-            (memory.base(), Backing::Local(memory))
+            let memory = memory::allocate(request)?;
+            (memory.as_ptr(), Backing::Local(memory))
         } else {
             let memory = SharedMemory::allocate_requested(request)?;
             (memory.ptr(), Backing::Exportable(memory))

@@ -1,9 +1,7 @@
 //! [`ReferenceEngine`]: the smallest engine that conforms, with limits as tight as one likes.
 #![expect(unsafe_code, reason = "implements the raw traits")]
 
-use std::alloc::Layout;
 use std::collections::VecDeque;
-use std::ptr::NonNull;
 
 use crate::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
@@ -80,12 +78,10 @@ unsafe impl DmaEngine for ReferenceEngine {
             return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
         }
         request.validate()?;
-        let no_memory = || request.out_of_memory();
-        let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
-        // SAFETY: the length is not 0, as was checked.
-        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
-        let info = RegionInfo::local(self.id, RegionKey(0), base, request.len, request.access);
-        Ok(Box::new(Memory { info, owned: Some(layout) }))
+        let limits = Limits::default().with_alignment(request.align, 1);
+        let memory = HostMemory::aligned(request.len, &limits).map_err(|_| request.out_of_memory())?;
+        let info = RegionInfo::local(self.id, RegionKey(0), memory.as_ptr(), request.len, request.access);
+        Ok(Box::new(Memory { info, _owned: Some(memory) }))
     }
 
     unsafe fn register_raw(
@@ -94,7 +90,7 @@ unsafe impl DmaEngine for ReferenceEngine {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         let info = RegionInfo::local(self.id, RegionKey(0), memory.as_ptr(), memory.len(), request.access);
-        Ok(Box::new(Memory { info, owned: None }))
+        Ok(Box::new(Memory { info, _owned: None }))
     }
 
     fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -120,7 +116,7 @@ unsafe impl DmaEngine for ReferenceEngine {
 #[derive(Debug)]
 struct Memory {
     info: RegionInfo,
-    owned: Option<Layout>,
+    _owned: Option<HostMemory>,
 }
 
 // SAFETY: nothing changes, and the memory stays mapped until the drop: it is allocated here, or the registrar
@@ -131,15 +127,6 @@ unsafe impl RawRegion for Memory {
     }
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Some(layout) = self.owned {
-            // SAFETY: it was allocated with this layout.
-            unsafe { std::alloc::dealloc(self.info.addr.as_ptr(), layout) };
-        }
     }
 }
 
