@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use super::deferred_callbacks::{DeferredCallback, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
-use super::slot::{Report, Request, Slot, Work};
+use super::slot::{Report, Request, Slot};
 use super::stall_record::StallRecord;
 use super::wait_queue::WaitQueue;
 use crate::queue::check::Lists;
@@ -97,15 +97,6 @@ pub(super) enum Caller {
     Lane,
     /// A thread that closes the queue: at once.
     Closer,
-}
-
-/// The result of a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Driven {
-    /// Another thread polls.
-    Busy,
-    /// Number of descriptors reported and requests taken.
-    Progress(usize),
 }
 
 /// A slot that is being filled in. It is given back if that panics.
@@ -260,26 +251,27 @@ impl Lane {
         !self.gather.is_zero() && self.free.are_shared(self.slots.len())
     }
 
-    /// Submits gathered requests and polls the device, unless another thread does. Does not block.
-    pub(super) fn drive(&self, caller: Caller) -> Driven {
+    /// Submits gathered requests and polls the device, unless another thread does. Does not block. Returns the
+    /// number of descriptors reported and requests taken.
+    pub(super) fn drive(&self, caller: Caller) -> usize {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
-            Err(TryLockError::WouldBlock) => return Driven::Busy,
+            Err(TryLockError::WouldBlock) => return 0,
             Err(TryLockError::Poisoned(e)) => self.wrecked(e.into_inner()),
         };
         let progress = self.run(&mut core, caller);
         self.leave(core);
-        Driven::Progress(progress)
+        progress
     }
 
     /// As [`drive`](Self::drive), by a thread that waits for an operation. The lane's own thread stays away
     /// meanwhile.
-    pub(super) fn help(&self, submitter_id: usize) -> Driven {
-        let driven = self.drive(Caller::Waiter(submitter_id));
-        if let Driven::Progress(1..) = driven {
+    pub(super) fn help(&self, submitter_id: usize) -> usize {
+        let progress = self.drive(Caller::Waiter(submitter_id));
+        if progress > 0 {
             self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
-        driven
+        progress
     }
 
     /// Locks the core, to read it.
@@ -407,14 +399,8 @@ impl Lane {
             unsafe {
                 cell.request(|request| {
                     let mut admission = core.planner.admit(slot, request.operations, request.bytes, true);
-                    match std::mem::replace(&mut request.work, Work::None) {
-                        Work::Plan(plan) => admission.push(0, plan),
-                        Work::Batch => {
-                            for (plan, index) in request.batch.drain(..).zip(0..) {
-                                admission.push(index, plan);
-                            }
-                        }
-                        Work::None => {}
+                    for (plan, index) in request.plans.drain(..).zip(0..) {
+                        admission.push(index, plan);
                     }
                     admission.commit();
                 });
@@ -535,7 +521,7 @@ impl Lane {
                 continue;
             }
             // If the engine panics, the next poll finds the lock poisoned.
-            if let Some(Driven::Progress(1..)) = guarded("the engine", || self.drive(Caller::Lane)) {
+            if let Some(1..) = guarded("the engine", || self.drive(Caller::Lane)) {
                 idle = 0;
                 naps = 0;
                 continue;

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use deferred_callbacks::DeferredCallback;
 use lane::Lane;
 pub use ready::SharedReady;
-use slot::Work;
 pub use transfer::SharedTransfer;
 use wait_queue::WaitQueue;
 
@@ -288,14 +287,11 @@ impl SharedQueue {
         self.submit_to(Operation::Batch, batch, |lane, batch, request| {
             request.operations = operations;
             request.bytes = bytes;
-            request.work = Work::Batch;
-            // Nothing is left in it, but by a panic.
-            request.batch.clear();
             for (src, dst) in batch.iter() {
                 match with_lists(lane, S::SINGLE && D::SINGLE, |lists| {
                     check::copy(lane.engine, src, dst, lists)
                 }) {
-                    Ok(plan) => request.batch.push(plan),
+                    Ok(plan) => request.plans.push(plan),
                     Err(e) => debug_assert!(false, "it passed before: {e}"),
                 }
             }
@@ -310,29 +306,18 @@ impl SharedQueue {
         check: impl FnOnce(Means, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
         let lane = self.first_lane();
-        let plan = check(lane.means, &operands, &mut lane.lists());
-        match plan {
-            Ok(plan) => self.submit_plan(operation, plan, operands),
-            Err(e) => Err(refuse(lane, operation, e, operands)),
-        }
-    }
-
-    fn submit_plan<T: Send + 'static, R: Answer>(
-        &self,
-        operation: Operation,
-        plan: Plan,
-        operands: T,
-    ) -> SharedResult<T, R> {
         // A cell, because several lanes may be asked but only one takes the request.
-        let plan = Cell::new(Some(plan));
+        let plan = match check(lane.means, &operands, &mut lane.lists()) {
+            Ok(plan) => Cell::new(Some(plan)),
+            Err(e) => return Err(refuse(lane, operation, e, operands)),
+        };
         let submitted = self.submit_to(operation, operands, |_, _, request| {
             let plan = plan.take();
             request.operations = 1;
             request.bytes = plan.as_ref().map_or(0, Plan::len) as u64;
-            request.work = plan.map_or(Work::None, Work::Plan);
+            request.plans.extend(plan);
         });
         if let Some(plan) = plan.take() {
-            let lane = self.first_lane();
             plan.discard(|list| lane.lists().keep(list));
         }
         submitted

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::Handle;
-use super::lane::{Caller, Driven};
+use super::lane::{Caller, Lane};
 use super::slot::let_go;
 use crate::queue::error;
 use crate::queue::wait::Backoff;
@@ -54,12 +54,8 @@ impl SharedReady {
             if let Some(answer) = self.answer() {
                 return answer;
             }
-            let mut progress = 0;
-            for lane in &self.handle.hub.lanes {
-                if let Driven::Progress(n) = lane.help(self.handle.submitter_id) {
-                    progress += n;
-                }
-            }
+            let help = |lane: &Arc<Lane>| lane.help(self.handle.submitter_id);
+            let progress = self.handle.hub.lanes.iter().map(help).sum();
             // Without a deadline, the clock is not read: the lane's thread detects a device that hangs.
             let Some(until) = until else {
                 backoff.pause();

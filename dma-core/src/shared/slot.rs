@@ -30,7 +30,7 @@ const HAS_WAITER: u8 = 5;
 /// Ended with a report: a result or a failure.
 const REPORTED: u8 = 6;
 
-/// A submitter's request. The batch's memory stays with the slot.
+/// A submitter's request. The memory of its plans stays with the slot.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Request {
@@ -38,20 +38,8 @@ pub(super) struct Request {
     flat: Option<(Segment, Segment)>,
     pub(super) operations: u32,
     pub(super) bytes: u64,
-    pub(super) work: Work,
-    /// The copies of a batch.
-    pub(super) batch: Vec<Plan>,
-}
-
-/// The work of a request.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// Nothing, or taken by the lane.
-    None,
-    /// A single operation of another shape.
-    Plan(Plan),
-    /// The copies in `batch`.
-    Batch,
+    /// The operation, or the copies of a batch.
+    pub(super) plans: Vec<Plan>,
 }
 
 /// The end of an operation other than plain success.
@@ -99,13 +87,7 @@ impl Slot {
     pub(super) fn new() -> Self {
         Self {
             state: AtomicU8::new(FREE),
-            request: UnsafeCell::new(Request {
-                flat: None,
-                operations: 0,
-                bytes: 0,
-                work: Work::None,
-                batch: Vec::new(),
-            }),
+            request: UnsafeCell::new(Request { flat: None, operations: 0, bytes: 0, plans: Vec::new() }),
             report: UnsafeCell::new(None),
             parked: UnsafeCell::new(None),
             waker: WakerCell::new(),
@@ -123,6 +105,8 @@ impl Slot {
             // SAFETY: the slot is the caller's alone, since the free list gave it out once.
             let request = unsafe { &mut *request };
             request.flat = None;
+            // Nothing is left in it, but by a panic.
+            request.plans.clear();
             fill(request);
         });
         self.state.store(IN_FLIGHT, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::Handle;
-use super::lane::{Caller, Driven, Lane};
+use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
 use crate::queue::Answer;
 use crate::queue::error;
@@ -98,11 +98,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             if self.look() != Seen::InFlight {
                 return true;
             }
-            let progress = match self.lane().help(self.queue.submitter_id) {
-                Driven::Progress(n) => n,
-                // Another thread polls the device; but it may have gone to sleep on a stuck one.
-                Driven::Busy => 0,
-            };
+            let progress = self.lane().help(self.queue.submitter_id);
             let reports_now = self.lane().reports();
             if std::mem::replace(&mut reports, reports_now) != reports_now {
                 last_progress = None;
