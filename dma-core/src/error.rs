@@ -209,27 +209,6 @@ impl Error {
         Arc::get_mut(detail).expect("nobody else has the detail")
     }
 
-    /// Sets the message.
-    #[must_use]
-    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
-        self.detail_mut().message = message.into();
-        self
-    }
-
-    /// Names the operation that failed, such as `copy` or `open queue`.
-    #[must_use]
-    pub fn with_operation(mut self, operation: impl Into<Cow<'static, str>>) -> Self {
-        self.detail_mut().operation = operation.into();
-        self
-    }
-
-    /// Names the backend, such as `doca`.
-    #[must_use]
-    pub fn with_backend(mut self, backend: impl Into<Cow<'static, str>>) -> Self {
-        self.detail_mut().backend = backend.into();
-        self
-    }
-
     /// Adds the number that was requested and its limit.
     #[must_use]
     pub fn with_numbers(mut self, requested: u64, limit: u64) -> Self {
@@ -243,13 +222,6 @@ impl Error {
     #[must_use]
     pub fn with_native(mut self, native: NativeError) -> Self {
         self.detail_mut().native = Some(native);
-        self
-    }
-
-    /// Sets the remedy.
-    #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
-        self.detail_mut().hint = hint.into();
         self
     }
 
@@ -272,24 +244,6 @@ impl Error {
         self.kind.retry()
     }
 
-    /// Returns the operation that failed, or an empty string.
-    #[must_use]
-    pub fn operation(&self) -> &str {
-        self.detail.as_ref().map_or("", |d| &d.operation)
-    }
-
-    /// Returns the backend, or an empty string.
-    #[must_use]
-    pub fn backend(&self) -> &str {
-        self.detail.as_ref().map_or("", |d| &d.backend)
-    }
-
-    /// Returns the message, or an empty string.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        self.detail.as_ref().map_or("", |d| &d.message)
-    }
-
     /// Returns the vendor's code and name, if the library or the device reported the failure.
     #[must_use]
     pub fn native(&self) -> Option<&NativeError> {
@@ -307,12 +261,36 @@ impl Error {
     pub fn limit(&self) -> Option<u64> {
         self.detail.as_ref()?.limit
     }
+}
 
-    /// Returns the remedy, or an empty string.
-    #[must_use]
-    pub fn hint(&self) -> &str {
-        self.detail.as_ref().map_or("", |d| &d.hint)
-    }
+/// Defines how a text is set and read.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $with:ident, $text:ident;)+) => {
+        impl Error {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $with(mut self, $text: impl Into<Cow<'static, str>>) -> Self {
+                self.detail_mut().$text = $text.into();
+                self
+            }
+
+            #[doc = concat!("Returns the text of [`", stringify!($with), "`](Self::", stringify!($with), "), or an empty one.")]
+            #[must_use]
+            pub fn $text(&self) -> &str {
+                self.detail.as_ref().map_or("", |detail| &detail.$text)
+            }
+        )+}
+    };
+}
+texts! {
+    /// Sets the message, which names the wrong input.
+    with_message, message;
+    /// Names the operation that failed, such as `copy` or `open queue`.
+    with_operation, operation;
+    /// Names the backend, such as `doca`.
+    with_backend, backend;
+    /// Sets the remedy.
+    with_hint, hint;
 }
 
 impl Error {

@@ -240,19 +240,6 @@ impl HostMemory {
         Ok(Self::from_owner(owner))
     }
 
-    /// As [`aligned`](Self::aligned), from the memory of a NUMA node. Blocks while the system clears it.
-    ///
-    /// # Errors
-    ///
-    /// As [`aligned`](Self::aligned), and as [`PageMemory::new`](crate::PageMemory::new) for the node.
-    pub fn aligned_on_node(len: usize, limits: &crate::Limits, node: u32) -> Result<Self> {
-        let alignment = limits.register_alignment.max(1);
-        let len = len.max(1);
-        let rounded = len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
-        let request = MemoryRequest::new(rounded).with_align(alignment).with_node(Some(node));
-        Ok(Self::from_owner(crate::PageMemory::new(&request)?))
-    }
-
     /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).
     ///
     /// # Safety

@@ -92,12 +92,9 @@ pub struct RegistrationCache<E> {
 #[derive(Default)]
 struct Kept {
     entries: HashMap<Key, Entry>,
-    bytes: usize,
     /// Counts uses.
     clock: u64,
-    hits: u64,
-    misses: u64,
-    evicted: u64,
+    counters: RegistrationCacheCounters,
 }
 
 /// The key of an entry. While the entry is there, its owner lives, and nothing else has these addresses.
@@ -134,31 +131,31 @@ impl Kept {
         self.clock += 1;
         let entry = self.entries.get_mut(key)?;
         entry.used = self.clock;
-        self.hits += 1;
+        self.counters.hits += 1;
         Some(entry.buffer.clone())
     }
 
     /// Keeps a registration, if there is room. Returns those that make room.
     fn keep(&mut self, key: Key, buffer: &Buffer, options: &RegistrationCacheOptions) -> Vec<Buffer> {
-        self.misses += 1;
+        self.counters.misses += 1;
         let mut given_up = Vec::new();
         if options.entries == 0 || key.len > options.bytes || self.entries.contains_key(&key) {
             return given_up;
         }
-        while self.entries.len() >= options.entries || self.bytes > options.bytes - key.len {
+        while self.entries.len() >= options.entries || self.counters.bytes > options.bytes - key.len {
             let idle = self.entries.iter().filter(|(_, entry)| entry.buffer.is_last());
             let Some((&oldest, _)) = idle.min_by_key(|(_, entry)| entry.used) else { return given_up };
-            self.evicted += 1;
+            self.counters.evicted += 1;
             given_up.extend(self.take(&oldest));
         }
-        self.bytes += key.len;
+        self.counters.bytes += key.len;
         self.entries.insert(key, Entry { buffer: buffer.clone(), used: self.clock });
         given_up
     }
 
     fn take(&mut self, key: &Key) -> Option<Buffer> {
         let entry = self.entries.remove(key)?;
-        self.bytes -= key.len;
+        self.counters.bytes -= key.len;
         Some(entry.buffer)
     }
 }
@@ -228,13 +225,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
     #[must_use]
     pub fn counters(&self) -> RegistrationCacheCounters {
         let kept = self.kept();
-        RegistrationCacheCounters {
-            hits: kept.hits,
-            misses: kept.misses,
-            evicted: kept.evicted,
-            entries: kept.entries.len(),
-            bytes: kept.bytes,
-        }
+        RegistrationCacheCounters { entries: kept.entries.len(), ..kept.counters }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -118,10 +118,7 @@ impl Import {
     ///
     /// As [`open`](Self::open), and [`RemoteError::OtherLength`].
     pub fn open_expecting(blob: &[u8], len: u64) -> Result<Self, RemoteError> {
-        Self::open_checked(blob, OPEN_WAITS, |pid, grant| {
-            let other = RemoteError::OtherLength { pid, expected: len, granted: grant.len };
-            if grant.len == len { Ok(()) } else { Err(other) }
-        })
+        Self::open_checked(blob, OPEN_WAITS, Some(len))
     }
 
     /// As [`open`](Self::open), but waits for the exporter no longer than `within`.
@@ -130,20 +127,18 @@ impl Import {
     ///
     /// As [`open`](Self::open).
     pub fn open_within(blob: &[u8], within: Duration) -> Result<Self, RemoteError> {
-        Self::open_checked(blob, within, |_, _| Ok(()))
+        Self::open_checked(blob, within, None)
     }
 
-    /// Imports memory that `check` accepts, given the exporter's process and its grant.
-    fn open_checked(
-        blob: &[u8],
-        within: Duration,
-        check: impl FnOnce(u32, Grant) -> Result<(), RemoteError>,
-    ) -> Result<Self, RemoteError> {
+    fn open_checked(blob: &[u8], within: Duration, expected: Option<u64>) -> Result<Self, RemoteError> {
         let blob = Blob::parse(blob)?;
         let exporter = Exporter::connect(&blob, within)?;
         let (granted, files) = exporter.ask()?;
         let Exporter { socket, pid, .. } = exporter;
-        check(pid, granted.grant)?;
+        let len = granted.grant.len;
+        if let Some(expected) = expected.filter(|expected| *expected != len) {
+            return Err(RemoteError::OtherLength { pid, expected, granted: len });
+        }
         let broke = |what| RemoteError::Protocol { pid, what };
         let [data, control] = files.ok_or(broke("it granted the import but did not send the memory"))?;
 

@@ -32,13 +32,12 @@
 //! # Guarantees
 //!
 //! - **A descriptor grants its range and rights, no more.** Both are in the exporter's table, not in the
-//!   descriptor. [`Import`] enforces both to the byte. A peer that does not use it can do more: see
-//!   [below](#abilities-of-a-peer-of-the-same-user).
+//!   descriptor, and [`Import`] enforces both to the byte.
 //! - **After [`Export::revoke`] returned, no importer touches the bytes.** Every access happens under a
 //!   [`Lease`]. Revoking refuses new leases and waits for existing ones.
 //! - **The end of a process is only an error in the other.** When the exporter dies, leases are refused with
-//!   [`RemoteError::PeerGone`] once the kernel has reported it, a moment later. The bytes stay mapped. When
-//!   an importer dies, its leases end.
+//!   [`RemoteError::PeerGone`] once the kernel has reported it, and the bytes stay mapped. When an importer
+//!   dies, its leases end.
 //! - **Nothing faults.** Shared memory is resident from the start, and sealed against shrinking. The kernel
 //!   copies other memory, and answers with an error where none is mapped.
 //! - **No process gets the bytes of an unrelated one**, even if the exporter ended and its process id is in
@@ -46,18 +45,16 @@
 //!
 //! # Limits
 //!
-//! - Peers are trusted to use this library, as the next section says. A device would be stopped by its MMU.
+//! - Linux only. Exporter and importer must share a network namespace (containers do not, by default),
+//!   because the socket's name is in it.
 //! - `fork` is not supported. A child has the parent's exports and imports but not the thread that serves
-//!   them. Dropping them in the child does nothing. Until the child ends or executes another program, its
-//!   parent's peers take the parent for alive. The child's own exports and imports work.
-//! - Exporter and importer must share a network namespace (containers do not, by default), because the
-//!   socket's name is in it.
-//! - Linux only.
+//!   them; dropping them there does nothing. Until the child ends or executes another program, its parent's
+//!   peers take the parent for alive. The child's own exports and imports work.
 //!
 //! # Abilities of a peer of the same user
 //!
-//! A peer receives a file descriptor. With it, without this library's [`Import`], and for as long as it keeps
-//! it, it can:
+//! Peers are trusted to use this library; a device would be stopped by its MMU. A peer receives a file
+//! descriptor. With it, without [`Import`], and for as long as it keeps it, it can:
 //!
 //! - With a range of a [`SharedMemory`] that was [allocated for](SharedMemory::allocate_for) readers: read
 //!   the whole `SharedMemory`. The kernel refuses every write, and [`Export::new`] refuses to grant writes.
@@ -66,21 +63,19 @@
 //! - With [memory of any other kind](Export::of_process_memory): read or write this process's whole address
 //!   space, as granted; and do both if it may trace this process (ptrace(2)).
 //!
-//! Neither leases nor [`Export::revoke`] stop it: they bind users of [`Import`]. It cannot make a
-//! `SharedMemory` shorter or longer: `F_SEAL_SHRINK` and `F_SEAL_GROW` are set. Other users get no
-//! descriptor: the exporter asks the kernel for the peer's user.
-//!
-//! So give a peer that is not trusted with more a `SharedMemory` of its own, allocated for no more than the
-//! peer's rights, and free it after revocation rather than use it again.
+//! Leases and [`Export::revoke`] do not stop it. It cannot change the length of a `SharedMemory`
+//! (`F_SEAL_SHRINK`, `F_SEAL_GROW`). Other users get no descriptor: the exporter asks the kernel for the
+//! peer's user. So give a peer that is not trusted with more a `SharedMemory` of its own, allocated for no
+//! more than the peer's rights, and free it after revocation rather than use it again.
 //!
 //! # Implementation
 //!
 //! The memory is a sealed memfd, or the exporter's `/proc/self/mem`, opened by itself with the mode that the
-//! rights need. A peer needs no right to trace it, and neither Yama nor a container's seccomp filter
-//! interferes. An exporting process listens on a Unix socket with a random name in the abstract namespace. It
-//! answers an export's 128-bit token with the file, and with a page that has one atomic word: the number of
-//! leases, and a flag that closes them. The connection stays open, so that each side notices the end of the
-//! other. One thread per process does all that, and sleeps otherwise.
+//! rights need, so that a peer needs no right to trace it. An exporting process listens on a Unix socket with
+//! a random name in the abstract namespace. It answers an export's 128-bit token with the file, and with a
+//! page that has one atomic word: the number of leases, and a flag that closes them. The connection stays
+//! open, so that each side notices the end of the other. One thread per process does all that, and sleeps
+//! otherwise.
 
 mod blob;
 mod error;

@@ -104,37 +104,29 @@ impl SharedQueueOptions {
 
 /// A queue for any number of threads and tasks. Clones share it; its transfers are `Send` futures.
 ///
-/// Submitting a copy of one range to another is lock-free. Operations that gather go to the device together,
-/// with one doorbell: those of tasks wait for others for up to [`QueueOptions::gather`]. A thread that waits
-/// for its transfer rings at once, and polls the device itself. Tasks must not block, so each lane has a
-/// thread that polls for them.
+/// Submitting a copy of one range to another is lock-free. Operations of tasks wait for others for up to
+/// [`QueueOptions::gather`], to share a doorbell. A thread that waits for its transfer rings at once, and
+/// polls the device itself. Tasks must not block, so each lane has a thread that polls for them.
 ///
-/// A full queue hands the operands back. [`ready`](Self::ready) waits until it has room, and
-/// [`copy_when_ready`](Self::copy_when_ready) does both. For the completions of thousands of transfers as a
-/// stream, put them into a `FuturesUnordered` of the `futures` crate.
-///
-/// Operations are unordered and there is no fence, since threads and lanes run in parallel: await an
-/// operation before you submit one that depends on it.
-///
-/// Wakers, destructors of operands and log subscribers may use the queue. An engine that logs does so while
-/// its lane is locked: a subscriber that uses the queue then may hang.
-///
-/// Dropping the last clone closes the queue as [`close`](Self::close) does, within
-/// [`QueueOptions::drop_timeout`]. A transfer that is held keeps the queue open as a clone does.
+/// - A full queue hands the operands back. [`ready`](Self::ready) waits until it has room, and
+///   [`copy_when_ready`](Self::copy_when_ready) does both.
+/// - Operations are unordered and there is no fence, since threads and lanes run in parallel: await an
+///   operation before you submit one that depends on it.
+/// - Wakers, destructors of operands and log subscribers may use the queue. An engine that logs does so while
+///   its lane is locked: a subscriber that uses the queue then may hang.
+/// - Dropping the last clone closes the queue as [`close`](Self::close) does, within
+///   [`QueueOptions::drop_timeout`]. A transfer that is held keeps the queue open as a clone does.
+/// - `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never
+///   woken.
 ///
 /// # A device that hangs
 ///
-/// No time limit ends an operation, because memory cannot be reused while a device may still write to it. On
-/// a device that hangs, an `.await` goes on until the queue is closed, and a dropped transfer keeps its
-/// memory and its place. A service detects that by [`stalled`](Self::stalled), or by a submission that a full
-/// queue refuses with `TimedOut` instead of `QueueFull`. Both report a device that has completed nothing for
-/// [`QueueOptions::stall_timeout`]. To recover, [`close`](Self::close) the queue with a short timeout, which
-/// ends every transfer, and open another queue, or another engine if that hangs, too. [`Counters::abandoned`]
-/// counts the operations whose memory is lost.
-///
-/// # Processes
-///
-/// `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never woken.
+/// No time limit ends an operation, because memory cannot be reused while a device may still write to it: an
+/// `.await` goes on until the queue is closed, and a dropped transfer keeps its memory and its place.
+/// [`stalled`](Self::stalled) detects such a device, and a full queue refuses with `TimedOut` instead of
+/// `QueueFull`, once it has completed nothing for [`QueueOptions::stall_timeout`]. To recover,
+/// [`close`](Self::close) the queue with a short timeout, which ends every transfer, and open another queue,
+/// or another engine. [`Counters::abandoned`] counts the operations whose memory is lost.
 pub struct SharedQueue {
     handle: Arc<Handle>,
 }
@@ -323,7 +315,8 @@ impl SharedQueue {
         submitted
     }
 
-    /// As [`copy`](Self::copy), once awaited, but a full queue is waited for. Then awaits the copy.
+    /// As [`copy`](Self::copy), once awaited, but a full queue is waited for. Then awaits the copy. Dropping
+    /// the future before it has submitted drops the operands; after that, it is as dropping the transfer.
     ///
     /// ```
     /// # use dma_core::{BufferMut, Result, SharedQueue};
@@ -332,9 +325,6 @@ impl SharedQueue {
     /// # assert_eq!(src[..], dst[..]);
     /// # Ok(()) }
     /// ```
-    ///
-    /// Dropping the future before it has submitted drops the operands; after that, it is as dropping the
-    /// transfer.
     ///
     /// # Errors
     ///
@@ -348,44 +338,25 @@ impl SharedQueue {
         self.when_ready((src, dst), |(src, dst)| self.copy(src, dst)).await
     }
 
-    /// As [`fill`](Self::fill), once awaited, but a full queue is waited for. Then awaits the fill. See
-    /// [`copy_when_ready`](Self::copy_when_ready).
+    /// As [`copy_when_ready`](Self::copy_when_ready), for any operation:
+    ///
+    /// ```
+    /// # use dma_core::{Buffer, Result, SharedQueue};
+    /// # async fn sum(queue: &SharedQueue, src: Buffer) -> Result<u32> {
+    /// let (src, crc) = queue.when_ready(src, |src| queue.crc32c(src, 0)).await?;
+    /// # drop(src);
+    /// # Ok(crc) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// With the operand: as [`fill`](Self::fill) except `QueueFull`, as [`ready`](Self::ready), and as
+    /// With the operands: as `submit` except `QueueFull`, as [`ready`](Self::ready), and as
     /// [`SharedTransfer::wait`].
-    pub async fn fill_when_ready<D: Destination + Send>(
-        &self,
-        dst: D,
-        pattern: [u8; 8],
-    ) -> Result<D, OpError<D>> {
-        self.when_ready(dst, |dst| self.fill(dst, pattern)).await
-    }
-
-    /// As [`submit`](Self::submit), once awaited, but a full queue is waited for. Then awaits the batch. See
-    /// [`copy_when_ready`](Self::copy_when_ready).
-    ///
-    /// # Errors
-    ///
-    /// With the batch: as [`submit`](Self::submit) except `QueueFull`, as [`ready`](Self::ready), and as
-    /// [`SharedTransfer::wait`].
-    pub async fn submit_when_ready<S, D>(
-        &self,
-        batch: Batch<S, D>,
-    ) -> Result<Batch<S, D>, OpError<Batch<S, D>>>
-    where
-        S: Source + Send,
-        D: Destination + Send,
-    {
-        self.when_ready(batch, |batch| self.submit(batch)).await
-    }
-
-    async fn when_ready<T: Send + 'static>(
+    pub async fn when_ready<T: Send + 'static, R: Answer>(
         &self,
         mut operands: T,
-        submit: impl Fn(T) -> SharedResult<T>,
-    ) -> Result<T, OpError<T>> {
+        submit: impl Fn(T) -> SharedResult<T, R>,
+    ) -> Result<R::With<T>, OpError<T>> {
         loop {
             match submit(operands) {
                 Ok(transfer) => return transfer.await,
@@ -440,31 +411,13 @@ impl SharedQueue {
         self.handle.lane(self.handle.first_lane)
     }
 
-    /// Waits, once awaited, until there is room for an operation:
-    ///
-    /// ```
-    /// # use dma_core::{BufferMut, ErrorKind, Result, SharedQueue};
-    /// # type Pair = (BufferMut, BufferMut);
-    /// # async fn copy(queue: &SharedQueue, (mut src, mut dst): Pair) -> Result<Pair> {
-    /// loop {
-    ///     match queue.copy(src, dst) {
-    ///         Ok(transfer) => return Ok(transfer.await?),
-    ///         Err(e) if e.kind() == ErrorKind::QueueFull => {
-    ///             (src, dst) = e.into_operands().expect("a refusal gives them back");
-    ///             queue.ready().await?;
-    ///         }
-    ///         Err(e) => return Err(e.into()),
-    ///     }
-    /// }
-    /// # }
-    /// ```
+    /// Waits, once awaited, until there is room for an operation; [`when_ready`](Self::when_ready) submits it
+    /// then. [`SharedReady::wait`] is for threads.
     ///
     /// Room is seen, not reserved: several tasks may be woken for one place, and other submitters may take it
-    /// first. Tasks wait in FIFO order. Once warm, waiting allocates nothing. [`SharedReady::wait`] is for
-    /// threads.
-    ///
-    /// A place becomes free when its transfer has given its operands back, or was dropped and has ended. A
-    /// task that holds all transfers waits for itself.
+    /// first. Tasks wait in FIFO order. Once warm, waiting allocates nothing. A place becomes free when its
+    /// transfer has given its operands back, or was dropped and has ended. A task that holds all transfers
+    /// waits for itself.
     ///
     /// # Errors
     ///

@@ -55,8 +55,9 @@ pub(super) enum Report {
 
 /// One operation or batch, between the thread that submitted it and the lane.
 ///
-/// The common case stays within one cache line: the state and [`Request::flat`].
-#[repr(C, align(64))]
+/// The common case stays within one cache line: the state and [`Request::flat`]. The size is a power of two,
+/// so that a slot is found by a shift.
+#[repr(C, align(128))]
 pub(super) struct Slot {
     state: AtomicU8,
     request: UnsafeCell<Request>,
