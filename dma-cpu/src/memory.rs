@@ -7,8 +7,8 @@ const MAP_MIN: usize = 64 << 10;
 /// From this length, the system is asked for its available memory first.
 const ASK_MIN: usize = 64 << 20;
 
-/// Allocates zeroed memory as `request` says, whose length is not 0 and whose alignment is a power of two. It is
-/// resident, so no copy meets a page fault.
+/// Allocates zeroed memory as `request` says, whose length is not 0 and whose alignment is a power of two. It
+/// is resident, so no copy meets a page fault.
 pub(super) fn allocate(request: &MemoryRequest) -> Result<HostMemory> {
     let &MemoryRequest { len, align, huge_pages, .. } = request;
     debug_assert!(len > 0 && align.is_power_of_two());

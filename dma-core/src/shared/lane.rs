@@ -251,8 +251,8 @@ impl Lane {
         !self.gather.is_zero() && self.free.are_shared(self.slots.len())
     }
 
-    /// Submits gathered requests and polls the device, unless another thread does. Does not block. Returns the
-    /// number of descriptors reported and requests taken.
+    /// Submits gathered requests and polls the device, unless another thread does. Does not block. Returns
+    /// the number of descriptors reported and requests taken.
     pub(super) fn drive(&self, caller: Caller) -> usize {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
