@@ -288,8 +288,8 @@ fn overlap(bytes: u64, in_destination: bool) -> Error {
         .with_hint("a device copies in no particular direction: use disjoint ranges")
 }
 
-/// Checks every view of one side and appends its segments to `out`, but for empty ones. Returns the total length, which may
-/// exceed `usize` for repeated windows.
+/// Checks every view of one side and appends its segments to `out`, but for empty ones. Returns the total
+/// length, which may exceed `usize` for repeated windows.
 fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<Segment>) -> Result<u128> {
     let mut result = Ok(());
     let mut total = 0_u128;
