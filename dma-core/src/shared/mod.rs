@@ -352,6 +352,10 @@ impl SharedQueue {
     ///
     /// With the operands: as `submit` except `QueueFull`, as [`ready`](Self::ready), and as
     /// [`SharedTransfer::wait`].
+    ///
+    /// # Panics
+    ///
+    /// If `submit` answers `QueueFull` without the operands.
     pub async fn when_ready<T: Send + 'static, R: Answer>(
         &self,
         mut operands: T,
