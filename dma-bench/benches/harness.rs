@@ -30,7 +30,7 @@ struct Bare {
 
 impl Bare {
     fn new(contender: &Contender) -> Self {
-        let memory = Memory::new(&contender.engine, None, LEN * BATCH, Direction::Local).unwrap();
+        let memory = Memory::new(&contender.engine, None, LEN * BATCH, Direction::Local, false).unwrap();
         let batch = (0..BATCH)
             .map(|i| Descriptor::copy(i as u64, memory.src(i * LEN, LEN), memory.dst(i * LEN, LEN)))
             .collect();
@@ -64,7 +64,8 @@ fn worker(contender: &Contender) -> Worker {
         footprint: Footprint::Hot,
         direction: Direction::Local,
     };
-    let memory = Memory::new(&contender.engine, None, Layout::bytes(&cell, 0), Direction::Local).unwrap();
+    let memory =
+        Memory::new(&contender.engine, None, Layout::bytes(&cell, 0), Direction::Local, false).unwrap();
     let layout = Layout::new(&cell, 0, 0);
     Worker::new(contender, &cell, memory, layout, Verify::Sample, Duration::from_secs(5)).unwrap()
 }

@@ -35,7 +35,6 @@ Exit codes: 0 success, 1 something failed, 2 the command line or a file that it 
 #[derive(Debug, Parser)]
 #[command(name = "dma-bench", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -48,7 +47,6 @@ pub(crate) enum Command {
         after_help = "Examples:\n  dma-bench list\n  dma-bench list --options    what engine names can contain\n  dma-bench list --format json | jq '.[] | select(.usable) | .name'"
     )]
     List {
-        /// Output options.
         #[command(flatten)]
         printed: Printed,
         /// List the backends instead, with their devices and options.
@@ -62,7 +60,6 @@ pub(crate) enum Command {
     Doctor {
         /// The backends to check, such as cpu, sim, doca, ioat. All, if none is named.
         backends: Vec<String>,
-        /// Output options.
         #[command(flatten)]
         printed: Printed,
     },
@@ -87,10 +84,8 @@ pub(crate) enum Command {
     Show {
         /// A results file; - for standard input.
         results: PathBuf,
-        /// Output options.
         #[command(flatten)]
         printed: Printed,
-        /// Extent of the output.
         #[command(flatten)]
         shown: Shown,
     },
@@ -119,7 +114,6 @@ pub(crate) enum Command {
     Profiles {
         /// The profiles: bluefield2, bluefield3, ioat, dsa. All, if none is named.
         names: Vec<String>,
-        /// Output options.
         #[command(flatten)]
         printed: Printed,
     },
@@ -212,7 +206,6 @@ pub(crate) struct CompareArguments {
     /// Show all cells, not only those that changed. CSV and JSON always have all.
     #[arg(long)]
     pub all: bool,
-    /// Output options.
     #[command(flatten)]
     pub printed: Printed,
     /// Write a self-contained HTML page to this file.
@@ -243,7 +236,6 @@ pub(crate) struct ReplayArguments {
     /// Print no progress.
     #[arg(long)]
     pub quiet: bool,
-    /// Output options.
     #[command(flatten)]
     pub printed: Printed,
 }
@@ -392,10 +384,8 @@ pub(crate) struct RunArguments {
     /// Compare the profiles of simulated engines with their published figures.
     #[arg(long)]
     pub published: bool,
-    /// Extent of the output.
     #[command(flatten)]
     pub shown: Shown,
-    /// Output options.
     #[command(flatten)]
     pub printed: Printed,
     /// Write CSV to this file, with one line for each cell.

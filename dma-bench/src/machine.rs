@@ -41,23 +41,8 @@ pub struct Machine {
 }
 
 /// Flags that are recorded: those of x86 and aarch64 that decide how memory is copied.
-const FLAGS: [&str; 15] = [
-    "sse2",
-    "avx",
-    "avx2",
-    "avx512f",
-    "avx512vl",
-    "erms",
-    "fsrm",
-    "movdiri",
-    "movdir64b",
-    "enqcmd",
-    "clwb",
-    "asimd",
-    "sve",
-    "mops",
-    "atomics",
-];
+const FLAGS: &str =
+    "sse2 avx avx2 avx512f avx512vl erms fsrm movdiri movdir64b enqcmd clwb asimd sve mops atomics";
 
 fn line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|line| !line.is_empty())
@@ -85,7 +70,7 @@ impl Machine {
         Self {
             cpu: field(&["model name", "Model", "CPU part"]).unwrap_or_else(|| "unknown".to_owned()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            flags: FLAGS.into_iter().filter(|f| has(f)).map(str::to_owned).collect(),
+            flags: FLAGS.split(' ').filter(|f| has(f)).map(str::to_owned).collect(),
             caches: caches(),
             nodes: placement::nodes(),
             memory: memory.unwrap_or_default() << 10,

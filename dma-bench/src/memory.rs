@@ -112,36 +112,13 @@ pub struct Difference {
 
 impl Memory {
     /// Allocates `len` bytes of source, filled, and as many of destination. For `push` and `pull` one side
-    /// belongs to `peer`.
+    /// belongs to `peer`. With `alike`, for comparisons, the destination has the bytes of the source, also when
+    /// shifted by whole pages.
     ///
     /// # Errors
     ///
     /// Those of the engine; `Unsupported` if it cannot export or import for the remote side.
     pub fn new(
-        engine: &Arc<dyn DmaEngine>,
-        peer: Option<&Owner>,
-        len: usize,
-        direction: Direction,
-    ) -> Result<Self> {
-        Self::with(engine, peer, len, direction, false)
-    }
-
-    /// Allocates memory for comparisons: the destination has the bytes of the source, also when shifted by
-    /// whole pages.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`new`](Self::new).
-    pub fn alike(
-        engine: &Arc<dyn DmaEngine>,
-        peer: Option<&Owner>,
-        len: usize,
-        direction: Direction,
-    ) -> Result<Self> {
-        Self::with(engine, peer, len, direction, true)
-    }
-
-    fn with(
         engine: &Arc<dyn DmaEngine>,
         peer: Option<&Owner>,
         len: usize,
@@ -313,7 +290,7 @@ mod tests {
     }
 
     fn memory(len: usize) -> Memory {
-        Memory::new(&dma::open("cpu").unwrap(), None, len, Direction::Local).unwrap()
+        Memory::new(&dma::open("cpu").unwrap(), None, len, Direction::Local, false).unwrap()
     }
 
     #[test]
@@ -331,7 +308,7 @@ mod tests {
 
     #[test]
     fn memory_for_comparisons_is_alike_at_the_distance_of_pages() {
-        let memory = Memory::alike(&dma::open("cpu").unwrap(), None, 200_000, Direction::Local).unwrap();
+        let memory = Memory::new(&dma::open("cpu").unwrap(), None, 200_000, Direction::Local, true).unwrap();
         let bytes = |side: &Side, at: usize| {
             let mut bytes = vec![0; 100_000];
             side.cpu.read_at(at, &mut bytes).unwrap();
@@ -413,10 +390,10 @@ mod tests {
     fn memory_of_a_peer_is_reached_through_the_peer() {
         let (engine, peer) = (dma::open("sim").unwrap(), Owner::Engine(dma::open("sim").unwrap()));
         for direction in [Direction::Push, Direction::Pull] {
-            let memory = Memory::new(&engine, Some(&peer), 4096, direction).unwrap();
+            let memory = Memory::new(&engine, Some(&peer), 4096, direction, false).unwrap();
             make_right(&memory);
             assert_eq!(memory.verify(same(0), 4096, false).unwrap(), None);
         }
-        assert!(Memory::new(&engine, None, 64, Direction::Push).is_err());
+        assert!(Memory::new(&engine, None, 64, Direction::Push, false).is_err());
     }
 }

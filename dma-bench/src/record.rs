@@ -2,11 +2,12 @@
 
 use hdrhistogram::Histogram;
 
-use crate::drive::{Extent, Slice, Trouble, Worker, histogram};
+use crate::drive::{Extent, Pace, Slice, Trouble, Worker, histogram};
 use crate::interrupt;
 use crate::pairs::{Pair, Slot, keep};
 use crate::plan::Cell;
 use crate::results::{Latency, Measured, Moment, Status};
+use crate::slices::{self, Sliced};
 use crate::stats::{Figures, median};
 
 /// Slices that a simulated device runs. Later ones repeat the last, because they hardly differ.
@@ -61,6 +62,23 @@ impl Record {
             verified: 0,
             cut: false,
             given_up: false,
+        }
+    }
+
+    /// Runs a slice, and counts its operations. Returns `None` if the cell has failed, now or before.
+    pub(crate) fn slice(&mut self, extent: Extent, pace: Option<Pace>) -> Option<Sliced> {
+        if self.trouble.is_some() {
+            return None;
+        }
+        match slices::run(&mut self.workers, extent, pace) {
+            Ok(sliced) => {
+                self.count(&sliced.slices);
+                Some(sliced)
+            }
+            Err(trouble) => {
+                self.trouble = Some(trouble);
+                None
+            }
         }
     }
 

@@ -71,7 +71,7 @@ pub fn run(
             Err(e) if matches!(e.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange) => {
                 return Err(e.to_string().into());
             }
-            Err(e) => engines.push(unusable(name, &e)),
+            Err(e) => engines.push(Engine { error: Some(e.to_string()), ..Engine::named(name) }),
         }
     }
     if contenders.is_empty() {
@@ -80,8 +80,7 @@ pub fn run(
         return Err(Refused::NoEngine(why.join("; ")));
     }
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
-    let footprint = campaign.footprint.unwrap_or((machine.last_cache() * 2).clamp(64 << 20, 512 << 20));
-    campaign.footprint = Some(footprint);
+    campaign.footprint = campaign.footprint.or(Some((machine.last_cache() * 2).clamp(64 << 20, 512 << 20)));
     if let (Some(_), Some(c)) = (campaign.rate, contenders.iter().find(|c| c.clock.is_virtual())) {
         let more = if c.name.contains(':') { "," } else { ":" };
         return Err(Refused::Campaign(format!(
@@ -103,8 +102,7 @@ pub fn run(
             .map_err(|e| Refused::Campaign(format!("--numa {node}: {e}")))?;
     }
     let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
-    let contenders = Engines::new(contenders, groups, footprint as usize, campaign.peer)
-        .with_address(campaign.address.clone());
+    let contenders = Engines::new(contenders, groups, &campaign);
     contenders.check_memory(machine.memory)?;
     let mut runner = Runner::new(&campaign, contenders, baseline);
     campaign.notes().iter().for_each(|note| observer.note(note));
@@ -176,37 +174,21 @@ fn expand(campaign: &mut Campaign) {
 
 fn baseline_info(machine: &Machine) -> Engine {
     Engine {
-        name: Cell::BASELINE.to_owned(),
         backend: Cell::BASELINE.to_owned(),
         device: format!("one core of {}", machine.cpu),
         version: machine.libc.clone(),
-        model: None,
-        clock: "real".to_owned(),
-        error: None,
+        ..Engine::named(Cell::BASELINE)
     }
 }
 
 fn info(contender: &Contender) -> Engine {
     let info = contender.engine.info();
     Engine {
-        name: contender.name.clone(),
         backend: info.backend.to_owned(),
         device: info.device.clone(),
         version: info.version.clone(),
         model: info.model.clone(),
         clock: if contender.clock.is_virtual() { "virtual" } else { "real" }.to_owned(),
-        error: None,
-    }
-}
-
-fn unusable(name: &str, error: &dma::Error) -> Engine {
-    Engine {
-        name: name.to_owned(),
-        backend: name.split(':').next().unwrap_or(name).to_owned(),
-        device: String::new(),
-        version: String::new(),
-        model: None,
-        clock: "real".to_owned(),
-        error: Some(error.to_string()),
+        ..Engine::named(&contender.name)
     }
 }

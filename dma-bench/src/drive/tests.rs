@@ -153,8 +153,8 @@ fn worker(
 ) -> (Worker, Arc<Mutex<Seen>>) {
     let contender = Contender::open(&cell.engine).unwrap();
     let bytes = Layout::bytes(cell, 16 << 10);
-    let make = if cell.op == Op::Compare { Memory::alike } else { Memory::new };
-    let memory = make(&contender.engine, None, bytes + FREE, Direction::Local).unwrap();
+    let alike = cell.op == Op::Compare;
+    let memory = Memory::new(&contender.engine, None, bytes + FREE, Direction::Local, alike).unwrap();
     // Sources and destinations get different offsets.
     let layout = Layout::new(cell, 0, 16 << 10).in_pass(cell, 1, 1, FREE);
     assert_ne!(layout.at(0).src, layout.at(0).dst);

@@ -19,35 +19,23 @@ impl Campaign {
 
     /// Checks the values that are no lists.
     pub(crate) fn check_numbers(&self) -> Result<(), String> {
-        let within = |what: &str, value: f64, low: f64, high: f64| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{what} is {}; allowed are {low} to {high}", units::plain(value)))
+        let numbers = [
+            ("repetitions", Some(f64::from(self.repetitions)), 1.0, 10_000.0),
+            ("passes", Some(f64::from(self.passes)), 1.0, 10_000.0),
+            ("limit", self.limit, 0.0, LONGEST),
+            ("seconds", Some(self.seconds), SHORTEST, LONGEST),
+            ("warm-up", Some(self.warm_up), 0.0, 3600.0),
+            ("stall", Some(self.stall), 0.01, 86_400.0),
+            ("duration", self.duration, 0.001, LONGEST),
+            ("series", self.series, 0.000_1, LONGEST),
+            ("count", self.count.map(|count| count as f64), 1.0, 1e12),
+            ("rate", self.rate, 0.01, 1e9),
+            ("footprint", self.footprint.map(|bytes| bytes as f64), 4096.0, 1e13),
+        ];
+        for (what, value, low, high) in numbers {
+            if let Some(value) = value.filter(|value| !(low..=high).contains(value)) {
+                return Err(format!("{what} is {}; allowed are {low} to {high}", units::plain(value)));
             }
-        };
-        within("repetitions", f64::from(self.repetitions), 1.0, 10_000.0)?;
-        within("passes", f64::from(self.passes), 1.0, 10_000.0)?;
-        if let Some(limit) = self.limit {
-            within("limit", limit, 0.0, LONGEST)?;
-        }
-        within("seconds", self.seconds, SHORTEST, LONGEST)?;
-        within("warm-up", self.warm_up, 0.0, 3600.0)?;
-        within("stall", self.stall, 0.01, 86_400.0)?;
-        if let Some(duration) = self.duration {
-            within("duration", duration, 0.001, LONGEST)?;
-        }
-        if let Some(every) = self.series {
-            within("series", every, 0.000_1, LONGEST)?;
-        }
-        if let Some(count) = self.count {
-            within("count", count as f64, 1.0, 1e12)?;
-        }
-        if let Some(rate) = self.rate {
-            within("rate", rate, 0.01, 1e9)?;
-        }
-        if let Some(bytes) = self.footprint {
-            within("footprint", bytes as f64, 4096.0, 1e13)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::{TextStyle, register_font};
 
 use super::axis::Axis;
-use super::theme::{SERIES, STAND_IN, Theme, hex};
+use super::theme::{DIM, GRID, INK, PAPER, Theme, hex};
 use crate::output::printable;
 
 #[derive(Clone, Debug)]
@@ -89,15 +89,16 @@ impl Pen<'_> {
     /// Returns the colour of a curve. References have that of text.
     fn color(&self, plot: &Plot, at: usize) -> RGBColor {
         let engines = plot.series[..at].iter().filter(|s| !s.reference).count();
-        if plot.series[at].reference { self.theme.ink } else { self.theme.series[engines % SERIES] }
+        if plot.series[at].reference { self.theme.colors[INK] } else { self.theme.series(engines) }
     }
 }
 
 impl Plot {
     /// Returns the name of a curve's colour in style sheets.
     pub(super) fn variable(&self, at: usize) -> String {
-        let color = Pen { theme: &STAND_IN, scale: 1 }.color(self, at);
-        let named = STAND_IN.colors().into_iter().find(|(_, c)| *c == color);
+        let theme = Theme::stand_in();
+        let color = Pen { theme: &theme, scale: 1 }.color(self, at);
+        let named = theme.named().find(|(_, c)| *c == color);
         named.map_or_else(String::new, |(name, _)| format!("--plot-{name}"))
     }
 
@@ -107,10 +108,11 @@ impl Plot {
         fonts();
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, CHART).into_drawing_area();
-        self.chart(&area, &Pen { theme: &STAND_IN, scale: 1 })?;
+        let theme = Theme::stand_in();
+        self.chart(&area, &Pen { theme: &theme, scale: 1 })?;
         area.present().map_err(text)?;
         drop(area);
-        for (name, color) in STAND_IN.colors() {
+        for (name, color) in theme.named() {
             svg = svg.replace(&hex(color), &format!("var(--plot-{name})"));
         }
         let (_, body) = svg.split_once("<svg ").ok_or("plotting: no SVG")?;
@@ -149,12 +151,12 @@ impl Plot {
 
     /// Draws title, chart and legend.
     fn picture<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: &Pen<'_>) -> Drawn {
-        area.fill(&pen.theme.paper).map_err(text)?;
+        area.fill(&pen.theme.colors[PAPER]).map_err(text)?;
         let s = pen.scale;
         let (head, body) = area.split_vertically(pen.px(HEAD));
-        let bold = ("sans-serif", 18 * s, FontStyle::Bold).into_font().color(&pen.theme.ink);
+        let bold = ("sans-serif", 18 * s, FontStyle::Bold).into_font().color(&pen.theme.colors[INK]);
         head.draw(&Text::new(printable(&self.title), (14 * s, 12 * s), bold)).map_err(text)?;
-        let note = pen.font(13, pen.theme.dim);
+        let note = pen.font(13, pen.theme.colors[DIM]);
         head.draw(&Text::new(printable(&self.note), (14 * s, 38 * s), note)).map_err(text)?;
         let (chart, legend) = body.split_horizontally(pen.px(CHART.0));
         self.chart(&chart, pen)?;
@@ -163,7 +165,8 @@ impl Plot {
             let style = pen.color(self, at).stroke_width(pen.px(2));
             legend.draw(&PathElement::new(vec![(4 * s, y), (28 * s, y)], style)).map_err(text)?;
             self.dot(&legend, pen, at, (16 * s, y))?;
-            let name = Text::new(printable(&series.name), (36 * s, y - 8 * s), pen.font(14, pen.theme.ink));
+            let name =
+                Text::new(printable(&series.name), (36 * s, y - 8 * s), pen.font(14, pen.theme.colors[INK]));
             legend.draw(&name).map_err(text)?;
         }
         Ok(())
@@ -186,13 +189,13 @@ impl Plot {
             .map_err(text)?;
         chart
             .configure_mesh()
-            .bold_line_style(pen.theme.grid.stroke_width(pen.px(1)))
+            .bold_line_style(pen.theme.colors[GRID].stroke_width(pen.px(1)))
             .light_line_style(TRANSPARENT)
-            .axis_style(pen.theme.dim.stroke_width(pen.px(1)))
+            .axis_style(pen.theme.colors[DIM].stroke_width(pen.px(1)))
             .x_desc(self.x.label.clone())
             .y_desc(self.y.label.clone())
-            .axis_desc_style(pen.font(FONT, pen.theme.ink))
-            .label_style(pen.font(FONT - 1, pen.theme.dim))
+            .axis_desc_style(pen.font(FONT, pen.theme.colors[INK]))
+            .label_style(pen.font(FONT - 1, pen.theme.colors[DIM]))
             .x_label_formatter(&|v| (self.x.format)(self.x.value(*v)))
             .y_label_formatter(&|v| (self.y.format)(self.y.value(*v)))
             .draw()

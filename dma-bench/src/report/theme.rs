@@ -10,25 +10,26 @@ pub(super) const SERIES: usize = 6;
 pub(super) struct Theme {
     /// Suffix of file names.
     pub(super) name: &'static str,
-    /// Background.
-    pub(super) paper: RGBColor,
-    /// Text.
-    pub(super) ink: RGBColor,
-    /// Text of less weight, and axes.
-    pub(super) dim: RGBColor,
-    /// Grid lines.
-    pub(super) grid: RGBColor,
-    /// Curves.
-    pub(super) series: [RGBColor; SERIES],
+    /// Those of [`PAPER`], [`INK`], [`DIM`], [`GRID`], and the curves.
+    pub(super) colors: [RGBColor; 4 + SERIES],
 }
+
+/// Background.
+pub(super) const PAPER: usize = 0;
+/// Text.
+pub(super) const INK: usize = 1;
+/// Text of less weight, and axes.
+pub(super) const DIM: usize = 2;
+/// Grid lines.
+pub(super) const GRID: usize = 3;
 
 pub(super) const LIGHT: Theme = Theme {
     name: "light",
-    paper: RGBColor(255, 255, 255),
-    ink: RGBColor(31, 35, 40),
-    dim: RGBColor(89, 99, 110),
-    grid: RGBColor(225, 229, 234),
-    series: [
+    colors: [
+        RGBColor(255, 255, 255),
+        RGBColor(31, 35, 40),
+        RGBColor(89, 99, 110),
+        RGBColor(225, 229, 234),
         RGBColor(0, 114, 178),
         RGBColor(200, 80, 0),
         RGBColor(0, 120, 88),
@@ -40,11 +41,11 @@ pub(super) const LIGHT: Theme = Theme {
 
 pub(super) const DARK: Theme = Theme {
     name: "dark",
-    paper: RGBColor(22, 27, 34),
-    ink: RGBColor(230, 237, 243),
-    dim: RGBColor(155, 165, 176),
-    grid: RGBColor(46, 53, 62),
-    series: [
+    colors: [
+        RGBColor(22, 27, 34),
+        RGBColor(230, 237, 243),
+        RGBColor(155, 165, 176),
+        RGBColor(46, 53, 62),
         RGBColor(88, 166, 255),
         RGBColor(255, 150, 90),
         RGBColor(63, 200, 150),
@@ -54,29 +55,22 @@ pub(super) const DARK: Theme = Theme {
     ],
 };
 
-/// Placeholder colours, which no theme has. A page replaces them by variables of its style sheet.
-pub(super) const STAND_IN: Theme = Theme {
-    name: "page",
-    paper: RGBColor(1, 2, 0),
-    ink: RGBColor(1, 2, 1),
-    dim: RGBColor(1, 2, 2),
-    grid: RGBColor(1, 2, 3),
-    series: [
-        RGBColor(1, 2, 10),
-        RGBColor(1, 2, 11),
-        RGBColor(1, 2, 12),
-        RGBColor(1, 2, 13),
-        RGBColor(1, 2, 14),
-        RGBColor(1, 2, 15),
-    ],
-};
-
 impl Theme {
+    /// Returns placeholder colours, which no theme has. A page replaces them by variables of its style sheet.
+    pub(super) fn stand_in() -> Self {
+        Self { name: "page", colors: std::array::from_fn(|role| RGBColor(1, 2, role as u8)) }
+    }
+
+    /// Curves.
+    pub(super) fn series(&self, at: usize) -> RGBColor {
+        self.colors[4 + at % SERIES]
+    }
+
     /// Returns every colour with its name in style sheets.
-    pub(super) fn colors(&self) -> Vec<(String, RGBColor)> {
-        let named = [("paper", self.paper), ("ink", self.ink), ("dim", self.dim), ("grid", self.grid)];
-        let series = self.series.iter().enumerate().map(|(n, color)| (format!("series-{n}"), *color));
-        named.into_iter().map(|(name, color)| (name.to_owned(), color)).chain(series).collect()
+    pub(super) fn named(&self) -> impl Iterator<Item = (String, RGBColor)> {
+        let series = (0..SERIES).map(|n| format!("series-{n}"));
+        let names = ["paper", "ink", "dim", "grid"].into_iter().map(str::to_owned).chain(series);
+        names.zip(self.colors)
     }
 }
 
@@ -88,7 +82,7 @@ pub(super) fn hex(RGBColor(red, green, blue): RGBColor) -> String {
 /// Returns the variables of a page's style sheet, for light and dark.
 pub(super) fn variables() -> String {
     let of = |theme: &Theme| -> String {
-        theme.colors().iter().map(|(name, color)| format!(" --plot-{name}: {};", hex(*color))).collect()
+        theme.named().map(|(name, color)| format!(" --plot-{name}: {};", hex(color))).collect()
     };
     format!(":root {{{} }}\n@media (prefers-color-scheme: dark) {{ :root {{{} }} }}\n", of(&LIGHT), of(&DARK))
 }
@@ -113,17 +107,17 @@ mod tests {
     #[test]
     fn colours_contrast_with_the_paper() {
         for theme in [LIGHT, DARK] {
-            for text in [theme.ink, theme.dim].into_iter().chain(theme.series) {
-                assert!(contrast(text, theme.paper) >= 4.5, "{}: {text:?}", theme.name);
+            for text in theme.colors[INK..=DIM].iter().chain(&theme.colors[4..]) {
+                assert!(contrast(*text, theme.colors[PAPER]) >= 4.5, "{}: {text:?}", theme.name);
             }
         }
     }
 
     #[test]
     fn stand_ins_are_nobody_elses() {
-        let all: Vec<String> = STAND_IN.colors().into_iter().map(|(_, c)| hex(c)).collect();
+        let all: Vec<String> = Theme::stand_in().colors.into_iter().map(hex).collect();
         for theme in [LIGHT, DARK] {
-            assert!(theme.colors().iter().all(|(_, c)| !all.contains(&hex(*c))));
+            assert!(theme.named().all(|(_, c)| !all.contains(&hex(c))));
         }
         assert!((1..all.len()).all(|at| !all[..at].contains(&all[at])));
     }

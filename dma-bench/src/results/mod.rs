@@ -81,6 +81,15 @@ pub struct Engine {
     pub error: Option<String>,
 }
 
+impl Engine {
+    /// Returns an engine without a device, on the computer's clock.
+    pub(crate) fn named(name: &str) -> Self {
+        let backend = name.split(':').next().unwrap_or(name);
+        let (name, backend, clock) = (name.to_owned(), backend.to_owned(), "real".to_owned());
+        Self { name, backend, device: String::new(), version: String::new(), model: None, clock, error: None }
+    }
+}
+
 /// Status of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -7,11 +7,11 @@ use hdrhistogram::Histogram;
 use super::Observer;
 use super::Runner;
 use crate::drive::{Extent, Pace, Worker, histogram};
+use crate::interrupt;
 use crate::pairs::Pair;
 use crate::plan::Cell;
 use crate::record::Record;
 use crate::results::{Measured, Moment};
-use crate::{interrupt, slices};
 
 /// Default interval of a soak test's time series, in seconds.
 const EVERY: f64 = 1.0;
@@ -64,14 +64,7 @@ impl Runner<'_> {
             });
             let extent = Extent { warm: 0, ops, compare: 0, each: false, ..record.extent };
             let slice = Instant::now();
-            let sliced = match slices::run(&mut record.workers, extent, pace) {
-                Ok(sliced) => sliced,
-                Err(trouble) => {
-                    record.trouble = Some(trouble);
-                    return;
-                }
-            };
-            record.count(&sliced.slices);
+            let Some(sliced) = record.slice(extent, pace) else { return };
             let (done, ns) = sliced.ops_and_ns();
             if done == 0 || ns == 0 {
                 return;

@@ -7,7 +7,7 @@ use crate::drive::Trouble;
 use crate::layout::Layout;
 use crate::memory::{Memory, Owner};
 use crate::peer::Address;
-use crate::plan::{Cell, Direction, Group, Op, Peer};
+use crate::plan::{Campaign, Cell, Direction, Group, Op, Peer};
 
 /// Extra memory of each side, in bytes, so that hot buffers can move from pass to pass.
 const ROOM: usize = 16 << 20;
@@ -27,8 +27,8 @@ pub(super) fn kind(cell: &Cell) -> Kind {
 pub(crate) struct Engines {
     contenders: Vec<Contender>,
     pub(super) groups: Vec<Group>,
+    /// Bytes of cold memory for sources, and as many for destinations.
     pub(super) footprint: usize,
-    /// Owner of the memory that `push` and `pull` reach.
     peer: Peer,
     address: Option<Address>,
     memories: BTreeMap<(String, Kind), Memory>,
@@ -37,10 +37,11 @@ pub(crate) struct Engines {
 }
 
 impl Engines {
-    /// Creates the engines of a run over `groups`. `footprint` is the size of cold memory, in bytes: so much
-    /// for sources, and as much for destinations.
-    pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, footprint: usize, peer: Peer) -> Self {
-        Self { contenders, groups, footprint, peer, address: None, memories: BTreeMap::new(), reopened: 0 }
+    /// Creates the engines of a run over `groups` of the campaign's cells.
+    pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, campaign: &Campaign) -> Self {
+        let footprint = campaign.footprint.unwrap_or(0) as usize;
+        let (peer, address) = (campaign.peer, campaign.address.clone());
+        Self { contenders, groups, footprint, peer, address, memories: BTreeMap::new(), reopened: 0 }
     }
 
     /// Returns the bytes of cold memory that an engine copies from.
@@ -69,12 +70,6 @@ impl Engines {
             .unwrap_or(0)
     }
 
-    /// Sets the peer of [`Peer::Host`].
-    pub(crate) fn with_address(mut self, address: Option<Address>) -> Self {
-        self.address = address;
-        self
-    }
-
     /// Returns an engine's memory of a kind, and allocates it first if need be. Push and pull have a peer's
     /// memory on one side.
     pub(super) fn memory(&mut self, contender: &Contender, of: Kind) -> Result<Memory, Trouble> {
@@ -92,8 +87,7 @@ impl Engines {
                 _ => Owner::Engine(Contender::open(&contender.name)?.engine),
             }),
         };
-        let make = if alike { Memory::alike } else { Memory::new };
-        let memory = make(&contender.engine, peer.as_ref(), len, direction)?;
+        let memory = Memory::new(&contender.engine, peer.as_ref(), len, direction, alike)?;
         self.memories.insert(key, memory.clone());
         Ok(memory)
     }

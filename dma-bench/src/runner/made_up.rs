@@ -15,7 +15,7 @@ use super::Observer;
 use super::*;
 use crate::contender::Clock;
 use crate::derive::verdicts;
-use crate::plan::{Cell, Footprint, Peer, Sweep};
+use crate::plan::{Cell, Footprint, Sweep};
 use crate::results::Measured;
 use crate::verdict::{Class, Verdict};
 
@@ -147,6 +147,7 @@ fn run(fast: &[u64]) -> Verdict {
         passes: 30,
         seconds: 0.0003,
         warm_up: 0.001,
+        footprint: Some(1 << 20),
         sweeps: vec![sweep],
         ..Campaign::default()
     };
@@ -155,7 +156,7 @@ fn run(fast: &[u64]) -> Verdict {
     let engine = Arc::new(MadeUp { engine: Arc::clone(&cpu), fast: fast.to_vec() });
     let contender =
         Contender { name: name.clone(), engine, clock: Clock::Real(Instant::now()), timeless: false };
-    let engines = Engines::new(vec![contender], campaign.groups(&[name]), 1 << 20, Peer::Thread);
+    let engines = Engines::new(vec![contender], campaign.groups(&[name]), &campaign);
     let (cells, _) = Runner::new(&campaign, engines, cpu).all(&mut Nobody);
     verdicts(&cells).pop().expect("one curve")
 }

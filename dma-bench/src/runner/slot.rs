@@ -5,38 +5,27 @@ use crate::drive::{COMPARE_LITTLE, Extent, Pace, Trouble};
 use crate::pairs::Slot;
 use crate::plan::Campaign;
 use crate::record::Record;
-use crate::slices::{self, Sliced};
+use crate::slices::Sliced;
 
-/// Runs one slice of an engine. Returns `None` if the cell has failed or the user stopped the slice at
-/// once.
+/// Runs one slice of an engine. Returns `None` if the cell has failed or the user stopped the slice at once.
 pub(super) fn slot(record: &mut Record) -> Option<Slot> {
-    if record.trouble.is_some() {
-        return None;
-    }
-    if let Some(slot) = record.again() {
+    if record.trouble.is_none()
+        && let Some(slot) = record.again()
+    {
         return Some(slot);
     }
-    let sliced = match slices::run(&mut record.workers, record.extent, None) {
-        Ok(sliced) => sliced,
-        Err(trouble) => {
-            record.trouble = Some(trouble);
-            return None;
-        }
-    };
+    let sliced = record.slice(record.extent, None)?;
     record.extent.compare = COMPARE_LITTLE;
     let (ops, ns) = sliced.ops_and_ns();
     if record.virtual_clock && ns == 0 {
         record.trouble = Some(Trouble::Unsupported(TIMELESS.to_owned()));
         return None;
     }
-    record.count(&sliced.slices);
     if sliced.cut() && (ops == 0 || ns == 0) {
         return None;
     }
-    if record.virtual_clock {
-        return Some(Slot { waited: 0.0, ..sliced.slot() });
-    }
-    Some(sliced.slot())
+    let waited = if record.virtual_clock { 0.0 } else { sliced.waited };
+    Some(Slot { waited, ..sliced.slot() })
 }
 
 /// Runs all repetitions of a cell at the campaign's rate. A run that the user stopped before its first whole
@@ -45,15 +34,7 @@ pub(super) fn paced(record: &mut Record, campaign: &Campaign) -> Vec<Slot> {
     let Some(rate) = campaign.rate else { return Vec::new() };
     let each = record.extent.ops;
     let extent = Extent { ops: each * u64::from(record.wanted), ..record.extent };
-    let sliced = match slices::run(&mut record.workers, extent, Some(Pace { rate, each })) {
-        Ok(sliced) => sliced,
-        Err(trouble) => {
-            record.trouble = Some(trouble);
-            return Vec::new();
-        }
-    };
-    record.count(&sliced.slices);
-    slots(&sliced)
+    record.slice(extent, Some(Pace { rate, each })).as_ref().map_or_else(Vec::new, slots)
 }
 
 /// Returns the repetitions of a run at a rate.

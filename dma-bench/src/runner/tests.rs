@@ -5,7 +5,7 @@ use super::calibration::{few, is_shared, warm_up_of_pass};
 use super::visit::apart;
 use super::*;
 use crate::contender::Contender;
-use crate::plan::{Cell, Footprint, Peer, Sweep};
+use crate::plan::{Cell, Footprint, Sweep};
 use crate::record::Record;
 use crate::results::Measured;
 
@@ -68,18 +68,16 @@ fn an_engine_and_memcpy_are_warmed_up_alike() {
 #[test]
 fn queues_of_what_learns_stay_open() {
     let sweep = Sweep { depths: "1,4".parse().expect("depths"), ..Sweep::default() };
-    let few = Campaign { sweeps: vec![sweep], repetitions: 10, passes: 5, ..Campaign::default() };
+    let footprint = Some(1 << 20);
+    let few = Campaign { sweeps: vec![sweep], repetitions: 10, passes: 5, footprint, ..Campaign::default() };
     let mut many = few.clone();
     many.sweeps[0].queues = "33".parse().expect("queues");
     let (cpu, bounded) = ("cpu:threads=0", "sim:profile=ioat,clock=real,queues=1");
     for (campaign, name, stay) in [(&few, cpu, true), (&many, cpu, false), (&few, bounded, false)] {
         let groups = campaign.groups(&[name.to_owned()]);
         let (contender, baseline) = (Contender::open(name).unwrap(), dma::open(cpu).unwrap());
-        let mut runner = Runner::new(
-            campaign,
-            Engines::new(vec![contender], groups.clone(), 1 << 20, Peer::Thread),
-            baseline,
-        );
+        let mut runner =
+            Runner::new(campaign, Engines::new(vec![contender], groups.clone(), campaign), baseline);
         for group in groups {
             let cells = std::iter::once(group.baseline).chain(group.cells);
             let mut records: Vec<Record> = cells.map(Record::new).collect();

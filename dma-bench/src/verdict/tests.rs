@@ -108,7 +108,7 @@ fn model_rate(profile: &str, size: u64) -> f64 {
     };
     let contender = Contender::open(&cell.engine).unwrap();
     let bytes = Layout::bytes(&cell, 0);
-    let memory = Memory::new(&contender.engine, None, bytes, Direction::Local).unwrap();
+    let memory = Memory::new(&contender.engine, None, bytes, Direction::Local, false).unwrap();
     let layout = Layout::new(&cell, 0, 0);
     let timeout = Duration::from_secs(60);
     let mut worker = Worker::new(&contender, &cell, memory, layout, Verify::Sample, timeout).unwrap();
