@@ -20,9 +20,7 @@ use crate::stats::{Figures, attainable, blocks, mann_whitney};
 /// The quantity that a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantity {
-    /// Throughput divided by memcpy's.
     Ratio,
-    /// Bytes a second.
     Throughput,
     /// Median of the latency, at a rate.
     P50,
@@ -30,7 +28,6 @@ pub(crate) enum Quantity {
     P99,
 }
 
-/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Not explained by noise.
@@ -47,23 +44,16 @@ pub(crate) enum Verdict {
     Otherwise,
 }
 
-/// A figure of a cell that both results have.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The cell.
     pub cell: Cell,
-    /// True if the figures are a model's.
     pub model: bool,
-    /// The quantity.
     pub quantity: Quantity,
-    /// The median before.
     pub before: f64,
-    /// The median after.
     pub after: f64,
     /// Chance that samples of the same source differ as much, corrected for the number of cells (Holm).
     /// `None` if it was judged differently.
     pub chance: Option<f64>,
-    /// The verdict on the difference.
     pub verdict: Verdict,
     /// Number of independent samples, before and after.
     samples: (usize, usize),
@@ -74,30 +64,23 @@ pub(crate) struct Row {
 /// A cell whose end differs.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// The cell.
     pub cell: Cell,
-    /// True if its figures are a model's.
     pub model: bool,
-    /// Description of the change.
     pub text: String,
     /// True if it was better before.
     pub worse: bool,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     /// Figures of the cells that both results have.
     pub rows: Vec<Row>,
     /// Cells that ended differently, or are gone.
     pub changes: Vec<Change>,
-    /// Other differences between the two results.
     pub differences: Vec<Difference>,
-    /// Notes.
     pub notes: Vec<String>,
     /// Every cell of the two results, with its status in both.
     pub cells: Vec<Ended>,
-    /// Models and their sources.
     pub models: Vec<String>,
     noise: f64,
     metric: Metric,
@@ -130,7 +113,6 @@ impl Row {
         attainable(self.samples.0, self.samples.1)
     }
 
-    /// Returns the name of the cell, with the quantity if it is a latency, and a mark for models.
     fn name(&self) -> String {
         let quantity = match self.quantity {
             Quantity::P50 => ", p50",

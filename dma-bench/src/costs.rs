@@ -36,43 +36,42 @@ pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
     all
 }
 
-/// Returns true if another measurement may begin.
-fn goes_on(turn: u32, begun: Instant) -> bool {
-    turn < TIMES && (turn == 0 || begun.elapsed() < LONGEST) && !interrupt::stopped()
+/// Repeats a measurement, which adds to histograms, as long as there is time and it succeeds.
+fn repeat(mut once: impl FnMut() -> dma::Result<()>) {
+    let begun = Instant::now();
+    for turn in 0..TIMES {
+        if (turn > 0 && begun.elapsed() >= LONGEST) || interrupt::stopped() || once().is_err() {
+            break;
+        }
+    }
 }
 
-fn record(times: &mut Histogram<u64>, since: Instant) {
+/// Adds the time that `step` takes, unless it fails.
+fn timed<T>(times: &mut Histogram<u64>, step: impl FnOnce() -> dma::Result<T>) -> dma::Result<T> {
+    let begun = Instant::now();
+    let done = step()?;
     // A histogram without bounds takes every value.
-    let _ = times.record((since.elapsed().as_nanos() as u64).max(1));
+    let _ = times.record((begun.elapsed().as_nanos() as u64).max(1));
+    Ok(done)
 }
 
 fn opening(contender: &Contender) -> Histogram<u64> {
-    let (mut times, all) = (histogram(), Instant::now());
-    let mut turn = 0;
-    while goes_on(turn, all) {
-        let begun = Instant::now();
-        let Ok(queue) = contender.engine.open_queue_raw(&QueueOptions::new()) else { break };
-        record(&mut times, begun);
-        drop(queue);
-        turn += 1;
-    }
+    let mut times = histogram();
+    repeat(|| timed(&mut times, || contender.engine.open_queue_raw(&QueueOptions::new())).map(drop));
     times
 }
 
 /// Measures how long it takes to allocate and register memory of `size` bytes, and to give it back. Page
 /// faults of the allocation are part of the first.
 fn registering(contender: &Contender, size: usize) -> (Histogram<u64>, Histogram<u64>) {
-    let (mut register, mut deregister, all) = (histogram(), histogram(), Instant::now());
-    let mut turn = 0;
-    while goes_on(turn, all) {
-        let begun = Instant::now();
-        let Ok(window) = contender.engine.allocate_window(&MemoryRequest::new(size)) else { break };
-        record(&mut register, begun);
-        let begun = Instant::now();
-        drop(window);
-        record(&mut deregister, begun);
-        turn += 1;
-    }
+    let (mut register, mut deregister) = (histogram(), histogram());
+    repeat(|| {
+        let window = timed(&mut register, || contender.engine.allocate_window(&MemoryRequest::new(size)))?;
+        timed(&mut deregister, || {
+            drop(window);
+            Ok(())
+        })
+    });
     (register, deregister)
 }
 

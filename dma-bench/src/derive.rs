@@ -1,6 +1,8 @@
 //! Conclusions from figures: verdicts, missed rates, comparisons with published CPUs, and knees.
 
-use crate::plan::{Campaign, Cell, Direction, Footprint, Op};
+use std::collections::BTreeMap;
+
+use crate::plan::{Campaign, Cell, Direction, Footprint, Op, grouped};
 use crate::published;
 use crate::results::{Knee, Measured, Results};
 use crate::verdict::{Class, Curve, HERE, Point, RISK, Verdict, point};
@@ -8,7 +10,6 @@ use crate::verdict::{Class, Curve, HERE, Point, RISK, Verdict, point};
 #[derive(Debug)]
 /// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
 pub(crate) struct Reference {
-    /// The profile of the modelled device.
     pub profile: &'static str,
     /// Name of the CPU, with the source.
     pub name: &'static str,
@@ -73,16 +74,8 @@ pub(crate) fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
     let compared: Vec<&Measured> =
         cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
     let risk = RISK / compared.len().max(1) as f64;
-    let mut curves: Vec<(Curve, Vec<&Measured>)> = Vec::new();
-    for m in compared {
-        let curve = Curve::of(&m.cell);
-        match curves.iter_mut().find(|(c, _)| *c == curve) {
-            Some((_, of)) => of.push(m),
-            None => curves.push((curve, vec![m])),
-        }
-    }
     let mut all = Vec::new();
-    for (curve, of) in curves {
+    for (curve, of) in grouped(compared.into_iter().map(|m| (Curve::of(&m.cell), m))) {
         let model = of.iter().any(|m| m.model);
         let here = |m: &&Measured| {
             let ratios = &m.ratio.as_ref()?.samples;
@@ -125,56 +118,33 @@ pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
 /// Returns the knee of every series with at least three depths. Runs at a rate have none, because their
 /// throughput is given.
 pub(crate) fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
-    let mut knees: Vec<Knee> = Vec::new();
-    if campaign.rate.is_some() {
-        return knees;
-    }
-    for m in cells {
-        let same = |other: &&Measured| {
-            let (a, b) = (&m.cell, &other.cell);
-            (a.engine == b.engine && a.op == b.op && a.size == b.size && a.queues == b.queues)
-                && (a.segments == b.segments && a.footprint == b.footprint && a.direction == b.direction)
-                && other.bytes_per_second.is_some()
-        };
-        let known = knees.iter().any(|k| {
-            k.engine == m.cell.engine
-                && k.size == m.cell.size
-                && k.footprint == m.cell.footprint
-                && k.direction == m.cell.direction
-                && k.queues == m.cell.queues
-        });
-        if known || m.cell.is_baseline() || m.cell.op != Op::Copy || m.bytes_per_second.is_none() {
-            continue;
+    let copies = cells.iter().filter(|m| !m.cell.is_baseline() && m.cell.op == Op::Copy);
+    let speeds = copies.filter_map(|m| Some((m, m.bytes_per_second.as_ref()?.median)));
+    let speeds = speeds.filter(|_| campaign.rate.is_none());
+    let knee = |(cell, of): (Cell, Vec<(&Measured, f64)>)| {
+        // The best number of operations for each doorbell counts.
+        let mut depths: BTreeMap<u32, f64> = BTreeMap::new();
+        for (m, speed) in &of {
+            let best = depths.entry(m.cell.depth).or_default();
+            *best = best.max(*speed);
         }
-        let mut series: Vec<(u32, f64)> = Vec::new();
-        for other in cells.iter().filter(same) {
-            let speed = other.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
-            match series.iter_mut().find(|(depth, _)| *depth == other.cell.depth) {
-                // The best number of operations for each doorbell counts.
-                Some((_, best)) => *best = best.max(speed),
-                None => series.push((other.cell.depth, speed)),
-            }
-        }
-        series.sort_by_key(|(depth, _)| *depth);
-        let best = series.iter().map(|s| s.1).fold(0.0, f64::max);
-        if series.len() < 3 {
-            continue;
-        }
-        if let Some((depth, speed)) = series.iter().find(|(_, speed)| *speed >= 0.95 * best) {
-            knees.push(Knee {
-                engine: m.cell.engine.clone(),
-                model: m.model,
-                size: m.cell.size,
-                footprint: m.cell.footprint,
-                direction: m.cell.direction,
-                queues: m.cell.queues,
-                depth: *depth,
-                bytes_per_second: *speed,
-                best,
-            });
-        }
-    }
-    knees
+        let best = depths.values().copied().fold(0.0, f64::max);
+        let enough = depths.iter().find(|(_, speed)| **speed >= 0.95 * best);
+        let (depth, speed) = enough.filter(|_| depths.len() >= 3)?;
+        Some(Knee {
+            model: of.iter().any(|(m, _)| m.model),
+            engine: cell.engine,
+            size: cell.size,
+            footprint: cell.footprint,
+            direction: cell.direction,
+            queues: cell.queues,
+            depth: *depth,
+            bytes_per_second: *speed,
+            best,
+        })
+    };
+    let series = grouped(speeds.map(|of| (Cell { depth: 1, batch: 1, ..of.0.cell.clone() }, of)));
+    series.into_iter().filter_map(knee).collect()
 }
 
 #[cfg(test)]

@@ -10,36 +10,16 @@ use std::path::{Path, PathBuf};
 /// A results file cannot be read, written or understood.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system refuses.
     #[error("{path}: {error}{}", remedy(.error))]
-    Io {
-        /// Its path.
-        path: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
+    Io { path: String, error: std::io::Error },
     /// It is not a complete results file.
     #[error("{path}: no results of dma-bench: {reason}")]
-    Malformed {
-        /// Its path.
-        path: String,
-        /// Names the error.
-        reason: String,
-    },
+    Malformed { path: String, reason: String },
     /// It has another version of the format.
     #[error(
         "{path}: results of version {found}; this dma-bench reads version {reads}: use the one that wrote it ({tool})"
     )]
-    Version {
-        /// Its path.
-        path: String,
-        /// Its version.
-        found: u64,
-        /// The version that this program reads.
-        reads: u32,
-        /// The program that wrote it.
-        tool: String,
-    },
+    Version { path: String, found: u64, reads: u32, tool: String },
 }
 
 /// A file that an option names, to read or to write.
@@ -47,7 +27,6 @@ pub enum FileError {
 pub(crate) struct Named<'a> {
     /// The option as the user wrote it.
     pub option: &'a str,
-    /// Its path.
     pub path: &'a Path,
 }
 

@@ -29,7 +29,6 @@ pub(crate) fn check() -> dma::Result<()> {
     }
 }
 
-/// Returns true if the user asked to stop.
 #[inline]
 pub(crate) fn stopped() -> bool {
     STOPPED.load(Ordering::Relaxed)

@@ -4,7 +4,6 @@
 /// A slice of time in which one cell was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slot {
-    /// Operations a second.
     pub rate: f64,
     /// CPU time of each operation, in nanoseconds.
     pub cpu_ns: f64,
@@ -15,13 +14,11 @@ pub(crate) struct Slot {
 /// A slice of an engine, and its ratio to the baseline around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
-    /// The engine's slice.
     pub slot: Slot,
     /// Ratio of operations a second to the baseline's.
     pub ratio: Option<f64>,
     /// Fraction of the time spent waiting for a CPU: the greatest of the slices that count.
     pub waited: f64,
-    /// The pass in which it was measured.
     pub pass: u32,
 }
 

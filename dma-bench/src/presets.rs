@@ -4,7 +4,6 @@ use clap::ValueEnum;
 
 use crate::plan::Campaign;
 
-/// A built-in campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
     /// Copies by size, alone and 32 deep, hot and cold, and two models. Takes half a minute.
@@ -31,7 +30,6 @@ impl Preset {
         }
     }
 
-    /// Returns the campaign.
     pub(crate) fn campaign(self) -> Result<Campaign, String> {
         Campaign::from_toml(self.toml())
     }

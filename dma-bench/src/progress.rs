@@ -13,7 +13,6 @@ use crate::results::Measured;
 use crate::run::Observer;
 use crate::units;
 
-/// Shows the progress on standard error.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -22,9 +21,7 @@ pub(crate) struct Progress {
     /// The start of the run, and the time of the last line.
     begun: Instant,
     last: Instant,
-    /// Repetitions so far.
     done: u64,
-    /// All repetitions.
     of: u64,
     /// Estimated duration of the run, in seconds.
     expected: f64,
@@ -62,7 +59,6 @@ fn left(done: u64, of: u64, elapsed: Duration, expected: f64) -> Duration {
     Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)
 }
 
-/// Returns a duration in words.
 fn duration(left: Duration) -> String {
     format!("{:#}", HumanDuration(left))
 }

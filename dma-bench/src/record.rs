@@ -13,7 +13,6 @@ use crate::stats::{Figures, median};
 /// Slices that a simulated device runs. Later ones repeat the last, because they hardly differ.
 const MODEL_SLICES: usize = 3;
 
-/// Measurements of one cell so far.
 pub(crate) struct Record {
     pub(crate) cell: Cell,
     pub(crate) model: bool,
@@ -24,13 +23,10 @@ pub(crate) struct Record {
     /// Value of `Engines::reopened` when the queues were opened.
     pub(crate) reopened: u32,
     pub(crate) extent: Extent,
-    /// Repetitions to make.
     pub(crate) wanted: u32,
     pub(crate) trouble: Option<Trouble>,
-    /// All repetitions so far.
     pairs: Vec<Pair>,
     pub(crate) latency: Histogram<u64>,
-    /// The time series, if one is recorded.
     pub(crate) series: Vec<Moment>,
     ops: u64,
     polls: u64,
@@ -87,7 +83,6 @@ impl Record {
         self.verified += slices.iter().map(|s| s.verified).sum::<u64>();
     }
 
-    /// Adds the counts of slices.
     pub(crate) fn count(&mut self, slices: &[Slice]) {
         for slice in slices {
             self.ops += slice.all_ops;
@@ -98,12 +93,10 @@ impl Record {
         self.count_verified(slices);
     }
 
-    /// Adds a repetition.
     pub(crate) fn add(&mut self, pair: Pair) {
         self.pairs.push(pair);
     }
 
-    /// Returns the number of repetitions so far.
     pub(crate) fn made(&self) -> usize {
         self.pairs.len()
     }
@@ -126,7 +119,6 @@ impl Record {
         }
     }
 
-    /// Returns true if all repetitions were made.
     pub(crate) fn is_complete(&self) -> bool {
         // The baseline has as many slices as there are engines beside it, some of which may fail.
         let all =
@@ -134,7 +126,6 @@ impl Record {
         !self.pairs.is_empty() && all && !self.cut
     }
 
-    /// Returns the result of the cell.
     pub(crate) fn measured(&self) -> Measured {
         let size = self.cell.size as f64;
         let (status, message) = match &self.trouble {

@@ -27,7 +27,6 @@ const HEADER: [&str; 9] = [
 /// The recorded run, and the same on engines.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The recorded run.
     recorded: Row,
     /// CPU time of the whole recorded program in seconds, its own work included.
     program_cpu_seconds: f64,
@@ -36,7 +35,6 @@ pub(crate) struct Report {
     engines: Vec<Row>,
 }
 
-/// The figures of one engine.
 #[derive(Debug, Serialize)]
 struct Row {
     engine: String,
@@ -51,7 +49,6 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct Figures {
     seconds: f64,
-    /// CPU time of the copies.
     cpu_seconds: f64,
     /// Time that threads waited for the engine.
     wait_seconds: f64,
@@ -77,7 +74,6 @@ impl Figures {
     }
 }
 
-/// Outcome of the replays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// A byte or a result was wrong.
@@ -202,7 +198,6 @@ impl Report {
         self.engines.iter().filter_map(|row| Some(format!("{}: {}", row.engine, error(row)?))).collect()
     }
 
-    /// Returns the report as JSON.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }

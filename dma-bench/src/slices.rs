@@ -7,9 +7,7 @@ use crate::drive::{Extent, Pace, Slice, Trouble, Worker};
 use crate::pairs::Slot;
 use crate::{cpu_time, interrupt};
 
-/// Result of a slice.
 pub(crate) struct Sliced {
-    /// The slice of each queue.
     pub(crate) slices: Vec<Slice>,
     /// CPU time of the process, in nanoseconds.
     pub(crate) cpu_ns: f64,
@@ -27,7 +25,6 @@ impl Sliced {
         (self.slices.iter().map(|s| s.ops).sum(), to.saturating_sub(from))
     }
 
-    /// Returns the figures of the whole slice.
     pub(crate) fn slot(&self) -> Slot {
         let (ops, ns) = self.ops_and_ns();
         Slot {
@@ -37,7 +34,6 @@ impl Sliced {
         }
     }
 
-    /// Returns true if the user stopped the slice early.
     pub(crate) fn cut(&self) -> bool {
         self.slices.iter().any(|s| s.cut)
     }

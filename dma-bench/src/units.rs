@@ -14,7 +14,6 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|n: &f64| n.is_finite());
     number.ok_or_else(|| format!("`{text}` is no number of seconds; write 5, 0.5 or 1e-3"))

@@ -15,13 +15,11 @@ type Named = (&'static str, String);
 /// A circumstance that influences figures, and differs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Difference {
-    /// Name of the circumstance.
     pub what: &'static str,
     /// The engine that it belongs to, if it belongs to one.
     pub engine: Option<String>,
     /// The value before, in words.
     pub before: String,
-    /// The value after.
     pub after: String,
 }
 

@@ -9,7 +9,6 @@ use crate::output::{Field, fields, kind, number, shape};
 use crate::plan::Cell;
 use crate::results::{Measured, Results, Status};
 
-/// Name of the format.
 pub(crate) const SCHEMA: &str = "dma-bench/comparison";
 /// The version that this program writes.
 pub(crate) const VERSION: u32 = 1;
@@ -41,9 +40,7 @@ impl Side {
 /// A cell of one or both results, and its status in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    /// The cell.
     pub cell: Cell,
-    /// Its figures are a model's.
     pub model: bool,
     /// Status before; `None` if the cell is new.
     pub before: Option<Status>,
@@ -61,7 +58,6 @@ pub(super) fn ended(before: &Results, after: &Results) -> Vec<Ended> {
     old.chain(new.map(|m| ended(m, None, Some(m.status)))).collect()
 }
 
-/// The whole document.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -78,7 +74,6 @@ struct Document<'a> {
     fail_if_slower: Option<Outcome>,
 }
 
-/// A cell in the document.
 #[derive(Serialize)]
 struct Compared<'a> {
     #[serde(flatten)]
@@ -91,7 +86,6 @@ struct Compared<'a> {
     figures: Vec<Figure>,
 }
 
-/// A figure of a cell, before and after, in the document.
 #[derive(Serialize)]
 struct Figure {
     quantity: &'static str,
@@ -128,7 +122,6 @@ impl Figure {
     }
 }
 
-/// Outcome of `--fail-if-slower`.
 #[derive(Serialize)]
 struct Outcome {
     limit: f64,

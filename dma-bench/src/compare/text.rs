@@ -84,7 +84,6 @@ impl Comparison {
         tables.into_iter().map(move |grid| grid.print(style, Look::Wrapped))
     }
 
-    /// Returns the tables and the text below them.
     pub(crate) fn text(&self, all: bool, style: Style) -> String {
         let mut text = String::new();
         self.print(all, style).for_each(|table| text += &table);
@@ -115,7 +114,6 @@ impl Comparison {
         text
     }
 
-    /// Returns the text below the tables, in lines.
     pub(crate) fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = self.summary();
         let named = if all { self.changes.len() } else { NAMED };

@@ -6,7 +6,6 @@ use crate::results::Results;
 use crate::stats::Figures;
 use crate::verdict::class;
 
-/// A column: its name, and its value in a line.
 pub(crate) type Field = (&'static str, String);
 
 /// Returns the column for the kind of a cell's figures.
@@ -45,7 +44,6 @@ pub(crate) fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// Returns one line for each cell.
 pub(crate) fn csv(results: &Results) -> String {
     let of = |f: &Option<Figures>, which: fn(&Figures) -> f64| number(f.as_ref().map(which));
     let row = |m: &crate::results::Measured| {

@@ -23,7 +23,6 @@ pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
     text
 }
 
-/// Returns a table of confidence intervals.
 pub(crate) fn intervals(all: &[&Verdict]) -> Grid {
     let of = |v: &Verdict| -> Vec<Vec<Entry>> {
         let c = curve(&v.curve);
@@ -43,7 +42,6 @@ pub(crate) fn intervals(all: &[&Verdict]) -> Grid {
     Grid::with(&["engine", "size", "median", "from", "to", "verdict"], all.iter().flat_map(|v| of(v)))
 }
 
-/// Returns a table of set-up costs.
 pub(crate) fn costs(all: &[Cost]) -> Grid {
     let row = |c: &Cost| {
         let size = if c.size == 0 { "-".to_owned() } else { bytes(c.size) };

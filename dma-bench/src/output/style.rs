@@ -4,14 +4,12 @@ use comfy_table::Table;
 
 use crate::cli::Format;
 
-/// Style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// With lines, as wide as their content.
     Plain,
     /// For a terminal with this many columns.
     Terminal(u16),
-    /// For a Markdown file.
     Markdown,
 }
 
@@ -33,7 +31,6 @@ impl Style {
         if self == Self::Markdown { text.replace('|', "\\|").replace('<', "\\<") } else { text }
     }
 
-    /// Returns the beginning of a line in a list.
     pub(super) fn bullet(self) -> &'static str {
         if self == Self::Markdown { "- " } else { "  " }
     }

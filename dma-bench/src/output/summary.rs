@@ -6,11 +6,9 @@ use std::cmp::Reverse;
 use crate::plan::{Direction, Footprint, Op};
 use crate::results::{Measured, Results, Status, slowest};
 use crate::units::{bytes, digits};
-use crate::verdict::{Class, Verdict, range};
+use crate::verdict::{Class, Verdict, not_decided, range};
 
-/// The most lines.
 pub(crate) const LINES: usize = 12;
-/// The most characters of a line.
 pub(crate) const COLUMNS: usize = 80;
 
 /// A way of using an engine: operation, memory, queues and operations in flight.
@@ -36,7 +34,6 @@ impl Use {
     }
 }
 
-/// Returns the summary of results.
 pub(crate) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     let advice = advice(results);
@@ -157,7 +154,8 @@ fn choice(verdicts: &[&Verdict]) -> String {
         return String::new();
     };
     let choices: Vec<(u64, String)> = sizes.iter().map(|size| (*size, best(*size))).collect();
-    let (open, decided): (Vec<_>, Vec<_>) = choices.into_iter().partition(|c| c.1 == NOT_DECIDED);
+    let open: Vec<_> = choices.iter().map(|(size, choice)| (*size, choice == NOT_DECIDED)).collect();
+    let decided: Vec<_> = choices.into_iter().filter(|c| c.1 != NOT_DECIDED).collect();
     if decided.is_empty() {
         return format!("{NOT_DECIDED}, the machine was too busy or the run too short");
     }
@@ -165,19 +163,10 @@ fn choice(verdicts: &[&Verdict]) -> String {
         .chunk_by(|a, b| a.1 == b.1)
         .map(|run| format!("{} {}", run[0].1, range(run[0].0, run[run.len() - 1].0, first, last)))
         .collect();
-    let mut text = parts.join(", ");
-    if !open.is_empty() {
-        let at = |size: &u64| sizes.iter().position(|s| s == size);
-        let runs = open.chunk_by(|a, b| at(&a.0).map(|n| n + 1) == at(&b.0));
-        let open: Vec<String> = runs
-            .map(|run| match run {
-                [one] => bytes(one.0),
-                _ => format!("{} to {}", bytes(run[0].0), bytes(run[run.len() - 1].0)),
-            })
-            .collect();
-        text += &format!("; {NOT_DECIDED}: {}", open.join(", "));
+    match not_decided(&open).as_str() {
+        "" => parts.join(", "),
+        open => format!("{}; {NOT_DECIDED}: {open}", parts.join(", ")),
     }
-    text
 }
 
 /// Marks sizes at which nothing is decided.

@@ -56,7 +56,6 @@ pub(crate) fn curve(c: &Curve) -> String {
     name
 }
 
-/// Describes the operations in flight of a curve.
 pub(crate) fn in_flight(c: &Curve) -> String {
     let mut text = if c.depth == 1 { "one at a time".to_owned() } else { format!("{} in flight", c.depth) };
     if c.batch > 1 {

@@ -31,7 +31,6 @@ pub(crate) use self::holder::{Budget, hold};
 use self::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
 use crate::interrupt;
 
-/// Names of the protocol.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     magic: *b"DBCHTCP1",
     proof: "dma_bench 2026-11 tcp proof of the shared secret",
@@ -47,9 +46,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// A `dma-bench serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Host and port.
     pub at: String,
-    /// The file with the secret.
     pub secret_file: PathBuf,
 }
 
@@ -125,7 +122,6 @@ impl Process {
         ExportDescriptor::from_bytes(&self.call(Request::Open { version: VERSION, len: len as u64 })?)
     }
 
-    /// Reads `bytes` from offset `at` of the memory.
     pub(crate) fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         for (piece, from) in bytes.chunks_mut(PIECE).zip((at..).step_by(PIECE)) {
             let answer = self.call(Request::Read { at: from as u64, len: piece.len() as u32 })?;
@@ -140,7 +136,6 @@ impl Process {
         Ok(())
     }
 
-    /// Writes `bytes` to offset `at` of the memory.
     pub(crate) fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
         // The answer comes when the bytes are in the memory.
         let pieces = bytes.chunks(PIECE).zip((at..).step_by(PIECE));
@@ -149,7 +144,6 @@ impl Process {
             .try_for_each(|a| a.map(drop))
     }
 
-    /// Sends a request. Returns the answer.
     fn call(&self, request: Request<'_>) -> Result<Vec<u8>> {
         let mut answer = Vec::new();
         {

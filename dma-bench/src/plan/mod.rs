@@ -137,22 +137,28 @@ impl Campaign {
 
     /// Returns every cell once, grouped by baseline.
     pub fn groups(&self, engines: &[String]) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
-        for sweep in &self.sweeps {
-            for mut cell in sweep.cells(engines) {
-                if self.rate.is_some() {
-                    cell.batch = 1;
-                }
-                let baseline = cell.baseline();
-                let at = groups.iter().position(|g| g.baseline == baseline).unwrap_or_else(|| {
-                    groups.push(Group { baseline, cells: Vec::new() });
-                    groups.len() - 1
-                });
-                if !groups[at].cells.contains(&cell) {
-                    groups[at].cells.push(cell);
-                }
+        let mut cells: Vec<Cell> = Vec::new();
+        for mut cell in self.sweeps.iter().flat_map(|sweep| sweep.cells(engines)) {
+            if self.rate.is_some() {
+                cell.batch = 1;
+            }
+            if !cells.contains(&cell) {
+                cells.push(cell);
             }
         }
-        groups
+        let groups = grouped(cells.into_iter().map(|cell| (cell.baseline(), cell)));
+        groups.into_iter().map(|(baseline, cells)| Group { baseline, cells }).collect()
     }
+}
+
+/// Groups items by their keys, both in the order of the first item of a key.
+pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, item) in items {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, of)) => of.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }

@@ -14,15 +14,12 @@ use crate::output::printable;
 pub(super) struct Plot {
     /// Name of its file and its anchor.
     pub(super) id: String,
-    /// The question that it answers.
     pub(super) title: String,
     /// Explanation of the lines and bands.
     pub(super) note: String,
     /// The figures are a model's.
     pub(super) model: bool,
-    /// Horizontal axis.
     pub(super) x: Axis,
-    /// Vertical axis.
     pub(super) y: Axis,
     /// The curves, at most six.
     pub(super) series: Vec<Series>,
@@ -37,7 +34,6 @@ pub(super) struct Series {
     pub(super) reference: bool,
 }
 
-/// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) x: f64,
@@ -120,7 +116,6 @@ impl Plot {
         Ok(format!("<svg role=\"img\" aria-label=\"{label}\" {body}"))
     }
 
-    /// Returns a whole picture as SVG.
     pub(super) fn svg(&self, theme: &Theme) -> Result<String, String> {
         fonts();
         let mut svg = String::new();
@@ -242,7 +237,6 @@ impl Plot {
     }
 }
 
-/// Escapes text for an attribute.
 fn escape(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }

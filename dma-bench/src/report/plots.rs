@@ -5,7 +5,7 @@ use super::draw::{Plot, Point, Series};
 use super::theme::SERIES;
 use crate::derive::is_best_batch;
 use crate::output::{baseline, in_flight, what};
-use crate::plan::{Cell, Direction, Footprint, Op};
+use crate::plan::{Cell, Direction, Footprint, Op, grouped};
 use crate::results::{Measured, Results, slowest};
 use crate::stats::Figures;
 use crate::units;
@@ -44,194 +44,179 @@ impl Key {
     }
 }
 
-type Pick = fn(&Results, &Measured) -> Option<(f64, Option<(f64, f64)>)>;
+/// A value, and its band.
+type Value = (f64, Option<(f64, f64)>);
 
-/// A question with a plot over the size of operations.
+type Pick = fn(&Results, &Measured) -> Option<Value>;
+
+/// Reference of the curves of engines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// A line at 1, for ratios.
+    One,
+    /// The baseline's own figures.
+    Baseline,
+}
+
+/// A question with plots over a property of cells.
 struct Asked {
     title: &'static str,
     id: &'static str,
-    label: &'static str,
+    x: (&'static str, fn(&Cell) -> f64),
+    y: (&'static str, fn(f64) -> String, Pick),
     note: &'static str,
-    format: fn(f64) -> String,
-    pick: Pick,
-    baseline: bool,
-}
-
-const SIZES: [Asked; 4] = [
-    Asked {
-        title: "How fast is it, by size?",
-        id: "throughput",
-        label: "GB/s (10\u{2079} bytes a second)",
-        note: "Line: median of the repetitions; band: the middle half of them.",
-        format: number,
-        pick: |_, m| spread(m.bytes_per_second.as_ref(), 1e-9),
-        baseline: true,
-    },
-    Asked {
-        title: "From which size on is it worth it?",
-        id: "ratio",
-        label: "times memcpy's throughput",
-        note: "Line: median ratio to memcpy beside it; band: its confidence interval. Above 1 the engine is faster.",
-        format: number,
-        pick: confidence,
-        baseline: false,
-    },
-    Asked {
-        title: "How long does an operation take?",
-        id: "latency",
-        label: "latency",
-        note: "From submission to completion. Line: median; band: up to the 99th percentile.",
-        format: time,
-        pick: |_, m| latency(m),
-        baseline: true,
-    },
-    Asked {
-        title: "What CPU time does it take?",
-        id: "cpu",
-        label: "CPU seconds for 10\u{2079} bytes",
-        note: "CPU time of the whole process, polling included. Line: median; band: the middle half.",
-        format: number,
-        pick: |_, m| spread(m.cpu_s_per_gb.as_ref().filter(|f| f.min > 0.0), 1.0),
-        baseline: true,
-    },
-];
-
-/// A question with a plot over another property of cells.
-struct Across {
-    title: &'static str,
-    id: &'static str,
-    label: &'static str,
-    of: fn(&Cell) -> u32,
-    without: fn(&Cell) -> Cell,
+    /// The name of a cell's curve.
+    name: fn(&Cell) -> String,
+    beside: Beside,
+    /// The fewest points of a curve.
     least: usize,
 }
 
-const OTHERS: [Across; 4] = [
-    Across {
-        title: "How deep must a queue be?",
-        id: "depth",
-        label: "operations in flight",
-        of: |c| c.depth,
-        without: |c| Cell { depth: 1, batch: 1, ..c.clone() },
-        least: 3,
-    },
-    Across {
-        title: "How many operations for each doorbell?",
-        id: "batch",
-        label: "operations for each doorbell",
-        of: |c| c.batch,
-        without: |c| Cell { batch: 1, ..c.clone() },
-        least: 3,
-    },
-    Across {
-        title: "How many queues?",
-        id: "queues",
-        label: "queues, each with a thread",
-        of: |c| c.queues,
-        without: |c| Cell { queues: 1, ..c.clone() },
+const THROUGHPUT: &str = "GB/s (10\u{2079} bytes a second)";
+
+/// Returns a question over the size of operations.
+const fn by_size(title: &'static str, id: &'static str) -> Asked {
+    Asked {
+        title,
+        id,
+        x: ("bytes of each operation", |c| c.size as f64),
+        y: (THROUGHPUT, number, throughput),
+        note: "Line: median of the repetitions; band: the middle half of them.",
+        name: |c| format!("{}, {}", c.engine, in_flight(&Curve::of(c))),
+        beside: Beside::Baseline,
         least: 2,
+    }
+}
+
+/// Returns a question on throughput over another property.
+const fn across(
+    title: &'static str,
+    id: &'static str,
+    x: (&'static str, fn(&Cell) -> f64),
+    name: fn(&Cell) -> String,
+    least: usize,
+) -> Asked {
+    Asked { x, name, beside: Beside::Nothing, least, ..by_size(title, id) }
+}
+
+const ASKED: [Asked; 8] = [
+    by_size("How fast is it, by size?", "throughput"),
+    Asked {
+        y: ("times memcpy's throughput", number, confidence),
+        note: "Line: median ratio to memcpy beside it; band: its confidence interval. Above 1 the engine is faster.",
+        beside: Beside::One,
+        ..by_size("From which size on is it worth it?", "ratio")
     },
-    Across {
-        title: "How many segments?",
-        id: "segments",
-        label: "segments of an operation",
-        of: |c| c.segments,
-        without: |c| Cell { segments: 1, ..c.clone() },
-        least: 2,
+    Asked {
+        y: ("latency", time, |_, m| latency(m)),
+        note: "From submission to completion. Line: median; band: up to the 99th percentile.",
+        ..by_size("How long does an operation take?", "latency")
     },
+    Asked {
+        y: ("CPU seconds for 10\u{2079} bytes", number, cpu_time),
+        note: "CPU time of the whole process, polling included. Line: median; band: the middle half.",
+        ..by_size("What CPU time does it take?", "cpu")
+    },
+    across(
+        "How deep must a queue be?",
+        "depth",
+        ("operations in flight", |c| c.depth.into()),
+        |c| format!("{}, {}", c.engine, units::bytes(c.size)),
+        3,
+    ),
+    across(
+        "How many operations for each doorbell?",
+        "batch",
+        ("operations for each doorbell", |c| c.batch.into()),
+        |c| sized(&Cell { batch: 1, ..c.clone() }),
+        3,
+    ),
+    across(
+        "How many queues?",
+        "queues",
+        ("queues, each with a thread", |c| c.queues.into()),
+        |c| sized(&Cell { queues: 1, ..c.clone() }),
+        2,
+    ),
+    across("How many segments?", SEGMENTS, ("segments of an operation", |c| c.segments.into()), sized, 2),
 ];
+
+const SEGMENTS: &str = "segments";
+
+/// Names a curve of one size.
+fn sized(c: &Cell) -> String {
+    format!("{}, {}, {}", c.engine, units::bytes(c.size), in_flight(&Curve::of(c)))
+}
 
 /// Returns all plots that the results have figures for: those of measurements, or of models.
 pub(super) fn questions(results: &Results, models: bool) -> Vec<Question> {
     let cells: Vec<&Measured> = results.with_figures(models).filter(|m| !m.cell.is_baseline()).collect();
-    let mut keys: Vec<Key> = cells.iter().map(|m| Key::of(&m.cell)).collect();
-    keys.sort_by_key(|key| key.rank());
-    keys.dedup();
-    let mut all = Vec::new();
-    for asked in &SIZES {
-        let of = keys.iter().flat_map(|key| by_size(results, &cells, asked, *key, models)).collect();
-        all.push(Question { title: asked.title, plots: of });
-    }
-    for across in &OTHERS {
-        all.push(Question { title: across.title, plots: by(results, &cells, &keys, across, models) });
-    }
+    let mut all: Vec<Question> = ASKED
+        .iter()
+        .map(|asked| Question { title: asked.title, plots: plots(results, &cells, asked, models) })
+        .collect();
     let series = cells.iter().filter(|m| m.series.len() > 1).flat_map(|m| over_time(m)).collect();
     all.push(Question { title: "Does it stay as fast over time?", plots: series });
     all.retain(|q| !q.plots.is_empty());
     all
 }
 
-fn by_size(results: &Results, cells: &[&Measured], asked: &Asked, key: Key, model: bool) -> Vec<Plot> {
-    let mut series = Vec::new();
-    let sizes = |m: &&&Measured| Key::of(&m.cell) == key;
-    for m in cells.iter().filter(sizes) {
-        let name = format!("{}, {}", m.cell.engine, in_flight(&Curve::of(&m.cell)));
-        add(&mut series, name, m.cell.size as f64, (asked.pick)(results, m), false);
-    }
-    let mut references = Vec::new();
-    for m in results.cells.iter().filter(|m| asked.baseline && key.has_baseline(&m.cell)) {
-        let name = baseline(m.cell.depth, key.footprint);
-        add(&mut references, name, m.cell.size as f64, (asked.pick)(results, m), true);
-    }
-    // Hot baselines differ by the number of buffers. Most cells are compared with the first.
-    references.truncate(1);
-    if !asked.baseline {
-        let sizes: Vec<f64> = series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).collect();
-        sizes.iter().for_each(|x| add(&mut references, "memcpy".to_owned(), *x, Some((1.0, None)), true));
-    }
-    let example = cells.iter().find(|m| Key::of(&m.cell) == key).map(|m| what(&m.cell)).unwrap_or_default();
-    let like = Plot {
-        id: format!("{}{}-{}", if model { "model-" } else { "" }, asked.id, example.replace([' ', ','], "-")),
-        title: format!("{} {example}", asked.title),
-        note: noted(asked.note, model),
-        model,
-        x: Axis { label: "bytes of each operation".to_owned(), format: bytes, base: 2.0 },
-        y: Axis { label: asked.label.to_owned(), format: asked.format, base: 10.0 },
-        series: Vec::new(),
+fn plots(results: &Results, cells: &[&Measured], asked: &Asked, model: bool) -> Vec<Plot> {
+    let key = |c: &Cell| match Key::of(c) {
+        key if asked.id == SEGMENTS => Key { segments: 1, ..key },
+        key => key,
     };
-    split(&like, series, &references, 2)
-}
-
-fn by(results: &Results, cells: &[&Measured], keys: &[Key], across: &Across, model: bool) -> Vec<Plot> {
-    let mut plots = Vec::new();
-    let mut kinds: Vec<Key> =
-        keys.iter().map(|k| if across.id == "segments" { Key { segments: 0, ..*k } } else { *k }).collect();
-    kinds.dedup();
-    for key in kinds {
+    let mut kinds = grouped(cells.iter().map(|m| (key(&m.cell), *m)));
+    kinds.sort_by_key(|(key, _)| key.rank());
+    let pick = asked.y.2;
+    let plots = |(key, of): (Key, Vec<&Measured>)| {
         let mut series = Vec::new();
-        let mut example = String::new();
-        for m in cells {
-            let mut of = Key::of(&m.cell);
-            if key.segments == 0 {
-                of.segments = 0;
+        for m in &of {
+            if asked.id != "depth" || is_best_batch(&results.cells, m) {
+                add(&mut series, (asked.name)(&m.cell), (asked.x.1)(&m.cell), pick(results, m), false);
             }
-            if of != key || (across.id == "depth" && !is_best_batch(&results.cells, m)) {
-                continue;
-            }
-            let whole = (across.without)(&m.cell);
-            let name =
-                format!("{}, {}, {}", whole.engine, units::bytes(whole.size), in_flight(&Curve::of(&whole)));
-            let name = if across.id == "depth" {
-                format!("{}, {}", whole.engine, units::bytes(whole.size))
-            } else {
-                name
-            };
-            let value = spread(m.bytes_per_second.as_ref(), 1e-9);
-            add(&mut series, name, f64::from((across.of)(&m.cell)), value, false);
-            example = format!("{} {}", m.cell.op, m.cell.footprint);
         }
+        let mut references = Vec::new();
+        match asked.beside {
+            Beside::Nothing => {}
+            Beside::One => of.iter().for_each(|m| {
+                add(&mut references, "memcpy".to_owned(), m.cell.size as f64, Some((1.0, None)), true);
+            }),
+            Beside::Baseline => {
+                for m in results.cells.iter().filter(|m| key.has_baseline(&m.cell)) {
+                    let name = baseline(m.cell.depth, key.footprint);
+                    add(&mut references, name, m.cell.size as f64, pick(results, m), true);
+                }
+            }
+        }
+        // Hot baselines differ by the number of buffers. Most cells are compared with the first.
+        references.truncate(1);
+        let example = match &of[0].cell {
+            c if asked.id == SEGMENTS => format!("{} {}", c.op, c.footprint),
+            c => what(c),
+        };
         let like = Plot {
-            id: format!("{}{}-{}", if model { "model-" } else { "" }, across.id, example.replace(' ', "-")),
-            title: format!("{} {example}", across.title),
-            note: noted("Line: median of the repetitions; band: the middle half of them.", model),
+            id: format!(
+                "{}{}-{}",
+                if model { "model-" } else { "" },
+                asked.id,
+                example.replace([' ', ','], "-")
+            ),
+            title: format!("{} {example}", asked.title),
+            note: noted(asked.note, model),
             model,
-            x: Axis { label: across.label.to_owned(), format: number, base: 2.0 },
-            y: Axis { label: SIZES[0].label.to_owned(), format: number, base: 10.0 },
+            x: Axis {
+                label: asked.x.0.to_owned(),
+                format: if asked.beside == Beside::Nothing { number } else { bytes },
+                base: 2.0,
+            },
+            y: Axis { label: asked.y.0.to_owned(), format: asked.y.1, base: 10.0 },
             series: Vec::new(),
         };
-        plots.extend(split(&like, series, &[], across.least));
-    }
-    plots
+        split(&like, series, &references, asked.least)
+    };
+    kinds.into_iter().flat_map(plots).collect()
 }
 
 /// Returns plots of a cell's throughput and longest latency over time.
@@ -256,7 +241,7 @@ fn over_time(m: &Measured) -> Vec<Plot> {
             }
         };
     vec![
-        plot("throughput", "Throughput over time:", SIZES[0].label, number, "GB/s", speed),
+        plot("throughput", "Throughput over time:", THROUGHPUT, number, "GB/s", speed),
         plot("longest", "Longest latency over time:", "latency", time, "longest latency", longest),
     ]
 }
@@ -281,13 +266,7 @@ fn split(like: &Plot, mut series: Vec<Series>, references: &[Series], least: usi
         .collect()
 }
 
-fn add(
-    series: &mut Vec<Series>,
-    name: String,
-    x: f64,
-    y: Option<(f64, Option<(f64, f64)>)>,
-    reference: bool,
-) {
+fn add(series: &mut Vec<Series>, name: String, x: f64, y: Option<Value>, reference: bool) {
     let Some((y, band)) = y else { return };
     let at = series.iter().position(|s| s.name == name).unwrap_or_else(|| {
         series.push(Series { name, points: Vec::new(), reference });
@@ -307,20 +286,28 @@ fn noted(note: &str, model: bool) -> String {
 }
 
 /// Returns the median, and the two middle quarters of the repetitions as the band.
-fn spread(figures: Option<&Figures>, scale: f64) -> Option<(f64, Option<(f64, f64)>)> {
+fn spread(figures: Option<&Figures>, scale: f64) -> Option<Value> {
     let figures = figures?;
     let (low, high) = figures.quartiles();
     Some((figures.median * scale, Some((low * scale, high * scale)).filter(|(low, _)| *low > 0.0)))
 }
 
+fn throughput(_: &Results, m: &Measured) -> Option<Value> {
+    spread(m.bytes_per_second.as_ref(), 1e-9)
+}
+
+fn cpu_time(_: &Results, m: &Measured) -> Option<Value> {
+    spread(m.cpu_s_per_gb.as_ref().filter(|f| f.min > 0.0), 1.0)
+}
+
 /// Returns the median ratio, and the confidence interval of the verdict as the band.
-fn confidence(results: &Results, m: &Measured) -> Option<(f64, Option<(f64, f64)>)> {
+fn confidence(results: &Results, m: &Measured) -> Option<Value> {
     let point = results.point(&m.cell)?;
     Some((point.ratio, point.low.zip(point.high).filter(|(low, _)| *low > 0.0)))
 }
 
 /// Returns the median, and a band up to the 99th percentile if that is known.
-fn latency(m: &Measured) -> Option<(f64, Option<(f64, f64)>)> {
+fn latency(m: &Measured) -> Option<Value> {
     let l = m.latency.as_ref()?;
     let band = l.known(0.99, l.p99).map(|p99| (l.p50 as f64, p99 as f64));
     Some((l.p50 as f64, band))

@@ -72,7 +72,6 @@ pub(super) fn verdicts(results: &Results, models: bool) -> Markup {
     }
 }
 
-/// Renders the set-up costs.
 pub(super) fn costs(results: &Results) -> Markup {
     html! { @if !results.costs.is_empty() {
         h2 { "Set-up costs" }
@@ -81,7 +80,6 @@ pub(super) fn costs(results: &Results) -> Markup {
     } }
 }
 
-/// Renders the smallest depths with 95 % of the best throughput.
 pub(super) fn knees(results: &Results) -> Markup {
     html! { @if !results.knees.is_empty() {
         h2 { "The knee: the smallest depth with 95 % of the best throughput" }
@@ -89,7 +87,6 @@ pub(super) fn knees(results: &Results) -> Markup {
     } }
 }
 
-/// Renders the comparison of models with published figures.
 pub(super) fn published(results: &Results) -> Markup {
     let all = &results.published;
     let missed = all.iter().filter(|p| !p.holds).count();

@@ -18,7 +18,6 @@ const MODEL_FOOTPRINT: usize = 16 << 20;
 /// both sides.
 pub(super) type Kind = (Direction, bool);
 
-/// Returns the kind of memory that a cell needs.
 pub(super) fn kind(cell: &Cell) -> Kind {
     (cell.direction, cell.op == Op::Compare)
 }
@@ -49,7 +48,6 @@ impl Engines {
         if contender.clock.is_virtual() { self.footprint.min(MODEL_FOOTPRINT) } else { self.footprint }
     }
 
-    /// Returns all engines of the run.
     pub(crate) fn contenders(&self) -> &[Contender] {
         &self.contenders
     }

@@ -36,11 +36,8 @@ pub(crate) struct Runner<'a> {
     baseline: Arc<dyn DmaEngine>,
     /// The baseline's memory: for comparisons at index 1, for all other operations at 0.
     memcpy: [Option<Memcpy>; 2],
-    /// Position of the baseline in its buffers.
     at: usize,
-    /// Number of the current pass.
     pass: u32,
-    /// Number of the current visit, over all passes.
     visit: u32,
     /// Cost of one reading of the clock, in nanoseconds.
     clock_ns: f64,
@@ -48,7 +45,6 @@ pub(crate) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Returns the engines of the run.
     pub(crate) fn contenders(&self) -> &[Contender] {
         self.engines.contenders()
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::interval::interval_in_order;
 pub(crate) use self::words::text;
-pub(crate) use self::words::{class, range};
+pub(crate) use self::words::{class, not_decided, range};
 use crate::plan::{Cell, Direction, Footprint, Op};
 use crate::stats::blocks;
 

@@ -6,11 +6,8 @@ use crate::units::bytes;
 /// A range of sizes of one class. Both ends were measured; undecided sizes within do not interrupt it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Range {
-    /// Class of the range.
     pub class: Class,
-    /// The smallest size.
     pub from: u64,
-    /// The largest size.
     pub to: u64,
     /// Single sizes within the range that have another class.
     pub except: Vec<(Class, u64)>,
@@ -49,16 +46,16 @@ pub(crate) fn text(points: &[Point]) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return "nothing was compared".to_owned();
     };
-    let open = not_decided(points);
+    let open: Vec<_> = points.iter().map(|p| (p.size, p.class == Class::NotDecided)).collect();
+    let open = not_decided(&open);
     let parts: Vec<String> = ranges(points).iter().map(|s| segment(s, first.size, last.size)).collect();
     match (parts.is_empty(), open.is_empty()) {
         (true, _) => format!("not decided: {}", reason(points)),
         (false, true) => parts.join(", "),
-        (false, false) => format!("{} (not decided: {})", parts.join(", "), open.join(", ")),
+        (false, false) => format!("{} (not decided: {})", parts.join(", "), open),
     }
 }
 
-/// Returns a class in words.
 pub(crate) fn class(class: Class) -> &'static str {
     match class {
         Class::Faster => "faster",
@@ -88,7 +85,6 @@ fn segment(s: &Range, first: u64, last: u64) -> String {
     text
 }
 
-/// Returns the reason why no size was decided.
 fn reason(points: &[Point]) -> &'static str {
     if points.iter().all(|p| p.low.is_none()) {
         "too few passes; leave out -r and --passes, or give more time"
@@ -97,13 +93,12 @@ fn reason(points: &[Point]) -> &'static str {
     }
 }
 
-/// Returns the ranges of undecided sizes in words.
-fn not_decided(points: &[Point]) -> Vec<String> {
-    let runs = points.chunk_by(|a, b| (a.class == Class::NotDecided) == (b.class == Class::NotDecided));
-    runs.filter(|run| run[0].class == Class::NotDecided)
-        .map(|run| match run {
-            [one] => bytes(one.size),
-            _ => format!("{} to {}", bytes(run[0].size), bytes(run[run.len() - 1].size)),
-        })
-        .collect()
+/// Returns the ranges of undecided sizes in words. `sizes` are all that were measured.
+pub(crate) fn not_decided(sizes: &[(u64, bool)]) -> String {
+    let runs = sizes.chunk_by(|a, b| a.1 == b.1).filter(|run| run[0].1);
+    let words = |run: &[(u64, bool)]| match run {
+        [one] => bytes(one.0),
+        _ => format!("{} to {}", bytes(run[0].0), bytes(run[run.len() - 1].0)),
+    };
+    runs.map(words).collect::<Vec<_>>().join(", ")
 }
