@@ -51,14 +51,10 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn command(command: Command) -> Result<u8, Failure> {
     match command {
-        Command::List { options: true, .. } => {
-            print(&list::options(&dma::backends()))?;
-            Ok(0)
-        }
+        Command::List { options: true, .. } => print(&list::options(&dma::backends())),
         Command::List { printed, .. } => {
             let found = dma::discover();
-            show(&printed, |format| list::shown(&found, format), || list::json(&found))?;
-            Ok(0)
+            show(&printed, |format| list::shown(&found, format), || list::json(&found))
         }
         Command::Doctor { backends, printed } => {
             let report = doctor::examine(&backends).map_err(|e| (USAGE, e))?;
@@ -83,39 +79,18 @@ fn command(command: Command) -> Result<u8, Failure> {
         }
         Command::Show { results, printed, shown } => {
             let results = load(&results)?;
-            show(&printed, |format| of_results(&results, format, shown), || results.to_json())?;
-            Ok(0)
+            show(&printed, |format| of_results(&results, format, shown), || results.to_json())
         }
         Command::Compare(arguments) => compared(&arguments),
         Command::Replay(arguments) => replayed(&arguments),
         Command::Profiles { names, printed } => profiles(&names, &printed),
-        Command::Schema => {
-            print(&results::schema())?;
-            Ok(0)
-        }
-        Command::Serve(arguments) => {
-            serve::serve(&arguments).map_err(failed)?;
-            Ok(0)
-        }
-        Command::Peer { engine } => {
-            peer::serve(&engine).map_err(failed)?;
-            Ok(0)
-        }
-        Command::Campaign { preset } => {
-            print(preset.toml())?;
-            Ok(0)
-        }
-        Command::Completions { shell } => {
-            print(&completions(shell))?;
-            Ok(0)
-        }
-        Command::Man { output } => {
-            match output {
-                Some(folder) => manual::write(&folder).map_err(failed)?,
-                None => print(&String::from_utf8_lossy(&manual::page().map_err(failed)?))?,
-            }
-            Ok(0)
-        }
+        Command::Schema => print(&results::schema()),
+        Command::Serve(arguments) => serve::serve(&arguments).map(|()| 0).map_err(failed),
+        Command::Peer { engine } => peer::serve(&engine).map(|()| 0).map_err(failed),
+        Command::Campaign { preset } => print(preset.toml()),
+        Command::Completions { shell } => print(&completions(shell)),
+        Command::Man { output: Some(folder) } => manual::write(&folder).map(|()| 0).map_err(failed),
+        Command::Man { output: None } => print(&String::from_utf8_lossy(&manual::page().map_err(failed)?)),
     }
 }
 
@@ -125,7 +100,7 @@ fn show(
     printed: &Printed,
     text: impl FnOnce(Format) -> String,
     json: impl Fn() -> String,
-) -> Result<(), Failure> {
+) -> Result<u8, Failure> {
     if let Some(path) = &printed.json {
         write_file(path, json().as_bytes()).map_err(failed)?;
     }
@@ -168,14 +143,14 @@ fn replayed(arguments: &ReplayArguments) -> Result<u8, Failure> {
             say(format_args!("dma-bench: replays on {engine}"));
         }
     };
-    let (report, verdict) =
-        replay::run(&arguments.trace, &arguments.engines, &options, begin).map_err(failed)?;
+    let report = replay::run(&arguments.trace, &arguments.engines, &options, begin).map_err(failed)?;
     show(&arguments.printed, |format| report.shown(format), || report.json())?;
-    report.errors().into_iter().for_each(|error| say(format_args!("dma-bench: {error}")));
-    Ok(match verdict {
-        replay::Verdict { wrong: true, .. } => WRONG,
-        replay::Verdict { failed: true, .. } => FAILED,
-        replay::Verdict { .. } => 0,
+    let errors = report.errors();
+    errors.iter().for_each(|error| say(format_args!("dma-bench: {error}")));
+    Ok(match errors.is_empty() {
+        _ if report.wrong => WRONG,
+        false => FAILED,
+        true => 0,
     })
 }
 
@@ -187,8 +162,8 @@ fn completions(shell: clap_complete::Shell) -> String {
     String::from_utf8_lossy(&script).replace("dma__subcmd__bench", "dma__bench")
 }
 
-/// Writes to standard output. A reader that has gone is no failure.
-fn print(text: &str) -> Result<(), Failure> {
+/// Writes to standard output. Returns the exit code of success. A reader that has gone is no failure.
+fn print(text: &str) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -200,7 +175,7 @@ fn print(text: &str) -> Result<(), Failure> {
             };
             Err(failed(format!("standard output: {e}{remedy}")))
         }
-        _ => Ok(()),
+        _ => Ok(0),
     }
 }
 
@@ -296,7 +271,7 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
         (&arguments.markdown, Format::Markdown),
     ] {
         let write = |path| write_file(path, of_results(results, format, arguments.shown).as_bytes());
-        failures.extend(path.as_deref().and_then(|path| write(path).err()).map(|e| e.to_string()));
+        failures.extend(path.as_deref().and_then(|path| write(path).err()));
     }
     failures.extend(write_report(results, arguments.report.as_deref(), arguments.plots.as_deref()));
     failures
@@ -304,10 +279,7 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
 
 /// Writes the page and the plots. Returns the errors.
 fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Vec<String> {
-    let write_page = |path| -> Result<(), String> {
-        let page = report::page(results).map_err(|e| e.to_string())?;
-        write_file(path, page.as_bytes()).map_err(|e| e.to_string())
-    };
+    let write_page = |path| -> Result<(), String> { write_file(path, report::page(results)?.as_bytes()) };
     let page = page.and_then(|path| write_page(path).err());
     let plots = plots.and_then(|folder| report::files(results, folder).err());
     page.into_iter().chain(plots).collect()

@@ -1,13 +1,12 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dma::layers::replay::ReplayOptions;
 
-use crate::files::{input, remedy};
+use crate::files::{input, refused};
 use crate::output::Shown;
 use crate::peer::Address;
 use crate::placement;
@@ -331,7 +330,7 @@ pub(crate) struct RunArguments {
     /// Owner of the memory that push and pull reach: thread (another engine in this process), process
     /// (another process), or HOST:PORT of a `dma-bench serve`, which implies push and pull.
     #[arg(long, value_name = "WHOSE")]
-    pub peer: Option<Owner>,
+    pub peer: Option<String>,
     /// The file with the secret of `dma-bench serve`.
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
@@ -409,63 +408,44 @@ pub(crate) struct RunArguments {
     pub quiet: bool,
 }
 
-/// The owner of remote memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// An engine or a process of this machine.
-    Here(Peer),
-    /// A `dma-bench serve`, by host and port.
-    Served(String),
-}
-
-impl FromStr for Owner {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.rsplit_once(':') {
-            _ if text == "thread" => Ok(Self::Here(Peer::Thread)),
-            _ if text == "process" => Ok(Self::Here(Peer::Process)),
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
-                Ok(Self::Served(text.to_owned()))
-            }
-            _ => Err(format!("`{text}` is no owner; there are thread, process and HOST:PORT")),
-        }
-    }
-}
-
 impl RunArguments {
     fn plan_peer(&self, campaign: &mut Campaign) -> Result<(), String> {
-        match (&self.peer, &self.secret_file) {
-            (Some(Owner::Served(at)), Some(secret_file)) => {
+        let is_address = |at: &str| {
+            let port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+            at.rsplit_once(':').is_some_and(|(host, number)| !host.is_empty() && port(number))
+        };
+        match (self.peer.as_deref(), &self.secret_file) {
+            (None, None) => {}
+            (Some("thread"), None) => campaign.peer = Peer::Thread,
+            (Some("process"), None) => campaign.peer = Peer::Process,
+            (Some(at), secret) if is_address(at) => {
+                let secret_file = secret.clone().ok_or_else(|| {
+                    format!(
+                        "--peer {at} needs --secret-file, the same as `dma-bench serve` there has; make one with: \
+                         head -c 32 /dev/urandom > key; chmod 600 key"
+                    )
+                })?;
                 campaign.peer = Peer::Host;
-                campaign.address = Some(Address { at: at.clone(), secret_file: secret_file.clone() });
+                campaign.address = Some(Address { at: at.to_owned(), secret_file });
                 if self.directions.is_empty() && self.campaign.is_none() {
                     let both = vec![Direction::Push, Direction::Pull];
                     campaign.sweeps.iter_mut().for_each(|sweep| sweep.directions.clone_from(&both));
                 }
-                Ok(())
             }
-            (Some(Owner::Served(at)), None) => Err(format!(
-                "--peer {at} needs --secret-file, the same as `dma-bench serve` there has; make one with: \
-                 head -c 32 /dev/urandom > key; chmod 600 key"
-            )),
-            (_, Some(_)) => Err("--secret-file is for --peer HOST:PORT; leave it out".to_owned()),
-            (Some(Owner::Here(peer)), None) => {
-                campaign.peer = *peer;
-                Ok(())
+            (Some(other), None) => {
+                return Err(format!("--peer {other}: there are thread, process and HOST:PORT"));
             }
-            (None, None) => Ok(()),
+            (_, Some(_)) => return Err("--secret-file is for --peer HOST:PORT; leave it out".to_owned()),
         }
+        Ok(())
     }
 
     /// Returns the campaign that the options describe.
     pub(crate) fn plan(&self) -> Result<Campaign, String> {
         let mut campaign = match (&self.campaign, self.preset) {
             (Some(path), _) => {
-                let name = path.display();
-                let text =
-                    std::fs::read_to_string(input(path)).map_err(|e| format!("{name}: {e}{}", remedy(&e)))?;
-                Campaign::from_toml(&text).map_err(|e| format!("{name}: {e}"))?
+                let text = std::fs::read_to_string(input(path)).map_err(|e| refused(path, &e))?;
+                Campaign::from_toml(&text).map_err(|e| format!("{}: {e}", path.display()))?
             }
             (None, Some(preset)) => preset.campaign()?,
             (None, None) => Campaign::default(),

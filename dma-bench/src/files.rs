@@ -7,21 +7,6 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A results file cannot be read, written or understood.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    #[error("{path}: {error}{}", remedy(.error))]
-    Io { path: String, error: std::io::Error },
-    /// It is not a complete results file.
-    #[error("{path}: no results of dma-bench: {reason}")]
-    Malformed { path: String, reason: String },
-    /// It has another version of the format.
-    #[error(
-        "{path}: results of version {found}; this dma-bench reads version {reads}: use the one that wrote it ({tool})"
-    )]
-    Version { path: String, found: u64, reads: u32, tool: String },
-}
-
 /// A file that an option names, to read or to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a> {
@@ -70,6 +55,11 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
         ErrorKind::NotADirectory => "; a part of the path is a file: give another path",
         _ => "; give another path",
     }
+}
+
+/// Returns the message for a path that the system refuses.
+pub(crate) fn refused(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}{}", path.display(), remedy(error))
 }
 
 /// Returns the path of an input. `-` is standard input.
@@ -156,7 +146,7 @@ fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
 
 /// Writes a file that appears only when it is complete. An existing file keeps its rights, and a link stays a
 /// link. A device or a pipe is written to as it is.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let written = target(path).and_then(|target| match target {
         Target::Stream(1) => flushed(io::stdout().lock(), bytes),
         Target::Stream(_) => flushed(io::stderr().lock(), bytes),
@@ -164,7 +154,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         Target::Special => OpenOptions::new().append(true).open(path)?.write_all(bytes),
         Target::Regular(at, found) => replace(&at, found.as_ref(), bytes),
     });
-    written.map_err(|error| FileError::Io { path: path.display().to_string(), error })
+    written.map_err(|error| refused(path, &error))
 }
 
 fn flushed(mut stream: impl io::Write, bytes: &[u8]) -> io::Result<()> {

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use crate::cli::Arguments;
-use crate::files::{remedy, write_file};
+use crate::files::{refused, write_file};
 
 /// Beginnings of a text after the options that has examples.
 const EXAMPLES: [&str; 2] = ["Examples:\n", "Example:\n"];
@@ -25,14 +25,14 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
 
 /// Writes a page for the program and for each subcommand into `folder`.
 pub(crate) fn write(folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
+    std::fs::create_dir_all(folder).map_err(|e| refused(folder, &e))?;
     let mut program = program();
     program.build();
     let subcommands = program.get_subcommands().filter(|c| !c.is_hide_set());
     for command in std::iter::once(&program).chain(subcommands) {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name());
         let page = render(command.clone()).map_err(|e| e.to_string())?;
-        write_file(&folder.join(format!("{name}.1")), &page).map_err(|e| e.to_string())?;
+        write_file(&folder.join(format!("{name}.1")), &page)?;
     }
     Ok(())
 }

@@ -33,6 +33,9 @@ pub(crate) struct Report {
     queues: usize,
     bytes: u64,
     engines: Vec<Row>,
+    /// A byte or a result was wrong.
+    #[serde(skip)]
+    pub(crate) wrong: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,14 +77,6 @@ impl Figures {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// A byte or a result was wrong.
-    pub wrong: bool,
-    /// An engine could not be used, or did not do all operations.
-    pub failed: bool,
-}
-
 /// Opens an engine. A simulated device runs on the computer's clock, because pauses do.
 fn open(name: &EngineName) -> Result<std::sync::Arc<dyn dma::DmaEngine>> {
     let simulated = name.backend().rsplit('+').next() == Some("sim");
@@ -108,7 +103,7 @@ pub(crate) fn run(
     names: &[String],
     options: &ReplayOptions,
     mut before: impl FnMut(&str),
-) -> Result<(Report, Verdict)> {
+) -> Result<Report> {
     let trace = Trace::load(file)?;
     let (recorded, times) = (trace.recorded(), CopyTimes::of(&trace));
     let sum = |of: fn(&QueueTrace) -> u64| trace.queues().iter().map(of).sum::<u64>();
@@ -128,10 +123,10 @@ pub(crate) fn run(
         queues: trace.queues().len(),
         bytes: sum(|queue| queue.bytes),
         engines: Vec::new(),
+        wrong: false,
     };
     // The file may come from anywhere.
     let own = if names.is_empty() { vec![dma::parse_untrusted(&recorded.engine)] } else { Vec::new() };
-    let mut verdict = Verdict::default();
     for name in names.iter().map(|name| name.parse()).chain(own) {
         let mut row = Row { engine: String::new(), model: None, error: None, figures: None };
         let one = || -> Result<()> {
@@ -142,21 +137,19 @@ pub(crate) fn run(
             row.model.clone_from(&engine.info().model);
             let replayed = replay(&trace, &engine, options)?;
             if let Some(mismatch) = replayed.mismatch {
-                verdict.wrong = true;
+                report.wrong = true;
                 row.error = Some(wrong(mismatch));
             } else {
-                verdict.failed |= replayed.failed > 0;
                 row.figures = Some(Figures::of(&replayed));
             }
             Ok(())
         };
         if let Err(e) = one() {
-            verdict.failed = true;
             row.error = Some(e.to_string());
         }
         report.engines.push(row);
     }
-    Ok((report, verdict))
+    Ok(report)
 }
 
 impl Report {

@@ -20,12 +20,9 @@ pub enum Refused {
     /// remedy.
     #[error("{0}")]
     Campaign(String),
-    /// No engine can be used. The text has the reason for each.
-    #[error("no engine can be used: {0}")]
-    NoEngine(String),
-    /// The peer cannot be reached. The text names the reason and the remedy.
+    /// No engine can be used, or the peer cannot be reached. The text has the reasons, and the remedy.
     #[error("{0}")]
-    Peer(String),
+    Unusable(String),
 }
 
 impl From<String> for Refused {
@@ -39,8 +36,7 @@ impl From<String> for Refused {
 /// # Errors
 ///
 /// [`Refused::Campaign`] if an engine's name is invalid, a number is out of its range, or memory does not
-/// suffice; [`Refused::NoEngine`] if no engine can be used; [`Refused::Peer`] if the peer
-/// cannot be reached.
+/// suffice; [`Refused::Unusable`] if no engine can be used, or the peer cannot be reached.
 pub fn run(
     campaign: &Campaign,
     command: Vec<String>,
@@ -53,7 +49,7 @@ pub fn run(
                 "peer = \"host\" needs --peer HOST:PORT and --secret-file".to_owned(),
             ));
         };
-        Process::connect(address).map_err(|e| Refused::Peer(e.to_string()))?;
+        Process::connect(address).map_err(|e| Refused::Unusable(e.to_string()))?;
     }
     let begun = Instant::now();
     let created = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
@@ -77,7 +73,7 @@ pub fn run(
     if contenders.is_empty() {
         let why: Vec<_> =
             engines.iter().filter_map(|e| Some(format!("{}: {}", e.name, e.error.as_ref()?))).collect();
-        return Err(Refused::NoEngine(why.join("; ")));
+        return Err(Refused::Unusable(format!("no engine can be used: {}", why.join("; "))));
     }
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     campaign.footprint = campaign.footprint.or(Some((machine.last_cache() * 2).clamp(64 << 20, 512 << 20)));

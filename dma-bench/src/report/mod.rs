@@ -15,7 +15,7 @@ use std::path::Path;
 pub(crate) use self::compared::page as compared;
 use self::draw::Plot;
 pub(crate) use self::page::page;
-use crate::files::remedy;
+use crate::files::refused;
 use crate::results::{Results, write_file};
 
 /// Message for results that have no plot.
@@ -29,14 +29,12 @@ pub(crate) fn files(results: &Results, folder: &Path) -> Result<(), String> {
     if plots.is_empty() {
         return Err(NO_PLOT.to_owned());
     }
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}{}", folder.display(), remedy(&e)))?;
+    std::fs::create_dir_all(folder).map_err(|e| refused(folder, &e))?;
     for plot in plots {
         for theme in [theme::LIGHT, theme::DARK] {
             let name =
                 if theme.name == "light" { plot.id.clone() } else { format!("{}-{}", plot.id, theme.name) };
-            let write = |kind: &str, bytes: &[u8]| {
-                write_file(&folder.join(format!("{name}.{kind}")), bytes).map_err(|e| e.to_string())
-            };
+            let write = |kind: &str, bytes: &[u8]| write_file(&folder.join(format!("{name}.{kind}")), bytes);
             write("svg", plot.svg(&theme)?.as_bytes())?;
             write("png", &plot.png(&theme)?)?;
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Results, SCHEMA, VERSION};
-use crate::files::{FileError, input};
+use crate::files::{input, refused};
 use crate::output::printable;
 
 /// Fields whose text appears in tables.
@@ -50,14 +50,13 @@ impl Results {
     /// # Errors
     ///
     /// The file cannot be read, is not a complete results file, or has another version.
-    pub fn load(path: &Path) -> Result<Self, FileError> {
-        let name = path.display().to_string();
-        let bytes = fs::read(input(path)).map_err(|error| FileError::Io { path: name.clone(), error })?;
-        Self::parse(&name, &bytes)
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let bytes = fs::read(input(path)).map_err(|error| refused(path, &error))?;
+        Self::parse(&path.display().to_string(), &bytes)
     }
 
-    pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, FileError> {
-        let malformed = |reason: String| FileError::Malformed { path: name.to_owned(), reason };
+    pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, String> {
+        let malformed = |reason: String| format!("{name}: no results of dma-bench: {reason}");
         let mut value: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| {
             malformed(if e.is_eof() { format!("the file is cut off ({e})") } else { e.to_string() })
         })?;
@@ -68,8 +67,10 @@ impl Results {
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
             Some(found) => {
-                let tool = value.get("tool").and_then(|t| t.as_str()).unwrap_or("unknown").to_owned();
-                return Err(FileError::Version { path: name.to_owned(), found, reads: VERSION, tool });
+                let tool = value.get("tool").and_then(|t| t.as_str()).unwrap_or("unknown");
+                return Err(format!(
+                    "{name}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})"
+                ));
             }
             None => return Err(malformed("it has no \"version\"".to_owned())),
         }
