@@ -107,6 +107,15 @@ struct Dpu<'a> {
 }
 
 impl Dpu<'_> {
+    fn is_idle(&self) -> bool {
+        self.mover.as_ref().is_none_or(Mover::is_idle)
+    }
+
+    /// The next event. Waits for it if nothing is being moved.
+    fn next(&self, whom: WaitFor) -> Result<Option<Event>, Failure> {
+        if self.is_idle() { self.session.event(whom).map(Some) } else { self.session.try_event() }
+    }
+
     fn receive(&mut self, target: &Arc<Target>) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let (to_file, blocks) = mpsc::sync_channel(2 * plan.slots + 4);
@@ -123,17 +132,11 @@ impl Dpu<'_> {
         let mut waiting: VecDeque<Block> = VecDeque::with_capacity(plan.slots);
         let mut with_file = 0;
         loop {
-            let idle = self.mover.as_ref().is_none_or(Mover::is_idle);
-            if idle && waiting.is_empty() && with_file == 0 && arrivals.ended.is_some() {
+            if self.is_idle() && waiting.is_empty() && with_file == 0 && arrivals.ended.is_some() {
                 break;
             }
-            let event = if idle {
-                let own = with_file > 0 && (arrivals.ended.is_some() || !waiting.is_empty());
-                Some(session.event(if own { WaitFor::Own(Step::Writing) } else { WaitFor::Peer })?)
-            } else {
-                session.try_event()?
-            };
-            match event {
+            let own = with_file > 0 && (arrivals.ended.is_some() || !waiting.is_empty());
+            match self.next(if own { WaitFor::Own(Step::Writing) } else { WaitFor::Peer })? {
                 None => {}
                 Some(Event::Message(message)) => {
                     if let Some(block) = arrivals.take(message)? {
@@ -172,9 +175,7 @@ impl Dpu<'_> {
                 // The channel has room: at most one block per slot is in flight, and a hole before each.
                 to_file.send(block).map_err(|_| session.why_ended(Step::Writing))?;
             }
-            if !mover.is_idle() {
-                mover.wait()?;
-            }
+            mover.wait()?;
         }
         drop(to_file);
         loop {
@@ -213,20 +214,11 @@ impl Dpu<'_> {
         let mut waiting: VecDeque<Block> = VecDeque::with_capacity(plan.slots);
         let (mut read_all, mut seq) = (false, 0);
         loop {
-            let idle = self.mover.as_ref().is_none_or(Mover::is_idle);
-            if idle && waiting.is_empty() && read_all {
+            if self.is_idle() && waiting.is_empty() && read_all {
                 break;
             }
-            let event = if idle {
-                Some(session.event(if waiting.is_empty() {
-                    WaitFor::Own(Step::Reading)
-                } else {
-                    WaitFor::Peer
-                })?)
-            } else {
-                session.try_event()?
-            };
-            match event {
+            let own = waiting.is_empty();
+            match self.next(if own { WaitFor::Own(Step::Reading) } else { WaitFor::Peer })? {
                 None => {}
                 Some(Event::Message(message)) => slots.push(freed(message, &mut lent, session)?),
                 Some(Event::Block(block)) => waiting.push_back(block),
@@ -256,9 +248,7 @@ impl Dpu<'_> {
                 // The reader may have ended.
                 let _ = to_file.try_send(buffer);
             }
-            if !mover.is_idle() {
-                mover.wait()?;
-            }
+            mover.wait()?;
         }
         source.unchanged()?;
         let retries = self.mover.as_ref().map_or(0, Mover::retries);

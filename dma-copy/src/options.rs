@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
 use crate::command::parse_size;
@@ -73,7 +72,7 @@ pub(crate) struct Options {
     pub(crate) rep_pci: Option<dma::PciAddress>,
 
     /// This side
-    #[arg(long, value_name = "SIDE", value_parser = role())]
+    #[arg(long, value_name = "SIDE", value_enum)]
     role: Option<Role>,
 
     /// The engine that moves the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
@@ -105,7 +104,7 @@ pub(crate) struct Options {
 
     /// Checksum that every block is verified with before it is written; the stronger one of the two sides
     /// counts
-    #[arg(long, value_name = "KIND", default_value = "xxh3", value_parser = checksum())]
+    #[arg(long, value_name = "KIND", default_value = "xxh3", value_enum)]
     pub(crate) checksum: Checksum,
 
     /// Go on with the partial copy that an earlier run kept, and keep this one if it fails
@@ -294,20 +293,6 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
         }
     }
     Ok(args)
-}
-
-fn role() -> impl clap::builder::TypedValueParser<Value = Role> {
-    use clap::builder::TypedValueParser;
-    PossibleValuesParser::new(["host", "dpu"]).map(|text| if text == "host" { Role::Host } else { Role::Dpu })
-}
-
-fn checksum() -> impl clap::builder::TypedValueParser<Value = Checksum> {
-    use clap::builder::TypedValueParser;
-    PossibleValuesParser::new(["none", "xxh3", "blake3"]).map(|text| match text.as_str() {
-        "none" => Checksum::None,
-        "blake3" => Checksum::Blake3,
-        _ => Checksum::Xxh3,
-    })
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

@@ -1,17 +1,16 @@
 //! A file without a name until it is complete, so that the kernel removes it if the program is killed.
 //!
-//! On file systems without `O_TMPFILE` it is named `.DST.copy_file-*.partial` and locked. The lock ends with
-//! the process, so the next copy to the same DST removes unlocked files of that name.
+//! On file systems without `O_TMPFILE` it is named `.DST.copy_file-*.partial`, and a killed program leaves it.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, linkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
@@ -29,17 +28,16 @@ pub(crate) enum Partial {
 }
 
 impl Partial {
-    /// Creates a file in `dir` with `mode` without the umask. Removes the files of killed copies to `dst`.
+    /// Creates a file in `dir` with `mode` without the umask.
     pub(crate) fn create(dst: &Path, dir: &Path, mode: u32) -> io::Result<Self> {
         let name = dst.file_name().unwrap_or_default().as_bytes();
         let prefix = [b".", &name[..name.len().min(NAME_MAX)], b".copy_file-"].concat();
         let prefix = OsString::from_vec(prefix);
-        remove_left(dir, &prefix)?;
         match unnamed(dir, mode) {
             Ok(file) => Ok(Self::Unnamed(file, prefix)),
             // Errors of file systems and kernels without O_TMPFILE, and of a missing /proc.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-                named(dir, &prefix, mode).map(Self::Named)
+                builder(&prefix).permissions(Permissions::from_mode(mode)).tempfile_in(dir).map(Self::Named)
             }
             Err(e) => Err(e.into()),
         }
@@ -58,9 +56,6 @@ impl Partial {
             Self::Unnamed(file, prefix) => match link(&file, path) {
                 // Linking never replaces, renaming does. So it gets a temporary name first.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    // Locked before it has the name, so that the next copy removes it if this one is killed
-                    // here.
-                    lock(&file)?;
                     let linked = builder(&prefix).make_in(dir, |name| link(&file, name))?;
                     linked.into_temp_path().persist(path).map_err(|e| e.error)
                 }
@@ -91,53 +86,4 @@ fn proc_path(file: &File) -> PathBuf {
 
 fn link(file: &File, path: &Path) -> io::Result<()> {
     Ok(linkat(CWD, proc_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
-}
-
-fn named(dir: &Path, prefix: &OsString, mode: u32) -> io::Result<NamedTempFile> {
-    loop {
-        let file = builder(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(dir)?;
-        lock(file.as_file())?;
-        // Another copy may have removed it before it was locked.
-        if file.as_file().metadata()?.nlink() > 0 {
-            return Ok(file);
-        }
-    }
-}
-
-/// Locks `file` until this process closes it.
-fn lock(file: &File) -> io::Result<()> {
-    match flock(file, FlockOperation::LockExclusive) {
-        // On a file system without locks, `remove_left` removes nothing.
-        Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => Ok(()),
-        locked => Ok(locked?),
-    }
-}
-
-/// Removes the files in `dir` whose names begin with `prefix` and that no process has locked.
-fn remove_left(dir: &Path, prefix: &OsString) -> io::Result<()> {
-    let Ok(entries) = fs::read_dir(dir) else {
-        // A directory may be writable but not readable.
-        return Ok(());
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.as_bytes();
-        if !name.starts_with(prefix.as_bytes()) || !name.ends_with(SUFFIX.as_bytes()) {
-            continue;
-        }
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(entry.path());
-        // Another user's file, or removed meanwhile.
-        let Ok(file) = opened else { continue };
-        let is_mine = file.metadata()?;
-        let is_mine = is_mine.is_file() && is_mine.uid() == rustix::process::geteuid().as_raw();
-        if is_mine && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            match fs::remove_file(entry.path()) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }

@@ -193,7 +193,7 @@ fn plots(results: &Results, cells: &[&Measured], asked: &Asked, model: bool) -> 
         // Hot baselines differ by the number of buffers. Most cells are compared with the first.
         references.truncate(1);
         let example = match &of[0].cell {
-            c if asked.id == SEGMENTS => format!("{} {}", c.op, c.footprint),
+            c if asked.beside == Beside::Nothing => format!("{} {}", c.op, c.footprint),
             c => what(c),
         };
         let like = Plot {

@@ -13,10 +13,7 @@ use super::{Channel, Receiver, Sender, nobody};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, check_interrupt};
-
-/// Longest wait between two checks for an interrupt.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
+use crate::{Deadline, POLL_INTERVAL, check_interrupt};
 
 pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
     let explain = |e: dma::Error| failure!(Connecting, "comch:{name}: {e}");

@@ -37,6 +37,8 @@ pub(crate) mod encoding;
 
 use std::fmt;
 
+use clap::ValueEnum;
+
 /// The version of this protocol. Sides of different versions refuse each other.
 pub(crate) const VERSION: u16 = 3;
 const MAGIC: [u8; 4] = *b"DCPY";
@@ -55,7 +57,7 @@ pub(crate) const MAX_MODE: u16 = 0o777;
 pub(crate) const MAX_SIZE: u64 = i64::MAX as u64;
 
 /// The side of the PCI bus. The host sends first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Role {
     /// Exports its memory.
     Host,
@@ -82,8 +84,9 @@ impl fmt::Display for Role {
 }
 
 /// Checksum of blocks. Ordered: if the sides differ, the larger is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Checksum {
+    /// Blocks are not checked.
     None,
     /// XXH3, 128 bits: detects accidental corruption.
     Xxh3,
