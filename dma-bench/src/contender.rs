@@ -11,11 +11,8 @@ use dma::{DmaEngine, EngineName, Error, ErrorKind, Result};
 /// An engine of a run.
 #[derive(Clone)]
 pub struct Contender {
-    /// The name that it was opened by.
     pub name: String,
-    /// The engine.
     pub engine: Arc<dyn DmaEngine>,
-    /// Clock of its figures.
     pub clock: Clock,
     /// Its operations take next to no time, because the profile models no device.
     pub timeless: bool,
@@ -61,10 +58,6 @@ impl fmt::Debug for Clock {
 impl Contender {
     /// Opens an engine by name, as [`dma::open`] does. A simulated one is opened so that its clock can be
     /// read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`dma::open`]; `InvalidArgument` for a simulated device whose clock stands still.
     pub fn open(name: &str) -> Result<Self> {
         let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
         let parsed: EngineName = name.parse()?;

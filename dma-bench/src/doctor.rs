@@ -19,10 +19,6 @@ pub struct Report {
 }
 
 /// Examines the named backends, or all if none is named.
-///
-/// # Errors
-///
-/// A name is no backend.
 pub fn examine(names: &[String]) -> Result<Report, String> {
     let backends = dma::doctor(names).map_err(|e| e.to_string())?;
     Ok(Report { backends, named: !names.is_empty() })

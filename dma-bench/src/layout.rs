@@ -126,12 +126,10 @@ impl Layout {
         (cell.size as usize + (cell.segments as usize - 1) * GAP).next_multiple_of(64)
     }
 
-    /// Returns the bytes of an operation.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns the number of buffers.
     pub fn slots(&self) -> usize {
         self.slots
     }

@@ -4,24 +4,31 @@
 mod app;
 mod cli;
 mod compare;
+#[doc(hidden)]
 pub mod contender;
 mod costs;
 mod cpu_time;
 mod derive;
+#[doc(hidden)]
 pub mod doctor;
+#[doc(hidden)]
 pub mod drive;
 mod files;
 mod interrupt;
+#[doc(hidden)]
 pub mod layout;
+#[doc(hidden)]
 pub mod list;
 mod machine;
 mod manual;
 mod memcpy;
+#[doc(hidden)]
 pub mod memory;
 mod output;
 mod pairs;
 mod peer;
 mod placement;
+#[doc(hidden)]
 pub mod plan;
 mod presets;
 mod priority;
@@ -30,7 +37,9 @@ mod published;
 mod record;
 mod replay;
 mod report;
+#[doc(hidden)]
 pub mod results;
+#[doc(hidden)]
 pub mod run;
 mod runner;
 mod serve;

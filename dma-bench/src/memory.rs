@@ -21,7 +21,6 @@ pub struct Memory {
 
 #[derive(Clone, Debug)]
 struct Side {
-    /// The engine's view.
     device: Window,
     /// The CPU's view: the same memory, or the peer's view of it.
     cpu: View,
@@ -29,10 +28,8 @@ struct Side {
     _export: Option<Arc<Export>>,
 }
 
-/// Access to the memory by CPU.
 #[derive(Clone, Debug)]
 enum View {
-    /// Mapped in this process.
     Here(Window),
     /// Held by another process, which is asked for the bytes.
     Elsewhere(Arc<Process>),
@@ -99,25 +96,18 @@ const PAGE: usize = 4096;
 /// The most bytes that are compared at once.
 const CHUNK: usize = 64 << 10;
 
-/// The first wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Offset from the start of the range, in bytes.
     pub offset: usize,
-    /// The expected byte.
     pub expected: u8,
-    /// The byte that was found.
     pub found: u8,
 }
 
 impl Memory {
     /// Allocates `len` bytes of source, filled, and as many of destination. For `push` and `pull` one side
-    /// belongs to `peer`. With `alike`, for comparisons, the destination has the bytes of the source, also when
-    /// shifted by whole pages.
-    ///
-    /// # Errors
-    ///
-    /// Those of the engine; `Unsupported` if it cannot export or import for the remote side.
+    /// belongs to `peer`. With `alike`, for comparisons, the destination has the bytes of the source, also
+    /// when shifted by whole pages.
     pub fn new(
         engine: &Arc<dyn DmaEngine>,
         peer: Option<&Owner>,
@@ -162,10 +152,6 @@ impl Memory {
     }
 
     /// Makes each of `len` bytes of the destination wrong, for a later copy or fill.
-    ///
-    /// # Errors
-    ///
-    /// The memory can no longer be reached.
     pub fn spoil(&self, at: Offsets, len: usize, fill: bool) -> Result<()> {
         self.each_chunk(at, len, fill, |offset, right| {
             right.iter_mut().for_each(|b| *b = !*b);
@@ -177,10 +163,6 @@ impl Memory {
 
     /// Compares `len` bytes of the destination with those expected after a copy or a fill. Returns the first
     /// difference.
-    ///
-    /// # Errors
-    ///
-    /// The memory can no longer be reached.
     pub fn verify(&self, at: Offsets, len: usize, fill: bool) -> Result<Option<Difference>> {
         let mut found = vec![0; CHUNK.min(len)];
         self.each_chunk(at, len, fill, |offset, right| {
@@ -199,10 +181,6 @@ impl Memory {
     }
 
     /// Inverts the byte at offset `at` of the destination.
-    ///
-    /// # Errors
-    ///
-    /// The memory can no longer be reached.
     pub fn invert(&self, at: usize) -> Result<()> {
         let mut byte = [0];
         self.dst.cpu.read_at(at, &mut byte)?;

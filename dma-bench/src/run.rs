@@ -32,11 +32,6 @@ impl From<String> for Refused {
 }
 
 /// Carries out a campaign and returns its results. `command` is recorded in them as the command line.
-///
-/// # Errors
-///
-/// [`Refused::Campaign`] if an engine's name is invalid, a number is out of its range, or memory does not
-/// suffice; [`Refused::Unusable`] if no engine can be used, or the peer cannot be reached.
 pub fn run(
     campaign: &Campaign,
     command: Vec<String>,

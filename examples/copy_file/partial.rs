@@ -1,6 +1,7 @@
 //! A file without a name until it is complete, so that the kernel removes it if the program is killed.
 //!
-//! On file systems without `O_TMPFILE` it is named `.DST.copy_file-*.partial`, and a killed program leaves it.
+//! On file systems without `O_TMPFILE` it is named `.DST.copy_file-*.partial`, and a killed program leaves
+//! it.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};

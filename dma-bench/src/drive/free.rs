@@ -20,7 +20,6 @@ impl FreePlaces {
         Self { row: 0..places, others: VecDeque::with_capacity(places as usize), len: places }
     }
 
-    /// Returns the number of free places.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len
@@ -46,7 +45,6 @@ impl FreePlaces {
         self.take_row(1).map(|row| row.start)
     }
 
-    /// Takes all places.
     pub(crate) fn take_all(&mut self) {
         self.others.clear();
         (self.row, self.len) = (0..0, 0);

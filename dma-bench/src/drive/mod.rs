@@ -106,10 +106,6 @@ pub(crate) const AT_ONCE: u64 = 64 << 20;
 
 impl Worker {
     /// Opens a queue for `cell` on its part of `memory`.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if the engine cannot do the operation; `Failed` if it cannot open the queue.
     pub fn new(
         contender: &Contender,
         cell: &Cell,
@@ -201,10 +197,6 @@ impl Worker {
     }
 
     /// Prepares a repetition: resets the counts, and spoils the buffers that will be compared.
-    ///
-    /// # Errors
-    ///
-    /// The memory can no longer be reached.
     pub fn prepare(&mut self, extent: Extent) -> Result<(), Trouble> {
         self.extent = extent;
         self.done_before += self.completed;
@@ -239,7 +231,6 @@ impl Worker {
         self.histogram.reset();
     }
 
-    /// Starts the clock.
     pub fn start(&mut self) {
         self.progress = Instant::now();
         self.started = self.clock.now();
@@ -248,7 +239,6 @@ impl Worker {
         }
     }
 
-    /// Returns the engine of the queue.
     #[cfg(test)]
     pub(crate) fn engine_id(&self) -> Option<dma::EngineId> {
         self.queue.as_ref().map(|queue| queue.engine_id())
@@ -260,10 +250,6 @@ impl Worker {
     }
 
     /// Ends the repetition: compares the buffers that were spoilt before it, and returns its counts.
-    ///
-    /// # Errors
-    ///
-    /// A byte or a result is wrong.
     pub fn finish(&mut self) -> Result<Slice, Trouble> {
         let (from, before) = self.from.unwrap_or((self.ended, self.timed));
         // After an early stop operations may still be in flight, or may never have begun; then nothing is
@@ -300,10 +286,6 @@ impl Worker {
     }
 
     /// Runs one repetition on the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`burst`](Self::burst) and [`finish`](Self::finish).
     pub fn run(&mut self, extent: Extent) -> Result<Slice, Trouble> {
         self.prepare(extent)?;
         self.start();

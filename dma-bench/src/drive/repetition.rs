@@ -2,7 +2,6 @@
 
 use hdrhistogram::Histogram;
 
-/// Result of one repetition on one queue.
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// Operations that were timed.
@@ -15,9 +14,7 @@ pub struct Slice {
     pub polls: u64,
     /// Doorbells, those for operations that are not timed included.
     pub doorbells: u64,
-    /// Operations that were verified.
     pub verified: u64,
-    /// The user stopped the repetition early.
     pub cut: bool,
 }
 
@@ -30,10 +27,6 @@ impl Slice {
 
 /// Returns an empty histogram for latencies in nanoseconds, with three significant digits. It grows with the
 /// longest latency, so that it takes little room in the caches while latencies are short.
-///
-/// # Panics
-///
-/// Never: three digits are valid.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
 }
@@ -43,7 +36,6 @@ pub fn histogram() -> Histogram<u64> {
 pub struct Extent {
     /// Operations before the clock starts.
     pub warm: u64,
-    /// Operations that are timed.
     pub ops: u64,
     /// Of this many doorbells, one is timed.
     pub sample_every: u64,
@@ -65,7 +57,6 @@ impl Extent {
 /// A fixed rate, instead of the greatest possible one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Operations a second.
     pub rate: f64,
     /// Operations of each repetition. A run at a rate is one schedule, which is cut into repetitions
     /// afterwards.

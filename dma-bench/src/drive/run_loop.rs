@@ -10,10 +10,6 @@ const DRAIN: Duration = Duration::from_millis(200);
 
 impl Worker {
     /// Submits and polls, up to `polls` times. Returns true when the repetition is over.
-    ///
-    /// # Errors
-    ///
-    /// The engine refused or failed an operation, or has completed nothing for the stall limit.
     #[inline]
     pub fn burst(&mut self, polls: u32) -> Result<bool, Trouble> {
         let total = self.extent.warm + self.extent.ops;
@@ -70,10 +66,6 @@ impl Worker {
     }
 
     /// Continues a repetition until its end or an interrupt.
-    ///
-    /// # Errors
-    ///
-    /// As [`burst`](Self::burst).
     pub fn go(&mut self, pace: Option<Pace>) -> Result<(), Trouble> {
         if let Some(pace) = pace {
             return self.go_at(pace);

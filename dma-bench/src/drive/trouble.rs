@@ -18,7 +18,6 @@ pub enum Trouble {
     Verification {
         /// Offset of the operation in the destination's memory, in bytes.
         at: usize,
-        /// Length of the operation, in bytes.
         size: usize,
         /// The first difference; its offset counts from the start of the operation.
         difference: Difference,
@@ -28,11 +27,8 @@ pub enum Trouble {
     Answer {
         /// Offset of the operation in the source's memory, in bytes.
         at: usize,
-        /// Length of the operation, in bytes.
         size: usize,
-        /// The expected result.
         expected: u64,
-        /// The result of the completion.
         found: u64,
     },
 }

@@ -8,10 +8,6 @@ const PAIRED: f64 = 0.5;
 
 impl Campaign {
     /// Checks all values of the campaign.
-    ///
-    /// # Errors
-    ///
-    /// Names the value that is invalid, and its valid range.
     pub fn check(&self) -> Result<(), String> {
         self.check_numbers()?;
         self.check_sweeps()

@@ -120,10 +120,6 @@ pub struct Group {
 
 impl Campaign {
     /// Reads a TOML file.
-    ///
-    /// # Errors
-    ///
-    /// Names the wrong part of the file, and its line.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let campaign: Self = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
         campaign.check()?;

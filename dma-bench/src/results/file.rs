@@ -46,10 +46,6 @@ impl Results {
     }
 
     /// Reads a results file.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, is not a complete results file, or has another version.
     pub fn load(path: &Path) -> Result<Self, String> {
         let bytes = fs::read(input(path)).map_err(|error| refused(path, &error))?;
         Self::parse(&path.display().to_string(), &bytes)
