@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+    socketpair,
 };
 
 /// Clients that may wait to be let in.
@@ -52,12 +53,18 @@ impl Address {
     }
 }
 
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
 fn new_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?)
+}
+
+/// The two ends of a fast path.
+pub(super) fn fast_path() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?)
 }
 
 /// Accepts the next client.
 pub(super) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
-    Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+    Ok(accept_with(listener, FLAGS)?)
 }

@@ -6,13 +6,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Weak;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 
 use super::fast::Fast;
@@ -48,10 +49,10 @@ pub(crate) struct Connection {
     pub(super) id: u64,
     /// The server or client.
     pub(super) endpoint: Weak<dyn Any>,
-    pub(super) socket: RefCell<Option<Arc<OwnedFd>>>,
+    pub(super) socket: RefCell<Option<OwnedFd>>,
     /// Shared with producers and consumers of other threads, which use no other field.
     pub(super) fast: Arc<Fast>,
-    /// The descriptor that came with the last packet.
+    /// The fast path's socket, until the connection is open: made by the client, and passed to the server.
     pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
     /// The callback for its end has begun, and must not run again.
@@ -74,7 +75,7 @@ impl Connection {
             mark: Mark::of::<Self>(),
             id,
             endpoint,
-            socket: RefCell::new(socket.map(Arc::new)),
+            socket: RefCell::new(socket),
             fast: Arc::new(fast),
             handed: Cell::new(None),
             link: Cell::new(Link::Greeting),
@@ -89,6 +90,19 @@ impl Connection {
 
     /// Sends a packet whole, or not at all.
     pub(super) fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
+        self.send_with(parts, &mut SendAncillaryBuffer::default())
+    }
+
+    /// Sends a packet with a descriptor.
+    pub(super) fn pass(&self, packet: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        self.send_with(&[packet], &mut ancillary)
+    }
+
+    fn send_with(&self, parts: &[&[u8]], ancillary: &mut SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
         let socket = self.socket.borrow();
         let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let mut slices = [IoSlice::new(&[]); 2];
@@ -97,7 +111,7 @@ impl Connection {
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match sendmsg(socket, &slices[..parts.len()], &mut SendAncillaryBuffer::default(), flags) {
+            match sendmsg(socket, &slices[..parts.len()], ancillary, flags) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -131,10 +145,11 @@ impl Connection {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
             let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags);
-            self.handed.set(ancillary.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-                _ => None,
-            }));
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                    descriptors.for_each(|descriptor| self.handed.set(Some(descriptor)));
+                }
+            }
             match received.map(|packet| packet.bytes) {
                 Ok(0) => return Packet::End,
                 Ok(length) if length <= buffer.len() => return Packet::Bytes(length),
@@ -159,6 +174,7 @@ impl Connection {
     pub(super) fn close(&self) {
         self.link.set(Link::Closed);
         self.fast.close();
+        drop(self.handed.take());
         drop(self.socket.take());
     }
 

@@ -50,7 +50,6 @@ struct Run {
     name: Name,
     inbox: Arc<Inbox>,
     lent: Lent,
-    announced: Cell<bool>,
 }
 
 /// A consumer: `struct doca_comch_consumer`.
@@ -120,19 +119,6 @@ impl Consumer {
         self.tasks.report(&self.ctx, arrival.slot, c::DOCA_SUCCESS, release);
         true
     }
-
-    /// Announces the consumer to the other end. Returns `true` once that has answered.
-    fn is_welcome(&self) -> bool {
-        match &*self.run.borrow() {
-            Some(run) => {
-                if !run.announced.get() {
-                    run.announced.set(self.fast.announce(run.name, &run.lent, self.immediate_len.get()));
-                }
-                run.inbox.is_welcome()
-            }
-            None => false,
-        }
-    }
 }
 
 fn release(task: &Receive) {
@@ -158,17 +144,16 @@ impl Context for Consumer {
         require(self.fast.is_open(), c::DOCA_ERROR_NOT_CONNECTED)?;
         let lent = Lent::new(&self.memory)?;
         self.tasks.prepare();
-        let (name, inbox) = self.fast.begin(self.id);
-        self.run.replace(Some(Run { name, inbox, lent, announced: Cell::new(false) }));
-        self.is_welcome();
+        let (name, inbox) = self.fast.begin(self.id, &lent, self.immediate_len.get());
+        self.run.replace(Some(Run { name, inbox, lent }));
         Ok(State::Starting)
     }
 
     fn stop(&self) {
-        let Some(Run { name, inbox, lent, announced }) = self.run.take() else { return };
+        let Some(Run { name, inbox, lent }) = self.run.take() else { return };
         // Revokes the memory: afterwards no producer writes, and each has announced its messages.
         drop(lent);
-        self.fast.end(name, announced.get());
+        self.fast.end(name);
         let pool = self.tasks.pool();
         let arrived: Vec<_> = std::iter::from_fn(|| inbox.next()).collect();
         for arrival in &arrived {
@@ -196,7 +181,7 @@ impl Context for Consumer {
             State::Idle | State::Stopping => return false,
             State::Starting => {
                 self.fast.look();
-                if self.is_welcome() {
+                if self.run.borrow().as_ref().is_some_and(|run| run.inbox.is_welcome()) {
                     self.ctx.enter(State::Running);
                     return true;
                 }

@@ -5,25 +5,20 @@
 //! and consumers share the socket: whoever looks into it sorts what is there for all. So sending needs no
 //! progress of anything else, as with the hardware.
 //!
-//! The client makes the socket when either end first needs it, and passes it over the connection; from there
-//! on nothing of the fast path goes over that.
+//! The client makes the socket, and passes it over the connection with its greeting; from there on nothing of
+//! the fast path goes over that.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use dma_ipc::{Import, RemoteError};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    recv, sendmsg, socketpair,
-};
+use rustix::net::{RecvFlags, SendFlags, recv};
 
-use super::frame;
 use super::parcel::{Immediate, Name, PARCEL, Parcel, Piece};
 use crate::c_abi::{Outcome, c, require};
 use crate::dev::Dev;
@@ -149,19 +144,14 @@ pub(super) enum Event {
 /// The fast path of one end of a connection.
 pub(crate) struct Fast {
     pub(super) dev: Arc<Dev>,
-    is_client: bool,
     attention: Arc<Attention>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The connection's own socket, as long as that is open.
-    control: Option<Arc<OwnedFd>>,
+    /// The socket, as long as the connection is open.
     channel: Option<Arc<OwnedFd>>,
-    /// The server's or client's thread does not watch the socket yet.
-    unwatched: bool,
-    asked: bool,
     /// Parcels that the socket has no room for.
     outbox: VecDeque<Vec<u8>>,
     consumer_ids: BTreeSet<u32>,
@@ -173,8 +163,8 @@ struct State {
 }
 
 impl Fast {
-    pub(super) fn new(dev: Arc<Dev>, is_client: bool, attention: Arc<Attention>) -> Self {
-        Self { dev, is_client, attention, state: Mutex::default() }
+    pub(super) fn new(dev: Arc<Dev>, attention: Arc<Attention>) -> Self {
+        Self { dev, attention, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -182,19 +172,18 @@ impl Fast {
     }
 
     /// The connection is open.
-    pub(super) fn open(&self, control: &Arc<OwnedFd>) {
-        self.state().control = Some(Arc::clone(control));
+    pub(super) fn open(&self, channel: Arc<OwnedFd>) {
+        self.state().channel = Some(channel);
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.state().control.is_some()
+        self.state().channel.is_some()
     }
 
     /// Closes the path, after sorting what has arrived.
     pub(super) fn close(&self) {
         let mut state = self.state();
         self.sort(&mut state);
-        state.control = None;
         state.channel = None;
         state.outbox.clear();
         state.there.clear();
@@ -227,24 +216,15 @@ impl Fast {
         self.state().producer_ids.remove(&id);
     }
 
-    /// Starts a consumer. Returns its name for [`announce`](Self::announce), and its inbox.
-    pub(super) fn begin(&self, id: u32) -> (Name, Arc<Inbox>) {
+    /// Starts a consumer and announces it to the other end. Returns its name and its inbox.
+    pub(super) fn begin(&self, id: u32, lent: &Lent, immediate: u32) -> (Name, Arc<Inbox>) {
         let mut state = self.state();
         state.starts += 1;
         let (name, inbox) = (Name { id, start: state.starts }, Arc::<Inbox>::default());
         state.here.insert(name, Arc::clone(&inbox));
-        (name, inbox)
-    }
-
-    /// Announces a consumer to the other end; `false` if there is no socket yet.
-    pub(super) fn announce(&self, name: Name, lent: &Lent, immediate: u32) -> bool {
-        let mut state = self.state();
-        if !self.connect(&mut state) {
-            return false;
-        }
         let (descriptor, addr, len) = lent.descriptor();
         state.send(&Parcel::Came { name, immediate, addr, len, descriptor: descriptor.to_vec() });
-        true
+        (name, inbox)
     }
 
     /// Posts a buffer of a consumer.
@@ -253,13 +233,11 @@ impl Fast {
     }
 
     /// Stops a consumer, whose memory is revoked already.
-    pub(super) fn end(&self, name: Name, announced: bool) {
+    pub(super) fn end(&self, name: Name) {
         let mut state = self.state();
         self.sort(&mut state);
         state.here.remove(&name);
-        if announced {
-            state.send(&Parcel::Went { name });
-        }
+        state.send(&Parcel::Went { name });
     }
 
     /// Sorts the parcels in the socket.
@@ -332,52 +310,6 @@ impl Fast {
         self.state().events.pop_front()
     }
 
-    /// The socket, the first time.
-    pub(super) fn new_channel(&self) -> Option<Arc<OwnedFd>> {
-        let mut state = self.state();
-        if std::mem::take(&mut state.unwatched) { state.channel.clone() } else { None }
-    }
-
-    /// Makes the socket, because the server asked for it.
-    pub(super) fn wanted(&self) {
-        if self.is_client {
-            self.connect(&mut self.state());
-        }
-    }
-
-    /// Accepts the socket that the client made.
-    pub(super) fn handed(&self, channel: OwnedFd) {
-        let mut state = self.state();
-        if !self.is_client && state.channel.is_none() {
-            state.channel = Some(Arc::new(channel));
-            state.unwatched = true;
-            self.attention.call();
-        }
-    }
-
-    /// Makes the socket (client) or asks for it (server). Returns `true` if there is one.
-    fn connect(&self, state: &mut State) -> bool {
-        if state.channel.is_some() {
-            return true;
-        }
-        let Some(control) = state.control.clone() else { return false };
-        if !self.is_client {
-            state.asked = state.asked || hand(&control, frame::FAST_WANTED, None);
-            return false;
-        }
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok((ours, theirs)) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None) else {
-            return false;
-        };
-        if !hand(&control, frame::FAST, Some(theirs.as_fd())) {
-            return false;
-        }
-        state.channel = Some(Arc::new(ours));
-        state.unwatched = true;
-        self.attention.call();
-        true
-    }
-
     fn sort(&self, state: &mut State) {
         state.send_more();
         let Some(channel) = state.channel.clone() else { return };
@@ -390,7 +322,7 @@ impl Fast {
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // The other end is gone. Producers that keep trying poll only this socket.
+                // The other end is gone.
                 Ok(_) | Err(_) => {
                     state.channel = None;
                     state.there.clear();
@@ -440,7 +372,7 @@ impl Fast {
 impl State {
     /// The lowest number that is free, from 1 on.
     fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
-        require(self.control.is_some(), c::DOCA_ERROR_BAD_STATE)?;
+        require(self.channel.is_some(), c::DOCA_ERROR_BAD_STATE)?;
         let taken = taken(self);
         let id = (1..=limit).find(|id| !taken.contains(id)).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
         taken.insert(id);
@@ -469,16 +401,4 @@ impl State {
             self.outbox.pop_front();
         }
     }
-}
-
-/// Sends a packet, and a descriptor, over the connection's own socket. Returns `false` if there is no room.
-fn hand(control: &OwnedFd, kind: u8, descriptor: Option<BorrowedFd<'_>>) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let descriptors = descriptor.map(|descriptor| [descriptor]);
-    if let Some(descriptors) = &descriptors {
-        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(control, &[IoSlice::new(&[kind])], &mut ancillary, flags).is_ok()
 }

@@ -3,13 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Kinds of packets.
+/// Carries the fast path's socket.
 pub(super) const HELLO: u8 = 1;
 pub(super) const WELCOME: u8 = 2;
 pub(super) const MESSAGE: u8 = 3;
 pub(super) const BYE: u8 = 4;
-/// Carries the fast path's socket, which the client makes; asks the client for it.
-pub(super) const FAST: u8 = 5;
-pub(super) const FAST_WANTED: u8 = 6;
 
 /// Handshake of either side, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

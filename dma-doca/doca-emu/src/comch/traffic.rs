@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::address::accept;
+use super::address::{accept, fast_path};
 use super::connection::{Connection, Link, Packet, is_ours};
 use super::endpoint::{Endpoint, FAST, LISTENER, SEARCH_LIMIT};
 use super::fast::{Event, Fast};
@@ -54,7 +54,7 @@ impl Endpoint {
     pub(super) fn new_connection(&self, socket: Option<OwnedFd>) -> Rc<Connection> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
-        let fast = Fast::new(Arc::clone(&self.dev), !self.is_server(), Arc::clone(&self.attention));
+        let fast = Fast::new(Arc::clone(&self.dev), Arc::clone(&self.attention));
         let connection = Rc::new(Connection::new(id, self.this.clone(), fast, socket));
         self.connections.borrow_mut().push(Rc::clone(&connection));
         connection
@@ -129,9 +129,8 @@ impl Endpoint {
             (Link::Greeting, _) => {
                 let kind = if server { frame::HELLO } else { frame::WELCOME };
                 let greeting = Greeting::parse(kind, packet);
-                let Some(greeting) =
-                    greeting.filter(|greeting| !server || greeting.address == self.address.text)
-                else {
+                let greeting = greeting.filter(|greeting| !server || greeting.address == self.address.text);
+                let (Some(greeting), Some(channel)) = (greeting, connection.handed.take()) else {
                     sdk_log!(ERROR, "comch: the other side is none of ours");
                     return self.end(connection);
                 };
@@ -141,9 +140,10 @@ impl Endpoint {
                 // Not earlier, so that the end of a client that went meanwhile is not reported.
                 connection.peer_max.set(greeting.max_msg_size);
                 connection.link.set(Link::Open);
-                if let Some(socket) = &*connection.socket.borrow() {
-                    connection.fast.open(socket);
+                if self.watch(channel.as_fd(), connection.id | FAST).is_err() {
+                    sdk_log!(ERROR, "comch: consumers of the other side may stay unnoticed");
                 }
+                connection.fast.open(Arc::new(channel));
                 if server {
                     self.tell(self.on_connect.get(), connection);
                 } else {
@@ -171,16 +171,6 @@ impl Endpoint {
                 }
                 true
             }
-            (Link::Open, Some(&frame::FAST)) => {
-                if let Some(channel) = connection.handed.take() {
-                    connection.fast.handed(channel);
-                }
-                false
-            }
-            (Link::Open, Some(&frame::FAST_WANTED)) => {
-                connection.fast.wanted();
-                false
-            }
             _ => self.end(connection),
         }
     }
@@ -192,11 +182,6 @@ impl Endpoint {
         }
         let connections = self.connections.borrow().clone();
         for connection in &connections {
-            if let Some(channel) = connection.fast.new_channel()
-                && self.watch(channel.as_fd(), connection.id | FAST).is_err()
-            {
-                sdk_log!(ERROR, "comch: consumers of the other side may stay unnoticed");
-            }
             let Some(event) = connection.fast.next_event() else { continue };
             // Served by the next call, if there is more.
             self.attention.call();
@@ -313,11 +298,15 @@ impl Endpoint {
         if !is_ours(&socket) || self.watch(socket.as_fd(), connection.id).is_err() {
             return false;
         }
-        connection.socket.replace(Some(Arc::new(socket)));
+        connection.socket.replace(Some(socket));
         // Found. The server's program may take any time to accept.
         self.deadline.set(None);
-        if connection.send(&[&self.greeting(&self.address.text).to_bytes(frame::HELLO)]).is_err() {
-            self.look_again(&connection);
+        let hello = self.greeting(&self.address.text).to_bytes(frame::HELLO);
+        match fast_path() {
+            Ok((ours, theirs)) if connection.pass(&hello, theirs.as_fd()).is_ok() => {
+                connection.handed.set(Some(ours));
+            }
+            _ => self.look_again(&connection),
         }
         false
     }
