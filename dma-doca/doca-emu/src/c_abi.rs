@@ -299,16 +299,13 @@ impl<T> Clone for Out<T> {
 
 impl<T> Copy for Out<T> {}
 
-impl<T> Out<T> {
-    pub(crate) const fn null() -> Self {
+impl<T> Default for Out<T> {
+    fn default() -> Self {
         Self(ptr::null_mut())
     }
+}
 
-    /// The pointer that C passed.
-    pub(crate) fn address(self) -> *mut T {
-        self.0
-    }
-
+impl<T> Out<T> {
     /// An error if C passed NULL.
     #[inline]
     pub(crate) fn check(&self) -> Outcome {

@@ -10,7 +10,7 @@ use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, obj
 use crate::ctx::{Context, Ctx, State, as_ctx, destroy};
 use crate::dev::{Dev, Info};
 use crate::pe::Ready;
-use crate::task::{Head, Submit, Task, TaskCallback, Tasks, as_task, get, set};
+use crate::task::{Head, Submit, Task, TaskCallback, Tasks, as_task, fields};
 
 /// A context: `struct doca_mmap_advise`.
 pub(crate) struct Advise {
@@ -24,7 +24,9 @@ object!(Advise, 0xad_00_00_01);
 
 /// A task, which invalidates the cache lines of a buffer.
 #[derive(Default)]
-pub(crate) struct Invalidate(Cell<Handle<Buf>>);
+pub(crate) struct Invalidate {
+    buf: Cell<Handle<Buf>>,
+}
 
 impl Advise {
     fn new(dev: Arc<Dev>) -> Rc<Self> {
@@ -38,7 +40,7 @@ impl Advise {
 
     fn alloc(&self, buf: Handle<Buf>, user_data: c::doca_data) -> Outcome<Handle<Task<Invalidate>>> {
         self.ctx.require_running()?;
-        self.tasks.alloc(user_data, |task| task.0.set(buf))
+        self.tasks.alloc(user_data, |task| task.buf.set(buf))
     }
 }
 
@@ -59,12 +61,12 @@ impl Context for Advise {
     }
 
     fn progress(&self) -> bool {
-        self.tasks.report_next(&self.ctx, |task| task.0.get().unpin())
+        self.tasks.report_next(&self.ctx, |task| task.buf.get().unpin())
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {
         let pool = self.tasks.pool();
-        let handle = pool.find(head).ok_or(INVALID)?.body.0.get();
+        let handle = pool.find(head).ok_or(INVALID)?.body.buf.get();
         let buf = handle.get()?;
         require(buf.len() as u64 <= self.dev.card().limits.max_buf_size, INVALID)?;
         let here = buf.memory().is_some_and(|memory| memory.is_started());
@@ -126,14 +128,10 @@ c_calls! {
     ) -> *mut c::doca_task {
         as_task(&task)
     }
-    /// Sets the buffer of the next submission. Ignored while the device has the task.
-    fn doca_mmap_advise_task_invalidate_cache_set_buf(
-        task: Handle<Task<Invalidate>>,
-        buf: Handle<Buf>,
-    ) -> () {
-        set(&task, |task| task.0.set(buf))
-    }
-    fn doca_mmap_advise_task_invalidate_cache_get_buf(task: Handle<Task<Invalidate>>) -> Handle<Buf> {
-        get(&task, Handle::null(), |task| task.0.get())
-    }
+}
+
+fields! {
+    Invalidate:
+    doca_mmap_advise_task_invalidate_cache_set_buf, doca_mmap_advise_task_invalidate_cache_get_buf
+        (buf: Handle<Buf>);
 }

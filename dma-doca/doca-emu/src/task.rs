@@ -309,6 +309,29 @@ pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
     task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
 }
 
+/// Declares calls that set and get a field of a task. Setting one that the device has does nothing; NULL has the
+/// default value.
+macro_rules! fields {
+    ($body:ty: $(
+        $set:ident $(| $old_set:ident)*, $get:ident $(| $old_get:ident)*($field:ident: $type:ty);
+    )*) => {
+        $crate::c_abi::c_calls! {
+            $(
+                fn $set $(| $old_set)*(
+                    task: $crate::c_abi::Handle<$crate::task::Task<$body>>,
+                    value: $type,
+                ) -> () {
+                    $crate::task::set(&task, |task| task.$field.set(value))
+                }
+                fn $get $(| $old_get)*(task: $crate::c_abi::Handle<$crate::task::Task<$body>>) -> $type {
+                    $crate::task::get(&task, <$type>::default(), |task| task.$field.get())
+                }
+            )*
+        }
+    };
+}
+pub(crate) use fields;
+
 /// Changes a task that the device does not have.
 pub(crate) fn set<B>(task: &Handle<Task<B>>, set: impl FnOnce(&B)) {
     if let Ok(task) = task.get()

@@ -13,7 +13,7 @@ use crate::c_abi::{Code, Handle, INVALID, Out, Outcome, c, c_calls, getters, req
 use crate::ctx::{as_ctx, destroy};
 use crate::dev::Info;
 use crate::mmap::Mmap;
-use crate::task::{self, Task, TaskCallback, as_task};
+use crate::task::{self, Task, TaskCallback, as_task, fields};
 
 fn configure(consumer: &Handle<Consumer>, set: impl FnOnce(&Consumer) -> Outcome) -> Outcome {
     let consumer = consumer.get()?;
@@ -132,15 +132,6 @@ c_calls! {
     ) {
         task.make(|| consumer.get()?.alloc(buf))
     }
-    fn doca_comch_consumer_task_post_recv_get_buf
-        | doca_cc_consumer_post_recv_task_get_buf(task: Handle<Task<Receive>>) -> Handle<Buf> {
-        task::get(&task, Handle::null(), |task| task.buf.get())
-    }
-    /// Ignored while the device has the task.
-    fn doca_comch_consumer_task_post_recv_set_buf
-        | doca_cc_consumer_post_recv_task_set_buf(task: Handle<Task<Receive>>, buf: Handle<Buf>) -> () {
-        task::set(&task, |task| task.buf.set(buf))
-    }
     /// Producer of the message; 0 if none came.
     fn doca_comch_consumer_task_post_recv_get_producer_id(task: Handle<Task<Receive>>) -> u32 {
         task::get(&task, 0, |task| task.producer.get())
@@ -159,4 +150,10 @@ c_calls! {
         | doca_cc_consumer_post_recv_task_as_task(task: Handle<Task<Receive>>) -> *mut c::doca_task {
         as_task(&task)
     }
+}
+
+fields! {
+    Receive:
+    doca_comch_consumer_task_post_recv_set_buf | doca_cc_consumer_post_recv_task_set_buf,
+    doca_comch_consumer_task_post_recv_get_buf | doca_cc_consumer_post_recv_task_get_buf(buf: Handle<Buf>);
 }

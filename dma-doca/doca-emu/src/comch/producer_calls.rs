@@ -13,7 +13,7 @@ use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, getters, require};
 use crate::ctx::{as_ctx, destroy};
 use crate::dev::Info;
-use crate::task::{self, Task, TaskCallback, as_task};
+use crate::task::{self, Task, TaskCallback, as_task, fields};
 
 /// Immediate data, which is copied; NULL for none.
 ///
@@ -97,24 +97,6 @@ c_calls! {
         let immediate = unsafe { immediate(&imm_data, imm_data_len) }?;
         task.put(producer.alloc(buf, immediate, consumer_id)?)
     }
-    fn doca_comch_producer_task_send_get_buf
-        | doca_cc_producer_send_task_get_buf(task: Handle<Task<Message>>) -> Handle<Buf> {
-        task::get(&task, Handle::null(), |task| task.buf.get())
-    }
-    /// Ignored while the device has the task.
-    fn doca_comch_producer_task_send_set_buf
-        | doca_cc_producer_send_task_set_buf(task: Handle<Task<Message>>, buf: Handle<Buf>) -> () {
-        task::set(&task, |message| message.buf.set(buf))
-    }
-    fn doca_comch_producer_task_send_get_consumer_id
-        | doca_cc_producer_send_task_get_consumer_id(task: Handle<Task<Message>>) -> u32 {
-        task::get(&task, 0, |task| task.consumer.get())
-    }
-    /// Ignored while the device has the task.
-    fn doca_comch_producer_task_send_set_consumer_id
-        | doca_cc_producer_send_task_set_consumer_id(task: Handle<Task<Message>>, consumer_id: u32) -> () {
-        task::set(&task, |message| message.consumer.set(consumer_id))
-    }
     /// The task's copy of the immediate data, or NULL.
     fn doca_comch_producer_task_send_get_imm_data(task: Handle<Task<Message>>) -> *mut u8 {
         match task.get() {
@@ -141,4 +123,12 @@ c_calls! {
         | doca_cc_producer_send_task_as_task(task: Handle<Task<Message>>) -> *mut c::doca_task {
         as_task(&task)
     }
+}
+
+fields! {
+    Message:
+    doca_comch_producer_task_send_set_buf | doca_cc_producer_send_task_set_buf,
+    doca_comch_producer_task_send_get_buf | doca_cc_producer_send_task_get_buf(buf: Handle<Buf>);
+    doca_comch_producer_task_send_set_consumer_id | doca_cc_producer_send_task_set_consumer_id,
+    doca_comch_producer_task_send_get_consumer_id | doca_cc_producer_send_task_get_consumer_id(consumer: u32);
 }

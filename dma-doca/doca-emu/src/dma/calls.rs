@@ -7,7 +7,7 @@ use crate::c_abi::{Handle, Out, Outcome, c, c_calls, getters, require};
 use crate::card::Limits;
 use crate::ctx::{Context, as_ctx, destroy};
 use crate::dev::{Dev, Info};
-use crate::task::{Task, TaskCallback, get, set};
+use crate::task::{Task, TaskCallback, fields};
 
 /// Limits of a function that copies; otherwise `NOT_SUPPORTED`.
 fn limits(info: &Info) -> Outcome<&Limits> {
@@ -60,22 +60,14 @@ c_calls! {
         task.make(|| dma.get()?.alloc(src, dst, user_data))
     }
     fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
-    /// Sets the source. Ignored while the device has the task.
-    fn doca_dma_task_memcpy_set_src(task: Handle<Task<Memcpy>>, src: Handle<Buf>) -> () {
-        set(&task, |copy| copy.src.set(src))
-    }
-    fn doca_dma_task_memcpy_get_src(task: Handle<Task<Memcpy>>) -> Handle<Buf> {
-        get(&task, Handle::null(), |copy| copy.src.get())
-    }
-    /// Sets the destination. Ignored while the device has the task.
-    fn doca_dma_task_memcpy_set_dst(task: Handle<Task<Memcpy>>, dst: Handle<Buf>) -> () {
-        set(&task, |copy| copy.dst.set(dst))
-    }
-    fn doca_dma_task_memcpy_get_dst(task: Handle<Task<Memcpy>>) -> Handle<Buf> {
-        get(&task, Handle::null(), |copy| copy.dst.get())
-    }
     /// `BAD_STATE`: there is no GPU, so no context's data path is on one.
     fn doca_dma_get_gpu_handle(dma: Handle<Dma>, gpu_dma: Out<*mut c::doca_gpu_dma>) {
         dma.get().and(gpu_dma.check()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }
+}
+
+fields! {
+    Memcpy:
+    doca_dma_task_memcpy_set_src, doca_dma_task_memcpy_get_src(src: Handle<Buf>);
+    doca_dma_task_memcpy_set_dst, doca_dma_task_memcpy_get_dst(dst: Handle<Buf>);
 }

@@ -1,13 +1,11 @@
 //! The calls of `doca_sync_event.h` for tasks.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
-use std::ptr;
-
 use super::event::Event;
 use super::tasks::{Job, Kind};
 use crate::c_abi::{Handle, Out, Outcome, c, c_calls, require};
 use crate::dev::Info;
-use crate::task::{Task, TaskCallback, as_task, get};
+use crate::task::{Task, TaskCallback, as_task, fields};
 
 /// The most tasks of one kind.
 const MAX_TASKS: u32 = 1 << 16;
@@ -27,10 +25,6 @@ fn configure(
     // Not BAD_STATE, as for other contexts.
     event.ctx.require_idle().map_err(|_| c::DOCA_ERROR_NOT_PERMITTED)?;
     event.tasks.of(kind).configure(completed, failed, tasks, 0..=MAX_TASKS)
-}
-
-fn set(task: &Handle<Task<Job>>, set: impl FnOnce(&Job)) {
-    _ = task.get().map(|task| set(&task.body));
 }
 
 /// Declares the calls of all kinds of tasks: capability, options, and conversion to `doca_task`.
@@ -98,16 +92,9 @@ macro_rules! waits {
                         job.mask.set(mask);
                     }))
                 }
-                fn $set_val(task: Handle<Task<Job>>, wait_val: u64) -> () {
-                    set(&task, |job| job.operand.set(wait_val))
-                }
-                fn $get_val(task: Handle<Task<Job>>) -> u64 { get(&task, 0, |job| job.operand.get()) }
-                fn $set_mask(task: Handle<Task<Job>>, mask: u64) -> () {
-                    set(&task, |job| job.mask.set(mask))
-                }
-                fn $get_mask(task: Handle<Task<Job>>) -> u64 { get(&task, 0, |job| job.mask.get()) }
             )*
         }
+        fields! { Job: $($set_val, $get_val(operand: u64); $set_mask, $get_mask(mask: u64);)* }
     };
 }
 
@@ -143,12 +130,6 @@ c_calls! {
         ret_val_ptr.check()?;
         task.make(|| event.get()?.alloc(Kind::Get, user_data, |job| job.out.set(ret_val_ptr)))
     }
-    fn doca_sync_event_task_get_set_ret_val_ptr(task: Handle<Task<Job>>, ret_val_ptr: Out<u64>) -> () {
-        set(&task, |job| job.out.set(ret_val_ptr))
-    }
-    fn doca_sync_event_task_get_get_ret_val_ptr(task: Handle<Task<Job>>) -> *mut u64 {
-        get(&task, ptr::null_mut(), |job| job.out.get().address())
-    }
     /// Takes a task that sets the number; `NO_MEMORY` if all are taken.
     fn doca_sync_event_task_notify_set_alloc_init(
         event: Handle<Event>,
@@ -157,12 +138,6 @@ c_calls! {
         task: Out<Handle<Task<Job>>>,
     ) {
         task.make(|| event.get()?.alloc(Kind::NotifySet, user_data, |job| job.operand.set(set_val)))
-    }
-    fn doca_sync_event_task_notify_set_set_set_val(task: Handle<Task<Job>>, set_val: u64) -> () {
-        set(&task, |job| job.operand.set(set_val))
-    }
-    fn doca_sync_event_task_notify_set_get_set_val(task: Handle<Task<Job>>) -> u64 {
-        get(&task, 0, |job| job.operand.get())
     }
     /// Takes a task that adds to the number, and writes the previous one if there is an address; `NO_MEMORY`
     /// if all are taken.
@@ -178,19 +153,13 @@ c_calls! {
             job.out.set(fetched_val_ptr);
         }))
     }
-    fn doca_sync_event_task_notify_add_set_inc_val(task: Handle<Task<Job>>, inc_val: u64) -> () {
-        set(&task, |job| job.operand.set(inc_val))
-    }
-    fn doca_sync_event_task_notify_add_get_inc_val(task: Handle<Task<Job>>) -> u64 {
-        get(&task, 0, |job| job.operand.get())
-    }
-    fn doca_sync_event_task_notify_add_set_fetched_val_ptr(
-        task: Handle<Task<Job>>,
-        fetched_val_ptr: Out<u64>,
-    ) -> () {
-        set(&task, |job| job.out.set(fetched_val_ptr))
-    }
-    fn doca_sync_event_task_notify_add_get_fetched_val_ptr(task: Handle<Task<Job>>) -> *mut u64 {
-        get(&task, ptr::null_mut(), |job| job.out.get().address())
-    }
+}
+
+fields! {
+    Job:
+    doca_sync_event_task_get_set_ret_val_ptr, doca_sync_event_task_get_get_ret_val_ptr(out: Out<u64>);
+    doca_sync_event_task_notify_set_set_set_val, doca_sync_event_task_notify_set_get_set_val(operand: u64);
+    doca_sync_event_task_notify_add_set_inc_val, doca_sync_event_task_notify_add_get_inc_val(operand: u64);
+    doca_sync_event_task_notify_add_set_fetched_val_ptr, doca_sync_event_task_notify_add_get_fetched_val_ptr
+        (out: Out<u64>);
 }

@@ -53,7 +53,7 @@ impl Default for Job {
         Self {
             operand: Cell::new(0),
             mask: Cell::new(u64::MAX),
-            out: Cell::new(Out::null()),
+            out: Cell::new(Out::default()),
             status: Cell::new(c::DOCA_SUCCESS),
             result: Cell::new(0),
         }
@@ -64,7 +64,7 @@ impl Job {
     pub(super) fn reset(&self) {
         self.operand.set(0);
         self.mask.set(u64::MAX);
-        self.out.set(Out::null());
+        self.out.set(Out::default());
     }
 
     /// Stores the result of a task that does not wait.
